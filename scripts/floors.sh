@@ -30,7 +30,7 @@ library         index,recommend         src/gpuvec.c
 
 # The engine.  Of PostgreSQL: nothing
 memory          core                    src/engine/engine_error.[ch] src/engine/host_memory.[ch] src/engine/thread_pool.[ch]
-backend         memory                  src/engine/backend.h src/engine/segment.[ch] src/engine/method_costs.[ch] src/engine/embedding_backend.h src/engine/neighbors_backend.h src/engine/als_backend.h
+backend         memory                  src/engine/backend.h src/engine/segment.[ch] src/engine/filter_column.[ch] src/engine/equal_filters.[ch] src/engine/method_costs.[ch] src/engine/embedding_backend.h src/engine/neighbors_backend.h src/engine/als_backend.h
 tools           memory                  src/engine/log.[ch] src/engine/fault.[ch] src/engine/options.[ch]
 cpu             backend,tools           src/engine/cpu/* src/engine/nocuda/*
 store           backend,tools           src/engine/store/* src/engine/scheduler.[ch]

@@ -690,6 +690,102 @@ CREATE OPERATOR CLASS idset_ops DEFAULT FOR TYPE idset USING gpuvec AS
 	OPERATOR 10 <<->> (idset, idset_threshold);
 COMMENT ON OPERATOR CLASS idset_ops USING gpuvec IS 'distances of sets';
 
+-- Operator classes of filter columns: columns behind the first.  Comparisons
+-- of two types are those that B-trees have, too.
+
+CREATE OPERATOR FAMILY integer_ops USING gpuvec;
+COMMENT ON OPERATOR FAMILY integer_ops USING gpuvec IS 'filters by integers';
+CREATE OPERATOR FAMILY float_ops USING gpuvec;
+COMMENT ON OPERATOR FAMILY float_ops USING gpuvec IS 'filters by floating-point numbers';
+
+CREATE OPERATOR CLASS int2_ops DEFAULT FOR TYPE int2 USING gpuvec FAMILY integer_ops AS
+	OPERATOR 11 <, OPERATOR 12 <=, OPERATOR 13 =, OPERATOR 14 >=, OPERATOR 15 >;
+COMMENT ON OPERATOR CLASS int2_ops USING gpuvec IS 'filter by int2';
+
+CREATE OPERATOR CLASS int4_ops DEFAULT FOR TYPE int4 USING gpuvec FAMILY integer_ops AS
+	OPERATOR 11 <, OPERATOR 12 <=, OPERATOR 13 =, OPERATOR 14 >=, OPERATOR 15 >;
+COMMENT ON OPERATOR CLASS int4_ops USING gpuvec IS 'filter by int4';
+
+CREATE OPERATOR CLASS int8_ops DEFAULT FOR TYPE int8 USING gpuvec FAMILY integer_ops AS
+	OPERATOR 11 <, OPERATOR 12 <=, OPERATOR 13 =, OPERATOR 14 >=, OPERATOR 15 >;
+COMMENT ON OPERATOR CLASS int8_ops USING gpuvec IS 'filter by int8';
+
+CREATE OPERATOR CLASS float4_ops DEFAULT FOR TYPE float4 USING gpuvec FAMILY float_ops AS
+	OPERATOR 11 <, OPERATOR 12 <=, OPERATOR 13 =, OPERATOR 14 >=, OPERATOR 15 >;
+COMMENT ON OPERATOR CLASS float4_ops USING gpuvec IS 'filter by float4';
+
+CREATE OPERATOR CLASS float8_ops DEFAULT FOR TYPE float8 USING gpuvec FAMILY float_ops AS
+	OPERATOR 11 <, OPERATOR 12 <=, OPERATOR 13 =, OPERATOR 14 >=, OPERATOR 15 >;
+COMMENT ON OPERATOR CLASS float8_ops USING gpuvec IS 'filter by float8';
+
+CREATE OPERATOR CLASS numeric_ops DEFAULT FOR TYPE numeric USING gpuvec AS
+	OPERATOR 11 <, OPERATOR 12 <=, OPERATOR 13 =, OPERATOR 14 >=, OPERATOR 15 >;
+COMMENT ON OPERATOR CLASS numeric_ops USING gpuvec IS 'filter by numeric';
+COMMENT ON OPERATOR FAMILY numeric_ops USING gpuvec IS 'filter by numeric';
+
+CREATE OPERATOR CLASS date_ops DEFAULT FOR TYPE date USING gpuvec AS
+	OPERATOR 11 <, OPERATOR 12 <=, OPERATOR 13 =, OPERATOR 14 >=, OPERATOR 15 >;
+COMMENT ON OPERATOR CLASS date_ops USING gpuvec IS 'filter by date';
+COMMENT ON OPERATOR FAMILY date_ops USING gpuvec IS 'filter by date';
+
+CREATE OPERATOR CLASS timestamp_ops DEFAULT FOR TYPE timestamp USING gpuvec AS
+	OPERATOR 11 <, OPERATOR 12 <=, OPERATOR 13 =, OPERATOR 14 >=, OPERATOR 15 >;
+COMMENT ON OPERATOR CLASS timestamp_ops USING gpuvec IS 'filter by timestamp without time zone';
+COMMENT ON OPERATOR FAMILY timestamp_ops USING gpuvec IS 'filter by timestamp without time zone';
+
+CREATE OPERATOR CLASS timestamptz_ops DEFAULT FOR TYPE timestamptz USING gpuvec AS
+	OPERATOR 11 <, OPERATOR 12 <=, OPERATOR 13 =, OPERATOR 14 >=, OPERATOR 15 >;
+COMMENT ON OPERATOR CLASS timestamptz_ops USING gpuvec IS 'filter by timestamp with time zone';
+COMMENT ON OPERATOR FAMILY timestamptz_ops USING gpuvec IS 'filter by timestamp with time zone';
+
+CREATE OPERATOR CLASS bool_ops DEFAULT FOR TYPE bool USING gpuvec AS
+	OPERATOR 11 <, OPERATOR 12 <=, OPERATOR 13 =, OPERATOR 14 >=, OPERATOR 15 >;
+COMMENT ON OPERATOR CLASS bool_ops USING gpuvec IS 'filter by bool';
+COMMENT ON OPERATOR FAMILY bool_ops USING gpuvec IS 'filter by bool';
+
+CREATE OPERATOR CLASS text_ops DEFAULT FOR TYPE text USING gpuvec AS
+	OPERATOR 11 <, OPERATOR 12 <=, OPERATOR 13 =, OPERATOR 14 >=, OPERATOR 15 >;
+COMMENT ON OPERATOR CLASS text_ops USING gpuvec IS 'filter by text and varchar';
+COMMENT ON OPERATOR FAMILY text_ops USING gpuvec IS 'filter by text and varchar';
+
+CREATE OPERATOR CLASS bpchar_ops DEFAULT FOR TYPE bpchar USING gpuvec AS
+	OPERATOR 11 <, OPERATOR 12 <=, OPERATOR 13 =, OPERATOR 14 >=, OPERATOR 15 >;
+COMMENT ON OPERATOR CLASS bpchar_ops USING gpuvec IS 'filter by char(n)';
+COMMENT ON OPERATOR FAMILY bpchar_ops USING gpuvec IS 'filter by char(n)';
+
+CREATE OPERATOR CLASS uuid_ops DEFAULT FOR TYPE uuid USING gpuvec AS
+	OPERATOR 11 <, OPERATOR 12 <=, OPERATOR 13 =, OPERATOR 14 >=, OPERATOR 15 >;
+COMMENT ON OPERATOR CLASS uuid_ops USING gpuvec IS 'filter by uuid';
+COMMENT ON OPERATOR FAMILY uuid_ops USING gpuvec IS 'filter by uuid';
+
+CREATE OPERATOR CLASS enum_ops DEFAULT FOR TYPE anyenum USING gpuvec AS
+	OPERATOR 11 <, OPERATOR 12 <=, OPERATOR 13 =, OPERATOR 14 >=, OPERATOR 15 >;
+COMMENT ON OPERATOR CLASS enum_ops USING gpuvec IS 'filter by enums';
+COMMENT ON OPERATOR FAMILY enum_ops USING gpuvec IS 'filter by enums';
+
+CREATE OPERATOR CLASS inet_ops DEFAULT FOR TYPE inet USING gpuvec AS OPERATOR 13 =;
+COMMENT ON OPERATOR CLASS inet_ops USING gpuvec IS 'filter by inet and cidr, for equality';
+COMMENT ON OPERATOR FAMILY inet_ops USING gpuvec IS 'filter by inet and cidr, for equality';
+
+ALTER OPERATOR FAMILY integer_ops USING gpuvec ADD
+	OPERATOR 11 < (int2, int4), OPERATOR 12 <= (int2, int4), OPERATOR 13 = (int2, int4),
+	OPERATOR 14 >= (int2, int4), OPERATOR 15 > (int2, int4),
+	OPERATOR 11 < (int2, int8), OPERATOR 12 <= (int2, int8), OPERATOR 13 = (int2, int8),
+	OPERATOR 14 >= (int2, int8), OPERATOR 15 > (int2, int8),
+	OPERATOR 11 < (int4, int2), OPERATOR 12 <= (int4, int2), OPERATOR 13 = (int4, int2),
+	OPERATOR 14 >= (int4, int2), OPERATOR 15 > (int4, int2),
+	OPERATOR 11 < (int4, int8), OPERATOR 12 <= (int4, int8), OPERATOR 13 = (int4, int8),
+	OPERATOR 14 >= (int4, int8), OPERATOR 15 > (int4, int8),
+	OPERATOR 11 < (int8, int2), OPERATOR 12 <= (int8, int2), OPERATOR 13 = (int8, int2),
+	OPERATOR 14 >= (int8, int2), OPERATOR 15 > (int8, int2),
+	OPERATOR 11 < (int8, int4), OPERATOR 12 <= (int8, int4), OPERATOR 13 = (int8, int4),
+	OPERATOR 14 >= (int8, int4), OPERATOR 15 > (int8, int4);
+ALTER OPERATOR FAMILY float_ops USING gpuvec ADD
+	OPERATOR 11 < (float4, float8), OPERATOR 12 <= (float4, float8), OPERATOR 13 = (float4, float8),
+	OPERATOR 14 >= (float4, float8), OPERATOR 15 > (float4, float8),
+	OPERATOR 11 < (float8, float4), OPERATOR 12 <= (float8, float4), OPERATOR 13 = (float8, float4),
+	OPERATOR 14 >= (float8, float4), OPERATOR 15 > (float8, float4);
+
 -- search functions
 
 CREATE FUNCTION gpuvec_topk_support(internal) RETURNS internal

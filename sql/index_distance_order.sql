@@ -139,7 +139,6 @@ ALTER INDEX kept RENAME TO renamed;
 DROP INDEX renamed;
 CREATE INDEX ON docs USING gpuvec (tokens) INCLUDE (id);
 CREATE INDEX ON docs USING gpuvec (tokens DESC);
-CREATE INDEX ON docs USING gpuvec (tokens, id);
 CREATE INDEX ON docs USING gpuvec (id);
 ALTER TABLE docs ADD EXCLUDE USING gpuvec (tokens WITH =);
 SET client_min_messages = warning;

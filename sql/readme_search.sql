@@ -116,4 +116,15 @@ WHERE id IN (SELECT d.id FROM gpuvec_topk('docs', 'tokens', '{3,17}', 2) t JOIN 
 SELECT id, seen FROM docs ORDER BY id;
 -- new versions of rows are found where they are now
 SELECT d.id, t.score, d.seen FROM gpuvec_topk('docs', 'tokens', '{3,17}', 10) t JOIN docs d ON d.ctid = t.tid ORDER BY t.rank;
+-- conditions on filter columns
+ALTER TABLE docs ADD COLUMN tenant int DEFAULT 5, ADD COLUMN price float8 DEFAULT 2.5, ADD COLUMN created timestamptz DEFAULT '2024-02-29 10:00+00';
+UPDATE docs SET price = 12 WHERE id = 1;
+CREATE INDEX docs_filters ON docs USING gpuvec (tokens, tenant, price, created);
+SET enable_seqscan = off;
+SET enable_sort = off;
+EXPLAIN (COSTS OFF)
+SELECT id FROM docs WHERE tenant = 5 AND price < 10 ORDER BY tokens <-> '{3,17,99}' LIMIT 10;
+SELECT id FROM docs WHERE tenant = 5 AND price < 10 ORDER BY tokens <-> '{3,17,99}' LIMIT 10;
+RESET enable_seqscan;
+RESET enable_sort;
 DROP TABLE docs, arrays, item_tags, dictionary, items, queries, events, articles;

@@ -299,6 +299,13 @@ GpuvecRelationSmgr(Relation rel)
 	(RelFileNodeEquals((tag)->rnode, (rel)->rd_node) && (tag)->forkNum == MAIN_FORKNUM)
 #endif
 
+/* True if a collation orders texts by their bytes; pg_locale.h */
+#if PG_VERSION_NUM >= 180000
+#define GpuvecCollationIsC(collation) (pg_newlocale_from_collation(collation)->collate_is_c)
+#else
+#define GpuvecCollationIsC(collation) lc_collate_is_c(collation)
+#endif
+
 /* Virtual generated columns (from 18): computed when read, not stored */
 #ifndef ATTRIBUTE_GENERATED_VIRTUAL
 #define ATTRIBUTE_GENERATED_VIRTUAL 'v'

@@ -109,6 +109,7 @@ default_policy(const struct cuda_device &device, size_t workspace)
 	policy.cold_slots = 1024;
 	policy.cold_slots_most = 262144;
 	policy.cold_spread = 3;
+	policy.gather_rows = 32768;
 	policy.decode_rows = 16384;
 	policy.decode_queries = 32;
 	return policy;
@@ -148,6 +149,7 @@ search_open(const gpuvec_backend_options *options, gpuvec_error *error)
 	b->name = "cuda";
 	b->on_device = true;
 	b->takes_cold = true;
+	b->takes_filters = true;
 	b->info = info;
 	b->adopt_segment = adopt_segment;
 	b->adopt_livemaps = adopt_livemaps;

@@ -18,27 +18,26 @@ namespace gpuvec
 {
 
 /*
- * Make the scratch memory on the device at least this large.  It grows by a
- * quarter at least: what a search needs grows with each segment, and each
- * size leaves a gap in the pool that the next one does not fit into.
+ * Make memory on the device at least this large; its contents are lost.  It
+ * grows by a quarter at least: what a search needs grows with each segment,
+ * and each size leaves a gap in the pool that the next one does not fit into.
  */
 bool
-need_scratch(struct search *s, size_t bytes)
+need_memory(struct search *s, struct grown_memory &memory, size_t bytes)
 {
 	struct search_backend *b = s->b;
+	size_t room = std::max(bytes, memory.bytes + memory.bytes / 4);
 
-	size_t room = std::max(bytes, b->scratch_bytes + b->scratch_bytes / 4);
-
-	if (bytes <= b->scratch_bytes)
+	if (bytes <= memory.bytes)
 		return true;
-	b->scratch_bytes = 0;
-	if (!allocate(b->device, b->scratch, room, s->stream, "a search", s->error))
+	memory.bytes = 0;
+	if (!allocate(b->device, memory.memory, room, s->stream, "a search", s->error))
 	{
 		room = bytes;
-		if (!allocate(b->device, b->scratch, room, s->stream, "a search", s->error))
+		if (!allocate(b->device, memory.memory, room, s->stream, "a search", s->error))
 			return false;
 	}
-	b->scratch_bytes = room;
+	memory.bytes = room;
 	return true;
 }
 
@@ -154,7 +153,8 @@ fill_state(struct query_state *state, const struct work_query *w, uint32_t ids)
 
 /* Write the states and ids of a chunk's queries for the device */
 void
-fill_queries(const struct chunk *c, struct query_state *states, uint16_t *ids)
+fill_queries(const struct search *s, const struct chunk *c, struct query_state *states,
+			 uint16_t *ids)
 {
 	uint32_t at = 0;
 	uint32_t entries = 0;
@@ -164,6 +164,7 @@ fill_queries(const struct chunk *c, struct query_state *states, uint16_t *ids)
 		const struct work_query *w = chunk_query(c, i);
 
 		fill_state(&states[i], w, at);
+		fill_filter(s, w, &states[i]);
 		states[i].entries = entries;
 		entries += query_entries(w->query->len);
 		if (w->query->len > 0)
@@ -182,7 +183,7 @@ upload_chunk(struct search *s, struct chunk *c)
 	if (!need_pinned(s, b->upload, b->upload_bytes, bytes))
 		return false;
 	memset(b->upload.get() + (c->counters - c->states), 0, c->ids - c->counters);
-	fill_queries(c, (struct query_state *) b->upload.get(),
+	fill_queries(s, c, (struct query_state *) b->upload.get(),
 				 (uint16_t *) (b->upload.get() + (c->ids - c->states)));
 	if (c->ncold > 0)
 		fill_cold(s, c, (struct query_state *) b->upload.get(),

@@ -5,6 +5,7 @@
  *
  * topk.cu           which queries are searched together, and the rounds
  * chunk_cold.cu     their cold numbers
+ * chunk_filters.cu  their filters
  * list_rounds.cu    the rounds of a chunk that is counted by lists
  * chunk.cu          a chunk's memory, and its way to the device
  * chunk_kernels.cu  queuing the kernels that scan, select and sort
@@ -15,6 +16,7 @@
 #ifndef GPUVEC_CHUNK_H
 #define GPUVEC_CHUNK_H
 
+#include "engine/equal_filters.h"
 #include "kernels/device/arena.h"
 #include "kernels/search/search_backend.h"
 
@@ -22,6 +24,17 @@ namespace gpuvec
 {
 
 #define MAX_ROUNDS 64
+
+/* The rows that pass a filter */
+struct filter_rows
+{
+	uint32_t npassed; /* live rows that pass */
+	uint32_t nrows;   /* those that take part in the search */
+	bool gathered;    /* they are counted one by one */
+	uint32_t first;   /* then, position of the first one */
+};
+
+#define NO_FILTER UINT32_MAX
 
 /* A query that is being worked on */
 struct work_query
@@ -32,6 +45,7 @@ struct work_query
 	/* queries are worked on in this order: kind, length, largest id */
 	uint64_t order;
 	struct row_key bound;
+	const struct filter_rows *filter; /* NULL: all live rows take part */
 };
 
 /* One topk call */
@@ -48,6 +62,11 @@ struct search
 	uint32_t nwork = 0;
 	uint32_t *overflowed = NULL; /* [noverflowed] positions in work[] */
 	uint32_t noverflowed = 0;
+	struct filter_rows *filters = NULL; /* different ones */
+	/* [queries] number of each one's filter, or NO_FILTER; NULL: none has */
+	uint32_t *filter_of = NULL;
+	const uint32_t *masks = NULL; /* of filters, ntiles words each */
+	uint64_t nlisted = 0;         /* rows that are gathered */
 	/*
 	 * all queries of the chunk are canceled, and the kernels were told to
 	 * stop
@@ -71,7 +90,7 @@ template <typename T>
 static inline T *
 scratch_at(const struct search *s, size_t offset)
 {
-	return (T *) ((char *) s->b->scratch.get() + offset);
+	return (T *) (s->b->scratch.get<char>() + offset);
 }
 
 /*
@@ -88,6 +107,9 @@ struct chunk
 	bool lone;   /* the queries are parameters of a kernel */
 	bool direct; /* the last kernel writes results and states to the host */
 	bool again;  /* its queries overflowed before: they have good bounds */
+	/* rows that pass the queries' filters are counted one by one */
+	bool gathered;
+	double share; /* of the rows that take part, of the query with the most */
 	uint32_t planes;
 	uint32_t list_planes;
 	uint32_t entry_bits;
@@ -153,7 +175,7 @@ query_entries(uint32_t len)
 
 /* chunk.cu */
 extern bool
-need_scratch(struct search *s, size_t bytes);
+need_memory(struct search *s, struct grown_memory &memory, size_t bytes);
 extern bool
 need_pinned(struct search *s, unique_pinned &buffer, size_t &size, size_t bytes);
 extern uint32_t
@@ -165,7 +187,8 @@ query_bytes(uint32_t kmax, uint32_t capacity);
 extern void
 lay_out(const struct search *s, struct chunk *c);
 extern void
-fill_queries(const struct chunk *c, struct query_state *states, uint16_t *ids);
+fill_queries(const struct search *s, const struct chunk *c, struct query_state *states,
+			 uint16_t *ids);
 extern bool
 upload_chunk(struct search *s, struct chunk *c);
 
@@ -183,6 +206,16 @@ extern struct cold_tables
 chunk_tables(const struct search *s, const struct chunk *c);
 extern bool
 queue_cold(struct search *s, struct chunk *c, uint32_t class_lo, uint32_t class_hi);
+
+/* chunk_filters.cu */
+extern size_t
+filters_at_once(const struct search *s);
+extern bool
+begin_filters(struct search *s, const gpuvec_topk_query *queries, uint32_t nqueries);
+extern void
+fill_filter(const struct search *s, const struct work_query *w, struct query_state *state);
+extern bool
+queue_gather(struct search *s, struct chunk *c);
 
 /* chunk_kernels.cu */
 extern bool

@@ -27,7 +27,8 @@ chunk_canceled(const struct chunk *c)
 
 /*
  * Wait for all queued kernels.  Looks at the cancellation flags from time to
- * time; if all queries are canceled, makes the kernels end early.
+ * time; if all queries are canceled, makes the kernels end early.  c: NULL if
+ * there is no chunk yet; then waits for all.
  */
 bool
 wait_for_device(struct search *s, const struct chunk *c)
@@ -43,7 +44,7 @@ wait_for_device(struct search *s, const struct chunk *c)
 		spins++;
 		if (spins < 2000)
 			continue;
-		if (spins % 64 == 0 && !s->stopped && chunk_canceled(c))
+		if (spins % 64 == 0 && c != NULL && !s->stopped && chunk_canceled(c))
 		{
 			s->stopped = true;
 			if (!s->check(cudaMemcpyAsync(b->stop.get(), b->stop_value.get(), sizeof(uint32_t),
@@ -154,9 +155,14 @@ decode_part(void *task, uint64_t part, int)
 	uint32_t from = (uint32_t) part * d->part_queries;
 
 	for (uint32_t i = from; i < std::min(from + d->part_queries, d->chunk->n); i++)
-		if (!d->states[i].overflow)
-			decode_matches(chunk_query(d->chunk, i)->query, d->lists + (size_t) i * d->chunk->kmax,
-						   d->states[i].ntop);
+	{
+		gpuvec_topk_query *query = chunk_query(d->chunk, i)->query;
+
+		if (d->states[i].overflow)
+			continue;
+		decode_matches(query, d->lists + (size_t) i * d->chunk->kmax, d->states[i].ntop);
+		query->ranked_disjoint = d->chunk->gathered && d->states[i].disjoint;
+	}
 }
 
 /* Take a finished chunk's results; note the queries that overflowed */

@@ -24,6 +24,9 @@
  * C.  In part 2 a row of C may take room for candidates.  A query that has
  * too little room then is run again, as any other.
  *
+ * Rows that do not pass the query's filter take part nowhere, so they are not
+ * in C.
+ *
  * C is a hash table for each query (cold_table.cuh), whose size is a guess.
  * If it is too small, some rows of C are counted too low, or are not known.
  * Even a bound from such a round might be wrong: with too low a count, a row
@@ -54,6 +57,7 @@
 #include "kernels/device/launch.h"
 #include "kernels/search/cold_table.cuh"
 #include "kernels/search/emit.cuh"
+#include "kernels/search/hot_bitmap.cuh"
 
 namespace gpuvec
 {
@@ -115,15 +119,20 @@ lane_beyond(uint32_t number, uint32_t position)
 	return found;
 }
 
-/* True if this row of a segment is live, and in a tile of the round */
+/*
+ * True if this row of a segment is live, passes the query's filter, and is in
+ * a tile of the round
+ */
 static __device__ __forceinline__ bool
-row_counts(const struct cold_params &params, uint32_t segment, uint32_t row)
+row_counts(const struct cold_params &params, const struct query_state *query, uint32_t segment,
+		   uint32_t row)
 {
 	const uint32_t *live = params.segments[segment].live;
 	uint32_t hash = tile_class(segment, row / 32);
 
 	return hash >= params.class_lo && hash < params.class_hi &&
-		   (live == NULL || (live[row / 32] >> row % 32 & 1));
+		   (live == NULL || (live[row / 32] >> row % 32 & 1)) &&
+		   (mask_word(&query->limits, &params.segments[segment], row / 32) >> row % 32 & 1);
 }
 
 /*
@@ -151,7 +160,7 @@ count_postings(const struct cold_params &params, struct query_state *query, uint
 		{
 			uint32_t row = s->cold.row[start + position];
 
-			if (row_counts(params, segment, row))
+			if (row_counts(params, query, segment, row))
 				ok = count_cold(params.tables, query, s->tid[row], segment, row);
 		}
 		if (!__all_sync(FULL_WARP, ok))
@@ -200,57 +209,11 @@ __launch_bounds__(COLD_THREADS) fill_tables(const __grid_constant__ struct cold_
 /* Shared memory of a thread block that emits */
 struct __align__(16) cold_shared
 {
-	uint32_t bitmap[GPUVEC_HOT_NUMBERS / 32]; /* hot numbers of the query */
-	uint16_t used[COLD_PART];                 /* slots of the part that have rows */
+	uint32_t bitmap[HOT_WORDS]; /* hot numbers of the query */
+	uint16_t used[COLD_PART];   /* slots of the part that have rows */
 	uint32_t nused;
 	uint32_t padding[3];
 };
-
-/* Make the bitmap of a query's hot numbers; called by the thread block */
-static __device__ __forceinline__ void
-mark_hot(struct cold_shared *shared, const uint16_t *ids, uint32_t nids)
-{
-	uint4 *words = (uint4 *) shared->bitmap;
-
-	for (uint32_t i = threadIdx.x; i < GPUVEC_HOT_NUMBERS / 128; i += COLD_THREADS)
-		words[i] = make_uint4(0, 0, 0, 0);
-	if (threadIdx.x == 0)
-		shared->nused = 0;
-	__syncthreads();
-	for (uint32_t i = threadIdx.x; i < nids; i += COLD_THREADS)
-		atomicOr(&shared->bitmap[ids[i] / 32], 1u << ids[i] % 32);
-}
-
-/* How many of the first n numbers in a chunk the bitmap has */
-static __device__ __forceinline__ uint32_t
-count_chunk(const uint32_t *bitmap, uint4 chunk, uint32_t n)
-{
-	const uint32_t word[4] = {chunk.x, chunk.y, chunk.z, chunk.w};
-	uint32_t common = 0;
-
-#pragma unroll
-	for (uint32_t i = 0; i < 8; i++)
-	{
-		uint32_t number = i % 2 ? word[i / 2] >> 16 : word[i / 2] & 0xFFFF;
-
-		common += i < n ? bitmap[number / 32] >> number % 32 & 1 : 0;
-	}
-	return common;
-}
-
-/* How many hot numbers of a row the bitmap has */
-static __device__ __forceinline__ uint32_t
-count_hot(const uint32_t *bitmap, const struct device_segment *segment, uint32_t row,
-		  uint32_t hot_len)
-{
-	const uint4 *ids = segment->ids + (size_t) segment->tiles[row / 32].x * 32 + row % 32;
-	uint32_t common = 0;
-
-#pragma unroll 4
-	for (uint32_t i = 0; i < hot_len; i += 8)
-		common += count_chunk(bitmap, __ldcg(&ids[i * 4]), hot_len - i);
-	return common;
-}
 
 /*
  * Complete the count of the row in a slot, unless it cannot qualify even with
@@ -293,7 +256,9 @@ __launch_bounds__(COLD_THREADS) emit_tables(const __grid_constant__ struct cold_
 	let_next_start();
 	if (query->ncold == 0 || query->cold_full || from >= query->nslots)
 		return;
-	mark_hot(shared, params.ids + query->ids, query->nids);
+	if (threadIdx.x == 0)
+		shared->nused = 0;
+	mark_hot(shared->bitmap, params.ids + query->ids, query->nids);
 	n = min(query->nslots - from, (uint32_t) COLD_PART);
 	from += query->table;
 	for (uint32_t i = threadIdx.x; i < n; i += COLD_THREADS)

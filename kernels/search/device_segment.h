@@ -87,6 +87,19 @@ struct device_cold
 	uint32_t ngroups;    /* 0: there are no cold numbers */
 };
 
+/*
+ * A filter column of a segment (engine/filter_column.h).  keys and codes are
+ * offsets in bytes from device_segment.filters.  There are codes for all rows
+ * of all tiles.
+ */
+struct device_filter
+{
+	uint32_t nkeys;
+	uint32_t has_nulls;
+	uint64_t keys;
+	uint64_t codes;
+};
+
 #define TILE_WHOLE_SHIFT 16
 
 /* A segment has fewer cold postings than this */
@@ -113,6 +126,10 @@ struct device_segment
 	const uint32_t *live; /* [ntiles] bits of live rows; NULL: all are */
 	uint32_t nrows;
 	uint32_t ntiles;
+	uint32_t first_tile; /* in the view: tiles of the segments before it */
+	uint32_t nfilters;
+	const struct device_filter *filters; /* [nfilters] */
+	const uint32_t *null_sets;           /* [ntiles] bits of null sets; NULL: there are none */
 	struct device_lists lists;
 	struct device_cold cold;
 };

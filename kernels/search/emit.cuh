@@ -29,21 +29,22 @@ struct candidate_sink
 /*
  * Score a row of each lane for query q, and append the rows that rank within
  * the query's limits.  Called by a whole warp; a lane without a row passes
- * candidate = false.
+ * candidate = false.  Rows that do not pass the query's filter are none.
+ * disjoint: rows without a common id rank, whatever the measure is.
  *
  * Returns how many rows rank.  The query's count includes rows for which
  * there was no room: a count beyond the capacity says that some were lost.
  */
 static __device__ __forceinline__ uint32_t
 emit_rows(const struct candidate_sink &sink, uint32_t q, const struct query_limits *limits,
-		  bool candidate, uint32_t common, uint32_t rowlen, uint64_t tid)
+		  bool candidate, uint32_t common, uint32_t rowlen, uint64_t tid, bool disjoint = false)
 {
 	uint32_t lane = threadIdx.x % 32;
 	struct row_key key = {0, 0};
 	uint32_t votes;
 	uint32_t base = 0;
 
-	if (candidate && (common > 0 || gpuvec_ranks_disjoint(sink.measure)))
+	if (candidate && (common > 0 || disjoint || gpuvec_ranks_disjoint(sink.measure)))
 	{
 		key.hi = gpuvec_score_key(
 			gpuvec_score_with(sink.measure, sink.weights, common, limits->len, rowlen));

@@ -93,6 +93,8 @@ emit_words(const struct list_params &params, const struct device_segment *segmen
 			rows[w] = 0;
 		if (rows[w] != 0 && segment->live != NULL)
 			rows[w] &= segment->live[first / 32 + w];
+		if (rows[w] != 0)
+			rows[w] &= mask_word(limits, segment, first / 32 + w);
 	}
 #pragma unroll 1
 	while (emitted < most)
@@ -123,6 +125,20 @@ emit_words(const struct list_params &params, const struct device_segment *segmen
 		}
 		emitted += emit_rows(sink, q, limits, mine, count(i), len, tid);
 	}
+}
+
+/*
+ * Which of this lane's N * 32 rows, of which `first` is the first one, pass
+ * the query's filter.  Rows beyond the segment's end are in no list.
+ */
+template <int N>
+static __device__ __forceinline__ void
+rows_passing(const struct query_limits *limits, const struct device_segment *segment,
+			 uint32_t first, uint32_t (&rows)[N])
+{
+#pragma unroll
+	for (int w = 0; w < N; w++)
+		rows[w] = first + w * 32 < segment->nrows ? mask_word(limits, segment, first / 32 + w) : 0;
 }
 
 /*

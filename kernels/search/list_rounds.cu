@@ -256,7 +256,7 @@ queue_lone(struct search *s, const struct chunk *c, const struct list_params *p)
 	lone.stored_ids = scratch_at<uint16_t>(s, c->ids);
 	lone.ncounters = MAX_ROUNDS;
 	lone.nids = (uint32_t) c->nids;
-	fill_queries(c, lone.queries, lone.ids);
+	fill_queries(s, c, lone.queries, lone.ids);
 	return s->check(lists_classify_lone(&lone, s->stream));
 }
 

@@ -311,13 +311,17 @@ struct list_counter : list_planes<WARPS, NPLANES>
 	}
 
 	/*
-	 * The largest count that at least `wanted` of the team's rows reach; 0 if
-	 * fewer rows have common ids
+	 * The largest count that at least `wanted` of the team's rows reach,
+	 * among those that pass the query's filter; 0 if fewer of these have
+	 * common ids
 	 */
 	__device__ __forceinline__ uint32_t
-	high_count(uint32_t wanted)
+	high_count(uint32_t wanted, const struct query_limits *limits)
 	{
+		uint32_t passing[4];
 		uint32_t count = 0;
+
+		rows_passing(limits, this->entered->segment, this->first_row(), passing);
 
 #pragma unroll 1
 		for (int p = PLANES - 1; p >= 0; p--)
@@ -326,7 +330,10 @@ struct list_counter : list_planes<WARPS, NPLANES>
 			uint32_t n;
 
 			rows_reaching(count | 1u << p, rows);
-			n = __popc(rows[0]) + __popc(rows[1]) + __popc(rows[2]) + __popc(rows[3]);
+			n = 0;
+#pragma unroll
+			for (int w = 0; w < 4; w++)
+				n += __popc(rows[w] & passing[w]);
 			if (this->sum_of_team(__reduce_add_sync(FULL_WARP, n)) >= wanted)
 				count |= 1u << p;
 		}
@@ -378,7 +385,7 @@ struct list_counter : list_planes<WARPS, NPLANES>
 			count_bitmaps<PLANES>(staged, entries, n);
 		}
 		if (params.sample > 0)
-			need = max(need, high_count(params.sample));
+			need = max(need, high_count(params.sample, limits));
 		rows_reaching(need, rows);
 #pragma unroll
 		for (int w = 0; w < 4; w++)

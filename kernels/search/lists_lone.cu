@@ -187,18 +187,22 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 	}
 
 	/*
-	 * The largest count that at least `wanted` of the block's rows reach; 0
-	 * if fewer rows have common ids
+	 * The largest count that at least `wanted` of the block's rows reach,
+	 * among those that pass the query's filter; 0 if fewer of these have
+	 * common ids
 	 */
 	__device__ __forceinline__ uint32_t
-	high_count(uint32_t wanted)
+	high_count(uint32_t wanted, const struct query_limits *limits)
 	{
+		uint32_t passing[1];
 		uint32_t count = 0;
+
+		rows_passing(limits, entered->segment, first_row, passing);
 
 #pragma unroll 1
 		for (int p = PLANES - 1; p >= 0; p--)
 		{
-			uint32_t n = __popc(counters.at_least_number(count | 1u << p));
+			uint32_t n = __popc(counters.at_least_number(count | 1u << p) & passing[0]);
 
 			if (sum_of_block(__reduce_add_sync(FULL_WARP, n)) >= wanted)
 				count |= 1u << p;
@@ -225,7 +229,7 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 		count_lists_of(entries + n.x + n.y, n.z);
 		count_slots(entries, n.x + n.y);
 		if (params.sample > 0)
-			need = max(need, high_count(params.sample));
+			need = max(need, high_count(params.sample, limits));
 		rows[0] = hopeless || need >> PLANES ? 0 : counters.at_least_number(need);
 		emit_words(params, entered->segment, q, first_row, rows, most,
 				   [&](uint32_t bit) { return counters.get(bit); });

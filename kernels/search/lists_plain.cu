@@ -242,18 +242,38 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 	}
 
 	/*
-	 * The largest count that at least `wanted` of the team's rows reach; 0 if
-	 * fewer rows have common ids
+	 * Number of this lane's rows whose counts are at least a number, of those
+	 * that pass the query's filter
 	 */
 	__device__ __forceinline__ uint32_t
-	high_count(uint32_t wanted)
+	passing_reaching(const struct query_limits *limits, uint32_t number) const
+	{
+		uint32_t passing[4];
+		uint32_t n = 0;
+
+		if (limits->mask == NULL || number > 255)
+			return number_reaching(number);
+		rows_passing(limits, segment, member * LANE_ROWS, passing);
+#pragma unroll
+		for (int w = 0; w < 4; w++)
+			n += __popc(rows_reaching(w, number) & passing[w]);
+		return n;
+	}
+
+	/*
+	 * The largest count that at least `wanted` of the team's rows reach,
+	 * among those that pass the query's filter; 0 if fewer of these have
+	 * common ids
+	 */
+	__device__ __forceinline__ uint32_t
+	high_count(uint32_t wanted, const struct query_limits *limits)
 	{
 		uint32_t count = 0;
 
 #pragma unroll 1
 		for (int p = PLAIN_PLANES - 1; p >= 0; p--)
-			if (sum_of_team(__reduce_add_sync(FULL_WARP, number_reaching(count | 1u << p))) >=
-				wanted)
+			if (sum_of_team(__reduce_add_sync(FULL_WARP,
+											  passing_reaching(limits, count | 1u << p))) >= wanted)
 				count |= 1u << p;
 		return count;
 	}
@@ -286,7 +306,7 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 		else
 			count_ids<true>(segment->lists, entries, 0, n.z);
 		if (params.sample > 0)
-			need = max(need, high_count(params.sample));
+			need = max(need, high_count(params.sample, limits));
 		if (__any_sync(FULL_WARP, any_reaching(need, limits->len)))
 		{
 			uint32_t rows[4];

@@ -364,9 +364,11 @@ struct scanner
 		while (queries != 0)
 		{
 			uint32_t q = __ffs(queries) - 1;
+			const struct query_limits *limits = &shared->query[q];
+			uint32_t rows = mask_word(limits, segment, tile);
 
 			queries &= queries - 1;
-			emit_rows(sink, first + q, &shared->query[q], candidates >> q & 1, counters.get(q),
+			emit_rows(sink, first + q, limits, candidates >> q & rows >> lane & 1, counters.get(q),
 					  rowlen, tid);
 		}
 	}

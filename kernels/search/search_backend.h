@@ -65,6 +65,7 @@ struct cuda_view
 	uint32_t nstaged = 0;                     /* largest number of slots that a segment stages */
 	/* no segment of one block has slots */
 	bool plain = true;
+	bool null_sets = false;               /* some rows' sets are null */
 	const uint32_t *cold_segments = NULL; /* [ncold_segments]: those with cold numbers */
 	uint32_t ncold_segments = 0;
 	double cold_rows = 0; /* rows that are expected to have a row's cold number */
@@ -97,6 +98,20 @@ struct cuda_view
 
 typedef free_list<staged_stream, UPLOAD_STREAMS> upload_streams;
 
+/* Device memory that grows as searches need it */
+struct grown_memory
+{
+	unique_memory memory;
+	size_t bytes = 0;
+
+	template <typename T>
+	T *
+	get() const
+	{
+		return (T *) memory.get();
+	}
+};
+
 struct search_backend : gpuvec_backend
 {
 	struct cuda_device device;
@@ -107,8 +122,11 @@ struct search_backend : gpuvec_backend
 	/* used by topk, of which only one call runs at a time */
 	unique_stream stream;
 	unique_event finished;
-	unique_memory scratch;
-	size_t scratch_bytes = 0;
+	struct grown_memory scratch;
+	struct grown_memory filters; /* of a search, with their masks */
+	struct grown_memory listed;  /* rows that pass filters */
+	unique_pinned lists;         /* what to list, on its way to the device */
+	size_t lists_bytes = 0;
 	unique_pinned upload;
 	size_t upload_bytes = 0;
 	unique_pinned download;

@@ -10,6 +10,8 @@
  * lists_plain.cu     the same where no id is common
  * lists_lone.cu      the same for very few queries
  * cold_rows.cu       rows that share cold numbers with a query
+ * filter_masks.cu    the rows that pass filters
+ * gather.cu          counts such rows one by one, where they are few
  * select.cu          selects the best candidates, and sorts
  *
  * They share list_planes.cuh, list_items.cuh and bit_counters.cuh for
@@ -20,6 +22,7 @@
 #ifndef GPUVEC_SEARCH_KERNELS_H
 #define GPUVEC_SEARCH_KERNELS_H
 
+#include "core/filter.h"
 #include "kernels/search/device_segment.h"
 #include "kernels/search/row_key.h"
 
@@ -33,8 +36,16 @@ struct __align__(16) query_limits
 	struct row_key after; /* and key > after */
 	uint32_t len;         /* ids of the query, whether rows have them or not */
 	float score;          /* the scan keeps bound_score(bound.hi) here */
-	uint32_t padding[2];
+	/* rows that take part, a word for each tile of the view; NULL: all live */
+	const uint32_t *mask;
 };
+
+/* The rows of a segment's tile that take part */
+static __forceinline__ __device__ uint32_t
+mask_word(const struct query_limits *limits, const struct device_segment *segment, uint32_t tile)
+{
+	return limits->mask ? limits->mask[segment->first_tile + tile] : ~0u;
+}
 
 /* bound.hi as a score, rounded down; -infinity if there is no bound */
 static __forceinline__ __device__ float
@@ -71,7 +82,68 @@ struct __align__(16) query_state
 	 * even for its bound
 	 */
 	uint32_t cold_full;
+	/* if the rows that pass are gathered: position of the first, number */
+	uint32_t rows;
+	uint32_t nrows;
+	uint32_t disjoint; /* such rows rank even if they share no id */
 };
+
+/* A filter, as kernels see it */
+struct filter_spec
+{
+	uint32_t condition; /* position of its first condition */
+	uint32_t nconditions;
+	uint32_t value; /* of its first value */
+	uint32_t wants_null_sets;
+};
+
+struct mask_params
+{
+	const struct device_segment *segments;
+	const struct filter_spec *filters;  /* [nfilters] */
+	const gpuvec_condition *conditions; /* of all filters */
+	const uint64_t *values;
+	uint32_t *masks; /* [nfilters * ntiles] */
+	uint2 *counts;   /* [nfilters] rows that pass, and those that take part; 0 before */
+	uint32_t nfilters;
+	uint32_t nsegments;
+	uint32_t nslices; /* mask_slices() */
+	uint32_t ntiles;  /* of the view */
+};
+
+/* A filter whose rows are listed, and the position of the first one */
+struct row_list
+{
+	uint32_t filter;
+	uint32_t first;
+};
+
+struct gather_params
+{
+	const struct device_segment *segments;
+	uint2 *rows; /* of all lists: segment, and row in it */
+
+	/* making the lists */
+	const uint32_t *masks;
+	const struct row_list *lists; /* [nlists] */
+	uint32_t *used;               /* [nlists] 0 before */
+	uint32_t nlists;
+	uint32_t nsegments;
+	uint32_t ntiles;
+
+	/* counting rows */
+	uint32_t nqueries;
+	uint32_t nparts; /* GATHER_PART rows each, of the longest list of a query */
+	uint32_t capacity;
+	struct query_state *queries;
+	const uint16_t *ids;        /* of the queries */
+	struct row_key *candidates; /* [nqueries * capacity] */
+	const uint32_t *stop;       /* nonzero: end early, all queries are canceled */
+	gpuvec_measure measure;
+	gpuvec_weights weights; /* of tversky */
+};
+
+#define GATHER_PART 1024 /* rows of a thread block */
 
 /*
  * The tables of all queries of a chunk: for each query the rows that share
@@ -285,6 +357,18 @@ lists_count_plain(const struct list_params *params, uint32_t sms, cudaStream_t s
 /* cold_rows.cu */
 extern cudaError_t
 cold_launch(const struct cold_params *params, cudaStream_t stream);
+
+/* filter_masks.cu */
+extern uint32_t
+mask_slices(void);
+extern cudaError_t
+masks_launch(const struct mask_params *params, cudaStream_t stream);
+
+/* gather.cu */
+extern cudaError_t
+list_rows_launch(const struct gather_params *params, cudaStream_t stream);
+extern cudaError_t
+gather_launch(const struct gather_params *params, cudaStream_t stream);
 
 /* select.cu */
 extern cudaError_t

@@ -107,6 +107,9 @@ extern "C"
 		uint32_t cold_slots_most;
 		uint32_t cold_spread;
 
+		/* rows that pass a filter are counted one by one up to this number */
+		uint32_t gather_rows;
+
 		/* decoding of answers */
 		/*
 		 * from this number of rows on, several threads decode, taking
@@ -134,6 +137,8 @@ extern "C"
 		uint32_t direct_overflows;
 		uint32_t cold_rounds;    /* rounds that began with rows by cold numbers */
 		uint32_t cold_full;      /* queries, in rounds, whose tables were too small */
+		uint32_t filters;        /* different ones */
+		uint32_t gathered;       /* queries whose rows were counted one by one */
 		uint32_t stopped_chunks; /* chunks that were canceled while they ran */
 		uint32_t entry_bits;     /* of the last chunk */
 		uint32_t planes;

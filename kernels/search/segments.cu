@@ -7,8 +7,8 @@
  * number of chunks, and the least and most of its rows (device_segment.h).
  * For each row it has the part of the key that comes from the tid, the
  * length, and, if some have cold numbers, how many hot ones it has.  Then
- * come the cold postings, and the ids, swizzled as on the host.  The lists
- * are another allocation (list_build.cu).
+ * come the cold postings, the filter columns, and the ids, swizzled as on the
+ * host.  The lists are another allocation (list_build.cu).
  *
  * A cold posting takes 4 bytes: the lower half of its number, and its row.
  * Postings are sorted by number, so the upper halves are few, and each is
@@ -77,6 +77,8 @@ struct segment_layout
 	size_t cold_groups; /* device_cold */
 	size_t cold_low;
 	size_t cold_row;
+	size_t filters;   /* device_filter for each column, then their keys and codes */
+	size_t null_sets; /* if there are some */
 	size_t ids;
 	size_t bytes;
 	uint32_t ngroups;
@@ -91,6 +93,32 @@ count_groups(const gpuvec_segment *segment)
 	for (uint64_t i = 0; i < segment->ncold; i++)
 		n += i == 0 || segment->cold_number[i] >> 16 != segment->cold_number[i - 1] >> 16;
 	return n;
+}
+
+/* Bytes of the keys of a filter column, so that what follows is aligned */
+static size_t
+keys_bytes(const gpuvec_filter_column *column)
+{
+	return (column->nkeys + (size_t) 1) / 2 * 2 * sizeof(uint64_t);
+}
+
+/* Bytes of the descriptions of filter columns */
+static size_t
+descriptions_bytes(const gpuvec_segment *segment)
+{
+	return (segment->nfilters * sizeof(struct device_filter) + 15) / 16 * 16;
+}
+
+/* Bytes of all filter columns */
+static size_t
+filters_bytes(const gpuvec_segment *segment)
+{
+	size_t bytes = descriptions_bytes(segment);
+
+	for (uint32_t i = 0; i < segment->nfilters; i++)
+		bytes +=
+			keys_bytes(&segment->filters[i]) + gpuvec_code_room(segment->nrows) * sizeof(uint16_t);
+	return bytes;
 }
 
 static struct segment_layout
@@ -108,7 +136,10 @@ lay_out_segment(const gpuvec_segment *segment)
 	at.cold_groups = at.hot_len + rows * sizeof(uint32_t);
 	at.cold_low = at.cold_groups + (at.ngroups > 0 ? (at.ngroups + 1) * sizeof(uint2) : 0);
 	at.cold_row = at.cold_low + segment->ncold * sizeof(uint16_t);
-	at.ids = (at.cold_row + segment->ncold * sizeof(uint16_t) + 255) / 256 * 256;
+	at.filters = (at.cold_row + segment->ncold * sizeof(uint16_t) + 15) / 16 * 16;
+	at.null_sets = at.filters + filters_bytes(segment);
+	end = at.null_sets + (segment->null_sets ? segment->ntiles * sizeof(uint32_t) : 0);
+	at.ids = (end + 255) / 256 * 256;
 	at.bytes = at.ids + (size_t) segment->nchunks * GPUVEC_TILE_ROWS * sizeof(uint4);
 	return at;
 }
@@ -130,6 +161,27 @@ fill_cold(const gpuvec_segment *segment, const struct segment_layout *at, char *
 	}
 	*group = make_uint2(UINT32_MAX, (uint32_t) segment->ncold);
 	memcpy(head + at->cold_row, segment->cold_row, segment->ncold * sizeof(uint16_t));
+}
+
+/* Write the filter columns of a segment, in the layout of the device */
+static void
+fill_filter_columns(const gpuvec_segment *segment, const struct segment_layout *at, char *head)
+{
+	struct device_filter *filters = (struct device_filter *) (head + at->filters);
+	size_t codes = gpuvec_code_room(segment->nrows) * sizeof(uint16_t);
+	size_t used = descriptions_bytes(segment);
+
+	for (uint32_t i = 0; i < segment->nfilters; i++)
+	{
+		const gpuvec_filter_column *column = &segment->filters[i];
+
+		filters[i] = {column->nkeys, column->has_nulls, used, used + keys_bytes(column)};
+		memcpy(head + at->filters + used, column->keys, column->nkeys * sizeof(uint64_t));
+		memcpy(head + at->filters + filters[i].codes, column->codes, codes);
+		used = filters[i].codes + codes;
+	}
+	if (segment->null_sets)
+		memcpy(head + at->null_sets, segment->null_sets, segment->ntiles * sizeof(uint32_t));
 }
 
 /* Describe tile t for the device: device_segment.tiles */
@@ -172,6 +224,7 @@ fill_head(const gpuvec_segment *segment, const struct segment_layout *at, char *
 		memcpy(head + at->hot_len, segment->hot_len, segment->nrows * sizeof(uint32_t));
 		fill_cold(segment, at, head);
 	}
+	fill_filter_columns(segment, at, head);
 }
 
 /*
@@ -258,6 +311,10 @@ upload_segment(struct search_backend *b, const gpuvec_segment *segment,
 	mine->desc.cold.low = (const uint16_t *) (memory + at->cold_low);
 	mine->desc.cold.row = (const uint16_t *) (memory + at->cold_row);
 	mine->desc.cold.ngroups = at->ngroups;
+	mine->desc.nfilters = segment->nfilters;
+	mine->desc.filters = (const struct device_filter *) (memory + at->filters);
+	if (segment->null_sets)
+		mine->desc.null_sets = (const uint32_t *) (memory + at->null_sets);
 	mine->desc.ids = (const uint4 *) (memory + at->ids);
 	mine->desc.nrows = segment->nrows;
 	mine->desc.ntiles = segment->ntiles;

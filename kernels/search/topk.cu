@@ -27,6 +27,10 @@
  * (cold_rows.cu).  They are selected at once, so that there is a bound for
  * the rounds that follow.
  *
+ * If queries have filters, their masks are made first (chunk_filters.cu).
+ * Queries of which few rows pass have chunks of their own, whose only round
+ * counts these rows one by one.
+ *
  * The order of rows and ties in the score can defeat the sampling.  Then a
  * query loses candidates, which its counter tells, but the candidates that it
  * kept still give a valid bound.  Such queries are run again with that bound,
@@ -53,6 +57,9 @@ namespace gpuvec
 
 /* Ids of all queries of a chunk, at most */
 #define CHUNK_IDS ((uint64_t) 1 << 26)
+
+/* Bit of the kind of queries whose rows are gathered */
+#define GATHERED_KIND (1u << 16)
 
 /* Queries per chunk when queries are run again */
 #define RETRY_QUERIES 32
@@ -101,7 +108,9 @@ plan_rounds(const struct search *s, const struct chunk *c, uint32_t *ends)
 		ends[0] = TILE_CLASSES;
 		return 1;
 	}
-	first = std::max(std::min(first, (double) c->capacity) / 32, 1.0);
+	/* where few rows pass filters, more are needed for as many candidates */
+	first = std::max(std::min(first, (double) c->capacity) / c->share / 32, 1.0);
+	first = std::min(first, tiles);
 	growth = std::max(std::min(growth, c->capacity / (2.0 * c->kmax)), 2.0);
 	nrounds = (uint32_t) ceil(log(tiles / first) / log(growth) - 1e-9);
 	nrounds = std::min(std::max(nrounds, 1u), (uint32_t) MAX_ROUNDS - 2);
@@ -133,6 +142,16 @@ queue_scan_rounds(struct search *s, struct chunk *c)
 	return true;
 }
 
+/* Queue all rounds of a chunk, after that of rows with cold numbers */
+static bool
+queue_rounds(struct search *s, struct chunk *c)
+{
+	if (c->gathered)
+		return queue_gather(s, c) &&
+			   queue_select(s, c, c->kmax <= GPUVEC_FAST_K ? SELECT_FINAL : SELECT_ROUND);
+	return c->lists ? queue_list_rounds(s, c) : queue_scan_rounds(s, c);
+}
+
 /* Take the answers of a chunk, whose rounds are queued; sort unless `fast` */
 static bool
 end_chunk(struct search *s, struct chunk *c, bool fast)
@@ -157,13 +176,13 @@ run_chunk(struct search *s, struct chunk *c)
 			  c->n <= std::min(s->policy.lone_queries, (uint32_t) LONE_QUERIES);
 	c->direct = fast && c->n <= LONE_QUERIES;
 	s->b->stats.lone_chunks += c->lone;
-	if (!need_scratch(s, c->bytes) ||
+	if (!need_memory(s, s->b->scratch, c->bytes) ||
 		(c->direct &&
 		 !need_pinned(s, s->b->download, s->b->download_bytes, c->counters - c->results)) ||
 		!(c->lone || upload_chunk(s, c)) ||
 		(c->ncold > 0 &&
 		 (!queue_cold(s, c, 0, TILE_CLASSES) || !queue_select(s, c, SELECT_ROUND))) ||
-		!(c->lists ? queue_list_rounds(s, c) : queue_scan_rounds(s, c)))
+		!queue_rounds(s, c))
 		return false;
 	return end_chunk(s, c, fast);
 }
@@ -208,7 +227,7 @@ run_watched(struct search *s, struct chunk *c)
 	bool fast = c->kmax <= GPUVEC_FAST_K;
 
 	lay_out(s, c);
-	if (!need_scratch(s, c->bytes) || !upload_chunk(s, c))
+	if (!need_memory(s, s->b->scratch, c->bytes) || !upload_chunk(s, c))
 		return false;
 	while (lo < TILE_CLASSES && !s->stopped)
 	{
@@ -318,6 +337,7 @@ run_overflowed_by_lists(struct search *s)
 		c.positions = positions;
 		c.lists = true;
 		c.again = true;
+		c.share = 1;
 		c.capacity = fit_capacity(s, retry_capacity(s, &c));
 		c.slots = c.capacity;
 		if (!chunk_canceled(&c) && !run_chunk(s, &c))
@@ -373,12 +393,30 @@ run_overflowed(struct search *s)
 	return true;
 }
 
+/* Of all rows, those that take part for a query */
+static double
+share_of_rows(const struct search *s, const struct work_query *w)
+{
+	return w->filter ? w->filter->nrows / (s->view->ntiles * 32.0) : 1;
+}
+
+/* Candidates to make room for, for each query of a chunk with this one */
+static uint64_t
+wanted_candidates(const struct search *s, const struct chunk *c, const struct work_query *w,
+				  uint32_t kmax)
+{
+	uint64_t least = s->nwork <= FEW_QUERIES ? s->policy.candidates_few : s->policy.candidates;
+
+	if (c->gathered)
+		return std::max((uint64_t) c->capacity, (uint64_t) w->filter->nrows);
+	return std::max(least, (uint64_t) s->policy.candidates_per_k * kmax);
+}
+
 /* Find the chunk that starts at s->work[from] */
 static bool
 next_chunk(struct search *s, uint32_t from, struct chunk *c)
 {
 	const struct gpuvec_search_policy &policy = s->policy;
-	uint64_t least = s->nwork <= FEW_QUERIES ? policy.candidates_few : policy.candidates;
 	uint64_t nids = 0;
 	uint64_t list_bytes = 0;
 	uint64_t cold_bytes = 0;
@@ -388,13 +426,13 @@ next_chunk(struct search *s, uint32_t from, struct chunk *c)
 	c->work = s->work + from;
 	if (!choose_kernel(s, c, s->work[from].kind & 1 ? 17 : 8))
 		return false;
-	c->lists = lists_pay(s, &s->work[from]);
+	c->gathered = s->work[from].filter && s->work[from].filter->gathered;
+	c->lists = !c->gathered && lists_pay(s, &s->work[from]);
 	for (uint32_t i = from; i < s->nwork && n < policy.chunk_queries; i++, n++)
 	{
 		const struct work_query *w = &s->work[i];
 		uint32_t kmax = std::max(c->kmax, w->k);
-		uint32_t capacity =
-			fit_capacity(s, std::max(least, (uint64_t) policy.candidates_per_k * kmax));
+		uint32_t capacity = fit_capacity(s, wanted_candidates(s, c, w, kmax));
 
 		nids += w->query->len;
 		cold_bytes += query_cold_bytes(s, w->query);
@@ -407,6 +445,7 @@ next_chunk(struct search *s, uint32_t from, struct chunk *c)
 		c->list_planes = std::max(c->list_planes, planes_for(s, w->query->len));
 		c->kmax = kmax;
 		c->capacity = capacity;
+		c->share = std::max(c->share, share_of_rows(s, w));
 	}
 	if (c->lists && s->method == GPUVEC_METHOD_AUTO && s->view->nblocks[0] > 0 &&
 		n > policy.scan_above && n < policy.scan_below)
@@ -417,6 +456,28 @@ next_chunk(struct search *s, uint32_t from, struct chunk *c)
 		n -= n % c->batch;
 	c->n = n;
 	return true;
+}
+
+/* Note what is known of the rows that pass a query's filter */
+static void
+note_passed(const struct filter_rows *rows, gpuvec_topk_query *q)
+{
+	bool filtered = q->filter.n > 0;
+
+	q->passed = !filtered ? GPUVEC_NOT_COUNTED : rows ? rows->npassed : 0;
+	/* if there are none, all were counted */
+	q->ranked_disjoint = filtered && q->disjoint && (rows == NULL || rows->nrows == 0);
+}
+
+/* True if a query can have matches */
+static bool
+can_match(const struct search *s, const gpuvec_view *view, const gpuvec_topk_query *q,
+		  const struct filter_rows *rows)
+{
+	if (view->nrows == 0 || q->k == 0 || is_canceled(q) || (rows && rows->nrows == 0))
+		return false;
+	return q->len + searched_cold(s, q) > 0 || gpuvec_ranks_disjoint(s->measure) ||
+		   (rows && rows->gathered && q->disjoint);
 }
 
 /*
@@ -430,13 +491,17 @@ collect_work(struct search *s, const gpuvec_view *view, gpuvec_topk_query *queri
 	{
 		gpuvec_topk_query *q = &queries[i];
 		struct work_query *w = &s->work[s->nwork];
+		const struct filter_rows *rows = s->filter_of == NULL || s->filter_of[i] == NO_FILTER
+											 ? NULL
+											 : &s->filters[s->filter_of[i]];
 
 		q->nmatches = 0;
-		if (view->nrows == 0 || q->k == 0 || is_canceled(q) ||
-			(q->len + searched_cold(s, q) == 0 && !gpuvec_ranks_disjoint(s->measure)))
+		note_passed(rows, q);
+		if (!can_match(s, view, q, rows))
 			continue;
 		w->query = q;
-		w->k = (uint32_t) std::min((uint64_t) q->k, view->nrows);
+		w->filter = rows;
+		w->k = (uint32_t) std::min((uint64_t) q->k, rows ? rows->nrows : view->nrows);
 		/*
 		 * kind: bit 0 is set if counts need many planes; the other bits are
 		 * the magnitude of k beyond the fast path
@@ -444,6 +509,8 @@ collect_work(struct search *s, const gpuvec_view *view, gpuvec_topk_query *queri
 		w->kind = std::min(gpuvec_query_len(q), s->view->maxlen) > 255;
 		for (uint32_t k = w->k; k > GPUVEC_FAST_K; k /= 4)
 			w->kind += 2;
+		if (rows && rows->gathered)
+			w->kind |= GATHERED_KIND;
 		w->order = (uint64_t) w->kind << 40 | (uint64_t) gpuvec_query_len(q) << 16 |
 				   (q->len > 0 ? q->ids[q->len - 1] : 0);
 		w->bound.hi = q->has_min_score ? gpuvec_score_key(q->min_score + 0.0) : ~UINT64_C(0);
@@ -479,6 +546,42 @@ run_search(struct search *s)
 	return run_overflowed(s);
 }
 
+/* Search for some queries, whose filters' masks fit into memory */
+static bool
+search_some(struct search *s, const gpuvec_view *view, gpuvec_topk_query *queries,
+			uint32_t nqueries)
+{
+	bool ok;
+
+	s->nwork = 0;
+	s->noverflowed = 0;
+	ok = begin_filters(s, queries, nqueries);
+	if (ok)
+	{
+		collect_work(s, view, queries, nqueries);
+		ok = run_search(s);
+	}
+	free(s->filters);
+	free(s->filter_of);
+	return ok;
+}
+
+/* Search for all queries */
+static bool
+search_all(struct search *s, const gpuvec_view *view, gpuvec_topk_query *queries, uint32_t nqueries)
+{
+	size_t most = filters_at_once(s);
+	uint32_t n;
+
+	for (uint32_t i = 0; i < nqueries; i += n)
+	{
+		n = gpuvec_queries_with(queries + i, nqueries - i, most);
+		if (!search_some(s, view, queries + i, n))
+			return false;
+	}
+	return true;
+}
+
 /* The backend's topk */
 bool
 topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measure, gpuvec_method method,
@@ -505,8 +608,7 @@ topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measure, g
 		ok = gpuvec_fail_memory(error, sizeof(struct work_query) * nqueries);
 	else
 	{
-		collect_work(&s, view, queries, nqueries);
-		ok = run_search(&s);
+		ok = search_all(&s, view, queries, nqueries);
 		if (!ok && !b->device.broken)
 			quiet_device(&s);
 	}

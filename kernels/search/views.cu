@@ -178,6 +178,8 @@ fill_view(const gpuvec_view *view, struct cuda_view *mine, char *head, const str
 		if (entry->live != NULL)
 			segments[s].live =
 				(const uint32_t *) ((const struct cuda_livemap *) entry->live->device)->bits.get();
+		segments[s].first_tile = mine->ntiles;
+		mine->null_sets |= segment->desc.null_sets != NULL;
 		if (segment->desc.lists.shift != 0)
 			add_lists(mine, s, &segment->desc, head, at);
 		if (segment->desc.cold.ngroups > 0)

@@ -33,6 +33,7 @@
 #include "core/als.h"
 #include "core/pooling.h"
 #include "core/bounds.h"
+#include "core/filter.h"
 #include "core/nearest.h"
 #include "core/weighting.h"
 
@@ -145,6 +146,10 @@ typedef struct gpuvec_error_head
  * also has a column of keys; `key_missing` is a hash of that column's missing
  * value in the catalog.  `private_id` is 0 for a mirror that all sessions
  * share; otherwise the mirror belongs to the session that made it.
+ *
+ * A mirror of sets may have filter columns (core/filter.h): those of `index`,
+ * or of an index on the column.  Which they are, and how their keys are made,
+ * is part of `meaning`.
  */
 typedef struct gpuvec_mirror_key
 {
@@ -164,7 +169,7 @@ typedef struct gpuvec_mirror_key
 	uint32_t	storage;		/* gpuvec_storage of vectors */
 	uint32_t	index_file;		/* of `index`: its relfilenumber ... */
 	uint32_t	index_tablespace;	/* ... and tablespace */
-	uint32_t	padding;
+	uint32_t	nfilters;		/* number of filter columns */
 } gpuvec_mirror_key;
 
 typedef enum gpuvec_mirror_state
@@ -239,7 +244,8 @@ typedef struct gpuvec_refresh
  * the page.  A frame has one or more pages.  The rows follow: each is a
  * gpuvec_row and its ids, ascending and distinct, padded to 4 bytes.  `bytes`
  * is the size of all rows.  The ids of a wide row are uint32_t, those of
- * others uint16_t.
+ * others uint16_t.  If the mirror has filter columns, the row's words follow
+ * its ids (gpuvec_filter_words()), aligned to 4 bytes only.
  *
  * Or some lines of a page that the mirror has: `partial` is 1, and `nlines`
  * lines follow the rows, as uint16_t, ascending, padded to 4 bytes, and
@@ -269,7 +275,7 @@ typedef struct gpuvec_row
 	uint32_t	len;			/* number of ids that follow */
 } gpuvec_row;
 
-/* Bytes of a row, and of a wide row */
+/* Bytes of a row, and of a wide row, without the words of filter columns */
 #define gpuvec_row_bytes(len) \
 	(sizeof(gpuvec_row) + (((uint32_t) (len) * 2 + 3) & ~UINT32_C(3)))
 #define gpuvec_wide_row_bytes(len) \
@@ -393,11 +399,14 @@ typedef struct gpuvec_feed_record
 	uint32_t	block;
 	uint32_t	len;			/* number of uint16_t values that follow; of a
 								 * wide row two for each id */
-	uint32_t	wide;			/* 1: a ROW whose ids are uint32_t */
+	uint16_t	wide;			/* 1: a ROW whose ids are uint32_t */
+	uint16_t	nwords;			/* of a ROW: words of filter columns that
+								 * follow the values and their padding */
 } gpuvec_feed_record;
 
-#define gpuvec_feed_record_bytes(len) \
-	(sizeof(gpuvec_feed_record) + (((uint64_t) (len) * 2 + 7) & ~UINT64_C(7)))
+#define gpuvec_feed_values_bytes(len)	(((uint64_t) (len) * 2 + 7) & ~UINT64_C(7))
+#define gpuvec_feed_record_bytes(len, nwords) \
+	(sizeof(gpuvec_feed_record) + gpuvec_feed_values_bytes(len) + (uint64_t) (nwords) * 8)
 
 /*
  * Drop shared mirrors, or the private mirror `private_id` of this session.
@@ -430,9 +439,11 @@ gpuvec_fresh(const gpuvec_state *state, const gpuvec_freshness *need)
 
 /*
  * A search.  Followed by gpuvec_search_weights if the measure is tversky,
- * then gpuvec_query[nqueries], then uint16_t ids[nids]: the ids of all
- * queries, one query after another, ascending and distinct in each.  The ids
- * of a wide query are uint32_t, two of ids[] for each, and not aligned.
+ * then gpuvec_query[nqueries], then the filters of all queries, one after
+ * another: each query's conditions, then the values of these.  Then uint16_t
+ * ids[nids]: the ids of all queries, one query after another, ascending and
+ * distinct in each.  The ids of a wide query are uint32_t, two of ids[] for
+ * each, and not aligned.
  */
 typedef struct gpuvec_search
 {
@@ -447,6 +458,7 @@ typedef struct gpuvec_search
 								 * become as fresh as needed, if it is READY;
 								 * at most a second */
 	uint64_t	nids;
+	uint64_t	filter_bytes;	/* of the filters of all queries */
 } gpuvec_search;
 
 /* Weights as gpuvec_weights_valid() wants them */
@@ -459,6 +471,8 @@ typedef struct gpuvec_search_weights
 #define GPUVEC_QUERY_MIN_SCORE	1	/* min_score is set */
 #define GPUVEC_QUERY_AFTER		2	/* only rows that come after (after_score,
 									 * after_tid) */
+#define GPUVEC_QUERY_DISJOINT	4	/* with a filter: rows that share no id
+									 * rank as well, if few rows pass */
 
 typedef struct gpuvec_query
 {
@@ -469,13 +483,22 @@ typedef struct gpuvec_query
 	double		min_score;
 	double		after_score;
 	uint64_t	after_tid;
+	uint32_t	nconditions;	/* at most GPUVEC_MAX_CONDITIONS */
+	uint32_t	nvalues;		/* at most GPUVEC_MAX_FILTER_VALUES */
 } gpuvec_query;
 
 /*
  * Answer to a search, with the state as it was when the search ran.  If the
  * mirror is not READY, or not as fresh as asked, nothing was searched, and
  * nqueries is 0.  Otherwise followed by uint32_t nhits[nqueries], padded to 8
- * bytes, then all hits, query by query, best first.
+ * bytes, then uint64_t passed[nqueries] if a query has a filter, then all
+ * hits, query by query, best first.
+ *
+ * `passed` counts the live rows that pass the query's filter; if it has none,
+ * it is GPUVEC_NOT_COUNTED.  With GPUVEC_QUERY_DISJOINT it has the bit
+ * GPUVEC_DISJOINT_TOO if rows without a common id have taken part: their
+ * score is that of no common id.  (A session does not ask for them where
+ * gpuvec_ranks_disjoint() holds: they always take part.)
  */
 typedef struct gpuvec_result
 {
@@ -483,7 +506,10 @@ typedef struct gpuvec_result
 	uint32_t	nqueries;
 	uint32_t	engine_us;		/* time in the engine, microseconds */
 	uint64_t	nhits;
+	uint64_t	npassed;		/* length of passed[]: nqueries or 0 */
 } gpuvec_result;
+
+#define GPUVEC_DISJOINT_TOO		(UINT64_C(1) << 63)
 
 /*
  * A row of an answer.  `place` packs three things: the row's tid, its number

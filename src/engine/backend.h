@@ -13,6 +13,7 @@
 #ifndef GPUVEC_BACKEND_H
 #define GPUVEC_BACKEND_H
 
+#include "core/filter.h"
 #include "core/measure.h"
 #include "core/method.h"
 #include "engine/engine_error.h"
@@ -45,6 +46,12 @@ typedef struct gpuvec_match
  *	- The row shares an id with the query (not required for hamming).
  *	- If has_min_score: score >= min_score.
  *	- If has_after: the row comes after (after_score, after_tid).
+ *	- It passes the filter.  The set of the row is not null, unless a condition
+ *	  of the filter asks for that.
+ *
+ * If `disjoint`, and all rows that pass were counted one by one, those that
+ * share no id rank as well, with the score of no common id.  The answer says
+ * whether they did.
  *
  * Of a mirror with numbers of ids, ids[] has the hot numbers of the query's
  * ids, and cold[] the cold ones.  Ids that no row has are in neither, but
@@ -67,6 +74,9 @@ typedef struct gpuvec_topk_query
 	uint64_t	after_tid;
 	gpuvec_weights weights;		/* of GPUVEC_TVERSKY: the same for all queries
 								 * of a batch */
+	gpuvec_filter filter;		/* owned by the caller; its columns are those
+								 * of the view's segments */
+	bool		disjoint;		/* only with a filter */
 	const int  *canceled;		/* may be NULL; read atomically.  If nonzero,
 								 * the query was canceled and nmatches may be
 								 * 0. */
@@ -75,6 +85,10 @@ typedef struct gpuvec_topk_query
 	gpuvec_match *matches;		/* owned by the caller; room for min(k, rows
 								 * of the view) */
 	uint32_t	nmatches;
+	bool		ranked_disjoint;
+	uint64_t	passed;			/* live rows that pass the filter, those with
+								 * null sets included; GPUVEC_NOT_COUNTED
+								 * without a filter */
 } gpuvec_topk_query;
 
 /* The length of a query: of all its ids; 0 .. GPUVEC_MAX_IDS */
@@ -112,6 +126,8 @@ struct gpuvec_backend
 								 * when it is adopted */
 	bool		takes_cold;		/* segments may have cold numbers, and queries
 								 * may have others than ids[] */
+	bool		takes_filters;	/* segments may have filter columns, and
+								 * queries filters */
 	gpuvec_vectors *vectors;	/* stores the rows of embedding tables; NULL:
 								 * they are kept on the host */
 	gpuvec_trainer *trainer;	/* trains factors; NULL: threads of the CPU do */

@@ -10,10 +10,11 @@
  * next one of its kind.
  *
  * Searches are of one kind if they agree in measure, in whether they have a
- * least score, in the size of k, in the number of queries (by powers of two)
- * and in the mean length of these (by powers of the square root of two).  A
- * mirror has records for SETS * WAYS kinds; of a set, the one that was not
- * used for longest gives way to a new one.
+ * least score, in whether some query has a filter, in the size of k, in the
+ * number of queries (by powers of two) and in the mean length of these (by
+ * powers of the square root of two).  A mirror has records for SETS * WAYS
+ * kinds; of a set, the one that was not used for longest gives way to a new
+ * one.
  *
  * The methods are the backend's own choice, which is the first guess; the
  * scan; and the lists that are there.  A record has for each the mean time of
@@ -145,14 +146,16 @@ kind_of(gpuvec_measure measure, const gpuvec_topk_query *queries, uint32_t nquer
 {
 	double		ids = 0;
 	uint32_t	k = 0;
+	uint64_t	filtered = 0;
 
 	for (uint32_t i = 0; i < nqueries; i++)
 	{
 		ids += gpuvec_query_len(&queries[i]);
 		if (queries[i].k > k)
 			k = queries[i].k;
+		filtered |= queries[i].filter.n > 0;
 	}
-	return 1 | (uint64_t) queries[0].has_min_score << 1 | (uint64_t) measure << 8 |
+	return 1 | (uint64_t) queries[0].has_min_score << 1 | filtered << 2 | (uint64_t) measure << 8 |
 		log_steps(nqueries, 1) << 16 | log_steps(ids / nqueries, 2) << 24 |
 		log_steps(k, 1) / 2 << 32;
 }

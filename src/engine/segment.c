@@ -148,6 +148,10 @@ free_segment(gpuvec_segment *segment)
 	free(segment->hot_len);
 	free(segment->cold_number);
 	free(segment->cold_row);
+	for (uint32_t i = 0; segment->filters && i < segment->nfilters; i++)
+		gpuvec_filter_column_free(&segment->filters[i]);
+	free(segment->filters);
+	free(segment->null_sets);
 	free(segment);
 }
 
@@ -308,6 +312,74 @@ write_cold(gpuvec_segment *segment, const gpuvec_source_row *rows, gpuvec_error 
 	return true;
 }
 
+/* Note which rows have null sets, if any has */
+static bool
+write_null_sets(gpuvec_segment *segment, const gpuvec_source_row *rows, gpuvec_error *error)
+{
+	size_t		bytes = segment->ntiles * sizeof(uint32_t);
+
+	for (uint32_t row = 0; row < segment->nrows; row++)
+	{
+		uint64_t	nulls;
+
+		memcpy(&nulls, rows[row].words, sizeof(nulls));
+		if ((nulls & 1) == 0)
+			continue;
+		if (segment->null_sets == NULL)
+			segment->null_sets = calloc(1, bytes);
+		if (segment->null_sets == NULL)
+			return gpuvec_fail_memory(error, bytes);
+		segment->null_sets[row / 32] |= UINT32_C(1) << (row % 32);
+		segment->nnull_sets++;
+	}
+	segment->host_bytes += segment->null_sets ? bytes : 0;
+	return true;
+}
+
+/* Make one filter column */
+static bool
+write_filter(gpuvec_segment *segment, const gpuvec_source_row *rows, uint32_t column,
+			 gpuvec_row_key *pairs, gpuvec_error *error)
+{
+	gpuvec_filter_column *filter = &segment->filters[column - 1];
+
+	for (uint32_t row = 0; row < segment->nrows; row++)
+	{
+		const char *words = rows[row].words;
+		uint64_t	nulls;
+
+		memcpy(&nulls, words, sizeof(nulls));
+		memcpy(&pairs[row].key, words + column * sizeof(uint64_t), sizeof(uint64_t));
+		pairs[row].row = row;
+		pairs[row].null = (uint32_t) (nulls >> column & 1);
+	}
+	if (!gpuvec_filter_column_build(filter, pairs, pairs + segment->nrows, segment->nrows, error))
+		return false;
+	segment->host_bytes += gpuvec_filter_column_bytes(filter, segment->nrows);
+	return true;
+}
+
+/* Make the filter columns of a segment that has some */
+static bool
+write_filters(gpuvec_segment *segment, const gpuvec_source_row *rows, gpuvec_error *error)
+{
+	size_t		bytes = 2 * (size_t) segment->nrows * sizeof(gpuvec_row_key);
+	gpuvec_row_key *pairs = malloc(bytes);
+	bool		ok;
+
+	segment->filters = calloc(segment->nfilters, sizeof(*segment->filters));
+	if (pairs == NULL || segment->filters == NULL)
+	{
+		free(pairs);
+		return gpuvec_fail_memory(error, bytes);
+	}
+	ok = write_null_sets(segment, rows, error);
+	for (uint32_t column = 1; ok && column <= segment->nfilters; column++)
+		ok = write_filter(segment, rows, column, pairs, error);
+	free(pairs);
+	return ok;
+}
+
 /* Count the cold numbers of all rows */
 static uint64_t
 count_cold(const gpuvec_source_row *rows, uint32_t nrows)
@@ -339,7 +411,8 @@ tile_chunks(const gpuvec_segment *segment, const gpuvec_source_row *rows, uint32
 }
 
 gpuvec_segment *
-gpuvec_segment_build(const gpuvec_source_row *rows, uint32_t nrows, gpuvec_error *error)
+gpuvec_segment_build(const gpuvec_source_row *rows, uint32_t nrows, uint32_t nfilters,
+					 gpuvec_error *error)
 {
 	gpuvec_segment *segment;
 
@@ -358,6 +431,7 @@ gpuvec_segment_build(const gpuvec_source_row *rows, uint32_t nrows, gpuvec_error
 	segment->refs = 1;
 	segment->nrows = nrows;
 	segment->ntiles = (nrows + GPUVEC_TILE_ROWS - 1) / GPUVEC_TILE_ROWS;
+	segment->nfilters = nfilters;
 	segment->minlen = rows[0].len;
 	segment->maxlen = rows[nrows - 1].len;
 	segment->ncold = count_cold(rows, nrows);
@@ -380,7 +454,8 @@ gpuvec_segment_build(const gpuvec_source_row *rows, uint32_t nrows, gpuvec_error
 		segment->tile_chunk[tile + 1] = segment->tile_chunk[tile] +
 			tile_chunks(segment, rows, tile);
 	if (!order_by_tid(segment, error) ||
-		(segment->ncold > 0 && !write_cold(segment, rows, error)))
+		(segment->ncold > 0 && !write_cold(segment, rows, error)) ||
+		(nfilters > 0 && !write_filters(segment, rows, error)))
 	{
 		free_segment(segment);
 		return NULL;
@@ -403,6 +478,21 @@ gpuvec_segment_row(const gpuvec_segment *segment, uint32_t row, uint16_t *ids)
 
 		memcpy(ids + i, from, n * sizeof(uint16_t));
 		from += CHUNK_VALUES;
+	}
+}
+
+void
+gpuvec_segment_words(const gpuvec_segment *segment, uint32_t row, uint64_t *words)
+{
+	words[0] = gpuvec_null_set(segment, row);
+	for (uint32_t column = 1; column <= segment->nfilters; column++)
+	{
+		const gpuvec_filter_column *filter = &segment->filters[column - 1];
+		uint32_t	code = filter->codes[row];
+		bool		null = code == filter->nkeys;
+
+		words[0] |= (uint64_t) null << column;
+		words[column] = null ? 0 : filter->keys[code];
 	}
 }
 

@@ -39,6 +39,7 @@
 
 #include "core/bounds.h"
 #include "engine/engine_error.h"
+#include "engine/filter_column.h"
 
 typedef struct gpuvec_backend gpuvec_backend;
 
@@ -51,6 +52,9 @@ extern "C"
  * A row from which a segment is built; the caller owns ids: len - ncold hot
  * numbers, padded to 4 bytes, then ncold cold numbers, uint32_t.  Each part
  * is ascending and distinct.  The pointer need not be aligned to 4 bytes.
+ *
+ * If the mirror has filter columns, words[] has the row's (core/filter.h);
+ * not aligned, either.  A row whose set is null has no ids.
  */
 typedef struct gpuvec_source_row
 {
@@ -58,6 +62,7 @@ typedef struct gpuvec_source_row
 	uint32_t	len;			/* of all numbers */
 	uint32_t	ncold;			/* how many of them are cold */
 	const uint16_t *ids;
+	const void *words;			/* gpuvec_filter_words() of uint64_t, or NULL */
 } gpuvec_source_row;
 
 /* Bytes of a row's hot numbers, padded to 4 bytes, and of all its numbers */
@@ -93,6 +98,12 @@ typedef struct gpuvec_segment
 								 * row has cold ones */
 	uint32_t   *cold_number;	/* [ncold] cold postings: ascending numbers, */
 	uint16_t   *cold_row;		/* [ncold] and rows, ascending for a number */
+
+	uint32_t	nfilters;		/* filter columns */
+	uint32_t	nnull_sets;		/* rows whose sets are null */
+	gpuvec_filter_column *filters;	/* [nfilters]; column c is filters[c - 1] */
+	uint32_t   *null_sets;		/* bit r % 32 of word r / 32: row r's set is
+								 * null; NULL: none is */
 
 	gpuvec_backend *backend;	/* backend that adopted the segment, or NULL */
 	void	   *device;			/* backend's own */
@@ -138,10 +149,11 @@ typedef struct gpuvec_view
 
 /*
  * Build one segment of nrows rows (1 .. GPUVEC_SEGMENT_ROWS), which must be
- * sorted by (len, tid).  On failure, returns NULL and fills *error.
+ * sorted by (len, tid), with nfilters filter columns.  On failure, returns
+ * NULL and fills *error.
  */
-extern gpuvec_segment *gpuvec_segment_build(const gpuvec_source_row *rows,
-											uint32_t nrows, gpuvec_error *error);
+extern gpuvec_segment *gpuvec_segment_build(const gpuvec_source_row *rows, uint32_t nrows,
+											uint32_t nfilters, gpuvec_error *error);
 
 /* Sort rows by (len, tid), in place */
 extern bool gpuvec_rows_sort(gpuvec_source_row *rows, uint64_t nrows,
@@ -153,6 +165,9 @@ extern bool gpuvec_rows_sort(gpuvec_source_row *rows, uint64_t nrows,
  */
 extern void gpuvec_segment_row(const gpuvec_segment *segment, uint32_t row,
 							   uint16_t *ids);
+
+/* Write down the words of one row of a segment with filter columns */
+extern void gpuvec_segment_words(const gpuvec_segment *segment, uint32_t row, uint64_t *words);
 
 /*
  * The cold numbers of all rows, row by row, each row's ascending; malloc'd,
@@ -212,6 +227,13 @@ static inline uint32_t
 gpuvec_hot_len(const gpuvec_segment *segment, uint32_t row)
 {
 	return segment->hot_len ? segment->hot_len[row] : segment->len[row];
+}
+
+/* True if the set of a row is null */
+static inline bool
+gpuvec_null_set(const gpuvec_segment *segment, uint32_t row)
+{
+	return segment->null_sets && (segment->null_sets[row / 32] >> (row % 32) & 1);
 }
 
 static inline bool

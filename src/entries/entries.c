@@ -26,6 +26,9 @@
  * which page to try first for an insertion.  VACUUM sets it back to a page
  * where it has made room.
  *
+ * An index with filter columns has words in each entry, before the ids
+ * (core/filter.h).  The keys in them were made when the row was written.
+ *
  * A value that does not fit a page is cut into parts; each part is an item.
  * If an insertion fails halfway, its transaction fails, too.  So readers skip
  * entries whose parts are not complete.
@@ -43,6 +46,7 @@
 #include "access/xloginsert.h"
 #include "catalog/pg_index.h"
 #include "commands/vacuum.h"
+#include "core/filter.h"
 #include "entries/entries.h"
 #include "entries/entry_page.h"
 #include "miscadmin.h"
@@ -71,8 +75,25 @@ typedef struct EntriesCache
 bool
 EntriesKept(Relation index)
 {
-	return index->rd_index->indkey.values[0] == 0 ||
-		!heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL);
+	for (int i = 0; i < index->rd_index->indnkeyatts; i++)
+		if (index->rd_index->indkey.values[i] == 0)
+			return true;
+	return !heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL);
+}
+
+uint32
+EntriesWords(Relation index)
+{
+	return gpuvec_filter_words(index->rd_index->indnkeyatts - 1);
+}
+
+/* The version of the layout that an index must have */
+static uint32
+meta_version(Relation index)
+{
+	if (!EntriesKept(index))
+		return META_VERSION_COLUMN;
+	return EntriesWords(index) > 0 ? META_VERSION_WORDS : META_VERSION_KEPT;
 }
 
 void
@@ -106,7 +127,7 @@ cache_of(Relation index)
 	memcpy(cache->build, meta->build, sizeof(cache->build));
 	cache->head = InvalidBlockNumber;
 	UnlockReleaseBuffer(buffer);
-	if (!ours || cache->version != (EntriesKept(index) ? META_VERSION_KEPT : META_VERSION_COLUMN))
+	if (!ours || cache->version != meta_version(index))
 	{
 		pfree(cache);
 		return NULL;
@@ -191,7 +212,7 @@ init_page(Page page, EntryPageKind kind, uint32 bucket)
 
 /* Initialize the metapage */
 static void
-init_meta(Page page, bool kept, const uint8 *build)
+init_meta(Page page, uint32 version, const uint8 *build)
 {
 	MetaPage   *meta;
 	char	   *end;
@@ -199,10 +220,10 @@ init_meta(Page page, bool kept, const uint8 *build)
 	PageInit(page, BLCKSZ, 0);
 	meta = meta_of(page);
 	meta->magic = META_MAGIC;
-	meta->version = kept ? META_VERSION_KEPT : META_VERSION_COLUMN;
+	meta->version = version;
 	memcpy(meta->build, build, sizeof(meta->build));
 	end = (char *) meta->slots;
-	if (kept)
+	if (version != META_VERSION_COLUMN)
 		end += META_SLOTS * sizeof(BlockNumber);
 	((PageHeader) page)->pd_lower = end - (char *) page;
 }
@@ -211,7 +232,6 @@ void
 EntriesCreate(Relation index, ForkNumber fork)
 {
 	Buffer		buffer = ReadBufferExtended(index, fork, P_NEW, RBM_NORMAL, NULL);
-	bool		kept = EntriesKept(index);
 	uint8		build[ENTRY_BUILD_BYTES];
 
 	Assert(BufferGetBlockNumber(buffer) == META_BLOCK);
@@ -221,7 +241,7 @@ EntriesCreate(Relation index, ForkNumber fork)
 				 errmsg("could not generate random values")));
 	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
 	START_CRIT_SECTION();
-	init_meta(BufferGetPage(buffer), kept, build);
+	init_meta(BufferGetPage(buffer), meta_version(index), build);
 	MarkBufferDirty(buffer);
 
 	/*

@@ -29,11 +29,17 @@
 
 #define entry_bucket(heap_block)	((uint32) ((heap_block) / ENTRY_BUCKET_BLOCKS))
 
-/* An entry: a HOT chain, and the index's value for its row */
+/*
+ * An entry: a HOT chain, and the index's value for its row.  If the index has
+ * filter columns, the entry has words for them (core/filter.h).
+ */
 typedef struct IndexEntry
 {
 	ItemPointerData root;
 	bool		isnull;
+	bool		whole;			/* ids and words are set */
+	const void *words;			/* EntriesWords() times uint64, not aligned;
+								 * NULL if there are none */
 	const void *ids;			/* [bytes] the set's payload (idset.h); NULL
 								 * if isnull */
 	uint32		bytes;
@@ -41,6 +47,9 @@ typedef struct IndexEntry
 
 /* True if the index keeps entries: it has an expression or a predicate */
 extern bool EntriesKept(Relation index);
+
+/* Number of words of each entry: for the set and each filter column one */
+extern uint32 EntriesWords(Relation index);
 
 /*
  * Write the metapage of a new, empty index, with a new build id.  `fork` is
@@ -67,15 +76,23 @@ typedef struct EntryBatch
 								 * EntrySize before it */
 	Size		used;
 	Size		room;
+	uint32		nwords;			/* of each entry */
 } EntryBatch;
 
+/* What is known of a row that is inserted */
+typedef struct EntryValue
+{
+	struct varlena *set;		/* not toasted, or NULL for a null value */
+	const uint64 *words;		/* [nwords], or NULL if there are none */
+	uint32		nwords;			/* the same for all entries of a batch */
+} EntryValue;
+
 /*
- * Append an entry.  `value` is a set, not toasted, or NULL for a null value.
- * Memory comes from `context`.  `row` is the caller's number for the row, or
- * 0; EntryBatchFilter() gives it back.
+ * Append an entry.  Memory comes from `context`.  `row` is the caller's
+ * number for the row, or 0; EntryBatchFilter() gives it back.
  */
 extern void EntryBatchAdd(EntryBatch *batch, MemoryContext context, ItemPointer root,
-						  struct varlena *value, uint16 row);
+						  const EntryValue *value, uint16 row);
 
 /*
  * Remove the entries from a batch for which wanted(root, row, arg) is false
@@ -84,9 +101,9 @@ extern void EntryBatchFilter(EntryBatch *batch,
 							 bool (*wanted) (ItemPointer root, uint16 row, void *arg), void *arg);
 
 /*
- * The next entry of a batch; *offset is 0 at first.  If its ids do not fit a
- * page of the index, they are not told: entry->ids is NULL.  False: there is
- * none.
+ * The next entry of a batch; *offset is 0 at first.  If it does not fit a
+ * page of the index, ids and words are not told: entry->whole is false.
+ * False: there is none.
  */
 extern bool EntryBatchEntry(const EntryBatch *batch, Size *offset, IndexEntry *entry);
 

@@ -11,14 +11,10 @@
 #include "entries/entries.h"
 #include "entries/entry_page.h"
 
-/* Append an item and a copy of its ids */
-static void
-append_item(EntryBatch *batch, MemoryContext context, const EntryItem *item, const char *ids,
-			Size bytes, uint16 row)
+/* Make room for an item of so many bytes; returns where it goes */
+static char *
+item_room(EntryBatch *batch, MemoryContext context, Size size)
 {
-	Size		size = sizeof(EntrySize) + MAXALIGN(sizeof(EntryItem) + bytes);
-	char	   *to;
-
 	if (batch->used + size > batch->room)
 	{
 		Size		room = Max(batch->room * 2, batch->used + size);
@@ -27,34 +23,71 @@ append_item(EntryBatch *batch, MemoryContext context, const EntryItem *item, con
 		batch->data = batch->data ? repalloc(batch->data, room) : MemoryContextAlloc(context, room);
 		batch->room = room;
 	}
-	to = batch->data + batch->used;
+	return batch->data + batch->used;
+}
+
+/* Copy n bytes of words and ids, which are one behind the other */
+static void
+copy_value(const EntryValue *value, Size from, Size n, char *to)
+{
+	Size		words = value->nwords * sizeof(uint64);
+	Size		of_words = from < words ? Min(words - from, n) : 0;
+
+	if (of_words > 0)
+		memcpy(to, (const char *) value->words + from, of_words);
+	if (n > of_words)
+		memcpy(to + of_words, VARDATA_ANY(value->set) + (from + of_words - words), n - of_words);
+}
+
+/* Append an item with so many bytes of a value */
+static void
+append_item(EntryBatch *batch, MemoryContext context, const EntryItem *item,
+			const EntryValue *value, Size from, Size bytes, uint16 row)
+{
+	Size		size = sizeof(EntrySize) + MAXALIGN(sizeof(EntryItem) + bytes);
+	char	   *to = item_room(batch, context, size);
+
 	((EntrySize *) to)->of.bytes = sizeof(EntryItem) + bytes;
 	((EntrySize *) to)->of.row = row;
 	((EntrySize *) to)->of.writer = GetCurrentSubTransactionId();
 	memcpy(to + sizeof(EntrySize), item, sizeof(EntryItem));
-	if (bytes > 0)
-		memcpy(to + sizeof(EntrySize) + sizeof(EntryItem), ids, bytes);
+	copy_value(value, from, bytes, to + sizeof(EntrySize) + sizeof(EntryItem));
 	batch->used += size;
 }
 
 void
-EntryBatchAdd(EntryBatch *batch, MemoryContext context, ItemPointer root, struct varlena *value,
+EntryBatchAdd(EntryBatch *batch, MemoryContext context, ItemPointer root, const EntryValue *value,
 			  uint16 row)
 {
-	Size		left = value == NULL ? 0 : VARSIZE_ANY_EXHDR(value);
-	const char *from = value == NULL ? NULL : VARDATA_ANY(value);
+	Size		left = value->nwords * sizeof(uint64);
+	Size		from = 0;
 	uint16		part = 0;
 
+	if (value->set != NULL)
+		left += VARSIZE_ANY_EXHDR(value->set);
+	batch->nwords = value->nwords;
 	do
 	{
 		Size		bytes = Min(left, ENTRY_PART_BYTES);
 		EntryItem	item = {.root = *root};
 
 		left -= bytes;
-		item.part = part++ | (value == NULL ? ENTRY_PART_NULL : 0) | (left == 0 ? ENTRY_PART_LAST : 0);
-		append_item(batch, context, &item, from, bytes, row);
+		item.part = part++ | (value->set == NULL ? ENTRY_PART_NULL : 0) |
+			(left == 0 ? ENTRY_PART_LAST : 0);
+		append_item(batch, context, &item, value, from, bytes, row);
 		from += bytes;
 	} while (left > 0);
+}
+
+void
+EntrySetValue(IndexEntry *entry, const char *value, Size bytes, uint32 nwords)
+{
+	Size		words = nwords * sizeof(uint64);
+
+	entry->whole = bytes >= words;
+	entry->words = nwords > 0 && entry->whole ? value : NULL;
+	entry->ids = entry->isnull || !entry->whole ? NULL : value + words;
+	entry->bytes = entry->whole ? bytes - words : 0;
 }
 
 /*
@@ -102,8 +135,8 @@ EntryBatchEntry(const EntryBatch *batch, Size *offset, IndexEntry *entry)
 			continue;
 		entry->root = item->root;
 		entry->isnull = (item->part & ENTRY_PART_NULL) != 0;
-		entry->ids = whole && !entry->isnull ? item + 1 : NULL;
-		entry->bytes = size - sizeof(EntryItem);
+		EntrySetValue(entry, (const char *) (item + 1), size - sizeof(EntryItem), batch->nwords);
+		entry->whole &= whole;
 		return true;
 	}
 	return false;

@@ -20,6 +20,7 @@
 /* Versions of the layout; an index on a column alone has only a metapage */
 #define META_VERSION_COLUMN	1
 #define META_VERSION_KEPT	2
+#define META_VERSION_WORDS	3	/* kept, with filter columns */
 
 /* Contents of the metapage */
 typedef struct MetaPage
@@ -28,8 +29,8 @@ typedef struct MetaPage
 	uint32		version;
 	uint8		build[ENTRY_BUILD_BYTES];
 	BlockNumber slots[FLEXIBLE_ARRAY_MEMBER];	/* first level of the
-												 * directory; only of
-												 * META_VERSION_KEPT */
+												 * directory; not of
+												 * META_VERSION_COLUMN */
 } MetaPage;
 
 #define meta_of(page)	((MetaPage *) PageGetContents(page))
@@ -70,8 +71,8 @@ typedef struct EntrySpecial
 #define special_of(page) ((EntrySpecial *) PageGetSpecialPointer(page))
 
 /*
- * An item of a bucket's page.  Followed by the ids of an entry, or by a part
- * of them if they do not fit a page.
+ * An item of a bucket's page.  Followed by the words and the ids of an entry,
+ * or by a part of them if they do not fit a page.
  */
 typedef struct EntryItem
 {
@@ -83,10 +84,13 @@ typedef struct EntryItem
 #define ENTRY_PART_LAST		0x4000	/* the last part */
 #define ENTRY_PART_NUMBER	0x3FFF
 
-/* Most bytes of ids in one part: they fit an empty page; even */
+/* Most bytes of words and ids in one part: they fit an empty page; even */
 #define ENTRY_PART_BYTES \
 	(MAXALIGN_DOWN(BLCKSZ - MAXALIGN(SizeOfPageHeaderData + sizeof(ItemIdData)) - \
 				   MAXALIGN(sizeof(EntrySpecial))) - sizeof(EntryItem))
+
+/* Set what an entry has of its value, which has words and ids */
+extern void EntrySetValue(IndexEntry *entry, const char *value, Size bytes, uint32 nwords);
 
 /* In a batch (entries.h), before each item; both are MAXALIGNed */
 typedef union EntrySize

@@ -187,25 +187,24 @@ whole_entry(const Piece *pieces, uint32 n, uint32 *same)
 
 /* Make an entry of its n parts */
 static void
-make_entry(const Piece *pieces, uint32 n, IndexEntry *entry)
+make_entry(const Piece *pieces, uint32 n, uint32 nwords, IndexEntry *entry)
 {
 	Size		bytes = 0;
-	char	   *ids;
+	const char *value = (const char *) (pieces[0].item + 1);
+	char	   *whole = NULL;
 
 	entry->root = pieces[0].item->root;
 	entry->isnull = (pieces[0].item->part & ENTRY_PART_NULL) != 0;
 	for (uint32 i = 0; i < n; i++)
 		bytes += pieces[i].bytes;
-	entry->bytes = bytes;
-	entry->ids = entry->isnull ? NULL : pieces[0].item + 1;
-	if (n == 1)
-		return;
-	entry->ids = ids = palloc(bytes);
-	for (uint32 i = 0; i < n; i++)
+	if (n > 1)
+		value = whole = palloc(bytes);
+	for (uint32 i = 0; n > 1 && i < n; i++)
 	{
-		memcpy(ids, pieces[i].item + 1, pieces[i].bytes);
-		ids += pieces[i].bytes;
+		memcpy(whole, pieces[i].item + 1, pieces[i].bytes);
+		whole += pieces[i].bytes;
 	}
+	EntrySetValue(entry, value, bytes, nwords);
 }
 
 static void
@@ -232,7 +231,7 @@ read_bucket(EntryReader *reader, uint32 bucket)
 		uint32		parts = whole_entry(&all.pieces[i], all.n - i, &same);
 
 		if (parts > 0)
-			make_entry(&all.pieces[i], parts, &reader->entries[reader->n++]);
+			make_entry(&all.pieces[i], parts, EntriesWords(reader->index), &reader->entries[reader->n++]);
 	}
 	reader->bucket = bucket;
 	reader->valid = true;

@@ -22,6 +22,7 @@
 #include "nodes/execnodes.h"
 #include "pgstat.h"
 #include "storage/bufmgr.h"
+#include "utils/builtins.h"
 
 /*
  * Phases of a build, numbered after the server's
@@ -39,6 +40,7 @@ typedef struct Build
 	double		rows;			/* number of rows */
 	bool		kept;			/* the index keeps its rows */
 	MemoryContext context;		/* of the batch's memory */
+	FilterColumns filters;
 	uint32		bucket;			/* bucket of the batch */
 	EntryBatch	batch;
 } Build;
@@ -52,6 +54,27 @@ write_batch(Build *build, Relation index)
 	build->batch.used = 0;
 }
 
+/* Keep a row */
+static void
+keep_row(Build *build, Relation index, ItemPointer tid, Datum *values, bool *isnull)
+{
+	uint32		bucket = entry_bucket(ItemPointerGetBlockNumber(tid));
+	uint64		words[GPUVEC_MAX_FILTERS + 1];
+	EntryValue	value = {.words = words, .nwords = gpuvec_filter_words(build->filters.n)};
+
+	if (!isnull[0])
+		value.set = PG_DETOAST_DATUM_PACKED(values[0]);
+	if (value.nwords > 0)
+		FilterWords(&build->filters, values, isnull, words);
+	if (bucket != build->bucket || build->batch.used > BATCH_BYTES)
+		write_batch(build, index);
+	build->bucket = bucket;
+	/* the value is copied into the batch */
+	EntryBatchAdd(&build->batch, build->context, tid, &value, 0);
+	if (value.set != NULL && (Pointer) value.set != DatumGetPointer(values[0]))
+		pfree(value.set);
+}
+
 /* Callback of the table scan: add a row to the index */
 static void
 add_row(Relation index, ItemPointer tid, Datum *values, bool *isnull, bool alive, void *state)
@@ -59,18 +82,7 @@ add_row(Relation index, ItemPointer tid, Datum *values, bool *isnull, bool alive
 	Build	   *build = state;
 
 	if (build->kept)
-	{
-		uint32		bucket = entry_bucket(ItemPointerGetBlockNumber(tid));
-		struct varlena *value = isnull[0] ? NULL : PG_DETOAST_DATUM_PACKED(values[0]);
-
-		if (bucket != build->bucket || build->batch.used > BATCH_BYTES)
-			write_batch(build, index);
-		build->bucket = bucket;
-		/* the value is copied into the batch */
-		EntryBatchAdd(&build->batch, build->context, tid, value, 0);
-		if (value != NULL && (Pointer) value != DatumGetPointer(values[0]))
-			pfree(value);
-	}
+		keep_row(build, index, tid, values, isnull);
 	pgstat_progress_update_param(PROGRESS_CREATEIDX_TUPLES_DONE, (int64) ++build->rows);
 	GPUVEC_INJECTION("build-row");
 }
@@ -92,14 +104,40 @@ gpuvec_buildphasename(int64 phase)
 	}
 }
 
+/* Refuse columns that cannot be where they are */
+static void
+check_columns(Relation index, const FilterColumns *filters)
+{
+	int			n = IndexRelationGetNumberOfKeyAttributes(index);
+
+	if (FilterKindOf(index->rd_opcintype[0]) != FILTER_UNKNOWN)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("the first column of an index of access method \"%s\" must be a set", "gpuvec"),
+				 errdetail("The first column has the type %s.",
+						   format_type_be(index->rd_opcintype[0]))));
+	if (n - 1 > GPUVEC_MAX_FILTERS)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("an index of access method \"%s\" cannot have more than %d columns", "gpuvec",
+						GPUVEC_MAX_FILTERS + 1)));
+	for (int i = 0; i < filters->n; i++)
+		if (filters->columns[i].kind == FILTER_UNKNOWN)
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("access method \"%s\" cannot filter by type %s", "gpuvec",
+							format_type_be(filters->columns[i].type))));
+}
+
 /* Refuse definitions that scans cannot serve */
 static void
-check_definition(Relation index, const IndexInfo *info)
+check_definition(Relation index, const IndexInfo *info, const FilterColumns *filters)
 {
 	if (info->ii_ExclusionOps != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("access method \"%s\" does not support exclusion constraints", "gpuvec")));
+	check_columns(index, filters);
 }
 
 IndexBuildResult *
@@ -110,7 +148,8 @@ gpuvec_build(Relation heap, Relation index, IndexInfo *info)
 
 	if (RelationGetNumberOfBlocks(index) != 0)
 		elog(ERROR, "index \"%s\" already contains data", RelationGetRelationName(index));
-	check_definition(index, info);
+	FilterDescribe(index->rd_indextuple, &build.filters);
+	check_definition(index, info, &build.filters);
 	EntriesForget(index);
 	pgstat_progress_update_param(PROGRESS_CREATEIDX_SUBPHASE, PHASE_META);
 	GPUVEC_INJECTION("build-meta");

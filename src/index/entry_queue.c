@@ -164,10 +164,8 @@ hand_over(Relation index, const EntryBatch *batch)
 
 	while (EntryBatchEntry(batch, &offset, &entry))
 	{
-		if (entry.isnull)
-			FeedRow(index, &entry.root, NULL);
-		else if (entry.ids != NULL)
-			FeedIds(index, &entry.root, entry.ids, entry.bytes);
+		if (entry.whole)
+			FeedIds(index, &entry.root, entry.ids, entry.bytes, entry.words, batch->nwords);
 		else
 			FeedMark(index, ItemPointerGetBlockNumber(&entry.root));
 	}
@@ -360,7 +358,7 @@ queue_of(Oid index, const uint8 *build)
 
 /* Write an entry at once */
 static void
-write_now(Relation index, ItemPointer root, struct varlena *value)
+write_now(Relation index, ItemPointer root, const EntryValue *value)
 {
 	EntryBatch	batch = {0};
 
@@ -374,7 +372,7 @@ write_now(Relation index, ItemPointer root, struct varlena *value)
 }
 
 void
-EntryQueueAdd(Relation heap, Relation index, ItemPointer root, struct varlena *value)
+EntryQueueAdd(Relation heap, Relation index, ItemPointer root, const EntryValue *value)
 {
 	uint32		bucket = entry_bucket(ItemPointerGetBlockNumber(root));
 	uint8		build[ENTRY_BUILD_BYTES];

@@ -14,6 +14,7 @@
 
 #include "postgres.h"
 
+#include "entries/entries.h"
 #include "storage/itemptr.h"
 #include "utils/rel.h"
 
@@ -22,9 +23,10 @@ extern void EntryQueueInit(void);
 
 /*
  * Add the entry of a root to the queue, or write it at once if it cannot
- * wait.  `value` is a set, not toasted, or NULL for a null value.
+ * wait
  */
-extern void EntryQueueAdd(Relation heap, Relation index, ItemPointer root, struct varlena *value);
+extern void EntryQueueAdd(Relation heap, Relation index, ItemPointer root,
+						  const EntryValue *value);
 
 /*
  * True if this transaction began a statement that may insert rows

@@ -11,6 +11,10 @@
  * hand rows over to the mirror, and vacuum those that are gone, in shared
  * memory (feed.c, gone.c): neither needs the engine.
  *
+ * Columns behind the first are filter columns (mirror/filter_key.c).  The
+ * mirror has a key for each of their values, and the engine finds the rows
+ * that satisfy conditions on them (conditions.c).
+ *
  *-------------------------------------------------------------------------
  */
 #include "gpuvec.h"
@@ -59,7 +63,8 @@ GpuvecStrategyMeasure(StrategyNumber strategy)
  * that was inserted speculatively, or that is not in a heap.
  */
 static void
-hand_over(Relation heap, Relation index, ItemPointer tid, Datum value, bool isnull)
+hand_over(Relation heap, Relation index, ItemPointer tid, Datum value, bool isnull,
+		  const uint64 *words, uint32 nwords)
 {
 	struct varlena *set;
 
@@ -70,14 +75,50 @@ hand_over(Relation heap, Relation index, ItemPointer tid, Datum value, bool isnu
 		return;
 	}
 	set = isnull ? NULL : PG_DETOAST_DATUM_PACKED(value);
-	FeedRow(index, tid, set);
+	FeedRow(index, tid, set, words, nwords);
 	if (EntryQueueSpeculates() || heap->rd_tableam != GetHeapamTableAmRoutine())
 		FeedQueueFlush();
 	if (set != NULL && set != (struct varlena *) DatumGetPointer(value))
 		pfree(set);
 }
 
+/* The filter columns of an index that a statement inserts into */
+static const FilterColumns *
+filters_of(Relation index, IndexInfo *info)
+{
+	if (info->ii_AmCache == NULL)
+	{
+		FilterColumns *filters = MemoryContextAlloc(info->ii_Context, sizeof(FilterColumns));
+
+		FilterDescribe(index->rd_indextuple, filters);
+		info->ii_AmCache = filters;
+	}
+	return info->ii_AmCache;
+}
+
 /* A row version was inserted that is the root of a HOT chain */
+static void
+insert_row(Relation heap, Relation index, ItemPointer tid, Datum *values, bool *isnull,
+		   IndexInfo *info)
+{
+	bool		kept = EntriesKept(index);
+	uint64		words[GPUVEC_MAX_FILTERS + 1];
+	EntryValue	value = {.words = words, .nwords = EntriesWords(index)};
+
+	if (!kept && !FeedTaken(index))
+		return;
+	if (value.nwords > 0)
+		FilterWords(filters_of(index, info), values, isnull, words);
+	if (!kept)
+	{
+		hand_over(heap, index, tid, values[0], isnull[0], words, value.nwords);
+		return;
+	}
+	if (!isnull[0])
+		value.set = PG_DETOAST_DATUM_PACKED(values[0]);
+	EntryQueueAdd(heap, index, tid, &value);
+}
+
 #if PG_VERSION_NUM >= 140000
 static bool
 gpuvec_insert(Relation index, Datum *values, bool *isnull, ItemPointer tid, Relation heap,
@@ -88,10 +129,7 @@ gpuvec_insert(Relation index, Datum *values, bool *isnull, ItemPointer tid, Rela
 			  IndexUniqueCheck check_unique, IndexInfo *info)
 #endif
 {
-	if (EntriesKept(index))
-		EntryQueueAdd(heap, index, tid, isnull[0] ? NULL : PG_DETOAST_DATUM_PACKED(values[0]));
-	else if (FeedTaken(index))
-		hand_over(heap, index, tid, values[0], isnull[0]);
+	insert_row(heap, index, tid, values, isnull, info);
 	return false;
 }
 
@@ -135,35 +173,71 @@ gpuvec_vacuumcleanup(IndexVacuumInfo *info, IndexBulkDeleteResult *stats)
 	return stats;
 }
 
-/* True if an operator has the types that scans expect of its strategy */
+/* True if a distance operator has the types that scans expect */
 static bool
-operator_fits(Form_pg_amop amop)
+distance_fits(Form_pg_amop amop)
 {
-	Oid			left;
-	Oid			right;
-
-	op_input_types(amop->amopopr, &left, &right);
-	if (left != amop->amoplefttype || right != amop->amoprighttype)
-		return false;
-	if (amop->amopstrategy == GPUVEC_REACHES ? !type_is_rowtype(right) : left != right)
-		return false;
-	if (amop->amoppurpose == AMOP_SEARCH)
-		return amop->amopstrategy > GPUVEC_LAST_DISTANCE && get_op_rettype(amop->amopopr) == BOOLOID;
-	return amop->amopstrategy <= GPUVEC_LAST_DISTANCE && get_op_rettype(amop->amopopr) == FLOAT8OID &&
+	return amop->amoppurpose == AMOP_ORDER && amop->amoplefttype == amop->amoprighttype &&
+		get_op_rettype(amop->amopopr) == FLOAT8OID &&
 		opfamily_can_sort_type(amop->amopsortfamily, FLOAT8OID);
+}
+
+/*
+ * The same for a search operator.  Those of filter columns may have two types
+ * of one kind.
+ */
+static bool
+search_fits(Form_pg_amop amop)
+{
+	FilterKind	kind = FilterKindOf(amop->amoplefttype);
+
+	if (amop->amoppurpose != AMOP_SEARCH || get_op_rettype(amop->amopopr) != BOOLOID)
+		return false;
+	if (amop->amopstrategy >= GPUVEC_FIRST_FILTER)
+		return kind != FILTER_UNKNOWN && FilterKindOf(amop->amoprighttype) == kind &&
+			(amop->amoplefttype == amop->amoprighttype || kind == FILTER_INTEGER ||
+			 kind == FILTER_FLOAT);
+	return kind == FILTER_UNKNOWN &&
+		(amop->amopstrategy == GPUVEC_REACHES ? type_is_rowtype(amop->amoprighttype) :
+		 amop->amoplefttype == amop->amoprighttype);
 }
 
 /* True if scans understand an operator of a family */
 static bool
 operator_valid(Form_pg_amop amop, const char *family)
 {
-	if (amop->amopstrategy >= GPUVEC_FIRST_DISTANCE && amop->amopstrategy <= GPUVEC_N_STRATEGIES &&
-		operator_fits(amop))
+	Oid			left;
+	Oid			right;
+
+	op_input_types(amop->amopopr, &left, &right);
+	if (left == amop->amoplefttype && right == amop->amoprighttype &&
+		amop->amopstrategy >= GPUVEC_FIRST_DISTANCE && amop->amopstrategy <= GPUVEC_N_STRATEGIES &&
+		(amop->amopstrategy <= GPUVEC_LAST_DISTANCE ? distance_fits(amop) : search_fits(amop)))
 		return true;
 	ereport(INFO,
 			(errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
 			 errmsg("operator family \"%s\" of access method %s contains operator %s with invalid strategy number %d, purpose or types",
 					family, "gpuvec", format_operator(amop->amopopr), amop->amopstrategy)));
+	return false;
+}
+
+/*
+ * True if an operator class has what it is for, as `seen` of its strategies
+ * tells: distances of sets, or equality of a filter column's values
+ */
+static bool
+class_complete(Form_pg_opclass form, uint32 seen)
+{
+	bool		filter = FilterKindOf(form->opcintype) != FILTER_UNKNOWN;
+	uint32		wanted = filter ? 1u << GPUVEC_FILTER_EQUAL :
+		(1u << (GPUVEC_LAST_DISTANCE + 1)) - (1u << GPUVEC_FIRST_DISTANCE);
+
+	if ((seen & wanted) != 0)
+		return true;
+	ereport(INFO,
+			(errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
+			 errmsg("operator class \"%s\" of access method %s has no %s", NameStr(form->opcname),
+					"gpuvec", filter ? "equality operator" : "distance operators")));
 	return false;
 }
 
@@ -190,17 +264,10 @@ gpuvec_validate(Oid opclass)
 
 		if (!operator_valid(amop, NameStr(((Form_pg_opfamily) GETSTRUCT(family_tuple))->opfname)))
 			ok = false;
-		else if (amop->amoplefttype == form->opcintype && amop->amoppurpose == AMOP_ORDER)
+		else if (amop->amoplefttype == form->opcintype)
 			seen |= 1u << amop->amopstrategy;
 	}
-	if (seen == 0)
-	{
-		ereport(INFO,
-				(errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
-				 errmsg("operator class \"%s\" of access method %s has no distance operators",
-						NameStr(form->opcname), "gpuvec")));
-		ok = false;
-	}
+	ok = class_complete(form, seen) && ok;
 	ReleaseCatCacheList(list);
 	ReleaseSysCache(family_tuple);
 	ReleaseSysCache(class_tuple);
@@ -231,8 +298,9 @@ column_has_distances(Oid index, int column)
 }
 
 /*
- * Tell what the server cannot know: a column with distance operators can be
- * ordered by distances, and exclusion constraints are refused (build.c)
+ * Tell what the server cannot know: the first column, with its distance
+ * operators, can be ordered by distances, and exclusion constraints are
+ * refused (build.c)
  */
 static bool
 gpuvec_property(Oid index, int column, IndexAMProperty property, const char *name,
@@ -241,7 +309,7 @@ gpuvec_property(Oid index, int column, IndexAMProperty property, const char *nam
 	switch (property)
 	{
 		case AMPROP_DISTANCE_ORDERABLE:
-			*result = column > 0 && column_has_distances(index, column);
+			*result = column == 1 && column_has_distances(index, column);
 			return column > 0;
 		case AMPROP_CAN_EXCLUDE:
 			*result = false;
@@ -271,7 +339,10 @@ gpuvec_handler(PG_FUNCTION_ARGS)
 	am->amstrategies = GPUVEC_N_STRATEGIES;
 	am->amsupport = 0;
 	am->amcanorderbyop = true;
+	am->amcanmulticol = true;
 	am->amoptionalkey = true;
+	am->amsearcharray = true;
+	am->amsearchnulls = true;
 	am->amkeytype = InvalidOid;
 	am->amparallelvacuumoptions = VACUUM_OPTION_NO_PARALLEL;
 

@@ -15,6 +15,7 @@
 #include "access/htup_details.h"
 #include "core/measure.h"
 #include "idset/idset.h"
+#include "index/conditions.h"
 #include "mirror/mirror.h"
 #include "nodes/execnodes.h"
 #include "nodes/pathnodes.h"
@@ -22,7 +23,7 @@
 
 /*
  * Strategies of the operator class idset_ops: distance operators, then search
- * operators
+ * operators; then those of the operator classes for filter columns
  */
 #define GPUVEC_FIRST_DISTANCE	1
 #define GPUVEC_LAST_DISTANCE	5
@@ -31,7 +32,13 @@
 #define GPUVEC_EQUALS			8	/* = */
 #define GPUVEC_CONTAINED		9	/* <@ */
 #define GPUVEC_REACHES			10	/* <<->>; right argument idset_threshold */
-#define GPUVEC_N_STRATEGIES		10
+#define GPUVEC_FIRST_FILTER		11
+#define GPUVEC_FILTER_LESS		11	/* < */
+#define GPUVEC_FILTER_AT_MOST	12	/* <= */
+#define GPUVEC_FILTER_EQUAL		13	/* = */
+#define GPUVEC_FILTER_AT_LEAST	14	/* >= */
+#define GPUVEC_FILTER_GREATER	15	/* > */
+#define GPUVEC_N_STRATEGIES		15
 
 /* The measure that a distance strategy is of */
 extern gpuvec_measure GpuvecStrategyMeasure(StrategyNumber strategy);
@@ -76,11 +83,16 @@ typedef struct GpuvecFound
 	uint64		n;
 } GpuvecFound;
 
-extern void GpuvecFind(IndexScanDesc scan, MemoryContext context, GpuvecFound *found);
+extern void GpuvecFind(IndexScanDesc scan, const GpuvecConditions *conditions,
+					   MemoryContext context, GpuvecFound *found);
+
+/* True if a key of the first column says which rows to look for */
+extern bool GpuvecHasBound(IndexScanDesc scan);
 
 /*
- * keyed.c: the rows that the search keys found, in order; first those that
- * rank, by GpuvecRankDistance()
+ * keyed.c: the rows that the search keys found, in order: first those that
+ * rank, by GpuvecRankDistance(), then those without a common id, which all
+ * have the same, then those whose sets are null, which have infinity
  */
 typedef struct KeyedRow
 {
@@ -91,6 +103,15 @@ typedef struct KeyedRow
 
 extern uint64 GpuvecFetchFound(IndexScanDesc scan, GpuvecFound *found, gpuvec_measure measure,
 							   IdSet *query, KeyedRow **rows);
+
+/*
+ * filtered.c: all rows that pass a filter, in the same order, by the distance
+ * from a query; NULL: in any order.  *rows is palloc'd.  False: the mirror
+ * cannot be used.
+ */
+extern bool GpuvecFindFiltered(IndexScanDesc scan, const gpuvec_filter *filter,
+							   gpuvec_measure measure, IdSet *query, KeyedRow **rows, uint64 *n);
+extern int	GpuvecCompareKeyed(const void *a, const void *b);
 
 /* root.c: finds the roots of HOT chains, as numbers that sort like tids */
 typedef struct RootFinder

@@ -30,9 +30,10 @@
  * snapshot sees are found, each with a root of its own.)
  *
  * Several keys have to be satisfied at once.  Only one of them is searched
- * for: the key whose kind (BoundKind) is likely to leave the fewest rows.  If
- * no key says anything, or if there is no mirror, every row may satisfy the
- * keys.
+ * for: the key whose kind (BoundKind) is likely to leave the fewest rows.  The
+ * conditions on filter columns (conditions.c) go with each search.  If no key
+ * says anything, they are all that is searched for (filtered.c).  If there are
+ * none either, or if there is no mirror, every row may satisfy the keys.
  *
  *-------------------------------------------------------------------------
  */
@@ -42,6 +43,7 @@
 #include "entries/entries.h"
 #include "idset/idset.h"
 #include "idset/idset_threshold.h"
+#include "index/conditions.h"
 #include "index/index_am.h"
 #include "link/engine_link.h"
 #include "mirror/mirror.h"
@@ -144,11 +146,14 @@ GpuvecDescribe(IndexScanDesc scan, MirrorTarget *target)
 		MirrorFollow(target);
 }
 
-/* The bound of a search key */
+/* The bound of a search key of the first column */
 static void
 key_bound(ScanKey key, Bound *bound)
 {
 	memset(bound, 0, sizeof(*bound));
+	bound->kind = BOUND_NONE;
+	if (key->sk_flags & (SK_SEARCHNULL | SK_SEARCHNOTNULL | SK_SEARCHARRAY))
+		return;
 	bound->kind = BOUND_NOTHING;
 	if (key->sk_flags & SK_ISNULL)
 		return;
@@ -162,15 +167,27 @@ key_bound(ScanKey key, Bound *bound)
 static void
 choose_bound(IndexScanDesc scan, Bound *best)
 {
+	memset(best, 0, sizeof(*best));
 	best->kind = BOUND_NONE;
 	for (int i = 0; i < scan->numberOfKeys; i++)
 	{
 		Bound		bound;
 
+		if (scan->keyData[i].sk_attno != 1)
+			continue;
 		key_bound(&scan->keyData[i], &bound);
-		if (i == 0 || bound.kind < best->kind)
+		if (bound.kind < best->kind)
 			*best = bound;
 	}
+}
+
+bool
+GpuvecHasBound(IndexScanDesc scan)
+{
+	Bound		bound;
+
+	choose_bound(scan, &bound);
+	return bound.kind != BOUND_NONE;
 }
 
 /* Add the roots that a search has found */
@@ -197,8 +214,8 @@ add_roots(const MirrorTarget *target, const MirrorQuery *query, MemoryContext co
 
 /* Find the rows that reach a score.  False: the mirror cannot be used. */
 static bool
-find_scores(IndexScanDesc scan, MirrorTarget *target, const Bound *bound, MemoryContext context,
-			GpuvecFound *found)
+find_scores(IndexScanDesc scan, MirrorTarget *target, const Bound *bound,
+			const GpuvecConditions *conditions, MemoryContext context, GpuvecFound *found)
 {
 	MirrorSearch search = {0};
 	MirrorQuery query = {0};
@@ -206,6 +223,8 @@ find_scores(IndexScanDesc scan, MirrorTarget *target, const Bound *bound, Memory
 
 	query.set = bound->query;
 	query.len = idset_count(bound->query);
+	if (conditions->filter.n > 0)
+		query.filter = &conditions->filter;
 	search.measure = bound->measure;
 	search.weights = bound->weights;
 	search.k = UINT64_MAX;
@@ -227,7 +246,8 @@ find_scores(IndexScanDesc scan, MirrorTarget *target, const Bound *bound, Memory
 
 /* Find the rows of a bound.  False: the mirror cannot be used. */
 static bool
-find_bound(IndexScanDesc scan, const Bound *bound, MemoryContext context, GpuvecFound *found)
+find_bound(IndexScanDesc scan, const Bound *bound, const GpuvecConditions *conditions,
+		   MemoryContext context, GpuvecFound *found)
 {
 	Bound		no_ids = {.measure = GPUVEC_HAMMING, .query = idset_alloc(0)};
 	MirrorTarget target;
@@ -236,10 +256,27 @@ find_bound(IndexScanDesc scan, const Bound *bound, MemoryContext context, Gpuvec
 	if (target.mode != MIRROR_SHARED)
 		return false;
 	if ((idset_count(bound->query) > 0 || gpuvec_ranks_disjoint(bound->measure)) &&
-		!find_scores(scan, &target, bound, context, found))
+		!find_scores(scan, &target, bound, conditions, context, found))
 		return false;
 	return !bound->empty ||
-		find_scores(scan, &target, &no_ids, context, found);
+		find_scores(scan, &target, &no_ids, conditions, context, found);
+}
+
+/* Find the rows of the conditions.  False: the mirror cannot be used. */
+static bool
+find_filtered(IndexScanDesc scan, const GpuvecConditions *conditions, MemoryContext context,
+			  GpuvecFound *found)
+{
+	KeyedRow   *rows;
+
+	if (conditions->filter.n == 0 ||
+		!GpuvecFindFiltered(scan, &conditions->filter, GPUVEC_HAMMING, NULL, &rows, &found->n))
+		return false;
+	found->roots = MemoryContextAllocHuge(context, (found->n + 1) * sizeof(int64));
+	for (uint64 i = 0; i < found->n; i++)
+		found->roots[i] = rows[i].root;
+	pfree(rows);
+	return true;
 }
 
 /*
@@ -247,16 +284,19 @@ find_bound(IndexScanDesc scan, const Bound *bound, MemoryContext context, Gpuvec
  * found->roots is allocated in `context`, and not NULL even if n is 0.
  */
 void
-GpuvecFind(IndexScanDesc scan, MemoryContext context, GpuvecFound *found)
+GpuvecFind(IndexScanDesc scan, const GpuvecConditions *conditions, MemoryContext context,
+		   GpuvecFound *found)
 {
 	MemoryContext old = MemoryContextSwitchTo(context);
 	Bound		bound;
 
 	memset(found, 0, sizeof(*found));
 	choose_bound(scan, &bound);
-	if (bound.kind == BOUND_NOTHING)
+	if (conditions->nothing || bound.kind == BOUND_NOTHING)
 		found->roots = palloc(sizeof(int64));
+	else if (bound.kind == BOUND_NONE)
+		found->all = !find_filtered(scan, conditions, context, found);
 	else
-		found->all = bound.kind == BOUND_NONE || !find_bound(scan, &bound, context, found);
+		found->all = !find_bound(scan, &bound, conditions, context, found);
 	MemoryContextSwitchTo(old);
 }

@@ -34,8 +34,8 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
-static int
-compare_keyed(const void *a, const void *b)
+int
+GpuvecCompareKeyed(const void *a, const void *b)
 {
 	const KeyedRow *x = a;
 	const KeyedRow *y = b;
@@ -110,9 +110,8 @@ make_row(SetSource *source, gpuvec_measure measure, IdSet *query, int64 root, Ke
 	common = idset_span_common(idset_span(query), ids);
 	row->root = root;
 	row->ranks = common > 0 || gpuvec_ranks_disjoint(measure);
-	row->distance = row->ranks ?
-		GpuvecRankDistance(measure, gpuvec_score(measure, common, idset_count(query), ids.n)) :
-		gpuvec_distance(measure, common, idset_count(query), ids.n);
+	row->distance = GpuvecRankDistance(measure, gpuvec_score(measure, common,
+															 idset_count(query), ids.n));
 	return true;
 }
 
@@ -154,6 +153,6 @@ GpuvecFetchFound(IndexScanDesc scan, GpuvecFound *found, gpuvec_measure measure,
 	table_index_fetch_end(source.fetch);
 	ExecDropSingleTupleTableSlot(source.slot);
 	MemoryContextDelete(row_context);
-	qsort(*rows, n, sizeof(KeyedRow), compare_keyed);
+	qsort(*rows, n, sizeof(KeyedRow), GpuvecCompareKeyed);
 	return n;
 }

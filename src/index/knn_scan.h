@@ -27,7 +27,8 @@ typedef enum KnnPhase
 {
 	SCAN_ENGINE,				/* rows that rank */
 	SCAN_OTHERS,				/* rows that do not, from the sort */
-	SCAN_KEYED,					/* rows that the search keys found, in order */
+	SCAN_KEYED,					/* rows that the search keys or their
+								 * conditions found, in order */
 	SCAN_FOUND,					/* without an order: what the search keys
 								 * found */
 	SCAN_END
@@ -39,6 +40,7 @@ typedef struct KnnState
 	KnnPhase	phase;
 	gpuvec_measure measure;
 	IdSet	   *query;			/* NULL: every distance is null */
+	GpuvecConditions conditions;	/* of the search keys */
 
 	/* SCAN_ENGINE */
 	MirrorTarget target;
@@ -54,6 +56,8 @@ typedef struct KnnState
 	uint64		next;			/* index of the next row to return */
 	KnnRow		last;			/* the row that was returned last */
 	bool		returned;		/* last is set */
+	bool		exhausted;		/* all rows that pass the filter were given */
+	bool		disjoint;		/* rows without a common id were given, too */
 
 	/* SCAN_KEYED */
 	bool		looked;			/* found is set */

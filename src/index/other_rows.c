@@ -36,7 +36,7 @@ is_other(const KnnState *state, IdSpan ids, int64 root, double *distance)
 {
 	uint32		common = idset_span_common(idset_span(state->query), ids);
 
-	if (common > 0 || gpuvec_ranks_disjoint(state->measure))
+	if (common > 0 || gpuvec_ranks_disjoint(state->measure) || state->disjoint)
 	{
 		KeyedRow	row = {.root = root, .ranks = true};
 

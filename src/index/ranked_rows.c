@@ -16,6 +16,16 @@
  * scores are not (see GpuvecRankDistance), and rows of one page that come
  * from a plain mirror.  A group is complete when a row of another group
  * follows.
+ *
+ * The conditions of search keys go with each request: only rows that pass
+ * them come.  If these are few, the engine ranks those without a common id as
+ * well, and tells how many pass.  If the first batch has them all, no other
+ * rows are left to be found.  (A later batch does not tell that: rows of
+ * earlier ones may be gone by then, which the snapshot did not see.  Nor does
+ * a plain mirror, where one batch may take several requests.)  If a
+ * later batch has no rows without a common id any more, the session goes on
+ * with all rows of the table behind the last one.
+ *
  *-------------------------------------------------------------------------
  */
 #include "gpuvec.h"
@@ -68,6 +78,11 @@ KnnBeginEngine(IndexScanDesc scan, KnnState *state)
 	search->k = GPUVEC_FIRST_BATCH;
 	state->wire.set = state->query;
 	state->wire.len = idset_count(state->query);
+	if (state->conditions.filter.n > 0)
+	{
+		state->wire.filter = &state->conditions.filter;
+		state->wire.disjoint = !gpuvec_ranks_disjoint(state->measure);
+	}
 	return true;
 }
 
@@ -122,6 +137,20 @@ KnnSortGroup(KnnState *state)
 	state->nsorted = state->next + n;
 }
 
+/* Note what a batch says of the rows that pass the filter */
+static bool
+note_passed(KnnState *state)
+{
+	const MirrorQuery *query = &state->wire;
+
+	state->exhausted = state->complete && state->search.roots && query->filter != NULL &&
+		!query->resumes && query->looked == query->passed;
+	if ((state->disjoint && !query->has_disjoint) || query->lost_disjoint)
+		return false;
+	state->disjoint = query->has_disjoint;
+	return true;
+}
+
 bool
 KnnNextBatch(IndexScanDesc scan, KnnState *state)
 {
@@ -133,6 +162,12 @@ KnnNextBatch(IndexScanDesc scan, KnnState *state)
 	{
 		MemoryContextSwitchTo(old);
 		GpuvecLinkWarn(reason);
+		return false;
+	}
+	state->complete = state->wire.nhits < search->k;
+	if (!note_passed(state))
+	{
+		MemoryContextSwitchTo(old);
 		return false;
 	}
 	/* drop the rows that were returned */
@@ -158,7 +193,6 @@ KnnNextBatch(IndexScanDesc scan, KnnState *state)
 		row->root = hit_root(hit);
 		row->version = !search->roots;
 	}
-	state->complete = state->wire.nhits < search->k;
 	if (!state->complete)
 	{
 		const MirrorHit *last = &state->wire.hits[state->wire.nhits - 1];

@@ -7,7 +7,9 @@
  * return them, nulls last.  First come the rows that the engine ranks
  * (ranked_rows.c), then all others (other_rows.c).  If there are search keys
  * as well, the rows that they find are sorted instead, once that is less work
- * (keyed.c).
+ * (keyed.c).  Search keys of filter columns are conditions that the engine
+ * knows (conditions.c): it ranks only rows that satisfy them, and finds the
+ * others that do (filtered.c).
  *
  * If the engine is not available, or cannot go on with a scan, the scan does
  * not end.  Then all rows are found and sorted (other_rows.c), except those
@@ -19,6 +21,8 @@
  *-------------------------------------------------------------------------
  */
 #include "gpuvec.h"
+
+#include <math.h>
 
 #include "access/relscan.h"
 #include "access/table.h"
@@ -107,12 +111,22 @@ gpuvec_rescan(IndexScanDesc scan, ScanKey keys, int nkeys, ScanKey orderbys, int
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("access method \"%s\" cannot order by several distances", "gpuvec")));
+	if (scan->numberOfOrderBys == 1 && scan->orderByData[0].sk_attno != 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("access method \"%s\" can order by a distance of the first column only",
+						"gpuvec")));
 	state->finder.heap = scan->heapRelation;
+	old = MemoryContextSwitchTo(state->context);
+	GpuvecMakeConditions(scan, &state->conditions);
+	MemoryContextSwitchTo(old);
 	if (scan->numberOfOrderBys == 0)
 	{
 		state->phase = SCAN_FOUND;
 		return;
 	}
+	if (state->conditions.nothing)
+		return;
 	state->measure = GpuvecStrategyMeasure(scan->orderByData[0].sk_strategy);
 	old = MemoryContextSwitchTo(state->context);
 	if (!(scan->orderByData[0].sk_flags & SK_ISNULL))
@@ -141,6 +155,44 @@ KnnComesNext(const KnnState *state, const KeyedRow *row)
 }
 
 /*
+ * Go on with rows that were found, behind the last one that was returned.  If
+ * the ranking has had rows without a common id, it has had all sets.
+ */
+static void
+go_on_keyed(KnnState *state)
+{
+	for (uint64 i = 0; state->disjoint && i < state->nkeyed; i++)
+		state->keyed[i].ranks |= !isinf(state->keyed[i].distance);
+	state->next = 0;
+	while (state->next < state->nkeyed && !KnnComesNext(state, &state->keyed[state->next]))
+		state->next++;
+	state->phase = SCAN_KEYED;
+}
+
+/*
+ * Go on with the rows that pass the conditions, without a fetch, if no key of
+ * the first column leaves fewer, and the engine says that there are at most
+ * `most`
+ */
+static bool
+begin_filtered(IndexScanDesc scan, KnnState *state, uint64 most)
+{
+	MemoryContext old;
+	bool		found;
+
+	if (state->conditions.filter.n == 0 || state->everything || GpuvecHasBound(scan) ||
+		state->wire.passed > most)
+		return false;
+	old = MemoryContextSwitchTo(state->context);
+	found = GpuvecFindFiltered(scan, &state->conditions.filter, state->measure, state->query,
+							   &state->keyed, &state->nkeyed);
+	MemoryContextSwitchTo(old);
+	if (found)
+		go_on_keyed(state);
+	return found;
+}
+
+/*
  * Go on with the rows that the search keys find, if there are at most `most`
  */
 static bool
@@ -148,20 +200,17 @@ begin_keyed(IndexScanDesc scan, KnnState *state, uint64 most)
 {
 	MemoryContext old;
 
-	if (scan->numberOfKeys == 0 || state->everything)
+	if (state->everything || !GpuvecHasBound(scan))
 		return false;
 	if (!state->looked)
-		GpuvecFind(scan, state->context, &state->found);
+		GpuvecFind(scan, &state->conditions, state->context, &state->found);
 	state->looked = true;
 	if (state->found.all || state->found.n > most)
 		return false;
 	old = MemoryContextSwitchTo(state->context);
 	state->nkeyed = GpuvecFetchFound(scan, &state->found, state->measure, state->query, &state->keyed);
 	MemoryContextSwitchTo(old);
-	state->next = 0;
-	while (state->next < state->nkeyed && !KnnComesNext(state, &state->keyed[state->next]))
-		state->next++;
-	state->phase = SCAN_KEYED;
+	go_on_keyed(state);
 	return true;
 }
 
@@ -191,22 +240,36 @@ next_ranked(IndexScanDesc scan, KnnState *state, KnnRow *row)
 	return true;
 }
 
+/* No more rows rank: go on with those that do not */
+static void
+begin_unranked(IndexScanDesc scan, KnnState *state)
+{
+	uint64		most = Max(GPUVEC_KEYED_BATCH,
+						   KEYED_PER_PAGE * (uint64) RelationGetNumberOfBlocks(scan->heapRelation));
+
+	if (state->exhausted)
+		state->phase = SCAN_END;
+	else if (!begin_filtered(scan, state, most) && !begin_keyed(scan, state, most))
+	{
+		KnnBeginOthers(scan, state);
+		state->phase = SCAN_OTHERS;
+	}
+}
+
 /* Get the next row.  False: there is none. */
 static bool
 next_row(IndexScanDesc scan, KnnState *state, KnnRow *row)
 {
 	if (state->phase == SCAN_ENGINE)
 	{
-		if (state->search.k == 0 && !KnnBeginEngine(scan, state))
+		if (MirrorWantsNulls(&state->conditions.filter))
+			 /* all distances are null: nothing ranks */ ;
+		else if (state->search.k == 0 && !KnnBeginEngine(scan, state))
 			state->everything = true;
 		else if (next_ranked(scan, state, row))
 			return true;
-		if (state->phase == SCAN_ENGINE &&
-			!begin_keyed(scan, state, Max(GPUVEC_KEYED_BATCH, KEYED_PER_PAGE * (uint64) RelationGetNumberOfBlocks(scan->heapRelation))))
-		{
-			KnnBeginOthers(scan, state);
-			state->phase = SCAN_OTHERS;
-		}
+		if (state->phase == SCAN_ENGINE)
+			begin_unranked(scan, state);
 	}
 	if (state->phase == SCAN_KEYED)
 	{
@@ -219,7 +282,7 @@ next_row(IndexScanDesc scan, KnnState *state, KnnRow *row)
 	{
 		if (state->found.roots == NULL && !state->found.all)
 		{
-			GpuvecFind(scan, state->context, &state->found);
+			GpuvecFind(scan, &state->conditions, state->context, &state->found);
 			state->next = 0;
 		}
 		if (!state->found.all)
@@ -268,8 +331,9 @@ count_scan(IndexScanDesc scan)
 }
 
 /*
- * Put the rows that may satisfy the search keys into a bitmap; all are
- * rechecked
+ * Put the rows that may satisfy the search keys into a bitmap.  All are
+ * rechecked, however exact the conditions are: otherwise the executor may
+ * count rows of a page that is all-visible by then without looking at them.
  */
 int64
 gpuvec_getbitmap(IndexScanDesc scan, TIDBitmap *bitmap)
@@ -278,7 +342,7 @@ gpuvec_getbitmap(IndexScanDesc scan, TIDBitmap *bitmap)
 
 	check_snapshot(scan->xs_snapshot);
 	count_scan(scan);
-	GpuvecFind(scan, state->context, &state->found);
+	GpuvecFind(scan, &state->conditions, state->context, &state->found);
 	if (state->found.all)
 	{
 		BlockNumber nblocks = RelationGetNumberOfBlocks(GpuvecScanHeap(scan));
@@ -312,7 +376,10 @@ gpuvec_gettuple(IndexScanDesc scan, ScanDirection direction)
 	if (!next_row(scan, state, &row))
 		return false;
 	ItemPointerSet(&scan->xs_heaptid, tid_number_block(row.root), tid_number_line(row.root));
-	scan->xs_recheck = scan->numberOfKeys > 0;
+	/* rows from a scan of the table pass no filter */
+	scan->xs_recheck = scan->numberOfKeys > 0 &&
+		(!state->conditions.exact || state->phase == SCAN_OTHERS ||
+		 scan->xs_snapshot->takenDuringRecovery);
 	scan->xs_recheckorderby = false;
 	/* nobody compares the distances: they are exact */
 	if (scan->numberOfOrderBys > 0)

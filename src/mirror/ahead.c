@@ -35,6 +35,7 @@ struct MirrorAhead
 	Overlay    *rows;			/* the rows of these pages */
 	ChangedLines read;			/* ascending */
 	BlockNumber nblocks;		/* of the relation */
+	uint32		nfilters;		/* filter columns of the mirror */
 };
 
 MirrorAhead *
@@ -44,6 +45,7 @@ MirrorAheadBegin(const MirrorQuestion *question)
 
 	ahead->rows = OverlayBegin(question, AHEAD_ROWS);
 	ahead->read.by_line = true;
+	ahead->nfilters = question->nfilters;
 	return ahead;
 }
 
@@ -89,8 +91,10 @@ MirrorAheadPage(MirrorAhead *ahead, const char *data)
 		set.ids = at + sizeof(row);
 		set.n = row.len;
 		set.wide = row.wide != 0;
-		OverlayRow(ahead->rows, gpuvec_tid(page.block, row.line), set);
 		at += row.wide ? gpuvec_wide_row_bytes(row.len) : gpuvec_row_bytes(row.len);
+		OverlayRow(ahead->rows, gpuvec_tid(page.block, row.line), set,
+				   ahead->nfilters > 0 ? at : NULL);
+		at += gpuvec_filter_bytes(ahead->nfilters);
 	}
 }
 

@@ -178,6 +178,7 @@ facts_key(const gpuvec_mirror_key *mirror, FactsKey *key)
 	key->rooted = mirror->rooted;
 	key->key_attnum = mirror->key_attnum;
 	key->storage = mirror->storage;
+	key->nfilters = mirror->nfilters;
 	return mirror->private_id == 0 && mirror->key_attnum == 0;
 }
 

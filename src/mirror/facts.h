@@ -27,6 +27,7 @@ typedef struct FactsKey
 	uint32		rooted;			/* 1: a rooted mirror (mirror.h) */
 	int32		key_attnum;		/* key column of an embedding table, or 0 */
 	uint32		storage;		/* gpuvec_storage of its vectors */
+	uint32		nfilters;		/* number of filter columns */
 } FactsKey;
 
 /* The facts of a mirror */

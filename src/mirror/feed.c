@@ -304,27 +304,10 @@ FeedMarkAll(Relation index)
 	append(index, &record, NULL);
 }
 
-/* What is behind the ids in the payload of a wide set is not handed over */
-void
-FeedIds(Relation index, ItemPointer root, const void *ids, Size bytes)
-{
-	bool		wide = idset_bytes_wide(bytes);
-	uint32		n = idset_bytes_count(bytes);
-	gpuvec_feed_record record = {
-		.kind = GPUVEC_FEED_ROW,
-		.line = mirror_line(ItemPointerGetOffsetNumber(root), false),
-		.block = ItemPointerGetBlockNumber(root),
-		.len = wide ? n * 2 : n,
-		.wide = wide
-	};
-
-	if (record.len * sizeof(uint16) > FEED_MOST_BYTES)
-		FeedMark(index, record.block);
-	else
-		FeedQueueAdd(index, &record, ids);
-}
-
-/* Hand over that a root has no set, whatever the mirror has under it */
+/*
+ * Hand over that a root has no set, whatever the mirror has under it.  (With
+ * filter columns a mirror has such rows.)
+ */
 static void
 feed_no_set(Relation index, ItemPointer root)
 {
@@ -335,16 +318,40 @@ feed_no_set(Relation index, ItemPointer root)
 		.len = 1
 	};
 
-	FeedQueueAdd(index, &record, &line);
+	FeedQueueAdd(index, &record, &line, NULL);
+}
+
+/* What is behind the ids in the payload of a wide set is not handed over */
+void
+FeedIds(Relation index, ItemPointer root, const void *ids, Size bytes,
+		const void *words, uint32 nwords)
+{
+	bool		wide = ids != NULL && idset_bytes_wide(bytes);
+	uint32		n = ids == NULL ? 0 : idset_bytes_count(bytes);
+	gpuvec_feed_record record = {
+		.kind = GPUVEC_FEED_ROW,
+		.line = mirror_line(ItemPointerGetOffsetNumber(root), false),
+		.block = ItemPointerGetBlockNumber(root),
+		.len = wide ? n * 2 : n,
+		.wide = wide,
+		.nwords = nwords
+	};
+
+	if (ids == NULL && nwords == 0)
+		feed_no_set(index, root);
+	else if (record.len * sizeof(uint16) > FEED_MOST_BYTES)
+		FeedMark(index, record.block);
+	else
+		FeedQueueAdd(index, &record, ids, words);
 }
 
 void
-FeedRow(Relation index, ItemPointer root, struct varlena *set)
+FeedRow(Relation index, ItemPointer root, struct varlena *set, const uint64 *words, uint32 nwords)
 {
 	if (set == NULL)
-		feed_no_set(index, root);
+		FeedIds(index, root, NULL, 0, words, nwords);
 	else
-		FeedIds(index, root, VARDATA_ANY(set), VARSIZE_ANY_EXHDR(set));
+		FeedIds(index, root, VARDATA_ANY(set), VARSIZE_ANY_EXHDR(set), words, nwords);
 }
 
 void

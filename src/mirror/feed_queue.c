@@ -136,7 +136,8 @@ queue_of(Relation index)
 }
 
 void
-FeedQueueAdd(Relation index, const gpuvec_feed_record *record, const void *values)
+FeedQueueAdd(Relation index, const gpuvec_feed_record *record, const void *values,
+			 const void *words)
 {
 	FeedQueue  *queue = queue_of(index);
 	SubTransactionId writer = GetCurrentSubTransactionId();
@@ -144,10 +145,10 @@ FeedQueueAdd(Relation index, const gpuvec_feed_record *record, const void *value
 	if (queue->writer != writer)
 		flush(queue);
 	queue->writer = writer;
-	if (!FeedBatchAdd(&queue->batch, record, values))
+	if (!FeedBatchAddRow(&queue->batch, record, values, words))
 	{
 		flush(queue);
-		(void) FeedBatchAdd(&queue->batch, record, values);
+		(void) FeedBatchAddRow(&queue->batch, record, values, words);
 	}
 	if (ending)
 		flush(queue);

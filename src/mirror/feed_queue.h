@@ -20,7 +20,8 @@ extern void FeedQueueInit(void);
  * Let a record wait, which concerns a line pointer where this transaction has
  * just inserted a row.  Does not fail.
  */
-extern void FeedQueueAdd(Relation index, const gpuvec_feed_record *record, const void *values);
+extern void FeedQueueAdd(Relation index, const gpuvec_feed_record *record, const void *values,
+						 const void *words);
 
 /* Hand over all records that wait.  Does not fail. */
 extern void FeedQueueFlush(void);

@@ -52,7 +52,7 @@
 
 
 /* Largest record: a row, or the line pointers of a page */
-#define MOST_RECORD		gpuvec_feed_record_bytes(FEED_MOST_BYTES / 2)
+#define MOST_RECORD		gpuvec_feed_record_bytes(FEED_MOST_BYTES / 2, GPUVEC_MAX_FILTERS + 1)
 
 /* FeedRingPages() lists no more pages than this that only the bitmap knows */
 #define MOST_PAGES		(2 * FEED_LOST_BITS)
@@ -196,9 +196,10 @@ make_room(FeedRing *ring, uint64 number, uint64 end)
 }
 
 bool
-FeedBatchAdd(FeedBatch *batch, const gpuvec_feed_record *record, const void *values)
+FeedBatchAddRow(FeedBatch *batch, const gpuvec_feed_record *record, const void *values,
+				const void *words)
 {
-	uint32		bytes = gpuvec_feed_record_bytes(record->len);
+	uint32		bytes = gpuvec_feed_record_bytes(record->len, record->nwords);
 	char	   *to = batch->data + batch->bytes;
 	Size		used = sizeof(*record) + record->len * sizeof(uint16);
 
@@ -209,9 +210,18 @@ FeedBatchAdd(FeedBatch *batch, const gpuvec_feed_record *record, const void *val
 	if (record->len > 0)
 		memcpy(to + sizeof(*record), values, used - sizeof(*record));
 	memset(to + used, 0, bytes - used);
+	if (record->nwords > 0)
+		memcpy(to + bytes - record->nwords * sizeof(uint64), words, record->nwords * sizeof(uint64));
 	batch->n++;
 	batch->bytes += bytes;
 	return true;
+}
+
+bool
+FeedBatchAdd(FeedBatch *batch, const gpuvec_feed_record *record, const void *values)
+{
+	Assert(record->nwords == 0);
+	return FeedBatchAddRow(batch, record, values, NULL);
 }
 
 /* How many of n records take at most `most` bytes?  Sets *bytes to these. */
@@ -224,7 +234,7 @@ count_run(const char *records, uint32 n, uint32 most, uint32 *bytes)
 	for (i = 0; i < n; i++)
 	{
 		const gpuvec_feed_record *record = (const gpuvec_feed_record *) (records + *bytes);
-		uint32		next = *bytes + gpuvec_feed_record_bytes(record->len);
+		uint32		next = *bytes + gpuvec_feed_record_bytes(record->len, record->nwords);
 
 		if (next > most)
 			break;
@@ -240,7 +250,7 @@ note_run(FeedRing *ring, uint64 number, uint64 end, const char *records, uint32 
 	while (n-- > 0)
 	{
 		const gpuvec_feed_record *record = (const gpuvec_feed_record *) records;
-		uint32		bytes = gpuvec_feed_record_bytes(record->len);
+		uint32		bytes = gpuvec_feed_record_bytes(record->len, record->nwords);
 
 		number++;
 		records += bytes;
@@ -268,7 +278,8 @@ append_run(FeedRing *ring, const char *records, uint32 n, uint32 *bytes)
 	uint32		left = ring->room - begin % ring->room;
 	uint32		filler = 0;
 
-	if (left < gpuvec_feed_record_bytes(((const gpuvec_feed_record *) records)->len))
+	if (left < gpuvec_feed_record_bytes(((const gpuvec_feed_record *) records)->len,
+										((const gpuvec_feed_record *) records)->nwords))
 	{
 		filler = left;
 		left = ring->room;
@@ -374,7 +385,7 @@ FeedRingPack(const FeedRingSpan *span, char *data, uint32 *rows)
 		if (record->kind != GPUVEC_FEED_ROW && record->kind != GPUVEC_FEED_GONE)
 			return -1;
 		*rows += record->kind == GPUVEC_FEED_ROW ? 1 : record->len;
-		bytes = gpuvec_feed_record_bytes(record->len);
+		bytes = gpuvec_feed_record_bytes(record->len, record->nwords);
 		memmove(data + out, record, bytes);
 		in += bytes;
 		out += bytes;

@@ -74,6 +74,10 @@ typedef struct FeedBatch
  */
 extern bool FeedBatchAdd(FeedBatch *batch, const gpuvec_feed_record *record, const void *values);
 
+/* The same with words[record->nwords], which need not be aligned either */
+extern bool FeedBatchAddRow(FeedBatch *batch, const gpuvec_feed_record *record,
+							const void *values, const void *words);
+
 /* Set up new memory, which need not be zeroed */
 extern void FeedRingInit(FeedRing *ring);
 

@@ -25,6 +25,7 @@
 #include "datatype/timestamp.h"
 #include "executor/tuptable.h"
 #include "idset/idset.h"
+#include "mirror/filter_key.h"
 #include "utils/array.h"
 #include "utils/rel.h"
 #include "utils/snapshot.h"
@@ -63,6 +64,7 @@ typedef struct MirrorTarget
 	AttrNumber	key_attnum;		/* InvalidAttrNumber: a column of sets */
 	Oid			key_type;		/* int2, int4 or int8 */
 	MirrorVectorType vector_type;
+	FilterColumns filters;		/* those of the index */
 	MirrorMode	mode;
 	bool		fed;			/* the index is the mirror's feed (feed.h) */
 	uint8		build[16];		/* if fed: identifies the build of the index */
@@ -135,6 +137,15 @@ typedef struct MirrorQuery
 	double		resume_score;
 	uint64		resume_tid;
 
+	const gpuvec_filter *filter;	/* only rows that pass; NULL: all rows */
+	bool		disjoint;		/* with a filter: rows without a common id are
+								 * welcome; never if they rank anyway */
+	uint64		passed;			/* at least as many rows pass as the engine's
+								 * last answer said; see gpuvec_result */
+	bool		has_disjoint;	/* that answer ranks rows without a common id,
+								 * ... */
+	bool		lost_disjoint;	/* ... or one before did, and this one does not */
+
 	/* state while searching */
 	bool		done;
 	bool		abandoned;		/* max_looked was reached: hits[] is not
@@ -169,6 +180,16 @@ typedef struct MirrorSearch
 								 * together */
 } MirrorSearch;
 
+/* True if a query returns rows whose sets are null, by its filter */
+static inline bool
+MirrorWantsNulls(const gpuvec_filter *filter)
+{
+	for (uint32 i = 0; filter != NULL && i < filter->n; i++)
+		if (filter->conditions[i].column == 0 && filter->conditions[i].kind == GPUVEC_IS_NULL)
+			return true;
+	return false;
+}
+
 /*
  * Rank a row that has `len` ids, `common` of which the query has, under this
  * tid (gpuvec_tid).  Returns false if the row does not qualify.
@@ -177,7 +198,7 @@ static inline bool
 MirrorRank(const MirrorSearch *search, const MirrorQuery *query, uint64 tid, uint32 common,
 		   uint32 len, bool newer, MirrorHit *hit)
 {
-	if (common == 0 && !gpuvec_ranks_disjoint(search->measure))
+	if (common == 0 && !query->disjoint && !gpuvec_ranks_disjoint(search->measure))
 		return false;
 	hit->score = gpuvec_score_with(search->measure, search->weights, common, query->len, len);
 	if ((search->has_min_score && hit->score < search->min_score) ||

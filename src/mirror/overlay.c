@@ -25,6 +25,13 @@
  *	   (rows of P were returned, and fewer took their place), the rows behind
  *	   l are not known.
  *
+ * Of a query with a filter M, P and R are the rows that pass it.  New rows are
+ * tested by the function that the engine uses (core/filter.h).  The engine's
+ * count of the rows that pass may only become too large: new ones are added,
+ * but of the replaced ones only those are known that were returned.  If all
+ * were returned, the count is right.  New rows without a common id count if
+ * the engine has ranked such rows, too; only its answer tells.
+ *
  * Scores are computed by the same function as in the engine, from the number
  * of common ids.  For the ids of 16 bits a bitmap tells which of them the
  * query has.  The larger ones of a row and those of the query are merged: a
@@ -56,6 +63,7 @@ struct Overlay
 	MirrorHit  *hits;			/* [nhits], new rows that qualify */
 	uint64		nhits;
 	uint64		maxhits;
+	uint64		npassed;		/* new rows that pass the filter */
 };
 
 /* The ids of a set that are above GPUVEC_MAX_ID */
@@ -164,13 +172,38 @@ was_asked_for(const gpuvec_query *sent, const MirrorHit *hit)
 		(hit->score == sent->after_score && gpuvec_hit_tid(hit->place) > sent->after_tid);
 }
 
+/*
+ * True if a row with these words takes part: it passes the filter, and has a
+ * set, unless the filter asks for those without
+ */
+static bool
+takes_part(Overlay *overlay, const void *unaligned)
+{
+	const MirrorQuery *query = overlay->question->query;
+	uint64		words[GPUVEC_MAX_FILTERS + 1];
+
+	if (unaligned == NULL)
+		return true;
+	memcpy(words, unaligned, gpuvec_filter_bytes(overlay->question->nfilters));
+	if (query->filter != NULL)
+	{
+		if (!gpuvec_filter_passes(query->filter, words))
+			return false;
+		overlay->npassed++;
+	}
+	return (words[0] & 1) == 0 || MirrorWantsNulls(query->filter);
+}
+
 void
-OverlayRow(Overlay *overlay, uint64 tid, IdSpan set)
+OverlayRow(Overlay *overlay, uint64 tid, IdSpan set, const void *words)
 {
 	const MirrorQuestion *question = overlay->question;
-	uint32		common = count_common(overlay, set);
+	uint32		common;
 	MirrorHit	hit;
 
+	if (!takes_part(overlay, words))
+		return;
+	common = count_common(overlay, set);
 	if (!MirrorRank(question->search, question->query, tid, common, set.n, true, &hit) ||
 		!was_asked_for(question->sent, &hit))
 		return;
@@ -180,6 +213,33 @@ OverlayRow(Overlay *overlay, uint64 tid, IdSpan set)
 		overlay->hits = repalloc_huge(overlay->hits, overlay->maxhits * sizeof(MirrorHit));
 	}
 	overlay->hits[overlay->nhits++] = hit;
+}
+
+/* Drop new rows without a common id: the engine has not ranked such rows */
+static void
+drop_disjoint(Overlay *overlay)
+{
+	uint64		n = 0;
+
+	for (uint64 i = 0; i < overlay->nhits; i++)
+		if (gpuvec_hit_common(overlay->hits[i].place) > 0)
+			overlay->hits[n++] = overlay->hits[i];
+	overlay->nhits = n;
+}
+
+/*
+ * The engine's count of rows that pass a query's filter, with the new rows,
+ * and without `nreplaced` of those that it has returned
+ */
+static uint64
+count_passed(const Overlay *overlay, uint64 passed, uint32 nreplaced)
+{
+	uint64		flag = passed & GPUVEC_DISJOINT_TOO;
+
+	passed &= ~GPUVEC_DISJOINT_TOO;
+	if (passed == GPUVEC_NOT_COUNTED)
+		return passed | flag;
+	return (passed - Min(passed, nreplaced) + overlay->npassed) | flag;
 }
 
 /* Drop new rows that rank behind the last row that the engine returned */
@@ -210,18 +270,21 @@ compare_hits(const void *a, const void *b)
 
 /*
  * Merge the engine's hits and the new rows of one query.  hits[] has room for
- * all that was asked for, or for all rows of both.  Returns false if the
- * answer is not known.
+ * all that was asked for, or for all rows of both.  Corrects *passed, the
+ * engine's word about the filter.  Returns false if the answer is not known.
  */
 static bool
 merge_query(Overlay *overlay, OverlayReplaced replaced, const void *arg, const MirrorHit *given,
-			uint32 ngiven, MirrorHit *hits, uint32 *nhits)
+			uint32 ngiven, MirrorHit *hits, uint32 *nhits, uint64 *passed)
 {
 	uint32		asked = overlay->question->sent->k;
 	bool		all = ngiven < asked;
 	uint32		n = 0;
+	uint32		nreplaced = 0;
 	uint64		fresh = 0;
 
+	if (overlay->question->query->disjoint && (*passed & GPUVEC_DISJOINT_TOO) == 0)
+		drop_disjoint(overlay);
 	if (!all)
 		cut_behind(overlay, &given[ngiven - 1]);
 	qsort(overlay->hits, overlay->nhits, sizeof(MirrorHit), compare_hits);
@@ -232,10 +295,16 @@ merge_query(Overlay *overlay, OverlayReplaced replaced, const void *arg, const M
 		while (fresh < overlay->nhits && n < asked &&
 			   (next == NULL || MirrorCompareHits(&overlay->hits[fresh], next) < 0))
 			hits[n++] = overlay->hits[fresh++];
-		if (next != NULL && n < asked && !replaced(next, arg))
-			hits[n++] = *next;
+		if (next != NULL && n < asked)
+		{
+			if (replaced(next, arg))
+				nreplaced++;
+			else
+				hits[n++] = *next;
+		}
 	}
 	*nhits = n;
+	*passed = count_passed(overlay, *passed, nreplaced);
 	return all || n == asked;
 }
 
@@ -275,6 +344,7 @@ OverlayMerge(Overlay **overlays, uint32 n, OverlayReplaced replaced, const void 
 	MirrorSearchAnswer answer;
 	const MirrorHit *given;
 	MirrorHit  *hits;
+	uint64	   *passed;
 	char	   *data;
 	char	   *counts;
 	uint64		done = 0;
@@ -284,20 +354,25 @@ OverlayMerge(Overlay **overlays, uint32 n, OverlayReplaced replaced, const void 
 	if (!fits_questions(overlays, n, &answer))
 		return false;
 	data = MemoryContextAllocHuge(context,
-								  MirrorSearchAnswerBytes(n, most_hits(overlays, n, &answer)));
+								  MirrorSearchAnswerBytes(n, answer.head.npassed,
+														  most_hits(overlays, n, &answer)));
 	counts = data + sizeof(answer.head);
-	hits = (MirrorHit *) (data + MirrorSearchAnswerBytes(n, 0));
+	passed = (uint64 *) (data + MirrorSearchAnswerBytes(n, 0, 0));
+	hits = (MirrorHit *) (data + MirrorSearchAnswerBytes(n, answer.head.npassed, 0));
 	given = answer.hits;
 	for (uint32 i = 0; i < n; i++)
 	{
 		uint32		ngiven = MirrorSearchAnswerHits(&answer, i);
+		uint64		npassed = MirrorSearchAnswerPassed(&answer, i);
 		uint32		nhits;
 
-		if (!merge_query(overlays[i], replaced, arg, given, ngiven, hits + done, &nhits))
+		if (!merge_query(overlays[i], replaced, arg, given, ngiven, hits + done, &nhits, &npassed))
 		{
 			pfree(data);
 			return false;
 		}
+		if (answer.head.npassed > 0)
+			passed[i] = npassed;
 		memcpy(counts + i * sizeof(nhits), &nhits, sizeof(nhits));
 		done += nhits;
 		given += ngiven;
@@ -306,6 +381,6 @@ OverlayMerge(Overlay **overlays, uint32 n, OverlayReplaced replaced, const void 
 	memcpy(data, &answer.head, sizeof(answer.head));
 	pfree(reply->data);
 	reply->data = data;
-	reply->length = MirrorSearchAnswerBytes(n, done);
+	reply->length = MirrorSearchAnswerBytes(n, answer.head.npassed, done);
 	return true;
 }

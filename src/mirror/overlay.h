@@ -17,6 +17,7 @@ typedef struct MirrorQuestion
 	const MirrorSearch *search;
 	const MirrorQuery *query;
 	const gpuvec_query *sent;
+	uint32		nfilters;		/* filter columns of the mirror */
 } MirrorQuestion;
 
 /* New rows, as one query ranks them */
@@ -29,8 +30,11 @@ typedef struct Overlay Overlay;
 extern Overlay *OverlayBegin(const MirrorQuestion *question, uint32 rows);
 extern void OverlayEnd(Overlay *overlay);
 
-/* Rank a new row, whose ids are aligned */
-extern void OverlayRow(Overlay *overlay, uint64 tid, IdSpan set);
+/*
+ * Rank a new row, whose ids are aligned.  `words` are those of its filter
+ * columns, not aligned; NULL if the mirror has none.
+ */
+extern void OverlayRow(Overlay *overlay, uint64 tid, IdSpan set, const void *words);
 
 /* True if this row of the older copy was replaced, or is gone */
 typedef bool (*OverlayReplaced) (const MirrorHit *hit, const void *arg);

@@ -7,8 +7,9 @@
  * that is not dead to everyone, under its own tid.  A rooted mirror
  * (mirror.h) holds one version for each HOT chain, under the tid of the root:
  * the last member that is not dead to everyone.  All members have the same
- * set.  Or the chain is a broken one, from before the index: then every
- * snapshot that may use the index sees only the last member.
+ * set, and the same values of filter columns.  Or the chain is a broken one,
+ * from before the index: then every snapshot that may use the index sees only
+ * the last member.
  *
  * The rows of an index with an expression or a predicate are not computed
  * here.  They are read from the index, which keeps them (entries.c) under the
@@ -366,26 +367,31 @@ plain_value(PageReader *reader, struct varlena *value, ItemPointer tid)
 }
 
 /*
- * Append one row; `ids` is the payload of its set (idset.h), and need not be
- * aligned.  What is behind the ids of a wide one is not sent.
+ * Append one row; `ids` is the payload of its set (idset.h).  What is behind
+ * the ids of a wide one is not sent.  `words` are those of filter columns.
+ * Neither need be aligned.
  */
 static void
-append_row(StringInfo out, uint16 line, const void *ids, uint32 bytes)
+append_row(PageReader *reader, StringInfo out, uint16 line, const void *ids, uint32 bytes,
+		   const void *words)
 {
 	bool		wide = idset_bytes_wide(bytes);
 	gpuvec_row	row = {.line = line, .wide = wide, .len = idset_bytes_count(bytes)};
 	uint32		size = wide ? gpuvec_wide_row_bytes(row.len) : gpuvec_row_bytes(row.len);
+	uint32		words_size = gpuvec_filter_bytes(reader->target->key.nfilters);
 	char	   *to;
 
 	if (wide)
 		bytes = row.len * sizeof(uint32);
-	enlargeStringInfo(out, size);
+	enlargeStringInfo(out, size + words_size);
 	to = out->data + out->len;
+	if (words_size > 0)
+		memcpy(to + size, words, words_size);
 	memcpy(to, &row, sizeof(row));
 	if (bytes > 0)
 		memcpy(to + sizeof(row), ids, bytes);
 	memset(to + sizeof(row) + bytes, 0, size - sizeof(row) - bytes);
-	out->len += size;
+	out->len += size + words_size;
 }
 
 /* Append one row of an embedding table */
@@ -484,42 +490,69 @@ row_at(PageReader *reader, OffsetNumber line, uint16 *engine_line)
 	return member;
 }
 
-/* The value of a tuple; NULL if it is null, or may be left out */
-static struct varlena *
-tuple_value(PageReader *reader, HeapTuple tuple)
+/*
+ * A column of a tuple, detoasted if it is of variable length.  False: the row
+ * may be left out, as it has lost its value.
+ */
+static bool
+tuple_value(PageReader *reader, HeapTuple tuple, AttrNumber attnum, Datum *value, bool *isnull)
 {
-	Datum		datum;
-	bool		isnull;
+	TupleDesc	desc = RelationGetDescr(reader->rel);
 
-	datum = heap_getattr(tuple, reader->attnum, RelationGetDescr(reader->rel), &isnull);
-	if (isnull)
-		return NULL;
-	return plain_value(reader, (struct varlena *) DatumGetPointer(datum), &tuple->t_self);
+	*value = heap_getattr(tuple, attnum, desc, isnull);
+	if (*isnull || TupleDescAttr(desc, attnum - 1)->attlen != -1)
+		return true;
+	*value = PointerGetDatum(plain_value(reader, (struct varlena *) DatumGetPointer(*value),
+										 &tuple->t_self));
+	return DatumGetPointer(*value) != NULL;
+}
+
+/*
+ * The words of a tuple's filter columns.  False: the row may be left out.
+ */
+static bool
+tuple_words(PageReader *reader, HeapTuple tuple, bool set_null, uint64 *words)
+{
+	const FilterColumns *filters = &reader->target->filters;
+	Datum		values[GPUVEC_MAX_FILTERS + 1];
+	bool		isnull[GPUVEC_MAX_FILTERS + 1] = {set_null};
+
+	for (int i = 0; i < filters->n; i++)
+		if (!tuple_value(reader, tuple, filters->columns[i].attnum, &values[i + 1], &isnull[i + 1]))
+			return false;
+	FilterWords(filters, values, isnull, words);
+	return true;
 }
 
 /*
  * Append the row of a tuple under this line.  False: it was left out, as it
- * has no key or no value, or has lost its value.
+ * has no key or no value, or has lost its value.  A mirror with filter
+ * columns has rows without a value, too.
  */
 static bool
 append_tuple(PageReader *reader, StringInfo out, uint16 line, HeapTuple tuple)
 {
 	const MirrorTarget *target = reader->target;
-	struct varlena *value;
+	uint64		words[GPUVEC_MAX_FILTERS + 1];
+	struct varlena *set;
 	bool		no_key = false;
+	bool		isnull;
 	Datum		key = 0;
+	Datum		value;
 
 	if (target->key_attnum != InvalidAttrNumber)
 		key = heap_getattr(tuple, target->key_attnum, RelationGetDescr(reader->rel), &no_key);
-	if (no_key)
+	if (no_key || !tuple_value(reader, tuple, reader->attnum, &value, &isnull) ||
+		(isnull && target->filters.n == 0) ||
+		(target->filters.n > 0 && !tuple_words(reader, tuple, isnull, words)))
 		return false;
-	value = tuple_value(reader, tuple);
-	if (value == NULL)
-		return false;
-	if (target->key_attnum == InvalidAttrNumber)
-		append_row(out, line, VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value));
+	set = (struct varlena *) DatumGetPointer(value);
+	if (target->key_attnum != InvalidAttrNumber)
+		append_vector(reader, out, line, MirrorKey(key, target->key_type), set);
+	else if (isnull)
+		append_row(reader, out, line, NULL, 0, words);
 	else
-		append_vector(reader, out, line, MirrorKey(key, target->key_type), value);
+		append_row(reader, out, line, VARDATA_ANY(set), VARSIZE_ANY_EXHDR(set), words);
 	return true;
 }
 
@@ -556,9 +589,10 @@ append_entries(PageReader *reader, BlockNumber block, StringInfo out)
 	{
 		OffsetNumber root = ItemPointerGetOffsetNumber(&entries[i].root);
 
-		if (entries[i].isnull)
+		if (entries[i].isnull && entries[i].words == NULL)
 			continue;
-		append_row(out, mirror_line(root, false), entries[i].ids, entries[i].bytes);
+		append_row(reader, out, mirror_line(root, false), entries[i].ids, entries[i].bytes,
+				   entries[i].words);
 		nrows++;
 	}
 	GPUVEC_INJECTION("page-after-copy");
@@ -608,7 +642,7 @@ append_line(PageReader *reader, const ChangedLines *lines, const ChangedLine *en
 
 	if (ids == NULL)
 		return tuple->t_data != NULL && append_tuple(reader, out, line, tuple);
-	append_row(out, line, ids, bytes);
+	append_row(reader, out, line, ids, bytes, NULL);
 	return 1;
 }
 

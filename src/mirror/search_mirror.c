@@ -17,6 +17,17 @@
 /* How the number of rows to ask for grows, if there is no k */
 #define ALL_ROWS_GROWTH		4
 
+/* Note what an answer says of a query's filter */
+static void
+note_passed(MirrorQuery *query, uint64 passed)
+{
+	bool		disjoint = (passed & GPUVEC_DISJOINT_TOO) != 0;
+
+	query->passed = passed & ~GPUVEC_DISJOINT_TOO;
+	query->lost_disjoint |= query->has_disjoint && !disjoint;
+	query->has_disjoint = disjoint;
+}
+
 /*
  * Take an answer.  True if a query needs more rows.  Sets *keep if hits were
  * left in the answer.
@@ -29,7 +40,8 @@ take_answer(const MirrorConversation *talk, MirrorSearch *search,
 	uint64		left = answer->head.nhits;
 	bool		more = false;
 
-	if (answer->head.nqueries != request->n)
+	if (answer->head.nqueries != request->n ||
+		(request->head.filter_bytes > 0) != (answer->head.npassed > 0))
 		ereport(ERROR,
 				(errcode(ERRCODE_PROTOCOL_VIOLATION),
 				 errmsg("invalid message from the gpuvec engine")));
@@ -43,6 +55,7 @@ take_answer(const MirrorConversation *talk, MirrorSearch *search,
 					(errcode(ERRCODE_PROTOCOL_VIOLATION),
 					 errmsg("invalid message from the gpuvec engine")));
 		left -= n;
+		note_passed(query, MirrorSearchAnswerPassed(answer, i));
 		MirrorTakeHits(talk->target, search, query, talk->visibility, hits, n,
 					   request->queries[i].k);
 		*keep |= query->hits == hits && n > 0;
@@ -88,6 +101,8 @@ search_group(MirrorConversation *talk, MirrorSearch *search, uint32 first, uint3
 		pfree(request.whose);
 		pfree(request.questions);
 		pfree(request.ids);
+		if (request.filters)
+			pfree(request.filters);
 		page = Min(page * ALL_ROWS_GROWTH, GPUVEC_MAX_K);
 	}
 	return true;
@@ -121,6 +136,8 @@ reset_queries(MirrorSearch *search)
 		query->nhits = query->maxhits = 0;
 		query->hits = NULL;
 		query->abandoned = false;
+		query->passed = GPUVEC_NOT_COUNTED;
+		query->has_disjoint = query->lost_disjoint = false;
 		query->done = query->skip;
 		query->looked = 0;
 		query->has_after = query->resumes;

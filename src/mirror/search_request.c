@@ -95,6 +95,32 @@ id_places(const MirrorQuery *query)
 	return query->len > 0 && idset_is_wide(query->set) ? query->len * 2 : query->len;
 }
 
+/* Bytes of a query's filter in a request */
+static Size
+filter_bytes(const MirrorQuery *query)
+{
+	return query->filter == NULL ? 0 : query->filter->n * sizeof(gpuvec_condition) +
+		query->filter->nvalues * sizeof(uint64);
+}
+
+/* Add a query's filter to a request */
+static void
+fill_filter(MirrorSearchRequest *request, const MirrorQuery *query, gpuvec_query *wire)
+{
+	const gpuvec_filter *filter = query->filter;
+	char	   *to = request->filters + request->head.filter_bytes;
+
+	wire->nconditions = filter->n;
+	wire->nvalues = filter->nvalues;
+	memcpy(to, filter->conditions, filter->n * sizeof(gpuvec_condition));
+	if (filter->nvalues > 0)
+		memcpy(to + filter->n * sizeof(gpuvec_condition), filter->values,
+			   filter->nvalues * sizeof(uint64));
+	request->head.filter_bytes += filter_bytes(query);
+	if (query->disjoint)
+		wire->flags |= GPUVEC_QUERY_DISJOINT;
+}
+
 /* Add one query to a request of `queries` queries */
 static void
 fill_query(MirrorSearchRequest *request, const MirrorSearch *search, MirrorQuery *query,
@@ -117,6 +143,9 @@ fill_query(MirrorSearchRequest *request, const MirrorSearch *search, MirrorQuery
 		wire->after_score = query->after_score;
 		wire->after_tid = query->after_tid;
 	}
+	if (filter_bytes(query) > 0)
+		fill_filter(request, query, wire);
+	request->questions[request->n].nfilters = request->head.key.nfilters;
 	request->questions[request->n].search = search;
 	request->questions[request->n].query = query;
 	request->questions[request->n].sent = wire;
@@ -139,14 +168,16 @@ make_wire(MirrorSearchRequest *request, const MirrorSearch *search)
 					 "weights lie behind the head");
 	memset(wire, 0, sizeof(*wire));
 	wire->type = GPUVEC_MSG_SEARCH;
-	wire->npieces = 3;
+	wire->npieces = 4;
 	wire->pieces[0].data = &request->head;
 	wire->pieces[0].size = sizeof(request->head) +
 		(search->measure == GPUVEC_TVERSKY ? sizeof(request->weights) : 0);
 	wire->pieces[1].data = request->queries;
 	wire->pieces[1].size = request->n * sizeof(gpuvec_query);
-	wire->pieces[2].data = request->ids;
-	wire->pieces[2].size = request->nids * sizeof(uint16);
+	wire->pieces[2].data = request->filters;
+	wire->pieces[2].size = request->head.filter_bytes;
+	wire->pieces[3].data = request->ids;
+	wire->pieces[3].size = request->nids * sizeof(uint16);
 	wire->need = &request->head.need;
 	wire->patience_us = &request->head.patience_us;
 	wire->answer_type = GPUVEC_MSG_RESULT;
@@ -165,7 +196,8 @@ make_wire(MirrorSearchRequest *request, const MirrorSearch *search)
 	wire->questions = request->questions;
 	wire->nquestions = request->n;
 	/* timed are one round trip and one ranking of all rows */
-	wire->timed = request->n == 1 && query->flags == 0 && query->k <= TIMED_ROWS;
+	wire->timed = request->n == 1 && query->flags == 0 && query->nconditions == 0 &&
+		query->k <= TIMED_ROWS;
 }
 
 /* Make the request */
@@ -174,16 +206,21 @@ make_request(MirrorSearchRequest *request, const MirrorConversation *talk, Mirro
 			 uint32 first, uint32 last, uint32 page)
 {
 	uint64		nids = 0;
+	Size		filters = 0;
 	uint32		open = 0;
 
 	for (uint32 i = first; i < last; i++)
 	{
 		nids += id_places(&search->queries[i]);
+		filters += filter_bytes(&search->queries[i]);
 		if (!search->queries[i].done)
 			open++;
 	}
 	request->n = 0;
 	request->nids = 0;
+	memset(&request->head, 0, sizeof(request->head));
+	request->head.key = talk->target->key;
+	request->filters = filters > 0 ? MemoryContextAllocHuge(CurrentMemoryContext, filters) : NULL;
 	request->queries = palloc0_array(gpuvec_query, open);
 	request->whose = palloc_array(MirrorQuery *, open);
 	request->questions = palloc_array(MirrorQuestion, open);
@@ -192,8 +229,6 @@ make_request(MirrorSearchRequest *request, const MirrorConversation *talk, Mirro
 		if (!search->queries[i].done)
 			fill_query(request, search, &search->queries[i], page, open);
 
-	memset(&request->head, 0, sizeof(request->head));
-	request->head.key = talk->target->key;
 	request->head.known = talk->known;
 	request->head.measure = search->measure;
 	request->weights.alpha = gpuvec_given_weight(&search->weights, search->weights.alpha);
@@ -205,10 +240,10 @@ make_request(MirrorSearchRequest *request, const MirrorConversation *talk, Mirro
 }
 
 Size
-MirrorSearchAnswerBytes(uint32 nqueries, uint64 nhits)
+MirrorSearchAnswerBytes(uint32 nqueries, uint64 npassed, uint64 nhits)
 {
 	return sizeof(gpuvec_result) + MAXALIGN64((uint64) nqueries * sizeof(uint32)) +
-		nhits * sizeof(gpuvec_hit);
+		npassed * sizeof(uint64) + nhits * sizeof(gpuvec_hit);
 }
 
 void
@@ -217,12 +252,15 @@ MirrorSearchAnswerRead(MirrorSearchAnswer *answer)
 	const GpuvecReply *reply = &answer->reply;
 
 	memcpy(&answer->head, reply->data, sizeof(gpuvec_result));
-	if (reply->length != MirrorSearchAnswerBytes(answer->head.nqueries, answer->head.nhits))
+	if ((answer->head.npassed != 0 && answer->head.npassed != answer->head.nqueries) ||
+		reply->length != MirrorSearchAnswerBytes(answer->head.nqueries, answer->head.npassed,
+												 answer->head.nhits))
 		ereport(ERROR,
 				(errcode(ERRCODE_PROTOCOL_VIOLATION),
 				 errmsg("invalid message from the gpuvec engine")));
 	answer->counts = reply->data + sizeof(gpuvec_result);
-	answer->hits = (MirrorHit *) (reply->data + MirrorSearchAnswerBytes(answer->head.nqueries, 0));
+	answer->passed = reply->data + MirrorSearchAnswerBytes(answer->head.nqueries, 0, 0);
+	answer->hits = (MirrorHit *) (answer->passed + answer->head.npassed * sizeof(uint64));
 }
 
 bool

@@ -26,6 +26,8 @@ typedef struct MirrorSearchRequest
 	gpuvec_query *queries;		/* [n], palloc'd */
 	uint16	   *ids;			/* [nids], of all queries, two for each id of
 								 * a wide one; palloc'd */
+	char	   *filters;		/* [head.filter_bytes] of all queries, or NULL;
+								 * palloc'd */
 	MirrorQuery **whose;		/* [n], palloc'd: the search's queries */
 	uint32		n;
 	uint64		nids;
@@ -38,6 +40,7 @@ typedef struct MirrorSearchAnswer
 	GpuvecReply reply;			/* the message, in the search's context */
 	gpuvec_result head;
 	const char *counts;			/* uint32 [head.nqueries]: hits of each query */
+	const char *passed;			/* uint64 [head.npassed] */
 	MirrorHit  *hits;			/* [head.nhits], query by query */
 } MirrorSearchAnswer;
 
@@ -53,8 +56,11 @@ extern bool MirrorSearchAsk(MirrorConversation *talk, MirrorSearch *search, uint
 /* Read answer->reply (GPUVEC_MSG_RESULT); a malformed one is an error */
 extern void MirrorSearchAnswerRead(MirrorSearchAnswer *answer);
 
-/* Bytes of an answer to `nqueries` queries, with `nhits` hits in all */
-extern Size MirrorSearchAnswerBytes(uint32 nqueries, uint64 nhits);
+/*
+ * Bytes of an answer to `nqueries` queries, with `nhits` hits in all, and with
+ * `npassed` counts of rows that pass
+ */
+extern Size MirrorSearchAnswerBytes(uint32 nqueries, uint64 npassed, uint64 nhits);
 
 /* Number of hits of the request's query number `query` */
 static inline uint32
@@ -63,6 +69,17 @@ MirrorSearchAnswerHits(const MirrorSearchAnswer *answer, uint32 query)
 	uint32		n;
 
 	memcpy(&n, answer->counts + query * sizeof(n), sizeof(n));
+	return n;
+}
+
+/* What is said of its filter, as in gpuvec_result */
+static inline uint64
+MirrorSearchAnswerPassed(const MirrorSearchAnswer *answer, uint32 query)
+{
+	uint64		n = GPUVEC_NOT_COUNTED;
+
+	if (query < answer->head.npassed)
+		memcpy(&n, answer->passed + query * sizeof(n), sizeof(n));
 	return n;
 }
 

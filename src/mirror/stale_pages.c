@@ -46,7 +46,8 @@ static WalResult
 read_changes(MirrorTarget *target, XLogRecPtr from, XLogRecPtr to, ChangedLines *lines)
 {
 	lines->by_line = takes_lines(target);
-	lines->attnum = target->attnum;
+	/* records' values would lack the words of filter columns */
+	lines->attnum = target->key.nfilters == 0 ? target->attnum : InvalidAttrNumber;
 	lines->desc = RelationGetDescr(target->rel);
 	return WalChanges(target->rel, from, to, lines);
 }

@@ -42,6 +42,7 @@ typedef struct TailRow
 	uint64		tid;			/* with an even line */
 	uint64		number;			/* of the record */
 	IdSpan		set;			/* ids NULL: the row is gone */
+	const void *words;			/* of its filter columns, or NULL */
 	char		status;			/* of simplehash.h */
 } TailRow;
 
@@ -66,13 +67,21 @@ struct MirrorTail
 
 /* Note a record of a line pointer, which replaces earlier ones */
 static void
-note_row(MirrorTail *tail, uint64 tid, uint64 number, IdSpan set)
+note_row(MirrorTail *tail, uint64 tid, uint64 number, IdSpan set, const void *words)
 {
 	bool		found;
 	TailRow    *row = tailrows_insert(tail->last, tid, &found);
 
 	row->number = number;
 	row->set = set;
+	row->words = words;
+}
+
+/* The words of a record, or NULL */
+static const void *
+record_words(const gpuvec_feed_record *record, const char *at)
+{
+	return record->nwords == 0 ? NULL : at + gpuvec_feed_record_bytes(record->len, 0);
 }
 
 /* The ids of a record of a row */
@@ -98,11 +107,12 @@ note_records(MirrorTail *tail)
 
 		memcpy(&record, at, sizeof(record));
 		if (record.kind == GPUVEC_FEED_ROW)
-			note_row(tail, gpuvec_tid(record.block, record.line), number, record_set(&record, values));
+			note_row(tail, gpuvec_tid(record.block, record.line), number,
+					 record_set(&record, values), record_words(&record, at));
 		else
 			for (uint32 i = 0; i < record.len; i++)
-				note_row(tail, gpuvec_tid(record.block, values[i]), number, none);
-		at += gpuvec_feed_record_bytes(record.len);
+				note_row(tail, gpuvec_tid(record.block, values[i]), number, none, NULL);
+		at += gpuvec_feed_record_bytes(record.len, record.nwords);
 	}
 }
 
@@ -173,7 +183,7 @@ rank_rows(const Lacking *lacking, const MirrorQuestion *question)
 	tailrows_start_iterate(lacking->tail->last, &i);
 	while ((row = tailrows_iterate(lacking->tail->last, &i)) != NULL)
 		if (row->set.ids != NULL && row->number > lacking->applied)
-			OverlayRow(overlay, row->tid, row->set);
+			OverlayRow(overlay, row->tid, row->set, row->words);
 	return overlay;
 }
 

@@ -143,6 +143,36 @@ choose_mode(Relation rel, AttrNumber attnum)
 	return MIRROR_SHARED;
 }
 
+/*
+ * Let the mirror have the filter columns of an index, by its row of pg_index.
+ * What decides about their keys becomes part of the mirror's meaning.
+ */
+static void
+add_filters(Relation rel, HeapTuple index, MirrorTarget *target)
+{
+	gpuvec_mirror_key *key = &target->key;
+
+	FilterDescribe(index, &target->filters);
+	key->nfilters = target->filters.n;
+	if (key->nfilters > 0)
+		key->meaning = hash_combine64(key->meaning, FILTER_VERSION);
+	for (uint32 i = 0; i < key->nfilters; i++)
+	{
+		const FilterColumn *column = &target->filters.columns[i];
+
+		key->meaning = hash_combine64(key->meaning, (uint64) column->type << 32 | column->collation);
+		key->meaning = hash_combine64(key->meaning, (uint64) column->kind << 32 |
+									  (uint64) column->prefix << 31 | (uint16) column->attnum);
+		if (column->attnum == 0)
+			continue;
+		key->meaning = hash_combine64(key->meaning,
+									  TupleDescAttr(RelationGetDescr(rel), column->attnum - 1)->atttypid);
+		key->meaning = hash_combine64(key->meaning, missing_hash(rel, column->attnum));
+		if (target->mode == MIRROR_SHARED)
+			target->mode = choose_mode(rel, column->attnum);
+	}
+}
+
 /* Describe what all kinds of mirrors have in common */
 static void
 describe(Relation rel, AttrNumber attnum, MirrorTarget *target)
@@ -174,7 +204,10 @@ index_serves(HeapTuple tuple, AttrNumber attnum)
 {
 	Form_pg_index form = (Form_pg_index) GETSTRUCT(tuple);
 
-	return form->indnkeyatts == 1 && form->indkey.values[0] == attnum &&
+	for (int i = 1; i < form->indnkeyatts; i++)
+		if (form->indkey.values[i] == 0)
+			return false;
+	return form->indkey.values[0] == attnum &&
 		form->indisvalid && form->indisready && form->indislive &&
 		heap_attisnull(tuple, Anum_pg_index_indpred, NULL) &&
 		!(form->indcheckxmin &&
@@ -196,11 +229,15 @@ relation_am(Oid relid)
 	return am;
 }
 
-/* A gpuvec index on the column that functions may use, or InvalidOid */
+/*
+ * A gpuvec index on the column that functions may use, or InvalidOid.  One
+ * without filter columns is preferred: its mirror is smaller.
+ */
 static Oid
 serving_index(Relation rel, AttrNumber attnum)
 {
 	Oid			found = InvalidOid;
+	int			most = INDEX_MAX_KEYS + 1;
 	Oid			am;
 	List	   *oids;
 	ListCell   *cell;
@@ -215,13 +252,16 @@ serving_index(Relation rel, AttrNumber attnum)
 	{
 		HeapTuple	tuple;
 
-		if (OidIsValid(found) || relation_am(lfirst_oid(cell)) != am)
+		if (most == 1 || relation_am(lfirst_oid(cell)) != am)
 			continue;
 		tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(lfirst_oid(cell)));
 		if (!HeapTupleIsValid(tuple))
 			continue;
-		if (index_serves(tuple, attnum))
+		if (((Form_pg_index) GETSTRUCT(tuple))->indnkeyatts < most && index_serves(tuple, attnum))
+		{
 			found = lfirst_oid(cell);
+			most = ((Form_pg_index) GETSTRUCT(tuple))->indnkeyatts;
+		}
 		ReleaseSysCache(tuple);
 	}
 	list_free(oids);
@@ -240,20 +280,44 @@ snapshot_of_recovery(void)
 }
 
 /*
+ * Let the mirror be that of an index that functions may use.  If this
+ * transaction has changed a filter column, functions do without the index.
+ */
+static void
+use_serving(Relation rel, Oid index, MirrorTarget *target)
+{
+	HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(index));
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for index %u", index);
+	add_filters(rel, tuple, target);
+	ReleaseSysCache(tuple);
+	if (target->mode != MIRROR_SHARED)
+	{
+		describe(rel, target->attnum, target);
+		return;
+	}
+	target->serving = index;
+	target->key.rooted = true;
+}
+
+/*
  * Describe a column of an open, locked relation.  The mirror is rooted if
- * functions may use an index on the column.
+ * functions may use an index on the column, and has its filter columns then.
  */
 void
 MirrorDescribe(Relation rel, AttrNumber attnum, MirrorTarget *target)
 {
 	static uint64 private_ids = 0;
+	Oid			serving = InvalidOid;
 
 	describe(rel, attnum, target);
 	if (target->mode == MIRROR_PRIVATE)
 		target->key.private_id = ((uint64) MyProcPid << 32) | ++private_ids;
-	else if (!snapshot_of_recovery())
-		target->serving = serving_index(rel, attnum);
-	target->key.rooted = OidIsValid(target->serving);
+	else if (target->mode == MIRROR_SHARED && !snapshot_of_recovery())
+		serving = serving_index(rel, attnum);
+	if (OidIsValid(serving))
+		use_serving(rel, serving, target);
 }
 
 void
@@ -315,6 +379,7 @@ MirrorDescribeIndex(Relation rel, Relation index, MirrorTarget *target)
 	describe(rel, index->rd_index->indkey.values[0], target);
 	target->index = index;
 	target->key.rooted = true;
+	add_filters(rel, index->rd_indextuple, target);
 	if (target->attnum == 0)
 		target->key.type = TupleDescAttr(RelationGetDescr(index), 0)->atttypid;
 	if (EntriesKept(index))

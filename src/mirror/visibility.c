@@ -201,31 +201,49 @@ page_all_visible(const MirrorVisibility *visibility, BlockNumber block)
 }
 
 /*
- * Find the ids of the row in the slot, or of the entry of `root` that an
- * index keeps.  False: there are none.
+ * Find the ids of the row in the slot, and the words of its filter columns.
+ * False: there is no set.
  */
 static bool
-fetched_ids(MirrorVisibility *visibility, ItemPointer root, IdSpan *ids)
+slot_ids(MirrorVisibility *visibility, IdSpan *ids, uint64 *words)
+{
+	const MirrorTarget *target = visibility->target;
+	const FilterColumns *filters = &target->filters;
+	Datum		values[GPUVEC_MAX_FILTERS + 1];
+	bool		isnull[GPUVEC_MAX_FILTERS + 1];
+
+	values[0] = slot_getattr(visibility->slot, target->attnum, &isnull[0]);
+	for (int i = 0; i < filters->n; i++)
+		values[i + 1] = slot_getattr(visibility->slot, filters->columns[i].attnum, &isnull[i + 1]);
+	FilterWords(filters, values, isnull, words);
+	if (!isnull[0])
+		*ids = idset_span(DatumGetIdSetP(values[0]));
+	return !isnull[0];
+}
+
+/*
+ * The same of the entry of `root` that an index keeps; or of the row in the
+ * slot, if none does
+ */
+static bool
+fetched_ids(MirrorVisibility *visibility, ItemPointer root, IdSpan *ids, uint64 *words)
 {
 	const MirrorTarget *target = visibility->target;
 	const IndexEntry *entry;
-	bool		isnull;
-	Datum		datum;
 
+	words[0] = 1;
 	if (target->key.index == 0)
-	{
-		datum = slot_getattr(visibility->slot, target->attnum, &isnull);
-		if (!isnull)
-			*ids = idset_span(DatumGetIdSetP(datum));
-		return !isnull;
-	}
+		return slot_ids(visibility, ids, words);
 	if (visibility->entries == NULL)
 		visibility->entries = EntryReaderBegin(target->index);
 	entry = EntryReaderFind(visibility->entries, root);
-	if (entry == NULL || entry->isnull)
+	if (entry == NULL)
 		return false;
-	*ids = idset_span_of_bytes(entry->ids, entry->bytes);
-	return true;
+	if (entry->words != NULL)
+		memcpy(words, entry->words, gpuvec_filter_bytes(target->key.nfilters));
+	if (!entry->isnull)
+		*ids = idset_span_of_bytes(entry->ids, entry->bytes);
+	return !entry->isnull;
 }
 
 /* Raise an error unless the score of a hit is that of the table's row */
@@ -235,12 +253,16 @@ verify_hit(MirrorVisibility *visibility, const gpuvec_hit *hit,
 {
 	ItemPointerData root;
 	IdSpan		ids = {0};
+	uint64		words[GPUVEC_MAX_FILTERS + 1];
 	uint32		common = 0;
 	bool		found;
 
 	ItemPointerSet(&root, gpuvec_hit_block(hit->place), mirror_line_offset(gpuvec_hit_line(hit->place)));
-	found = fetched_ids(visibility, &root, &ids);
-	if (found)
+	found = fetched_ids(visibility, &root, &ids, words) ||
+		(MirrorWantsNulls(query->filter) && (words[0] & 1) != 0);
+	if (query->filter != NULL && !gpuvec_filter_passes(query->filter, words))
+		found = false;
+	if (found && ids.n > 0)
 		common = idset_span_common(idset_span(query->set), ids);
 	if (!found || common != gpuvec_hit_common(hit->place) ||
 		gpuvec_score_with(search->measure, search->weights, common, query->len, ids.n) != hit->score)

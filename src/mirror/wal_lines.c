@@ -97,7 +97,8 @@ note_tuple(ChangedLines *lines, BlockNumber block, OffsetNumber line, const Reco
 	}			room;
 	HeapTupleData tuple = {.t_data = &room.header};
 
-	if (from->bytes > MaxHeapTupleSize - SizeofHeapTupleHeader)
+	if (lines->attnum == InvalidAttrNumber ||
+		from->bytes > MaxHeapTupleSize - SizeofHeapTupleHeader)
 	{
 		NoteChangedLine(lines, block, line);
 		return;

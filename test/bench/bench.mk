@@ -4,6 +4,7 @@
 #   make bench DOCS=8500000 ENGINE=cuda MODES="A B C" a machine with a GPU
 #   make bench DOCS=20000 QUERIES=64 MODES="A B C D F U"   all kinds of data, in short
 #   make bench-engine                                 the engine alone, without PostgreSQL
+#   make bench-filters                                searches with filters, see bench_filters.cpp
 #   make bench-choice                                 scan or lists, over columns of many kinds, see bench_choice.cpp
 #   make bench-embedding                              kernels of embedding tables, see bench_embedding.cu
 #   make bench-embedding-sql                          embedding tables through SQL
@@ -111,6 +112,13 @@ $(BENCH_BIN)/bench_engine: $(srcdir)/test/bench/bench_engine.cpp $(BENCH_HEADERS
 	@mkdir -p $(@D)
 	$(CXX) $(BENCH_CXXFLAGS) -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS)
 
+# Searches with filters, without PostgreSQL
+bench-filters: $(BENCH_BIN)/bench_filters
+
+$(BENCH_BIN)/bench_filters: $(srcdir)/test/bench/bench_filters.cpp $(BENCH_HEADERS) $(ENGINE_LIB)
+	@mkdir -p $(@D)
+	$(CXX) $(BENCH_CXXFLAGS) -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS)
+
 # Segments under churn, without PostgreSQL
 bench-churn: $(BENCH_BIN)/bench_churn
 
@@ -155,4 +163,4 @@ clean: clean-bench
 clean-bench:
 	rm -rf $(BENCH_BIN)
 
-.PHONY: bench bench-engine bench-neighbors bench-choice bench-embedding bench-embedding-sql bench-vectors bench-als bench-als-sql bench-peers bench-index bench-churn bench-writers soak-writers clean-bench
+.PHONY: bench bench-engine bench-neighbors bench-choice bench-filters bench-embedding bench-embedding-sql bench-vectors bench-als bench-als-sql bench-peers bench-index bench-churn bench-writers soak-writers clean-bench

@@ -10,19 +10,28 @@ srcdir ?= .
 EXTVERSION ?= 0.1.0
 WITH_CUDA := yes
 
-cuda-tests: build/test/cuda_topk build/test/cuda_cold build/test/cuda_als build/test/cuda_bench build/test/cuda_neighbors
+cuda-tests: build/test/cuda_topk build/test/cuda_cold build/test/cuda_filter build/test/cuda_als build/test/cuda_bench build/test/cuda_neighbors
 
 include engine.mk
 
 CUDA_TEST_FLAGS = -std=gnu++17 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -Wno-missing-field-initializers \
 	-I$(srcdir)/src -I$(srcdir)
-CUDA_TEST_OBJS = $(patsubst %,build/src/engine/%.o,engine_error fault host_memory method_costs segment thread_pool sets/id_counts sets/id_numbers sets/id_table sets/renumber sets/stage sets/stage_parts) $(KERNEL_OBJS)
+CUDA_TEST_OBJS = $(patsubst %,build/src/engine/%.o,engine_error fault host_memory method_costs segment thread_pool equal_filters filter_column sets/id_counts sets/id_numbers sets/id_table sets/renumber sets/stage sets/stage_parts) $(KERNEL_OBJS)
 CUDA_TEST_HEADERS = $(wildcard $(srcdir)/src/core/*.h $(srcdir)/src/engine/*.h $(srcdir)/src/engine/*/*.h $(srcdir)/kernels/*/*.h $(srcdir)/test/bench/*.h $(srcdir)/test/unit/cuda_test.h)
 
 build/test/cuda_topk build/test/cuda_cold build/test/cuda_bench: \
 build/test/cuda_%: $(srcdir)/test/unit/cuda_%.cpp $(CUDA_TEST_HEADERS) $(CUDA_TEST_OBJS)
 	@mkdir -p $(@D)
 	$(CXX) $(CUDA_TEST_FLAGS) -o $@ $< $(filter %.o,$^) $(ENGINE_LIBS)
+
+# the test of the CPU's filters, with the other backend
+build/test/cuda_filter.o: $(srcdir)/test/unit/filter_test.c $(CUDA_TEST_HEADERS) $(srcdir)/test/unit/unit_test.h
+	@mkdir -p $(@D)
+	$(ENGINE_CC) -std=gnu11 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -DFILTER_TEST_GPU \
+		-I$(srcdir)/src -I$(srcdir) -c -o $@ $<
+
+build/test/cuda_filter: build/test/cuda_filter.o $(CUDA_TEST_OBJS) build/src/engine/sets/draft.o
+	$(CXX) -pthread -o $@ $^ $(ENGINE_LIBS)
 
 # the CPU backend, to compare with
 build/test/cuda_cold: $(filter build/src/engine/cpu/%,$(ENGINE_OBJS))
@@ -33,18 +42,21 @@ build/test/cuda_neighbors build/test/cuda_als: build/test/cuda_%: $(srcdir)/test
 	$(CXX) $(CUDA_TEST_FLAGS) -isystem $(CUDA_HOME)/include -I$(srcdir)/test/bench -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS)
 
 # these need a GPU
-CUDA_TESTS = gpu_search gpu_cold gpu_als gpu_neighbors gpu_kernels gpu_vectors
+CUDA_TESTS = gpu_search gpu_cold gpu_filter gpu_als gpu_neighbors gpu_kernels gpu_vectors
 ON_GPU = $(MAKE) -f test/unit/embedding.mk WITH_CUDA=yes CUDA_ARCHS='$(CUDA_ARCHS)'
 
 tests:
 	@echo $(CUDA_TESTS)
 
-programs: build/test/cuda_topk build/test/cuda_cold build/test/cuda_als build/test/cuda_neighbors
+programs: build/test/cuda_topk build/test/cuda_cold build/test/cuda_filter build/test/cuda_als build/test/cuda_neighbors
 	+$(ON_GPU) programs-gpu
 
 check: $(CUDA_TESTS:%=check-%)
 
 check-gpu_search: build/test/cuda_topk
+	$< full
+
+check-gpu_filter: build/test/cuda_filter
 	$< full
 
 check-gpu_cold: build/test/cuda_cold

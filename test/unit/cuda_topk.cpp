@@ -210,7 +210,7 @@ build_entry(const std::vector<const row *> &rows)
 	}
 	if (!gpuvec_rows_sort(source.data(), source.size(), &error))
 		die("sort", &error);
-	entry.segment = gpuvec_segment_build(source.data(), source.size(), &error);
+	entry.segment = gpuvec_segment_build(source.data(), source.size(), 0, &error);
 	entry.live = NULL;
 	if (entry.segment == NULL)
 		die("build", &error);

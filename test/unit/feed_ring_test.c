@@ -152,12 +152,12 @@ are_right(uint64 feed, uint64 from, uint64 to, const char *data, int64 bytes, ui
 		uint16		values[FEED_MOST_BYTES / 2];
 		gpuvec_feed_record record = make_record(feed, number, values);
 
-		if (at + (int64) gpuvec_feed_record_bytes(record.len) > bytes ||
+		if (at + (int64) gpuvec_feed_record_bytes(record.len, record.nwords) > bytes ||
 			memcmp(data + at, &record, sizeof(record)) != 0 ||
 			memcmp(data + at + sizeof(record), values, record.len * sizeof(uint16)) != 0)
 			return false;
 		rows -= record.kind == GPUVEC_FEED_ROW ? 1 : record.len;
-		at += gpuvec_feed_record_bytes(record.len);
+		at += gpuvec_feed_record_bytes(record.len, record.nwords);
 	}
 	return at == bytes && rows == 0;
 }

@@ -346,7 +346,7 @@ is_dead(uint64_t tid)
 static gpuvec_stage *
 stage_rows(uint32_t n, bool narrow)
 {
-	gpuvec_stage *stage = gpuvec_stage_new();
+	gpuvec_stage *stage = gpuvec_stage_new(0);
 	uint16_t	packed[2 * LONGEST + 2];
 	uint32_t	ids[LONGEST];
 	gpuvec_error error;
@@ -478,7 +478,7 @@ test_rows(gpuvec_backend *backend, gpuvec_thread_pool *pool, uint32_t n, int kin
 	bool		narrow = kind == 2;
 	gpuvec_draft draft = {.backend = backend,.pool = pool};
 	gpuvec_stage *stage = stage_rows(n, narrow);
-	gpuvec_stage *merged = gpuvec_stage_new();
+	gpuvec_stage *merged = gpuvec_stage_new(0);
 	gpuvec_id_numbers *numbers = NULL;
 	gpuvec_error error;
 	uint32_t	dead;
@@ -569,7 +569,7 @@ column_ids(int column, uint32_t i, uint32_t *ids)
 static gpuvec_stage *
 stage_column(int column)
 {
-	gpuvec_stage *stage = gpuvec_stage_new();
+	gpuvec_stage *stage = gpuvec_stage_new(0);
 	uint32_t   *ids = malloc(GPUVEC_MAX_IDS * sizeof(uint32_t));
 	uint16_t   *packed = malloc((GPUVEC_MAX_IDS + 1) * sizeof(uint32_t));
 	gpuvec_error error;
@@ -719,7 +719,7 @@ rows_are_numbered(const row_list *staged, const row_list *numbered, gpuvec_id_nu
 static size_t
 estimate_of(const row_list *list)
 {
-	gpuvec_stage *stage = gpuvec_stage_new();
+	gpuvec_stage *stage = gpuvec_stage_new(0);
 	uint32_t   *ids = malloc(GPUVEC_MAX_IDS * sizeof(uint32_t));
 	uint16_t   *packed = malloc((GPUVEC_MAX_IDS + 1) * sizeof(uint32_t));
 	size_t		estimate;

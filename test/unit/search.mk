@@ -16,10 +16,10 @@ include test/unit/emulation/emulation.mk
 
 SEARCH_OBJS = $(patsubst $(srcdir)/%.cu,$(EMULATION_DIR)/search/%.o,$(DEVICE_SOURCES) $(wildcard $(srcdir)/kernels/search/*.cu)) \
 	$(EMULATION_DIR)/search/$(EMULATION)/search.o $(EMULATION_DIR)/$(EMULATION)/emulation.o \
-	$(patsubst %,build/src/engine/%.o,engine_error fault host_memory method_costs segment thread_pool)
+	$(patsubst %,build/src/engine/%.o,engine_error equal_filters fault filter_column host_memory method_costs segment thread_pool)
 
 # with much shared memory, and with little
-SEARCH_TESTS = search search_small search_cold
+SEARCH_TESTS = search search_small search_cold search_filter
 
 tests:
 	@echo $(SEARCH_TESTS)
@@ -27,7 +27,7 @@ tests:
 check: $(SEARCH_TESTS:%=check-%)
 
 ifeq ($(CUDA),yes)
-programs: $(EMULATION_DIR)/cuda_topk $(EMULATION_DIR)/cuda_cold
+programs: $(EMULATION_DIR)/cuda_topk $(EMULATION_DIR)/cuda_cold $(EMULATION_DIR)/cuda_filter
 
 check-search: $(EMULATION_DIR)/cuda_topk
 	$< emulated 1
@@ -37,6 +37,9 @@ check-search_small: $(EMULATION_DIR)/cuda_topk
 
 check-search_cold: $(EMULATION_DIR)/cuda_cold
 	$< emulated 1
+
+check-search_filter: $(EMULATION_DIR)/cuda_filter
+	$<
 else
 programs:
 
@@ -51,6 +54,16 @@ $(EMULATION_DIR)/search/%.o: $(srcdir)/%.cu $(EMULATION_HEADERS)
 $(EMULATION_DIR)/search/%.o: $(srcdir)/%.cpp $(EMULATION_HEADERS)
 	@mkdir -p $(@D)
 	$(CXX) $(EMULATION_FLAGS) -DEMULATED_SEARCH -c -o $@ $<
+
+# the test of the CPU's filters, with the other backend
+$(EMULATION_DIR)/cuda_filter.o: $(srcdir)/test/unit/filter_test.c $(srcdir)/test/unit/unit_test.h
+	@mkdir -p $(@D)
+	$(ENGINE_CC) -std=gnu11 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -DFILTER_TEST_GPU \
+		-I$(srcdir)/src -I$(srcdir) -c -o $@ $<
+
+$(EMULATION_DIR)/cuda_filter: $(EMULATION_DIR)/cuda_filter.o $(SEARCH_OBJS) \
+$(patsubst %,build/src/engine/sets/%.o,draft id_numbers id_table stage stage_parts)
+	$(CXX) -g -pthread -o $@ $^ -lm -lpthread
 
 # the CPU backend, to compare with
 $(EMULATION_DIR)/cuda_cold: $(filter build/src/engine/cpu/%,$(ENGINE_OBJS))

@@ -86,6 +86,45 @@ add_ids(buffer *b, const uint16_t *ids, uint32_t len)
 	return large;
 }
 
+uint32_t	model_filters = 0;
+
+/*
+ * The key of a column: some have few values, one has many, and one is often
+ * null.  Returns false for a null.
+ */
+static bool
+row_key(const uint16_t *ids, uint32_t len, uint32_t column, uint64_t *key)
+{
+	uint64_t	hash = column + 1;
+
+	for (uint32_t i = 0; i < len; i++)
+		hash = (hash ^ ids[i]) * UINT64_C(0x9E3779B97F4A7C15) + (hash >> 31);
+	hash ^= hash >> 29;
+	*key = column % 3 == 0 ? hash % 8 : column % 3 == 1 ? hash : UINT64_C(1) << hash % 64;
+	if (column % 2 == 1 && hash % 5 == 0)
+		*key = 0;
+	return column % 2 == 0 || hash % 5 != 0;
+}
+
+/* The words of a row */
+static void
+row_words(const uint16_t *ids, uint32_t len, uint64_t *words)
+{
+	words[0] = len == 0;
+	for (uint32_t column = 1; column <= model_filters; column++)
+		if (!row_key(ids, len, column, &words[column]))
+			words[0] |= UINT64_C(1) << column;
+}
+
+void
+add_words(buffer *b, const uint16_t *ids, uint32_t len)
+{
+	uint64_t	words[GPUVEC_MAX_FILTERS + 1];
+
+	row_words(ids, len, words);
+	buffer_add(b, words, gpuvec_filter_bytes(model_filters));
+}
+
 static void
 free_page(model_page *page)
 {
@@ -204,7 +243,7 @@ model
 model_new(uint32_t relation, uint32_t nblocks, const shape *s)
 {
 	model		m = {.key = {.database = 5,.tablespace = 1663,.relation = relation,
-	.relfilenumber = relation,.type = 17,.attnum = 2}};
+	.relfilenumber = relation,.type = 17,.attnum = 2,.nfilters = model_filters}};
 
 	model_resize(&m, nblocks, s);
 	return m;
@@ -266,6 +305,7 @@ add_page(buffer *b, uint32_t block, const model_page *page)
 		wire.wide = (uint16_t) add_ids(b, row->ids, row->len);
 		memcpy(b->data + start, &wire, sizeof(wire));
 		buffer_add(b, zeros, (4 - b->length % 4) % 4);
+		add_words(b, row->ids, row->len);
 	}
 	if (page->partial)
 	{
@@ -436,6 +476,35 @@ model_refresh(client *c, model *m)
 	return model_commit(c, m);
 }
 
+/* A condition on a column, which some rows satisfy */
+static void
+random_condition(model_query *q, gpuvec_condition *c)
+{
+	c->column = (uint32_t) random_below(model_filters + 1);
+	c->kind = c->column == 0 ? GPUVEC_IS_NULL + random_below(2) : 1 + random_below(GPUVEC_LAST_CONDITION);
+	c->low = c->column % 3 == 2 ? UINT64_C(1) << random_below(64) : random_below(8);
+	c->high = random_below(2) ? UINT64_MAX : c->low + random_below(4);
+	if (c->kind != GPUVEC_KEY_ANY)
+		return;
+	c->first = q->wire.nvalues;
+	c->n = (uint32_t) random_below(3);
+	for (uint32_t i = 0; i < c->n; i++)
+		q->values[q->wire.nvalues++] = i == 0 ? c->low : c->low + 1 + random_below(9);
+}
+
+/* A filter, sometimes */
+static void
+random_filter(model_query *q)
+{
+	if (model_filters == 0)
+		return;
+	q->wire.nconditions = (uint32_t) random_below(3);
+	for (uint32_t i = 0; i < q->wire.nconditions; i++)
+		random_condition(q, &q->conditions[i]);
+	if (random_below(2))
+		q->wire.flags |= GPUVEC_QUERY_DISJOINT;
+}
+
 model_query
 random_query(const shape *s)
 {
@@ -452,6 +521,7 @@ random_query(const shape *s)
 		q.wire.flags |= GPUVEC_QUERY_MIN_SCORE;
 		q.wire.min_score = (double) random_below(100) / 200;
 	}
+	random_filter(&q);
 	return q;
 }
 
@@ -481,6 +551,13 @@ search_request(buffer *b, const gpuvec_mirror_key *key, uint64_t position, gpuve
 	ids = b->length;
 	for (uint32_t i = 0; i < n; i++)
 	{
+		buffer_add(b, queries[i].conditions, queries[i].wire.nconditions * sizeof(gpuvec_condition));
+		buffer_add(b, queries[i].values, queries[i].wire.nvalues * sizeof(uint64_t));
+	}
+	((gpuvec_search *) (b->data + start))->filter_bytes = b->length - ids;
+	ids = b->length;
+	for (uint32_t i = 0; i < n; i++)
+	{
 		uint32_t	large = add_ids(b, queries[i].ids, queries[i].wire.len);
 
 		((gpuvec_query *) (b->data + first))[i].wide = large;
@@ -499,15 +576,45 @@ compare_hits(const void *a, const void *b)
 	return x->place < y->place ? -1 : x->place > y->place;	/* tids come first in it */
 }
 
-/* All rows that rank for a query, in order; known: as in gpuvec_search */
+/* What a query's filter makes of a row */
+typedef enum verdict
+{
+	FAILS,
+	PASSES,						/* but takes no part: its set is null */
+	TAKES_PART
+} verdict;
+
+static verdict
+judge(const model_query *q, const model_row *row)
+{
+	gpuvec_filter filter = {q->wire.nconditions, q->wire.nvalues, q->conditions, q->values};
+	uint64_t	words[GPUVEC_MAX_FILTERS + 1];
+	bool		wants_nulls = false;
+
+	if (model_filters == 0)
+		return TAKES_PART;
+	row_words(row->ids, row->len, words);
+	if (!gpuvec_filter_passes(&filter, words))
+		return FAILS;
+	for (uint32_t i = 0; i < filter.n; i++)
+		wants_nulls |= filter.conditions[i].column == 0 && filter.conditions[i].kind == GPUVEC_IS_NULL;
+	return row->len > 0 || wants_nulls ? TAKES_PART : PASSES;
+}
+
+/*
+ * All rows that rank for a query, in order; known: as in gpuvec_search.
+ * `passed` says on entry whether rows without a common id rank, and then how
+ * many rows pass the filter.
+ */
 static gpuvec_hit *
 brute_force(const model *m, gpuvec_measure measure, const model_query *q, uint64_t known,
-			uint64_t *n)
+			uint64_t *n, uint64_t *passed)
 {
+	bool		disjoint = (*passed & GPUVEC_DISJOINT_TOO) != 0;
 	gpuvec_hit *hits = malloc((model_nrows(m) + 1) * sizeof(gpuvec_hit));
 	uint8_t    *wanted = calloc(GPUVEC_MAX_IDS, 1);
 
-	*n = 0;
+	*n = *passed = 0;
 	for (uint32_t i = 0; i < q->wire.len; i++)
 		wanted[q->ids[i]] = 1;
 	for (uint32_t block = 0; block < m->nblocks; block++)
@@ -516,15 +623,17 @@ brute_force(const model *m, gpuvec_measure measure, const model_query *q, uint64
 		{
 			const model_row *row = &m->pages[block].rows[r];
 			uint64_t	tid = gpuvec_tid(block, row->line);
+			verdict		found = judge(q, row);
 			uint32_t	common = 0;
 			gpuvec_hit	hit;
 
+			*passed += found != FAILS;
 			for (uint32_t i = 0; i < row->len; i++)
 				common += wanted[row->ids[i]];
 			hit.score = gpuvec_score_with(measure, gpuvec_make_weights(weights.alpha, weights.beta),
 										  common, q->wire.len, row->len);
 			hit.place = gpuvec_hit_place(tid, common, m->pages[block].refresh > known);
-			if (common == 0 && measure != GPUVEC_HAMMING)
+			if (found != TAKES_PART || (common == 0 && measure != GPUVEC_HAMMING && !disjoint))
 				continue;
 			if ((q->wire.flags & GPUVEC_QUERY_MIN_SCORE) && !(hit.score >= q->wire.min_score))
 				continue;
@@ -537,6 +646,9 @@ brute_force(const model *m, gpuvec_measure measure, const model_query *q, uint64
 	}
 	free(wanted);
 	qsort(hits, *n, sizeof(*hits), compare_hits);
+	if (q->wire.nconditions == 0)
+		*passed = GPUVEC_NOT_COUNTED;
+	*passed |= disjoint ? GPUVEC_DISJOINT_TOO : 0;
 	return hits;
 }
 
@@ -549,8 +661,12 @@ model_check(client *c, const model *m, gpuvec_measure measure, const model_query
 	const char *hits;
 	uint64_t	known = random_below(3) ? m->refresh - (m->refresh > 0 ? random_below(2) : 0) : 0;
 	uint64_t	at = 0;
+	size_t		heads = (n + 1) / 2 * 8;
+	bool		filtered = false;
 	bool		ok;
 
+	for (uint32_t i = 0; i < n; i++)
+		filtered |= queries[i].wire.nconditions > 0;
 	weights = some_weights[random_below(4)];
 	search_request(&b, &m->key, m->position, measure, queries, n);
 	((gpuvec_search *) b.data)->known = known;
@@ -562,15 +678,26 @@ model_check(client *c, const model *m, gpuvec_measure measure, const model_query
 	if (!check(result.state.state == GPUVEC_READY && result.nqueries == n, "all queries are answered"))
 		return false;
 	counts = c->data + sizeof(result);
-	hits = counts + (n + 1) / 2 * 8;
-	if (!check(c->frame.length == sizeof(result) + (n + 1) / 2 * 8 + result.nhits * sizeof(gpuvec_hit),
+	hits = counts + heads + result.npassed * sizeof(uint64_t);
+	if (!check(result.npassed == (filtered ? n : 0) &&
+			   c->frame.length == (size_t) (hits - c->data) + result.nhits * sizeof(gpuvec_hit),
 			   "the length of the answer"))
 		return false;
 	for (uint32_t i = 0; i < n && ok; i++)
 	{
 		uint64_t	expected;
-		gpuvec_hit *truth = brute_force(m, measure, &queries[i], known, &expected);
+		uint64_t	answered = GPUVEC_NOT_COUNTED;
+		uint64_t	passed;
+		gpuvec_hit *truth;
 		uint32_t	count;
+
+		if (filtered)
+			memcpy(&answered, counts + heads + i * sizeof(answered), sizeof(answered));
+		passed = answered;
+		truth = brute_force(m, measure, &queries[i], known, &expected, &passed);
+		check(passed == answered, "the number of rows that pass");
+		check(!(answered & GPUVEC_DISJOINT_TOO) || (queries[i].wire.flags & GPUVEC_QUERY_DISJOINT),
+			  "rows without a common id rank only if that is wanted");
 
 		if (expected > queries[i].wire.k)
 			expected = queries[i].wire.k;

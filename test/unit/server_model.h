@@ -67,6 +67,15 @@ extern uint32_t wide_from;
  */
 extern uint32_t add_ids(buffer *b, const uint16_t *ids, uint32_t len);
 
+/*
+ * Filter columns of mirrors, which model_new makes.  The keys of a row follow
+ * from its ids; a set without ids is null.
+ */
+extern uint32_t model_filters;
+
+/* Append the words of a row, if mirrors have filter columns */
+extern void add_words(buffer *b, const uint16_t *ids, uint32_t len);
+
 /* A random set; ids has room for len of them */
 extern void random_ids(uint16_t *ids, uint32_t len, uint32_t vocabulary);
 
@@ -88,6 +97,8 @@ typedef struct model_query
 {
 	uint16_t   *ids;
 	gpuvec_query wire;
+	gpuvec_condition conditions[2]; /* wire.nconditions of them */
+	uint64_t	values[4];
 } model_query;
 
 extern model_query random_query(const shape *s);

@@ -121,7 +121,7 @@ add_record(fed_table *t, gpuvec_feed_record record, const uint16_t *values)
 
 	buffer_add(&t->records, &record, sizeof(record));
 	buffer_add(&t->records, values, record.len * sizeof(uint16_t));
-	buffer_add(&t->records, zeros, gpuvec_feed_record_bytes(record.len) - sizeof(record) -
+	buffer_add(&t->records, zeros, gpuvec_feed_record_bytes(record.len, record.nwords) - sizeof(record) -
 			   record.len * sizeof(uint16_t));
 	t->number++;
 	t->starts = realloc(t->starts, (t->number + 1) * sizeof(size_t));
@@ -266,9 +266,11 @@ send_record(buffer *b, const char *from, size_t bytes)
 	}
 	buffer_add(b, &record, sizeof(record));
 	record.wide = add_ids(b, (const uint16_t *) (from + sizeof(record)), record.len);
+	buffer_add(b, zeros, start + gpuvec_feed_record_bytes(record.len << record.wide, 0) - b->length);
+	add_words(b, (const uint16_t *) (from + sizeof(record)), record.len);
 	record.len <<= record.wide;
+	record.nwords = gpuvec_filter_words(model_filters);
 	memcpy(b->data + start, &record, sizeof(record));
-	buffer_add(b, zeros, start + gpuvec_feed_record_bytes(record.len) - b->length);
 }
 
 /* A message with the records (from, to] */
@@ -583,6 +585,19 @@ test_rows_wide(void)
 	wide_from = 5;
 	test_rows_concurrency();
 	wide_from = 0;
+}
+
+/* Rows with filter columns, narrow and wide */
+void
+test_rows_filters(void)
+{
+	model_filters = 3;
+	rows_rounds("lists:1", 0, 400, 40);
+	wide_from = 120;
+	rows_rounds("slow-merge:15,first-number:65400", 300, 400, 400);
+	test_rows_concurrency();
+	wide_from = 0;
+	model_filters = 0;
 }
 
 /*

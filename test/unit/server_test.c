@@ -1465,6 +1465,164 @@ test_wide_concurrency(void)
 	wide_from = 0;
 }
 
+/* Mirrors with filter columns, loaded, refreshed and merged */
+static void
+test_filters(void)
+{
+	static const char *const faults[] = {"lists:1", "lists:1,first-number:65400", "full-segment:20000"};
+
+	for (int i = 0; i < 3; i++)
+	{
+		engine		e = engine_start(faults[i], plain);
+
+		model_filters = i == 1 ? GPUVEC_MAX_FILTERS : 4;
+		wide_from = i == 1 ? 120 : 0;
+		refresh_rounds(&e, &small, 100, 30, 150);
+		refresh_rounds(&e, &wide, 101, 60, 40);
+		refresh_rounds(&e, &tiny_sets, 102, 500, 30);
+		engine_stop(&e);
+	}
+	test_merges();
+	model_filters = wide_from = 0;
+}
+
+/* Lack of memory anywhere, with filter columns */
+static void
+test_filters_memory(void)
+{
+	model_filters = 3;
+	test_memory();
+	test_rows_memory();
+	model_filters = 0;
+}
+
+/* Filters that make no sense */
+static void
+bad_filters(const engine *e, const model *m)
+{
+	uint16_t	ids[3] = {1, 2, 3};
+	model_query q = {
+		.ids = ids,.wire = {.len = 3,.k = 10,.nconditions = 2,.nvalues = 3},
+		.conditions = {{.column = 1,.kind = GPUVEC_KEY_BETWEEN,.high = 5},
+		{.column = 2,.kind = GPUVEC_KEY_ANY,.n = 3}},.values = {2, 5, 9}
+	};
+	buffer		b = {0};
+
+#define BAD_FILTER(change, what) \
+	do { \
+		gpuvec_search *head; gpuvec_query *query; gpuvec_condition *c; uint64_t *values; \
+		b.length = 0; \
+		search_request(&b, &m->key, 0, GPUVEC_JACCARD, &q, 1); \
+		head = (gpuvec_search *) b.data; query = (gpuvec_query *) (head + 1); \
+		c = (gpuvec_condition *) (query + 1); values = (uint64_t *) (c + 2); \
+		(void) values; (void) c; \
+		change; \
+		expect_violation(e, GPUVEC_MSG_SEARCH, b.data, b.length, what); \
+	} while (0)
+	BAD_FILTER(c[0].column = m->key.nfilters + 1, "a condition on no column");
+	BAD_FILTER(c[0].column = UINT32_MAX, "a condition on a column far away");
+	BAD_FILTER(c[0].column = 0, "a range of sets");
+	BAD_FILTER(c[0].kind = 0, "a condition of no kind");
+	BAD_FILTER(c[0].kind = GPUVEC_LAST_CONDITION + 1, "a condition of an unknown kind");
+	BAD_FILTER(c[0].n = 1, "a range with values");
+	BAD_FILTER(c[1].n = 4, "more values than there are");
+	BAD_FILTER(c[1].first = 1, "values behind the last");
+	BAD_FILTER((c[1].first = UINT32_MAX, c[1].n = 2), "values that overflow");
+	BAD_FILTER(values[1] = 2, "values not in order");
+	BAD_FILTER(values[2] = 3, "values that descend");
+	BAD_FILTER(query->nconditions = 1, "fewer conditions than said");
+	BAD_FILTER(query->nconditions = 3, "more conditions than said");
+	BAD_FILTER(query->nconditions = UINT32_MAX, "far too many conditions");
+	BAD_FILTER(query->nvalues = 2, "fewer values than said");
+	BAD_FILTER(query->nvalues = UINT32_MAX, "far too many values");
+	BAD_FILTER(head->filter_bytes -= 8, "filters that are cut off");
+	BAD_FILTER(head->filter_bytes = UINT64_MAX - 7, "filters that overflow");
+	BAD_FILTER(head->key.nfilters = GPUVEC_MAX_FILTERS + 1, "too many filter columns");
+	free(b.data);
+}
+
+/* Send one page with a row of no ids and these words in a load */
+static void
+bad_words(const engine *e, const model *m, const uint64_t *words, size_t bytes, uint32_t len,
+		  const char *what)
+{
+	struct
+	{
+		gpuvec_page page;
+		gpuvec_row	row;
+		uint16_t	ids[2];
+		uint64_t	words[GPUVEC_MAX_FILTERS + 1];
+	}			frame = {.page = {.nrows = 1},.row = {.line = 1,.len = len},.ids = {4, 7}};
+	gpuvec_load load = {.key = m->key,.nblocks = 1};
+	char	   *row = (char *) &frame.row;
+	size_t		before = sizeof(gpuvec_row) + len * sizeof(uint16_t);
+	client		c = client_open(e);
+
+	load.key.relation = 999;
+	memcpy(row + before, words, bytes);
+	frame.page.bytes = (uint32_t) (before + bytes);
+	check(client_call(&c, GPUVEC_MSG_LOAD_BEGIN, &load, sizeof(load), GPUVEC_MSG_STATE), "begin");
+	check(client_send(&c, GPUVEC_MSG_PAGES, &frame, sizeof(gpuvec_page) + before + bytes) &&
+		  client_read(&c) && client_failed_with(&c, "08P01"), what);
+	client_close(&c);
+}
+
+/* Send one record of a row with these words */
+static void
+bad_record(const engine *e, const model *m, gpuvec_feed_record record, const uint64_t *words,
+		   const char *what)
+{
+	gpuvec_rows head = {.key = m->key,.feed = 7,.from = 0,.to = 1};
+	buffer		b = {0};
+	uint16_t	ids[4] = {1, 2, 3, 0};
+
+	record.line = record.kind == GPUVEC_FEED_ROW ? 2 : 0;
+	buffer_add(&b, &head, sizeof(head));
+	buffer_add(&b, &record, sizeof(record));
+	if (record.len > 0)
+		buffer_add(&b, ids, sizeof(ids));
+	buffer_add(&b, words, record.nwords * sizeof(uint64_t));
+	expect_violation(e, GPUVEC_MSG_ROWS, b.data, b.length, what);
+	free(b.data);
+}
+
+static void
+test_filters_violations(void)
+{
+	static const uint64_t good[4] = {0, 1, 2, 3};
+	static const uint64_t unknown[4] = {16, 1, 2, 3};
+	static const uint64_t null_key[4] = {2, 1, 2, 3};
+	static const uint64_t null_set[4] = {1, 1, 2, 3};
+	engine		e = engine_start(NULL, plain);
+	client		c = client_open(&e);
+	gpuvec_load load;
+	model		m;
+
+	model_filters = 3;
+	m = model_new(100, 20, &small);
+	check(model_load(&c, &m), "load");
+	bad_filters(&e, &m);
+	bad_words(&e, &m, good, 24, 0, "words that are cut off");
+	bad_words(&e, &m, good, 0, 2, "no words");
+	bad_words(&e, &m, unknown, 32, 0, "a null in no column");
+	bad_words(&e, &m, null_key, 32, 2, "a null with a key");
+	bad_words(&e, &m, null_set, 32, 2, "a null set with ids");
+	bad_record(&e, &m, (gpuvec_feed_record) {.kind = GPUVEC_FEED_ROW,.len = 3}, good, "a row without words");
+	bad_record(&e, &m, (gpuvec_feed_record) {.kind = GPUVEC_FEED_ROW,.len = 3,.nwords = 3}, good, "too few words");
+	bad_record(&e, &m, (gpuvec_feed_record) {.kind = GPUVEC_FEED_ROW,.len = 3,.nwords = 4}, null_key, "a null with a key, fed");
+	bad_record(&e, &m, (gpuvec_feed_record) {.kind = GPUVEC_FEED_ROW,.len = 3,.nwords = 4}, null_set, "a null set with ids, fed");
+	bad_record(&e, &m, (gpuvec_feed_record) {.kind = GPUVEC_FEED_GONE,.nwords = 4}, good, "words of no row");
+	load = (gpuvec_load) {.key = m.key,.nblocks = 1};
+	load.key.nfilters = GPUVEC_MAX_FILTERS + 1;
+	expect_violation(&e, GPUVEC_MSG_LOAD_BEGIN, &load, sizeof(load), "too many filter columns");
+	for (int i = 0; i < 20; i++)
+		check(model_check_random(&c, &m, &small), "the engine is as before");
+	model_free(&m);
+	client_close(&c);
+	engine_stop(&e);
+	model_filters = 0;
+}
+
 static void
 test_violations(void)
 {
@@ -2285,6 +2443,10 @@ static const struct
 	{"rows_merges", test_rows_merges},
 	{"rows_concurrency", test_rows_concurrency},
 	{"rows_wide", test_rows_wide},
+	{"filters", test_filters},
+	{"rows_filters", test_rows_filters},
+	{"filters_memory", test_filters_memory},
+	{"filters_violations", test_filters_violations},
 	{"patience", test_patience},
 	{"embed", test_embed},
 	{"embed_gram", test_embed_gram},

@@ -208,7 +208,7 @@ stage_rows(gpuvec_stage *stage, uint64_t n, bool ordered, uint32_t nblocks, sums
 static void
 test_build(gpuvec_backend *backend, gpuvec_thread_pool *pool, uint64_t n, bool ordered, uint32_t nblocks)
 {
-	gpuvec_stage *stage = gpuvec_stage_new();
+	gpuvec_stage *stage = gpuvec_stage_new(0);
 	sums		staged = {0};
 	sums		found = {0};
 	size_t		most = 0;

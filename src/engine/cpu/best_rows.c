@@ -91,7 +91,7 @@ best_offer(best_rows *best, uint32_t common, uint32_t len, uint64_t tid)
 	cpu_query  *query = best->shared;
 	best_row	row = {.tid = tid, .common = common};
 
-	if (common == 0 && !gpuvec_ranks_disjoint(query->measure))
+	if (common == 0 && !query->ranks_disjoint)
 		return false;
 	row.key = gpuvec_score_key(gpuvec_score_with(query->measure, query->query->weights, common,
 												 gpuvec_query_len(query->query), len));

@@ -16,6 +16,9 @@
  * of the batch.  That is needed only if the choice depends on it.  With few
  * queries, usually even the most that they can read costs less than the scan.
  *
+ * Where few rows pass a query's filter, counting these one by one costs less
+ * than either.
+ *
  *-------------------------------------------------------------------------
  */
 #include "engine/cpu/lists_builder.h"
@@ -53,6 +56,13 @@ typedef struct costs
 	double		number;			/* lists: each row number */
 	double		list;			/* lists: each id of the query */
 } costs;
+
+/*
+ * Nanoseconds for each row that is gathered, and each of its ids.  A row of a
+ * tile is spread over as many cache lines as it has chunks.
+ */
+#define GATHERED_ROW	20.0
+#define GATHERED_ID		0.9
 
 static const costs costs_of[] = {
 	{0},
@@ -103,17 +113,26 @@ most_lists_cost(const costs *cost, const cpu_lists *lists, uint32_t len)
 	return lines * cost->rows + (cost->list + (bitmap > list ? bitmap : list)) * len;
 }
 
+/* Cost of a scan for each of nqueries queries */
+static double
+scan_cost(cpu_simd simd, const gpuvec_segment *segment, uint32_t nqueries)
+{
+	const costs *cost = &costs_of[simd];
+	uint32_t	width = batch_widths[simd];
+	bool		lone = nqueries <= lone_queries[simd];
+	double		id = lone ? cost->lone_id : cost->batch_id * ((nqueries + width - 1) / width) / nqueries;
+
+	return id * (double) gpuvec_segment_hot(segment) +
+		(lone ? cost->lone_row : cost->batch_row) * segment->nrows;
+}
+
 /* True if lists cost the queries, sorted by length, less than a scan */
 static bool
 lists_cost_less(cpu_simd simd, const gpuvec_segment *segment, const cpu_lists *lists,
 				const cpu_query *queries, uint32_t nqueries)
 {
 	const costs *cost = &costs_of[simd];
-	uint32_t	width = batch_widths[simd];
-	bool		lone = nqueries <= lone_queries[simd];
-	double		id = lone ? cost->lone_id : cost->batch_id * ((nqueries + width - 1) / width) / nqueries;
-	double		scan = id * (double) gpuvec_segment_hot(segment) +
-		(lone ? cost->lone_row : cost->batch_row) * segment->nrows;
+	double		scan = scan_cost(simd, segment, nqueries);
 	uint32_t	step = nqueries > SAMPLE ? nqueries / SAMPLE : 1;
 	uint32_t	n = 0;
 	double		sum = 0;
@@ -124,6 +143,28 @@ lists_cost_less(cpu_simd simd, const gpuvec_segment *segment, const cpu_lists *l
 	for (uint32_t q = step / 2; q < nqueries; q += step, n++)
 		sum += lists_cost(cost, lists, queries[q].query);
 	return sum / n < scan;
+}
+
+/*
+ * True if counting nrows rows of a segment one by one costs less than a
+ * search of the segment for one of nqueries queries
+ */
+bool
+gathering_costs_less(cpu_backend *cpu, const gpuvec_segment *segment, gpuvec_method method,
+					 const cpu_query *query, uint32_t nqueries, uint32_t nrows)
+{
+	const cpu_lists *lists = segment_lists(segment);
+	double		ids = (double) gpuvec_segment_hot(segment) / segment->nrows;
+	double		cost = scan_cost(cpu->simd, segment, nqueries);
+
+	if (method != GPUVEC_METHOD_BITSET && lists)
+	{
+		double		by_lists = lists_cost(&costs_of[cpu->simd], lists, query->query);
+
+		if (by_lists < cost || method != GPUVEC_METHOD_AUTO)
+			cost = by_lists;
+	}
+	return nrows * (GATHERED_ROW + GATHERED_ID * ids) < cost;
 }
 
 cpu_way

@@ -22,6 +22,9 @@
  * that were offered to it, and a bound is the key of the k-th of k rows that
  * qualify.
  *
+ * Rows that do not pass the query's filter are not in C: they take part
+ * nowhere.
+ *
  * Scans and lists skip rows of which gpuvec_need says that they share too few
  * numbers.  They compare it with the count of hot numbers, which for a row
  * outside C is the whole count, and for a row in C does not matter.
@@ -126,7 +129,7 @@ offer_row(const cold_search_state *s, const gpuvec_segment *segment, uint32_t ro
 
 /* Offer and note the rows of C of one segment */
 static bool
-search_entry(cold_search_state *s, const gpuvec_view_entry *entry)
+search_entry(cold_search_state *s, const gpuvec_view_entry *entry, const uint64_t *mask)
 {
 	const gpuvec_segment *segment = entry->segment;
 	bool		ok = true;
@@ -136,7 +139,7 @@ search_entry(cold_search_state *s, const gpuvec_view_entry *entry)
 	{
 		uint32_t	row = s->found[i];
 
-		if (ok && gpuvec_entry_live(entry, row))
+		if (ok && gpuvec_entry_live(entry, row) && mask_has(mask, row))
 		{
 			offer_row(s, segment, row, s->count[row]);
 			ok = add_tid(s->cold, segment->tid[row]);
@@ -166,8 +169,12 @@ cold_search(const gpuvec_view *view, cpu_query *query, best_rows *best)
 	if (ok)
 		lone_set_query(s.scan, s.query);
 	for (uint32_t i = 0; ok && i < view->nentries && !is_canceled(s.query); i++)
-		if (view->entries[i].segment->ncold > 0)
-			ok = search_entry(&s, &view->entries[i]);
+	{
+		const uint64_t *mask = query->filter ? query->filter->passing[i].mask : NULL;
+
+		if (view->entries[i].segment->ncold > 0 && (query->filter == NULL || mask != NULL))
+			ok = search_entry(&s, &view->entries[i], mask);
+	}
 	free(s.scan);
 	free(s.count);
 	free(s.found);

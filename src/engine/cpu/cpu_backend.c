@@ -132,6 +132,7 @@ cpu_close(gpuvec_backend *backend)
 	for (int i = 0; cpu->scratch && i < gpuvec_thread_pool_threads(cpu->pool); i++)
 		lists_scratch_free(&cpu->scratch[i]);
 	free(cpu->scratch);
+	free(cpu->masks);
 	gpuvec_thread_pool_free(cpu->pool);
 	free(cpu);
 }
@@ -167,6 +168,7 @@ gpuvec_cpu_open_with(const gpuvec_backend_options *options, const gpuvec_lists_p
 	cpu->simd = choose_simd(options->simd);
 	cpu->base.name = "cpu";
 	cpu->base.takes_cold = true;
+	cpu->base.takes_filters = true;
 	cpu->base.info = cpu_info;
 	cpu->base.adopt_segment = cpu_adopt_segment;
 	cpu->base.adopt_livemaps = cpu_adopt_livemaps;

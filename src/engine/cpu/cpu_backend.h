@@ -8,6 +8,9 @@
  * choose.c			how a segment is searched
  * best_rows.c		the bounded heap of a query's best rows
  * cold_rows.c		rows that share a cold number with a query
+ * filters.c		rows that pass a filter; counting them where they are few
+ * filter_codes.c	which rows of a segment pass, by the codes of its columns;
+ *					filter_mask.inc, compiled for each instruction set
  * lists_*.c		inverted lists, and the search by them
  * scan_lone.c		the scan for one query
  * scan_batch.inc	the scan for a batch of queries, compiled for each
@@ -60,6 +63,30 @@ cold_slot(const cold_rows *cold, uint64_t tid)
 	return at;
 }
 
+/* The rows of an entry that pass a filter */
+typedef struct cpu_passing
+{
+	uint32_t	npassed;		/* live rows that pass, those with null sets
+								 * included */
+	uint32_t	nrows;			/* those that take part in the search */
+	uint64_t   *mask;			/* their bits; NULL: none does */
+} cpu_passing;
+
+/* A filter of a search */
+typedef struct cpu_filter
+{
+	gpuvec_filter filter;
+	bool		wants_null_sets;	/* a condition asks for null sets */
+	uint64_t	npassed;		/* sums of passing[] */
+	uint64_t	nrows;
+	cpu_passing *passing;		/* [entries of the view] */
+} cpu_filter;
+
+/* What is left to do in an entry, for a query with a filter */
+#define ENTRY_SEARCHED	0		/* to be searched by scans or lists */
+#define ENTRY_GATHERED	1		/* the rows that pass are counted one by one */
+#define ENTRY_EMPTY		2		/* no row passes */
+
 /*
  * What all parts of a search share for one query.  `bound` is the key of
  * min_score, if any, or of the k-th best row that some part has found: rows
@@ -75,9 +102,31 @@ typedef struct cpu_query
 								 * position count */
 	uint64_t	after_tid;
 	bool		has_after;
+	bool		ranks_disjoint; /* rows without a common id count */
 	const cold_rows *cold;		/* rows that have been offered already, and
 								 * are left out by all parts; NULL: none */
+	const cpu_filter *filter;	/* NULL: all live rows take part */
+	const uint8_t *done;		/* with a filter: [entries of the view] what
+								 * is left to do in them */
 } cpu_query;
+
+/*
+ * True if a part searches this entry of the view for the query; sets the mask
+ * of the rows that take part, NULL for all live ones
+ */
+static inline bool
+query_searches(const cpu_query *query, uint32_t entry, const uint64_t **mask)
+{
+	*mask = query->filter ? query->filter->passing[entry].mask : NULL;
+	return query->filter == NULL || query->done[entry] == ENTRY_SEARCHED;
+}
+
+/* True if a row is in a mask, or there is none */
+static inline bool
+mask_has(const uint64_t *mask, uint32_t row)
+{
+	return mask == NULL || (mask[row / 64] >> (row % 64) & 1) != 0;
+}
 
 /*
  * The best rows of a query in one part of a search: a heap with the worst row
@@ -134,6 +183,9 @@ typedef struct cpu_backend
 	gpuvec_lists_policy policy;
 	struct lists_builder *builder;
 	struct lists_scratch *scratch;	/* [threads of the pool] */
+	uint64_t   *masks;			/* [nmasks] memory for masks of filters, kept
+								 * from search to search; or NULL */
+	size_t		nmasks;
 } cpu_backend;
 
 /* Open a backend with a policy for lists; used by tests */
@@ -150,6 +202,9 @@ extern bool cpu_topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_me
 extern uint32_t cpu_width(cpu_simd simd, cpu_way way);
 extern cpu_way choose_way(cpu_backend *cpu, const gpuvec_segment *segment, gpuvec_method method,
 						  const cpu_query *queries, uint32_t nqueries);
+extern bool gathering_costs_less(cpu_backend *cpu, const gpuvec_segment *segment,
+								 gpuvec_method method, const cpu_query *query,
+								 uint32_t nqueries, uint32_t nrows);
 
 /* best_rows.c */
 /*

@@ -14,8 +14,10 @@
  * parts share the bound of each query.  At the end, the rows of the parts are
  * merged and sorted.
  *
- * A query with cold numbers begins with the rows that share them
- * (cold_rows.c); parts offer the others.
+ * A query with a filter begins with a mask of the rows that pass it
+ * (filters.c), one with cold numbers with the rows that share them
+ * (cold_rows.c).  Then come the rows that are gathered; parts offer the
+ * others.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,11 +25,16 @@
 #include <string.h>
 
 #include "engine/cpu/cold_rows.h"
+#include "engine/cpu/filters.h"
 #include "engine/cpu/lists_builder.h"
 #include "engine/cpu/lists_search.h"
+#include "engine/equal_filters.h"
 
 /* Parts for each thread, so that threads finish at about the same time */
 #define PARTS_PER_THREAD	4
+
+/* Most bytes of the masks of filters at a time */
+#define MASK_MEMORY		((size_t) 128 * 1024 * 1024)
 
 /* The segments that are searched in one way, with all queries */
 typedef struct cpu_group
@@ -55,6 +62,7 @@ typedef struct cpu_search
 	cpu_query **pointers;		/* [nqueries] pointers to queries[] */
 	best_rows  *cold;			/* [nqueries] of rows that share cold numbers;
 								 * NULL: no query has any */
+	cpu_filters filters;
 	cpu_group	groups[CPU_N_WAYS];
 	int			failed;			/* atomic */
 } cpu_search;
@@ -221,6 +229,9 @@ gather_rows(const cpu_search *search, uint64_t query, best_row *rows)
 {
 	uint64_t	n = search->cold ? copy_rows(&search->cold[query], rows) : 0;
 
+	for (uint32_t split = 0; search->filters.gathered && split < search->filters.splits; split++)
+		n += copy_rows(&search->filters.gathered[(size_t) split * search->nqueries + query],
+					   rows ? rows + n : NULL);
 	for (int g = 0; g < CPU_N_WAYS; g++)
 	{
 		const cpu_group *group = &search->groups[g];
@@ -282,6 +293,7 @@ make_queries(cpu_search *search, gpuvec_topk_query *queries)
 
 		mine->query = &queries[i];
 		mine->measure = search->measure;
+		mine->ranks_disjoint = gpuvec_ranks_disjoint(search->measure);
 		/* + 0.0 turns -0 into 0; no score is -0 */
 		mine->bound = queries[i].has_min_score ? gpuvec_score_key(queries[i].min_score + 0.0) :
 			UINT64_MAX;
@@ -330,6 +342,7 @@ free_search(cpu_search *search)
 		cold_free((cold_rows *) search->queries[i].cold);
 	}
 	free(search->cold);
+	filters_free(&search->filters, search->backend);
 	free(search->queries);
 	free(search->pointers);
 }
@@ -401,6 +414,18 @@ begin_cold(cpu_search *search)
 	return !search->failed;
 }
 
+/* True if some query searches an entry by scans or lists */
+static bool
+is_searched(const cpu_search *search, uint32_t entry)
+{
+	const uint64_t *mask;
+
+	for (uint32_t i = 0; i < search->nqueries; i++)
+		if (query_searches(&search->queries[i], entry, &mask))
+			return true;
+	return false;
+}
+
 /* Assign the view's entries to the groups */
 static bool
 divide_entries(cpu_search *search, gpuvec_method method)
@@ -416,23 +441,25 @@ divide_entries(cpu_search *search, gpuvec_method method)
 	}
 	for (uint32_t i = 0; i < view->nentries; i++)
 	{
-		cpu_group  *group = &search->groups[choose_way(search->backend, view->entries[i].segment,
-													   method, search->queries, search->nqueries)];
+		cpu_way		way = choose_way(search->backend, view->entries[i].segment, method,
+									 search->queries, search->nqueries);
 
-		group->entries[group->nentries++] = i;
+		if (is_searched(search, i))
+			search->groups[way].entries[search->groups[way].nentries++] = i;
 	}
 	return true;
 }
 
 /*
- * Make groups and parts.  Returns the number of parts, 0 if out of memory.
+ * Make groups and parts.  Sets the number of parts.  False: out of memory.
  */
-static uint64_t
-plan_search(cpu_search *search, gpuvec_method method)
+static bool
+plan_search(cpu_search *search, gpuvec_method method, uint64_t *nparts)
 {
 	near_entry *near = malloc(search->view->nentries * sizeof(near_entry));
-	uint64_t	nparts = 0;
 	bool		ok;
+
+	*nparts = 0;
 
 	if (method == GPUVEC_METHOD_INVERTED)
 		gpuvec_thread_pool_run(search->backend->pool, require_lists, search,
@@ -449,39 +476,81 @@ plan_search(cpu_search *search, gpuvec_method method)
 		ok = allocate_group(search, group);
 		for (uint32_t batch = 0; ok && batch < group->nbatches; batch++)
 			make_parts(search, group, batch, near);
-		nparts += group_parts(group);
+		*nparts += group_parts(group);
 	}
 	free(near);
-	return ok ? nparts : 0;
+	return ok;
+}
+
+/* All that comes before the parts run.  False: out of memory. */
+static bool
+begin_search(cpu_search *search, gpuvec_method method, gpuvec_topk_query *queries,
+			 uint64_t *nparts)
+{
+	search->queries = calloc(search->nqueries, sizeof(cpu_query));
+	search->pointers = calloc(search->nqueries, sizeof(cpu_query *));
+	if (search->queries == NULL || search->pointers == NULL)
+		return false;
+	make_queries(search, queries);
+	search->filters.view = search->view;
+	search->filters.queries = search->queries;
+	search->filters.nqueries = search->nqueries;
+	return filters_begin(&search->filters, search->backend, method) && begin_cold(search) &&
+		filters_gather(&search->filters, search->backend) &&
+		plan_search(search, method, nparts);
+}
+
+/* So many filters have masks at a time */
+static size_t
+filters_at_once(const gpuvec_view *view)
+{
+	size_t		bytes = 1;
+
+	for (uint32_t i = 0; i < view->nentries; i++)
+		bytes += mask_words(view->entries[i].segment->nrows) * sizeof(uint64_t);
+	return MASK_MEMORY / bytes;
+}
+
+/* Search for some queries.  False: out of memory. */
+static bool
+search_some(cpu_search *search, gpuvec_method method, gpuvec_topk_query *queries)
+{
+	uint64_t	nparts;
+
+	if (!begin_search(search, method, queries, &nparts))
+		search->failed = 1;
+	else if (nparts > 0)
+		gpuvec_thread_pool_run(search->backend->pool, run_part, search, nparts);
+	if (!search->failed)
+		gpuvec_thread_pool_run(search->backend->pool, merge_query, search, search->nqueries);
+	free_search(search);
+	return !search->failed;
 }
 
 bool
 cpu_topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measure,
 		 gpuvec_method method, gpuvec_topk_query *queries, uint32_t nqueries, gpuvec_error *error)
 {
-	cpu_search	search = {
-		.backend = (cpu_backend *) backend, .view = view, .measure = measure, .nqueries = nqueries
-	};
-	uint64_t	nparts = 0;
+	size_t		most = filters_at_once(view);
+	uint32_t	step;
 
 	for (uint32_t i = 0; i < nqueries; i++)
-		queries[i].nmatches = 0;
-	if (nqueries == 0 || view->nentries == 0)
-		return true;
-	search.queries = calloc(nqueries, sizeof(cpu_query));
-	search.pointers = calloc(nqueries, sizeof(cpu_query *));
-	if (search.queries && search.pointers)
 	{
-		make_queries(&search, queries);
-		if (begin_cold(&search))
-			nparts = plan_search(&search, method);
+		queries[i].nmatches = 0;
+		queries[i].ranked_disjoint = false;
+		queries[i].passed = queries[i].filter.n > 0 ? 0 : GPUVEC_NOT_COUNTED;
 	}
-	if (nparts == 0)
-		search.failed = 1;
-	else
-		gpuvec_thread_pool_run(search.backend->pool, run_part, &search, nparts);
-	if (!search.failed)
-		gpuvec_thread_pool_run(search.backend->pool, merge_query, &search, nqueries);
-	free_search(&search);
-	return !search.failed || gpuvec_fail_memory(error, 0);
+	if (view->nentries == 0)
+		return true;
+	for (uint32_t i = 0; i < nqueries; i += step)
+	{
+		cpu_search	search = {
+			.backend = (cpu_backend *) backend, .view = view, .measure = measure
+		};
+
+		search.nqueries = step = gpuvec_queries_with(queries + i, nqueries - i, most);
+		if (!search_some(&search, method, queries + i))
+			return gpuvec_fail_memory(error, 0);
+	}
+	return true;
 }

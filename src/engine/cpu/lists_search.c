@@ -237,6 +237,7 @@ search_entry(lists_task *task, lists_scratch *scratch, lists_select select)
 typedef struct walk
 {
 	cpu_part   *part;
+	uint32_t	number;			/* of the current entry in the view */
 	const gpuvec_view_entry *entry; /* current entry; NULL: none */
 	uint32_t	query;			/* next query */
 } walk;
@@ -250,7 +251,8 @@ next_entry(walk *at)
 
 	if (next >= part->end_entry)
 		return false;
-	at->entry = &part->view->entries[part->order[next]];
+	at->number = part->order[next];
+	at->entry = &part->view->entries[at->number];
 	at->query = 0;
 	return true;
 }
@@ -268,7 +270,8 @@ next_task(walk *at, lists_task *task)
 			const cpu_query *q = part->queries[at->query];
 			const int  *canceled = q->query->canceled;
 
-			if (!entry_wanted(q, at->entry->segment) ||
+			if (!query_searches(q, at->number, &task->mask) ||
+				!entry_wanted(q, at->entry->segment) ||
 				(canceled && __atomic_load_n(canceled, __ATOMIC_RELAXED)))
 				continue;
 			task->entry = at->entry;

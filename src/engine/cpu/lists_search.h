@@ -44,6 +44,7 @@ typedef struct lists_task
 	const gpuvec_view_entry *entry;
 	const cpu_lists *lists_of;	/* the entry's segment */
 	best_rows  *best;			/* the best rows of the query */
+	const uint64_t *mask;		/* rows that take part; NULL: all live ones */
 	uint32_t	nlists;
 	uint32_t	nbitmaps;
 	id_list    *lists;			/* [scratch->room] */

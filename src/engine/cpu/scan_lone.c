@@ -26,7 +26,7 @@ scan_rows(const lone_scan *scan, const gpuvec_view_entry *entry, uint32_t row, u
 	{
 		uint32_t	common;
 
-		if (!gpuvec_entry_live(entry, row))
+		if (!gpuvec_entry_live(entry, row) || !mask_has(scan->mask, row))
 			continue;
 		common = lone_count(scan->bitmap, segment, row, gpuvec_hot_len(segment, row));
 		if (common >= need)

@@ -22,6 +22,8 @@ typedef struct lone_scan
 {
 	const cpu_query *query;
 	best_rows  *best;
+	const uint64_t *mask;		/* rows of the entry that take part; NULL: all
+								 * live ones */
 	uint64_t	bitmap[(GPUVEC_MAX_ID + 1) / 64];
 	uint16_t	signature[64];	/* bit id % 1024: word id % 64, bit id / 64 %
 								 * 16 in it */
@@ -139,6 +141,8 @@ lone_scan_part(cpu_part *part, lone_rows scan_rows)
 		lone_set_query(&scan, scan.query->query);
 		for (uint32_t e = part->first_entry; e < part->end_entry; e++)
 		{
+			if (!query_searches(scan.query, part->order[e], &scan.mask))
+				continue;
 			if (!lone_scan_entry(part, &scan, &part->view->entries[part->order[e]], scan_rows))
 			{
 				part->canceled = true;

@@ -41,9 +41,22 @@ ids_valid(const gpuvec_feed_record *record, const uint16_t *values)
 		gpuvec_sets_wide_ids_valid(values, record->len / 2);
 }
 
-/* Check the record at `at`.  Returns its bytes, or 0 if it is invalid. */
+/* True if a row's words are those of a mirror with nfilters filter columns */
+static bool
+words_valid(const gpuvec_feed_record *record, uint32_t nfilters)
+{
+	const char *words = (const char *) (record + 1) + gpuvec_feed_values_bytes(record->len);
+
+	return record->nwords == gpuvec_filter_words(nfilters) &&
+		gpuvec_sets_words_valid(words, nfilters, record->len);
+}
+
+/*
+ * Check the record at `at`, of a mirror with nfilters filter columns.
+ * Returns its bytes, or 0 if it is invalid.
+ */
 static size_t
-check_record(const char *at, const char *end, gpuvec_error *error)
+check_record(const char *at, const char *end, uint32_t nfilters, gpuvec_error *error)
 {
 	const gpuvec_feed_record *record = (const gpuvec_feed_record *) at;
 	const uint16_t *values = (const uint16_t *) (record + 1);
@@ -53,24 +66,26 @@ check_record(const char *at, const char *end, gpuvec_error *error)
 	if ((size_t) (end - at) >= sizeof(*record) && record->wide)
 		most *= 2;
 	if ((size_t) (end - at) < sizeof(*record) || record->len > most ||
-		(size_t) (end - at) < gpuvec_feed_record_bytes(record->len))
+		(size_t) (end - at) < gpuvec_feed_record_bytes(record->len, record->nwords))
 		return gpuvec_violation(error, "A record is cut off.");
 	if (record->block == UINT32_MAX)
 		return gpuvec_violation(error, "A block number is out of range.");
 	switch (record->kind)
 	{
 		case GPUVEC_FEED_ROW:
-			ok = line_valid(record->line) && ids_valid(record, values);
+			ok = line_valid(record->line) && ids_valid(record, values) &&
+				words_valid(record, nfilters);
 			break;
 		case GPUVEC_FEED_GONE:
-			ok = record->line == 0 && record->wide == 0 && lines_valid(values, record->len);
+			ok = record->line == 0 && record->wide == 0 && record->nwords == 0 &&
+				lines_valid(values, record->len);
 			break;
 		default:
 			return gpuvec_violation(error, "The kind of a record is unknown.");
 	}
 	if (!ok)
-		return gpuvec_violation(error, "Lines or ids of a record are invalid.");
-	return gpuvec_feed_record_bytes(record->len);
+		return gpuvec_violation(error, "Lines, ids or filter columns of a record are invalid.");
+	return gpuvec_feed_record_bytes(record->len, record->nwords);
 }
 
 /* Check all records of a message, which fill [at, end) */
@@ -81,7 +96,7 @@ check_records(const gpuvec_rows *rows, const char *at, const char *end, gpuvec_e
 
 	while (at < end)
 	{
-		size_t		size = check_record(at, end, error);
+		size_t		size = check_record(at, end, rows->key.nfilters, error);
 
 		if (size == 0)
 			return false;
@@ -104,6 +119,8 @@ parse_rows(const gpuvec_session *s, const gpuvec_request *request, gpuvec_rows *
 	memcpy(rows, request->data, sizeof(*rows));
 	if (gpuvec_kind_of(&rows->key)->take_fed == NULL || rows->feed == 0)
 		return gpuvec_violation(error, "The mirror has no feed.");
+	if (rows->key.nfilters > GPUVEC_MAX_FILTERS)
+		return gpuvec_violation(error, "The mirror has too many filter columns.");
 	if (rows->keep > 1)
 		return gpuvec_violation(error, "ROWS are to be kept or not.");
 	return check_records(rows, request->data + sizeof(*rows), request->data + request->length,

@@ -14,6 +14,8 @@
 #include "engine/serve/session.h"
 #include "engine/sets/sets_mirror.h"
 
+#define ALL_FLAGS	(GPUVEC_QUERY_MIN_SCORE | GPUVEC_QUERY_AFTER | GPUVEC_QUERY_DISJOINT)
+
 /* Microseconds that a search waits at most for its mirror */
 #define MOST_PATIENCE_US	1000000
 
@@ -28,15 +30,64 @@ typedef struct search_run
 	uint16_t   *hot;			/* ... and those that are hot */
 	gpuvec_match *matches;
 	gpuvec_sets_reader mirror;
+	bool		filtered;		/* a query has a filter */
 	int			canceled;		/* the connection was closed; set atomically */
 } search_run;
+
+/* True if n values are ascending and distinct */
+static bool
+values_valid(const uint64_t *values, uint32_t n)
+{
+	for (uint32_t i = 1; i < n; i++)
+		if (values[i - 1] >= values[i])
+			return false;
+	return true;
+}
+
+/* Check a condition of a search in a mirror with nfilters filter columns */
+static bool
+condition_valid(const gpuvec_filter *filter, const gpuvec_condition *c, uint32_t nfilters)
+{
+	if (c->column > nfilters || c->kind < GPUVEC_KEY_BETWEEN || c->kind > GPUVEC_LAST_CONDITION)
+		return false;
+	if (c->column == 0 && c->kind != GPUVEC_IS_NULL && c->kind != GPUVEC_IS_NOT_NULL)
+		return false;
+	if (c->kind != GPUVEC_KEY_ANY)
+		return c->n == 0;
+	return c->first <= filter->nvalues && c->n <= filter->nvalues - c->first &&
+		values_valid(filter->values + c->first, c->n);
+}
+
+/*
+ * Check a query's filter, which begins at `from` and has at most `left`
+ * bytes.  Returns its bytes, or SIZE_MAX if it is invalid.
+ */
+static size_t
+parse_filter(const gpuvec_query *wire, const char *from, uint64_t left, uint32_t nfilters,
+			 gpuvec_filter *filter)
+{
+	size_t		conditions = wire->nconditions * sizeof(gpuvec_condition);
+	size_t		bytes = conditions + wire->nvalues * sizeof(uint64_t);
+
+	if (wire->nconditions > GPUVEC_MAX_CONDITIONS || wire->nvalues > GPUVEC_MAX_FILTER_VALUES ||
+		bytes > left)
+		return SIZE_MAX;
+	filter->n = wire->nconditions;
+	filter->nvalues = wire->nvalues;
+	filter->conditions = (const gpuvec_condition *) from;
+	filter->values = (const uint64_t *) (from + conditions);
+	for (uint32_t i = 0; i < filter->n; i++)
+		if (!condition_valid(filter, &filter->conditions[i], nfilters))
+			return SIZE_MAX;
+	return bytes;
+}
 
 /* Check a query and copy it; false if it is invalid */
 static bool
 parse_query(const gpuvec_query *wire, const uint16_t *ids, search_run *q, gpuvec_topk_query *query)
 {
 	if (wire->k < 1 || wire->k > GPUVEC_MAX_K || wire->len > GPUVEC_MAX_IDS ||
-		(wire->flags & ~(GPUVEC_QUERY_MIN_SCORE | GPUVEC_QUERY_AFTER)) != 0 ||
+		(wire->flags & ~(uint32_t) ALL_FLAGS) != 0 ||
 		isnan(wire->min_score) || isnan(wire->after_score) || wire->wide > 1 ||
 		!(wire->wide ? gpuvec_sets_wide_ids_valid(ids, wire->len) :
 		  gpuvec_sets_ids_valid(ids, wire->len)))
@@ -50,6 +101,7 @@ parse_query(const gpuvec_query *wire, const uint16_t *ids, search_run *q, gpuvec
 	query->has_after = (wire->flags & GPUVEC_QUERY_AFTER) != 0;
 	query->after_score = wire->after_score;
 	query->after_tid = wire->after_tid;
+	query->disjoint = (wire->flags & GPUVEC_QUERY_DISJOINT) != 0;
 	query->weights = q->weights;
 	query->canceled = &q->canceled;
 	return true;
@@ -79,6 +131,8 @@ parse_head(search_run *q, const gpuvec_request *request, gpuvec_error *error)
 		return gpuvec_violation(error, "The measure is unknown.");
 	if (head->method >= GPUVEC_N_METHODS)
 		return gpuvec_violation(error, "The method is unknown.");
+	if (head->key.nfilters > GPUVEC_MAX_FILTERS)
+		return gpuvec_violation(error, "The mirror has too many filter columns.");
 	if (head->measure != GPUVEC_TVERSKY)
 		return sizeof(*head);
 	if (request->length < sizeof(*head) + sizeof(weights))
@@ -90,9 +144,47 @@ parse_head(search_run *q, const gpuvec_request *request, gpuvec_error *error)
 	return sizeof(*head) + sizeof(weights);
 }
 
+/* Parse the queries' ids, of which there are head->nids in all */
+static bool
+parse_queries(search_run *q, const uint16_t *ids, gpuvec_error *error)
+{
+	uint64_t	left = q->head.nids;
+
+	for (uint32_t i = 0; i < q->head.nqueries; i++)
+	{
+		uint64_t	places = query_places(&q->wire[i]);
+
+		if (places > left || !parse_query(&q->wire[i], ids, q, &q->queries[i]))
+			return gpuvec_violation(error, "A query is invalid.");
+		ids += places;
+		left -= places;
+	}
+	return left == 0 || gpuvec_violation(error, "There are more ids than queries have.");
+}
+
+/* Parse the queries' filters, which have head->filter_bytes in all */
+static bool
+parse_filters(search_run *q, const char *from, gpuvec_error *error)
+{
+	uint64_t	left = q->head.filter_bytes;
+
+	for (uint32_t i = 0; i < q->head.nqueries; i++)
+	{
+		size_t		bytes = parse_filter(&q->wire[i], from, left, q->head.key.nfilters,
+										 &q->queries[i].filter);
+
+		if (bytes == SIZE_MAX)
+			return gpuvec_violation(error, "A filter is invalid.");
+		q->filtered |= q->queries[i].filter.n > 0;
+		from += bytes;
+		left -= bytes;
+	}
+	return left == 0 || gpuvec_violation(error, "There are more conditions than queries have.");
+}
+
 /*
- * Parse a search.  The queries point to ids in the request's data.  The
- * caller frees q->queries, on failure too.
+ * Parse a search.  The queries point to ids and filters in the request's
+ * data.  The caller frees q->queries, on failure too.
  */
 static bool
 parse_search(search_run *q, const gpuvec_request *request, gpuvec_error *error)
@@ -100,32 +192,22 @@ parse_search(search_run *q, const gpuvec_request *request, gpuvec_error *error)
 	const gpuvec_search *head = &q->head;
 	size_t		begin = parse_head(q, request, error);
 	const gpuvec_query *wire = (const gpuvec_query *) (request->data + begin);
-	const uint16_t *ids;
-	uint64_t	left;
+	const char *filters;
 
 	if (begin == 0)
 		return false;
-	if (head->nqueries > GPUVEC_MAX_QUERIES ||
+	if (head->nqueries > GPUVEC_MAX_QUERIES || head->filter_bytes > request->length ||
 		head->nids > (uint64_t) GPUVEC_MAX_QUERIES * GPUVEC_MAX_IDS * 2 ||
-		request->length - begin !=
-		head->nqueries * sizeof(gpuvec_query) + head->nids * sizeof(uint16_t))
+		request->length - begin != head->nqueries * sizeof(gpuvec_query) +
+		head->filter_bytes + head->nids * sizeof(uint16_t))
 		return gpuvec_violation(error, "SEARCH has the wrong length.");
 	q->queries = malloc((head->nqueries + (size_t) 1) * sizeof(*q->queries));
 	if (q->queries == NULL)
 		return gpuvec_fail_memory(error, request->length);
 	q->wire = wire;
-	ids = (const uint16_t *) (wire + head->nqueries);
-	left = head->nids;
-	for (uint32_t i = 0; i < head->nqueries; i++)
-	{
-		uint64_t	places = query_places(&wire[i]);
-
-		if (places > left || !parse_query(&wire[i], ids, q, &q->queries[i]))
-			return gpuvec_violation(error, "A query is invalid.");
-		ids += places;
-		left -= places;
-	}
-	return left == 0 || gpuvec_violation(error, "There are more ids than queries have.");
+	filters = (const char *) (wire + head->nqueries);
+	return parse_queries(q, (const uint16_t *) (filters + head->filter_bytes), error) &&
+		parse_filters(q, filters, error);
 }
 
 /* Most hits that a query can have */
@@ -147,7 +229,8 @@ allocate_matches(search_run *q, gpuvec_error *error)
 
 	for (uint32_t i = 0; i < q->head.nqueries; i++)
 		total += most_hits(q, &q->queries[i]);
-	if (total > (GPUVEC_MAX_FRAME - sizeof(gpuvec_result)) / sizeof(gpuvec_hit) - q->head.nqueries)
+	if (total > (GPUVEC_MAX_FRAME - sizeof(gpuvec_result)) / sizeof(gpuvec_hit) -
+		2 * (uint64_t) q->head.nqueries)
 		return gpuvec_fail(error, GPUVEC_LIMIT_EXCEEDED,
 						   "All queries together may have too many rows.",
 						   "Ask for fewer rows, or fewer queries at a time.",
@@ -193,6 +276,15 @@ make_hits(const search_run *q, gpuvec_hit *hits)
 	}
 }
 
+/* Write down how many rows pass the queries' filters */
+static void
+make_passed(const search_run *q, uint64_t *passed)
+{
+	for (uint32_t i = 0; i < q->head.nqueries; i++)
+		passed[i] = q->queries[i].passed |
+			(q->queries[i].ranked_disjoint ? GPUVEC_DISJOINT_TOO : 0);
+}
+
 /* Send the answer to a search */
 static bool
 answer_search(gpuvec_session *s, const gpuvec_request *request, const search_run *q,
@@ -201,6 +293,7 @@ answer_search(gpuvec_session *s, const gpuvec_request *request, const search_run
 	gpuvec_result result = {.state = q->mirror.state};
 	uint32_t	nqueries = q->mirror.view ? q->head.nqueries : 0;
 	size_t		counts_size = (nqueries + (size_t) 1) / 2 * 2 * sizeof(uint32_t);
+	size_t		heads_size;
 	char	   *body;
 	struct iovec pieces[2] = {{&result, sizeof(result)}, {NULL, 0}};
 	gpuvec_error error;
@@ -209,20 +302,24 @@ answer_search(gpuvec_session *s, const gpuvec_request *request, const search_run
 	result.nqueries = nqueries;
 	for (uint32_t i = 0; i < nqueries; i++)
 		result.nhits += q->queries[i].nmatches;
-	body = malloc(counts_size + result.nhits * sizeof(gpuvec_hit) + 1);
+	result.npassed = q->filtered ? nqueries : 0;
+	heads_size = counts_size + result.npassed * sizeof(uint64_t);
+	body = malloc(heads_size + result.nhits * sizeof(gpuvec_hit) + 1);
 	if (body == NULL)
 	{
-		gpuvec_fail_memory(&error, counts_size + result.nhits * sizeof(gpuvec_hit));
+		gpuvec_fail_memory(&error, heads_size + result.nhits * sizeof(gpuvec_hit));
 		return gpuvec_answer_error(s, request, &error);
 	}
 	memset(body, 0, counts_size);
 	for (uint32_t i = 0; i < nqueries; i++)
 		((uint32_t *) body)[i] = q->queries[i].nmatches;
+	if (result.npassed > 0)
+		make_passed(q, (uint64_t *) (body + counts_size));
 	if (nqueries > 0)
-		make_hits(q, (gpuvec_hit *) (body + counts_size));
+		make_hits(q, (gpuvec_hit *) (body + heads_size));
 	result.engine_us = (uint32_t) (gpuvec_stopwatch() - started);
 	pieces[1].iov_base = body;
-	pieces[1].iov_len = counts_size + result.nhits * sizeof(gpuvec_hit);
+	pieces[1].iov_len = heads_size + result.nhits * sizeof(gpuvec_hit);
 	ok = gpuvec_send_frame(s->fd, request->number, GPUVEC_MSG_RESULT, pieces, 2);
 	free(body);
 	return ok;

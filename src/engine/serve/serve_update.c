@@ -31,6 +31,8 @@ gpuvec_serve_load_begin(gpuvec_session *s, const gpuvec_request *request)
 		request->length != sizeof(load) + load.file_bytes ||
 		(load.file_bytes > 0 && request->data[request->length - 1] != '\0'))
 		return gpuvec_answer_violation(s, request, "LOAD_BEGIN has the wrong length.");
+	if (load.key.nfilters > (gpuvec_is_embedding_key(&load.key) ? 0 : GPUVEC_MAX_FILTERS))
+		return gpuvec_answer_violation(s, request, "The mirror has too many filter columns.");
 	s->update = gpuvec_update_begin(&s->server->store, &load.key, &load, s, &error);
 	s->has_private |= load.key.private_id != 0;
 	memset(&state, 0, sizeof(state));

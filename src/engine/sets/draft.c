@@ -362,6 +362,7 @@ stage_row(const gpuvec_segment *segment, uint32_t row, const cold_numbers *cold,
 		  uint16_t *row_ids, gpuvec_error *error)
 {
 	uint32_t	hot = gpuvec_hot_len(segment, row);
+	uint64_t	words[GPUVEC_MAX_FILTERS + 1];
 	gpuvec_source_row staged = {
 		.tid = segment->tid[row], .len = segment->len[row], .ncold = segment->len[row] - hot,
 		.ids = row_ids
@@ -373,6 +374,11 @@ stage_row(const gpuvec_segment *segment, uint32_t row, const cold_numbers *cold,
 		row_ids[hot] = 0;		/* pads the hot ones */
 		memcpy((char *) row_ids + gpuvec_hot_bytes(hot), cold->numbers + cold->start[row],
 			   staged.ncold * sizeof(uint32_t));
+	}
+	if (segment->nfilters > 0)
+	{
+		gpuvec_segment_words(segment, row, words);
+		staged.words = words;
 	}
 	return gpuvec_stage_add(stage, &staged, false, error);
 }
@@ -388,7 +394,8 @@ stage_entry(const gpuvec_view_entry *entry, gpuvec_stage *stage, uint16_t *row_i
 	const gpuvec_segment *segment = entry->segment;
 	gpuvec_segment readable = {
 		.nrows = segment->nrows, .tile_chunk = segment->tile_chunk, .tid = segment->tid,
-		.len = segment->len, .ids = segment->ids, .hot_len = segment->hot_len
+		.len = segment->len, .ids = segment->ids, .hot_len = segment->hot_len,
+		.nfilters = segment->nfilters, .filters = segment->filters, .null_sets = segment->null_sets
 	};
 	uint16_t   *device_ids = NULL;
 	cold_numbers cold = {NULL, NULL};

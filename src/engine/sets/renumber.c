@@ -202,7 +202,7 @@ move_rows(renumbering *r, gpuvec_stage **stage, gpuvec_error *error)
 {
 	bool		ok;
 
-	r->to = gpuvec_stage_new();
+	r->to = gpuvec_stage_new(gpuvec_stage_filters(*stage));
 	if (r->to == NULL)
 		return gpuvec_fail_memory(error, sizeof(void *));
 	ok = gpuvec_stage_visit(*stage, move_row, r, error);

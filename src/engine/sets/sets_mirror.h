@@ -118,6 +118,12 @@ extern void gpuvec_sets_set_view(gpuvec_sets_mirror *mirror, gpuvec_view *view);
 extern bool gpuvec_sets_ids_valid(const uint16_t *ids, uint32_t len);
 extern bool gpuvec_sets_wide_ids_valid(const void *ids, uint32_t len);
 
+/*
+ * sets_rows.c: true if these may be the words of a row of len ids in a mirror
+ * with nfilters filter columns.  They need not be aligned.
+ */
+extern bool gpuvec_sets_words_valid(const void *words, uint32_t nfilters, uint32_t len);
+
 /* Bytes of the numbers of ids that an update has made anew */
 extern size_t gpuvec_sets_new_numbers_bytes(const gpuvec_sets_update *sets);
 

@@ -61,13 +61,34 @@ gpuvec_sets_wide_ids_valid(const void *ids, uint32_t len)
 	return ok;
 }
 
+bool
+gpuvec_sets_words_valid(const void *words, uint32_t nfilters, uint32_t len)
+{
+	uint64_t	nulls;
+
+	if (nfilters == 0)
+		return true;
+	memcpy(&nulls, words, sizeof(nulls));
+	if (nulls >> nfilters > 1 || ((nulls & 1) != 0 && len > 0))
+		return false;
+	for (uint32_t column = 1; column <= nfilters; column++)
+	{
+		uint64_t	key;
+
+		memcpy(&key, (const char *) words + column * sizeof(key), sizeof(key));
+		if ((nulls >> column & 1) != 0 && key != 0)
+			return false;
+	}
+	return true;
+}
+
 /* Stage a wide row, in the form of rows with cold numbers (renumber.c) */
 static bool
 stage_wide(gpuvec_sets_update *sets, uint64_t tid, const uint32_t *ids, uint32_t len,
-		   gpuvec_error *error)
+		   const void *words, gpuvec_error *error)
 {
 	size_t		bytes = gpuvec_packed_bytes(GPUVEC_MAX_IDS, GPUVEC_MAX_IDS) + sizeof(uint32_t);
-	gpuvec_source_row staged = {.tid = tid};
+	gpuvec_source_row staged = {.tid = tid, .words = words};
 	long		unused = 0;
 
 	if (!sets->base.mirror->device->backend->takes_cold || gpuvec_fault("narrow-ids", &unused))
@@ -81,18 +102,33 @@ stage_wide(gpuvec_sets_update *sets, uint64_t tid, const uint32_t *ids, uint32_t
 	return gpuvec_stage_add(sets->stage, &staged, false, error);
 }
 
+/* The words of a row of a page, whose ids take so many bytes; NULL: none */
+static const void *
+words_behind(const char *from, size_t bytes, uint32_t nfilters)
+{
+	return nfilters > 0 ? from + bytes : NULL;
+}
+
 /* Take a wide row of a page; returns its bytes, or 0 on failure */
 static size_t
 take_wide_row(gpuvec_sets_update *sets, uint64_t tid, const char *from, const char *end,
 			  uint32_t len, gpuvec_error *error)
 {
+	uint32_t	nfilters = sets->base.mirror->key.nfilters;
 	const uint32_t *ids = (const uint32_t *) (from + sizeof(gpuvec_row));
+	const void *words;
+	size_t		bytes;
 
-	if (len > GPUVEC_MAX_IDS || (size_t) (end - from) < gpuvec_wide_row_bytes(len))
+	if (len > GPUVEC_MAX_IDS ||
+		(size_t) (end - from) < gpuvec_wide_row_bytes(len) + gpuvec_filter_bytes(nfilters))
 		return gpuvec_update_bad_pages(error, "A row is cut off.");
 	if (!gpuvec_sets_wide_ids_valid(ids, len))
 		return gpuvec_update_bad_pages(error, "Ids are not in order.");
-	return stage_wide(sets, tid, ids, len, error) ? gpuvec_wide_row_bytes(len) : 0;
+	bytes = gpuvec_wide_row_bytes(len);
+	words = words_behind(from, bytes, nfilters);
+	if (!gpuvec_sets_words_valid(words, nfilters, len))
+		return gpuvec_update_bad_pages(error, "The filter columns of a row are invalid.");
+	return stage_wide(sets, tid, ids, len, words, error) ? bytes + gpuvec_filter_bytes(nfilters) : 0;
 }
 
 size_t
@@ -101,22 +137,29 @@ gpuvec_sets_take_row(gpuvec_update *update, uint64_t tid, const char *from, cons
 {
 	gpuvec_sets_update *sets = (gpuvec_sets_update *) update;
 	const uint16_t *ids = (const uint16_t *) (from + sizeof(gpuvec_row));
+	uint32_t	nfilters = update->mirror->key.nfilters;
 	gpuvec_source_row staged = {.tid = tid, .ids = ids};
 	gpuvec_row	row;
+	size_t		bytes;
 
 	memcpy(&row, from, sizeof(row));
 	if (row.wide > 1)
 		return gpuvec_update_bad_pages(error, "A row is neither narrow nor wide.");
 	if (row.wide)
 		return take_wide_row(sets, tid, from, end, row.len, error);
-	if (row.len > GPUVEC_MAX_IDS || (size_t) (end - from) < gpuvec_row_bytes(row.len))
+	if (row.len > GPUVEC_MAX_IDS ||
+		(size_t) (end - from) < gpuvec_row_bytes(row.len) + gpuvec_filter_bytes(nfilters))
 		return gpuvec_update_bad_pages(error, "A row is cut off.");
 	if (!gpuvec_sets_ids_valid(ids, row.len))
 		return gpuvec_update_bad_pages(error, "Ids are not in order.");
+	bytes = gpuvec_row_bytes(row.len);
 	staged.len = row.len;
+	staged.words = words_behind(from, bytes, nfilters);
+	if (!gpuvec_sets_words_valid(staged.words, nfilters, row.len))
+		return gpuvec_update_bad_pages(error, "The filter columns of a row are invalid.");
 	if (!gpuvec_stage_add(sets->stage, &staged, lasts, error))
 		return 0;
-	return gpuvec_row_bytes(row.len);
+	return bytes + gpuvec_filter_bytes(nfilters);
 }
 
 bool
@@ -124,12 +167,14 @@ gpuvec_sets_take_fed(gpuvec_update *update, const gpuvec_fed_row *row, gpuvec_er
 {
 	const gpuvec_feed_record *record = row->record;
 	gpuvec_source_row staged = {
-		.tid = row->tid, .len = record->len, .ids = (const uint16_t *) (record + 1)
+		.tid = row->tid, .len = record->len, .ids = (const uint16_t *) (record + 1),
+		.words = words_behind((const char *) (record + 1), gpuvec_feed_values_bytes(record->len),
+							  update->mirror->key.nfilters)
 	};
 
 	if (record->wide)
 		return stage_wide((gpuvec_sets_update *) update, row->tid, (const uint32_t *) (record + 1),
-						  record->len / 2, error);
+						  record->len / 2, staged.words, error);
 	return gpuvec_stage_add(((gpuvec_sets_update *) update)->stage, &staged, true, error);
 }
 

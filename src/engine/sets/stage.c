@@ -20,7 +20,8 @@
  * block too can be freed soon after its first row went to a segment.
  *
  * A staged row is a header of 8 bytes and its ids, padded to a multiple of 4
- * bytes.  If some are cold, their number comes between.
+ * bytes.  If some are cold, their number comes between.  The words of filter
+ * columns come last.
  *
  * Rows are staged with their ids as the pages have them, where ids of 16 bits
  * count as hot.  If the mirror has numbers for ids, the rows get these before
@@ -68,9 +69,13 @@ gpuvec_full_segment(void)
 }
 
 gpuvec_stage *
-gpuvec_stage_new(void)
+gpuvec_stage_new(uint32_t nfilters)
 {
-	return calloc(1, sizeof(gpuvec_stage));
+	gpuvec_stage *stage = calloc(1, sizeof(gpuvec_stage));
+
+	if (stage)
+		stage->nfilters = nfilters;
+	return stage;
 }
 
 /* A chunk of a block is freed; the last one frees the block */
@@ -258,11 +263,12 @@ new_row(gpuvec_stage *stage, row_class *class, size_t bytes, gpuvec_error *error
 static bool
 add_row(gpuvec_stage *stage, row_class *class, const gpuvec_source_row *from, gpuvec_error *error)
 {
-	staged_row *row = new_row(stage, class, staged_bytes(from->len, from->ncold), error);
+	size_t		bytes = staged_bytes(from->len, from->ncold) + gpuvec_filter_bytes(stage->nfilters);
+	staged_row *row = new_row(stage, class, bytes, error);
 
 	if (row == NULL)
 		return false;
-	write_row(row, from);
+	write_row(row, from, stage->nfilters);
 	class->unsorted |= class->nrows > 0 && from->tid <= class->last_tid;
 	class->last_tid = from->tid;
 	class->nrows++;
@@ -296,29 +302,29 @@ take_first(gpuvec_stage *stage)
 	return first;
 }
 
-/* Add one of the first rows; its ids are copied unless `last` */
+/* Add one of the first rows; its ids and words are copied unless `last` */
 static bool
 add_first(gpuvec_stage *stage, const gpuvec_source_row *from, bool last, gpuvec_error *error)
 {
 	row_class  *class = &stage->classes[FIRST_CLASS];
-	const uint16_t *ids = from->ids;
-	gpuvec_source_row *first;
+	size_t		bytes = staged_bytes(from->len, from->ncold);
+	gpuvec_source_row row = *from;
 
 	if (class->nrows == stage->first_room && !reserve_first(stage, error))
 		return false;
 	if (!last)
 	{
-		staged_row *row = new_row(stage, class, staged_bytes(from->len, from->ncold), error);
+		staged_row *copy = new_row(stage, class, bytes + gpuvec_filter_bytes(stage->nfilters), error);
 
-		if (row == NULL)
+		if (copy == NULL)
 			return false;
-		copy_ids(row + 1, from);
-		ids = (const uint16_t *) (row + 1);
+		copy_ids(copy + 1, from);
+		row.ids = (const uint16_t *) (copy + 1);
+		if (copy_words((char *) copy + bytes, from, stage->nfilters) > 0)
+			row.words = (char *) copy + bytes;
 	}
 	stage->lent += last;
-	first = &stage->first[class->nrows++];
-	*first = *from;
-	first->ids = ids;
+	stage->first[class->nrows++] = row;
 	return true;
 }
 
@@ -356,8 +362,14 @@ gpuvec_stage_add(gpuvec_stage *stage, const gpuvec_source_row *row, bool last,
 		return false;
 	stage->nrows++;
 	stage->ncold += row->ncold;
-	stage->estimate += segment_bytes(row);
+	stage->estimate += segment_bytes(row, stage->nfilters);
 	return true;
+}
+
+uint32_t
+gpuvec_stage_filters(const gpuvec_stage *stage)
+{
+	return stage->nfilters;
 }
 
 uint64_t
@@ -402,7 +414,7 @@ sort_class(stage_cursor *c, gpuvec_thread_pool *pool, gpuvec_error *error)
 		return gpuvec_fail_memory(error, class->nrows * sizeof(gpuvec_source_row));
 	for (stage_chunk *k = class->first; k; k = k->next)
 		for (size_t offset = 0; offset < k->used;)
-			offset += read_row(k->data + offset, &c->sorted[c->nsorted++]);
+			offset += read_row(k->data + offset, &c->sorted[c->nsorted++], c->stage->nfilters);
 	return gpuvec_rows_sort(c->sorted, c->nsorted, error);
 }
 
@@ -444,7 +456,7 @@ next_in_class(stage_cursor *c, gpuvec_source_row *row)
 		retire_chunk(c);
 	if (class->first == NULL)
 		return false;
-	c->offset += read_row(class->first->data + c->offset, row);
+	c->offset += read_row(class->first->data + c->offset, row, c->stage->nfilters);
 	return true;
 }
 
@@ -483,6 +495,7 @@ typedef struct build_task
 	const gpuvec_source_row *rows;
 	uint64_t	nrows;
 	uint32_t	segment_rows;
+	uint32_t	nfilters;
 	gpuvec_segment **segments;
 	pthread_mutex_t mutex;		/* guards error */
 	gpuvec_error error;
@@ -504,7 +517,7 @@ build_segment(void *arg, uint64_t part, int thread)
 		return;
 	if (n > task->segment_rows)
 		n = task->segment_rows;
-	segment = gpuvec_segment_build(task->rows + first, (uint32_t) n, &error);
+	segment = gpuvec_segment_build(task->rows + first, (uint32_t) n, task->nfilters, &error);
 	if (segment != NULL && task->backend->adopt_segment(task->backend, segment, &error))
 	{
 		task->segments[part] = segment;
@@ -589,7 +602,10 @@ gpuvec_stage_build(gpuvec_stage *stage, const gpuvec_stage_target *target,
 				   gpuvec_segment ***segments, uint32_t *nsegments, gpuvec_error *error)
 {
 	stage_cursor c = {.stage = stage, .nblocks = target->nblocks, .class = stage->spread ? -1 : FIRST_CLASS - 1};
-	build_task	task = {.backend = target->backend, .segment_rows = choose_segment_rows(target)};
+	build_task	task = {
+		.backend = target->backend, .segment_rows = choose_segment_rows(target),
+		.nfilters = stage->nfilters
+	};
 	uint64_t	most = target->nrows / task.segment_rows + 1;
 	uint64_t	room = (uint64_t) gpuvec_thread_pool_threads(target->pool) * task.segment_rows;
 	gpuvec_source_row *rows;

@@ -29,16 +29,22 @@ extern uint64_t gpuvec_segments_needed(const gpuvec_backend *backend, uint64_t n
  */
 #define GPUVEC_SORTED_SEGMENTS	3
 
-/* Make an empty stage; NULL on lack of memory */
-extern gpuvec_stage *gpuvec_stage_new(void);
+/*
+ * Make an empty stage, for rows with nfilters filter columns; NULL on lack of
+ * memory
+ */
+extern gpuvec_stage *gpuvec_stage_new(uint32_t nfilters);
 extern void gpuvec_stage_free(gpuvec_stage *stage);
 
 /*
- * Add a row.  Its ids are copied, except that if `last`, they stay valid
- * until the stage is freed, and the stage may refer to them.
+ * Add a row.  Its ids and words are copied, except that if `last`, they stay
+ * valid until the stage is freed, and the stage may refer to them.
  */
 extern bool gpuvec_stage_add(gpuvec_stage *stage, const gpuvec_source_row *row, bool last,
 							 gpuvec_error *error);
+
+/* Filter columns of each row */
+extern uint32_t gpuvec_stage_filters(const gpuvec_stage *stage);
 
 /* Number of cold ids in all rows */
 extern uint64_t gpuvec_stage_cold(const gpuvec_stage *stage);

@@ -83,6 +83,7 @@ typedef struct row_class
 
 struct gpuvec_stage
 {
+	uint32_t	nfilters;		/* filter columns of each row */
 	uint64_t	nrows;
 	uint64_t	ncold;			/* cold ids of all rows */
 	size_t		bytes;
@@ -103,11 +104,20 @@ struct gpuvec_stage
 /* Free a list of chunks */
 extern void gpuvec_stage_free_chunks(gpuvec_stage *stage, stage_chunk *c);
 
-/* Bytes of a staged row */
+/* Bytes of a staged row, without its words */
 static inline size_t
 staged_bytes(uint32_t len, uint32_t ncold)
 {
 	return sizeof(staged_row) + (ncold > 0 ? sizeof(ncold) : 0) + gpuvec_packed_bytes(len, ncold);
+}
+
+/* Copy a row's words; returns their bytes */
+static inline size_t
+copy_words(void *to, const gpuvec_source_row *from, uint32_t nfilters)
+{
+	if (nfilters > 0)
+		memcpy(to, from->words, gpuvec_filter_bytes(nfilters));
+	return gpuvec_filter_bytes(nfilters);
 }
 
 /* Copy a row's ids.  A narrow row's need not be padded, so none is read. */
@@ -122,8 +132,10 @@ copy_ids(void *to, const gpuvec_source_row *from)
 
 /* Write a row down; returns its bytes, staged_bytes() */
 static inline size_t
-write_row(staged_row *row, const gpuvec_source_row *from)
+write_row(staged_row *row, const gpuvec_source_row *from, uint32_t nfilters)
 {
+	size_t		bytes = staged_bytes(from->len, from->ncold);
+
 	row->block = gpuvec_tid_block(from->tid);
 	row->line_len = (uint32_t) gpuvec_tid_line(from->tid) << LEN_BITS | from->len;
 	if (from->ncold > 0)
@@ -134,14 +146,15 @@ write_row(staged_row *row, const gpuvec_source_row *from)
 	}
 	else
 		copy_ids(row + 1, from);
-	return staged_bytes(from->len, from->ncold);
+	return bytes + copy_words((char *) row + bytes, from, nfilters);
 }
 
 /* Read a staged row; returns its bytes */
 static inline size_t
-read_row(const char *from, gpuvec_source_row *row)
+read_row(const char *from, gpuvec_source_row *row, uint32_t nfilters)
 {
 	const staged_row *staged = (const staged_row *) from;
+	size_t		bytes;
 
 	row->len = staged->line_len & LEN_MASK;
 	row->ncold = 0;
@@ -152,15 +165,17 @@ read_row(const char *from, gpuvec_source_row *row)
 		row->ncold = *(const uint32_t *) (staged + 1);
 		row->ids += sizeof(row->ncold) / sizeof(uint16_t);
 	}
-	return staged_bytes(row->len, row->ncold);
+	bytes = staged_bytes(row->len, row->ncold);
+	row->words = nfilters > 0 ? from + bytes : NULL;
+	return bytes + gpuvec_filter_bytes(nfilters);
 }
 
-/* Bytes that a row takes in a segment */
+/* Bytes that a row takes in a segment; of filter columns the most */
 static inline size_t
-segment_bytes(const gpuvec_source_row *row)
+segment_bytes(const gpuvec_source_row *row, uint32_t nfilters)
 {
 	uint32_t	hot = row->len - row->ncold;
-	size_t		bytes = ROW_BYTES +
+	size_t		bytes = ROW_BYTES + nfilters * GPUVEC_FILTER_ROW_BYTES +
 		(hot + GPUVEC_CHUNK_IDS - 1) / GPUVEC_CHUNK_IDS * GPUVEC_CHUNK_IDS * sizeof(uint16_t);
 
 	return row->ncold > 0 ? bytes + COLD_ROW_BYTES + (size_t) row->ncold * COLD_BYTES : bytes;

@@ -74,7 +74,7 @@ gpuvec_stage_visit_part(const gpuvec_stage *stage, const gpuvec_stage_part *part
 		return visit_first(stage, visit, arg, error);
 	for (size_t offset = 0; offset < part->chunk->used;)
 	{
-		offset += read_row(part->chunk->data + offset, &row);
+		offset += read_row(part->chunk->data + offset, &row, stage->nfilters);
 		if (!visit(arg, &row, error))
 			return false;
 	}
@@ -144,6 +144,7 @@ reserve_room(rewrite_room *room, const stage_chunk *chunk, gpuvec_error *error)
 static size_t
 rewrite_rows(rewriting *r, const stage_chunk *chunk, int thread)
 {
+	uint32_t	nfilters = r->stage->nfilters;
 	char	   *to = r->rooms[thread].memory;
 	uint64_t	ncold = 0;
 	size_t		estimate = 0;
@@ -153,12 +154,12 @@ rewrite_rows(rewriting *r, const stage_chunk *chunk, int thread)
 		gpuvec_source_row row;
 		gpuvec_source_row rewritten;
 
-		offset += read_row(chunk->data + offset, &row);
+		offset += read_row(chunk->data + offset, &row, nfilters);
 		rewritten = row;
 		r->rewrite(r->arg, thread, &row, &rewritten);
-		to += write_row((staged_row *) to, &rewritten);
+		to += write_row((staged_row *) to, &rewritten, nfilters);
 		ncold += rewritten.ncold;
-		estimate += segment_bytes(&rewritten);
+		estimate += segment_bytes(&rewritten, nfilters);
 	}
 	__atomic_add_fetch(&r->ncold, ncold, __ATOMIC_RELAXED);
 	__atomic_add_fetch(&r->estimate, estimate, __ATOMIC_RELAXED);

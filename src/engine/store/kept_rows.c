@@ -187,7 +187,8 @@ record_behind(const gpuvec_kept_message *message, uint64_t from)
 	const char *at = message->records;
 
 	for (uint64_t number = message->from; number < from; number++)
-		at += gpuvec_feed_record_bytes(((const gpuvec_feed_record *) at)->len);
+		at += gpuvec_feed_record_bytes(((const gpuvec_feed_record *) at)->len,
+									   ((const gpuvec_feed_record *) at)->nwords);
 	return at;
 }
 

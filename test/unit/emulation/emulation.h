@@ -315,6 +315,26 @@ atomicXor(unsigned *p, unsigned value)
 }
 
 static inline unsigned
+atomicMax(unsigned *p, unsigned value)
+{
+	unsigned	before = *p;
+
+	emu_check(p, sizeof(unsigned));
+	*p = before > value ? before : value;
+	return before;
+}
+
+static inline unsigned
+atomicMin(unsigned *p, unsigned value)
+{
+	unsigned	before = *p;
+
+	emu_check(p, sizeof(unsigned));
+	*p = before < value ? before : value;
+	return before;
+}
+
+static inline unsigned
 __dp4a(unsigned a, unsigned b, unsigned sum)
 {
 	for (int shift = 0; shift < 32; shift += 8)

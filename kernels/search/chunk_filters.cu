@@ -1,0 +1,289 @@
+/*-------------------------------------------------------------------------
+ *
+ * chunk_filters.cu
+ *	  The filters of a search: their masks (filter_masks.cu), and the queries
+ *	  whose rows are gathered (gather.cu).
+ *
+ * Before anything else the masks of all filters are made, and their rows are
+ * counted.  The host waits for the numbers, some 10 us: they decide how each
+ * query is searched.
+ *
+ *	- No row passes: not at all.
+ *	- Few pass: they are listed, and counted one by one.
+ *	- Else scans and lists leave out rows that are not in the mask.  They do
+ *	  so before candidates are emitted, and before a sample chooses the rows
+ *	  with the highest counts.  So all bounds come from rows that pass.
+ *
+ * Masks of very many filters do not fit at once: topk.cu searches for as many
+ * queries at a time as there is room for.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <algorithm>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/search/chunk.h"
+
+namespace gpuvec
+{
+
+/* True if a query needs a mask; see needs_mask() of engine/cpu/filters.c */
+static bool
+needs_mask(const struct search *s, const gpuvec_topk_query *query)
+{
+	return query->filter.n > 0 || (s->view->null_sets && gpuvec_ranks_disjoint(s->measure));
+}
+
+size_t
+filters_at_once(const struct search *s)
+{
+	return s->policy.workspace / 8 / std::max(s->view->ntiles * sizeof(uint32_t), (size_t) 1);
+}
+
+/* Where the parts of the filters' memory begin */
+struct filter_layout
+{
+	size_t specs;
+	size_t conditions;
+	size_t values;
+	size_t counts;
+	size_t masks;
+	size_t bytes;
+};
+
+static struct filter_layout
+lay_out_filters(const struct search *s, const gpuvec_equal_filters *equal)
+{
+	struct filter_layout at;
+	struct arena arena = {NULL, 0};
+	size_t nconditions = 0;
+	size_t nvalues = 0;
+
+	for (uint32_t i = 0; i < equal->n; i++)
+	{
+		nconditions += equal->filters[i]->n;
+		nvalues += equal->filters[i]->nvalues;
+	}
+	at.specs = arena.reserve(equal->n * sizeof(struct filter_spec));
+	at.conditions = arena.reserve(nconditions * sizeof(gpuvec_condition));
+	at.values = arena.reserve(nvalues * sizeof(uint64_t));
+	at.counts = arena.reserve(equal->n * sizeof(uint2));
+	at.masks = arena.used;
+	at.bytes = at.masks + (size_t) equal->n * s->view->ntiles * sizeof(uint32_t);
+	return at;
+}
+
+/* Write the filters for the device, with counts of 0 */
+static void
+fill_filters(const gpuvec_equal_filters *equal, const struct filter_layout *at, char *to)
+{
+	struct filter_spec *specs = (struct filter_spec *) (to + at->specs);
+	gpuvec_condition *conditions = (gpuvec_condition *) (to + at->conditions);
+	uint64_t *values = (uint64_t *) (to + at->values);
+	uint32_t condition = 0;
+	uint32_t value = 0;
+
+	for (uint32_t i = 0; i < equal->n; i++)
+	{
+		const gpuvec_filter *filter = equal->filters[i];
+
+		specs[i] = {condition, filter->n, value, gpuvec_wants_null_sets(filter)};
+		if (filter->n > 0)
+			memcpy(conditions + condition, filter->conditions, filter->n * sizeof(*conditions));
+		if (filter->nvalues > 0)
+			memcpy(values + value, filter->values, filter->nvalues * sizeof(*values));
+		condition += filter->n;
+		value += filter->nvalues;
+	}
+	memset(to + at->counts, 0, at->masks - at->counts);
+}
+
+/* Queue the making of all masks */
+static bool
+queue_masks(struct search *s, const gpuvec_equal_filters *equal, const struct filter_layout *at)
+{
+	const char *memory = s->b->filters.get<char>();
+	struct mask_params p;
+
+	memset(&p, 0, sizeof(p));
+	p.segments = s->view->segments;
+	p.filters = (const struct filter_spec *) (memory + at->specs);
+	p.conditions = (const gpuvec_condition *) (memory + at->conditions);
+	p.values = (const uint64_t *) (memory + at->values);
+	p.counts = (uint2 *) (memory + at->counts);
+	p.masks = (uint32_t *) (memory + at->masks);
+	p.nfilters = equal->n;
+	p.nsegments = s->view->nsegments;
+	p.nslices = mask_slices();
+	p.ntiles = s->view->ntiles;
+	s->masks = p.masks;
+	return s->check(masks_launch(&p, s->stream));
+}
+
+/* Make the masks, and wait for the counts, which end up in b->download */
+static bool
+make_masks(struct search *s, const gpuvec_equal_filters *equal)
+{
+	struct search_backend *b = s->b;
+	struct filter_layout at = lay_out_filters(s, equal);
+	size_t counts = equal->n * sizeof(uint2);
+
+	if (!need_memory(s, b->filters, at.bytes) ||
+		!need_pinned(s, b->upload, b->upload_bytes, at.masks) ||
+		!need_pinned(s, b->download, b->download_bytes, counts))
+		return false;
+	fill_filters(equal, &at, b->upload.get());
+	return s->check(cudaMemcpyAsync(b->filters.get<char>(), b->upload.get(), at.masks,
+									cudaMemcpyHostToDevice, s->stream),
+					"copy filters to the GPU") &&
+		   queue_masks(s, equal, &at) &&
+		   s->check(cudaMemcpyAsync(b->download.get(), b->filters.get<char>() + at.counts, counts,
+									cudaMemcpyDeviceToHost, s->stream),
+					"copy results from the GPU") &&
+		   wait_for_device(s, NULL);
+}
+
+/* Take the counts, and choose the filters whose rows are gathered */
+static void
+take_counts(struct search *s, uint32_t n)
+{
+	const uint2 *counts = (const uint2 *) s->b->download.get();
+
+	s->nlisted = 0;
+	for (uint32_t i = 0; i < n; i++)
+	{
+		struct filter_rows *rows = &s->filters[i];
+
+		rows->npassed = counts[i].x;
+		rows->nrows = counts[i].y;
+		rows->gathered = rows->nrows <= s->policy.gather_rows;
+		rows->first = (uint32_t) s->nlisted;
+		if (rows->gathered)
+			s->nlisted += rows->nrows;
+	}
+}
+
+/* List the rows of the filters that are gathered */
+static bool
+list_rows(struct search *s, uint32_t n)
+{
+	struct search_backend *b = s->b;
+	size_t lists = s->nlisted * sizeof(uint2);
+	size_t used = lists + n * sizeof(struct row_list);
+	struct gather_params p;
+	struct row_list *list;
+
+	if (!need_memory(s, b->listed, used + n * sizeof(uint32_t)) ||
+		!need_pinned(s, b->lists, b->lists_bytes, n * sizeof(struct row_list)))
+		return false;
+	memset(&p, 0, sizeof(p));
+	list = (struct row_list *) b->lists.get();
+	for (uint32_t i = 0; i < n; i++)
+		if (s->filters[i].gathered && s->filters[i].nrows > 0)
+			list[p.nlists++] = {i, s->filters[i].first};
+	p.segments = s->view->segments;
+	p.masks = s->masks;
+	p.rows = (uint2 *) b->listed.get<char>();
+	p.lists = (const struct row_list *) (b->listed.get<char>() + lists);
+	p.used = (uint32_t *) (b->listed.get<char>() + used);
+	p.nsegments = s->view->nsegments;
+	p.ntiles = s->view->ntiles;
+	return s->check(cudaMemcpyAsync(b->listed.get<char>() + lists, list,
+									p.nlists * sizeof(struct row_list), cudaMemcpyHostToDevice,
+									s->stream),
+					"copy filters to the GPU") &&
+		   s->check(cudaMemsetAsync(p.used, 0, n * sizeof(uint32_t), s->stream)) &&
+		   s->check(list_rows_launch(&p, s->stream));
+}
+
+/*
+ * Find the rows that pass the filters of the queries: fills in numbers[], and
+ * s->filters
+ */
+static bool
+find_rows(struct search *s, const gpuvec_topk_query *queries, uint32_t nqueries,
+		  gpuvec_equal_filters *equal)
+{
+	for (uint32_t i = 0; i < nqueries; i++)
+		s->filter_of[i] =
+			needs_mask(s, &queries[i]) ? gpuvec_equal_filter(equal, &queries[i].filter) : NO_FILTER;
+	if (s->view->ntiles == 0)
+		return true;
+	s->b->stats.filters += equal->n;
+	if (!make_masks(s, equal))
+		return false;
+	take_counts(s, equal->n);
+	return s->nlisted == 0 || list_rows(s, equal->n);
+}
+
+/* True if some query needs a mask */
+static bool
+any_mask(const struct search *s, const gpuvec_topk_query *queries, uint32_t nqueries)
+{
+	for (uint32_t i = 0; i < nqueries; i++)
+		if (needs_mask(s, &queries[i]))
+			return true;
+	return false;
+}
+
+bool
+begin_filters(struct search *s, const gpuvec_topk_query *queries, uint32_t nqueries)
+{
+	gpuvec_equal_filters equal;
+	bool ok;
+
+	s->filters = NULL;
+	s->filter_of = NULL;
+	if (!any_mask(s, queries, nqueries))
+		return true;
+	ok = gpuvec_equal_filters_init(&equal, nqueries);
+	s->filters = (struct filter_rows *) calloc(nqueries, sizeof(struct filter_rows));
+	s->filter_of = (uint32_t *) malloc(nqueries * sizeof(uint32_t));
+	if (!ok || s->filters == NULL || s->filter_of == NULL)
+		ok = gpuvec_fail_memory(s->error, nqueries * sizeof(struct filter_rows));
+	else
+		ok = find_rows(s, queries, nqueries, &equal);
+	gpuvec_equal_filters_free(&equal);
+	return ok;
+}
+
+void
+fill_filter(const struct search *s, const struct work_query *w, struct query_state *state)
+{
+	const struct filter_rows *rows = w->filter;
+
+	if (rows == NULL)
+		return;
+	state->limits.mask = s->masks + (size_t) (rows - s->filters) * s->view->ntiles;
+	state->rows = rows->first;
+	state->nrows = rows->nrows;
+	state->disjoint = w->query->disjoint && w->query->filter.n > 0;
+}
+
+bool
+queue_gather(struct search *s, struct chunk *c)
+{
+	struct search_backend *b = s->b;
+	struct gather_params p;
+	uint32_t most = 0;
+
+	for (uint32_t i = 0; i < c->n; i++)
+		most = std::max(most, chunk_query(c, i)->filter->nrows);
+	memset(&p, 0, sizeof(p));
+	p.segments = s->view->segments;
+	p.queries = scratch_at<struct query_state>(s, c->states);
+	p.ids = scratch_at<uint16_t>(s, c->ids);
+	p.candidates = scratch_at<struct row_key>(s, c->candidates);
+	p.rows = (uint2 *) b->listed.get<char>();
+	p.stop = (const uint32_t *) b->stop.get();
+	p.nqueries = c->n;
+	p.nparts = (uint32_t) divide_up(most, GATHER_PART);
+	p.capacity = c->capacity;
+	p.measure = s->measure;
+	p.weights = s->weights;
+	b->stats.gathered += c->n;
+	return s->check(gather_launch(&p, s->stream));
+}
+
+} // namespace gpuvec

@@ -1,0 +1,453 @@
+/*-------------------------------------------------------------------------
+ *
+ * conditions.c
+ *	  Search keys of an index scan as conditions of a filter.
+ *
+ * A key of a filter column becomes a condition on the keys that the mirror
+ * has of the column's values (mirror/filter_key.c).  Every row that satisfies
+ * the search key satisfies the condition:
+ *
+ *		= v				the key of v, or of one of the values of an array
+ *		< <= >= > v		a range of keys.  Where different values may have one
+ *						key, the range has the key of v, too.  A text whose
+ *						collation orders by bytes has a range of prefixes.
+ *		of an enum		the labels that are less, or greater, in the order of
+ *						pg_enum when the scan begins.  Labels that are added
+ *						later are in no row that its snapshot sees.
+ *		&& @> <@ = v	bits that a further set shares with v, has, or has at
+ *						most
+ *		IS [NOT] NULL	of any column, the first one included
+ *
+ * With an array, a comparison holds for the least or the greatest value of it,
+ * so the ranges of all values together are one range.
+ *
+ * What cannot be a condition is left out: operators of the first column
+ * (key_search.c), ranges of other texts, arrays of sets, and more conditions
+ * or values than the engine takes.  Then, or if a condition is not exact, the
+ * executor checks the rows once more.  No row satisfies a key whose value is
+ * null, or whose array has no value.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/relscan.h"
+#include "access/stratnum.h"
+#include "access/table.h"
+#include "catalog/indexing.h"
+#include "catalog/pg_enum.h"
+#include "index/conditions.h"
+#include "index/index_am.h"
+#include "storage/predicate.h"
+#include "utils/array.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+
+/* The lower half of a text's key is a hash */
+#define HASH_BITS	UINT64CONST(0xFFFFFFFF)
+
+/* Conditions under construction */
+typedef struct Maker
+{
+	IndexScanDesc scan;
+	FilterColumns filters;
+	gpuvec_condition *conditions;	/* [MOST_CONDITIONS] */
+	uint64	   *values;			/* palloc'd, or NULL */
+	GpuvecConditions *made;
+} Maker;
+
+/* Most conditions: room is left for that of GpuvecFilterNulls() */
+#define MOST_CONDITIONS	(GPUVEC_MAX_CONDITIONS - 1)
+
+/* Add a condition; the row is rechecked if there are too many */
+static void
+add(Maker *maker, const gpuvec_condition *condition)
+{
+	gpuvec_filter *filter = &maker->made->filter;
+
+	if (filter->n == MOST_CONDITIONS)
+		maker->made->exact = false;
+	else
+		maker->conditions[filter->n++] = *condition;
+}
+
+/* qsort comparator */
+static int
+compare_keys(const void *a, const void *b)
+{
+	uint64		x = *(const uint64 *) a;
+	uint64		y = *(const uint64 *) b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Add the condition that the key of a column is one of n; sorts keys[] */
+static void
+add_any(Maker *maker, uint32 column, uint64 *keys, uint32 n)
+{
+	gpuvec_filter *filter = &maker->made->filter;
+	gpuvec_condition condition = {.column = column, .kind = GPUVEC_KEY_ANY};
+	uint32		distinct = 0;
+
+	if (n > 1)
+		qsort(keys, n, sizeof(uint64), compare_keys);
+	for (uint32 i = 0; i < n; i++)
+		if (distinct == 0 || keys[i] != keys[distinct - 1])
+			keys[distinct++] = keys[i];
+	if (distinct == 0)
+		maker->made->nothing = true;
+	else if (distinct > GPUVEC_MAX_FILTER_VALUES - filter->nvalues ||
+			 filter->n == MOST_CONDITIONS)
+		maker->made->exact = false;
+	else
+	{
+		Size		size = (filter->nvalues + distinct) * sizeof(uint64);
+
+		maker->values = maker->values ? repalloc(maker->values, size) : palloc(size);
+		memcpy(maker->values + filter->nvalues, keys, distinct * sizeof(uint64));
+		condition.first = filter->nvalues;
+		condition.n = distinct;
+		filter->nvalues += distinct;
+		add(maker, &condition);
+	}
+}
+
+/*
+ * Set the range of keys that the values of an exact kind have.  False: there
+ * are none.
+ */
+static bool
+exact_range(StrategyNumber strategy, uint64 key, gpuvec_condition *range)
+{
+	if ((strategy == GPUVEC_FILTER_LESS && key == 0) ||
+		(strategy == GPUVEC_FILTER_GREATER && key == PG_UINT64_MAX))
+		return false;
+	if (strategy == GPUVEC_FILTER_LESS)
+		range->high = key - 1;
+	if (strategy == GPUVEC_FILTER_GREATER)
+		range->low = key + 1;
+	return true;
+}
+
+/*
+ * Set the range of keys that values have which satisfy an operator with a
+ * value of this key.  False: there are none.
+ */
+static bool
+key_range(const FilterColumn *column, StrategyNumber strategy, uint64 key,
+		  gpuvec_condition *range)
+{
+	uint64		mask = 0;
+
+	range->low = 0;
+	range->high = PG_UINT64_MAX;
+	if ((column->kind == FILTER_TEXT || column->kind == FILTER_BPCHAR) &&
+		strategy != GPUVEC_FILTER_EQUAL)
+		mask = HASH_BITS;
+	if (strategy >= GPUVEC_FILTER_EQUAL)
+		range->low = key & ~mask;
+	if (strategy <= GPUVEC_FILTER_EQUAL)
+		range->high = key | mask;
+	return !FilterKindExact(column->kind) || exact_range(strategy, key, range);
+}
+
+/* True if the enum label with sort order `label` satisfies an operator */
+static bool
+label_satisfies(StrategyNumber strategy, float4 label, float4 value)
+{
+	switch (strategy)
+	{
+		case GPUVEC_FILTER_LESS:
+			return label < value;
+		case GPUVEC_FILTER_AT_MOST:
+			return label <= value;
+		case GPUVEC_FILTER_AT_LEAST:
+			return label >= value;
+		case GPUVEC_FILTER_GREATER:
+			return label > value;
+		default:
+			return label == value;
+	}
+}
+
+/* A label of an enum */
+typedef struct Label
+{
+	Oid			oid;
+	float4		order;
+} Label;
+
+/* Read the labels of an enum; returns their number */
+static uint32
+read_labels(Oid type, Label **labels)
+{
+	Relation	catalog = table_open(EnumRelationId, AccessShareLock);
+	uint32		room = 64;
+	uint32		n = 0;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	*labels = palloc_array(Label, room);
+	ScanKeyInit(&key, Anum_pg_enum_enumtypid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(type));
+	scan = systable_beginscan(catalog, EnumTypIdLabelIndexId, true, NULL, 1, &key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_enum form = (Form_pg_enum) GETSTRUCT(tuple);
+
+		if (n == room)
+			*labels = repalloc(*labels, (room *= 2) * sizeof(Label));
+		(*labels)[n].oid = form->oid;
+		(*labels)[n++].order = form->enumsortorder;
+	}
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	return n;
+}
+
+/* Find a label's place in the order of its enum; false: it is not there */
+static bool
+label_order(const Label *labels, uint32 n, Oid label, float4 *order)
+{
+	for (uint32 i = 0; i < n; i++)
+		if (labels[i].oid == label)
+		{
+			*order = labels[i].order;
+			return true;
+		}
+	return false;
+}
+
+/*
+ * Find the labels that compare so with one of n labels.  False: one of these
+ * is not there.
+ */
+static bool
+find_labels(StrategyNumber strategy, const Label *labels, uint32 nlabels, const uint64 *keys,
+			uint32 n, bool *found)
+{
+	for (uint32 j = 0; j < n; j++)
+	{
+		float4		order;
+
+		if (!label_order(labels, nlabels, (Oid) keys[j], &order))
+			return false;
+		for (uint32 i = 0; i < nlabels; i++)
+			found[i] |= label_satisfies(strategy, labels[i].order, order);
+	}
+	return true;
+}
+
+/* Add a condition for the labels that compare so with one of n labels */
+static void
+add_labels(Maker *maker, ScanKey key, const uint64 *keys, uint32 n)
+{
+	TupleDesc	desc = RelationGetDescr(maker->scan->indexRelation);
+	Oid			type = getBaseType(TupleDescAttr(desc, key->sk_attno - 1)->atttypid);
+	Label	   *labels;
+	uint32		nlabels = read_labels(type, &labels);
+	bool	   *found = palloc0_array(bool, nlabels + 1);
+	uint64	   *oids = palloc_array(uint64, nlabels + 1);
+	uint32		noids = 0;
+
+	if (find_labels(key->sk_strategy, labels, nlabels, keys, n, found))
+	{
+		for (uint32 i = 0; i < nlabels; i++)
+			if (found[i])
+				oids[noids++] = labels[i].oid;
+		/* there may be such a label later: the engine would not be asked */
+		if (noids == 0)
+			PredicateLockRelation(GpuvecScanHeap(maker->scan), maker->scan->xs_snapshot);
+		add_any(maker, key->sk_attno - 1, oids, noids);
+	}
+	else
+		maker->made->exact = false;
+	pfree(oids);
+	pfree(found);
+	pfree(labels);
+}
+
+/* Add a condition on the bits of a further set */
+static void
+add_bits(Maker *maker, ScanKey key, uint64 bits)
+{
+	gpuvec_condition condition = {.column = key->sk_attno - 1, .low = bits};
+
+	maker->made->exact = false;
+	switch (key->sk_strategy)
+	{
+		case GPUVEC_OVERLAPS:
+			condition.kind = GPUVEC_KEY_SHARES_BITS;
+			break;
+		case GPUVEC_CONTAINS:
+			condition.kind = GPUVEC_KEY_HAS_BITS;
+			break;
+		case GPUVEC_CONTAINED:
+			condition.kind = GPUVEC_KEY_WITHIN_BITS;
+			break;
+		default:
+			condition.kind = GPUVEC_KEY_BETWEEN;
+			condition.high = bits;
+			break;
+	}
+	add(maker, &condition);
+}
+
+/* Add a condition for the range of all n values together */
+static void
+add_range(Maker *maker, ScanKey key, const uint64 *keys, uint32 n)
+{
+	const FilterColumn *column = &maker->filters.columns[key->sk_attno - 2];
+	gpuvec_condition all = {.column = key->sk_attno - 1, .kind = GPUVEC_KEY_BETWEEN};
+	bool		any = false;
+
+	for (uint32 i = 0; i < n; i++)
+	{
+		gpuvec_condition range;
+
+		if (!key_range(column, key->sk_strategy, keys[i], &range))
+			continue;
+		all.low = any ? Min(all.low, range.low) : range.low;
+		all.high = any ? Max(all.high, range.high) : range.high;
+		any = true;
+	}
+	if (any)
+		add(maker, &all);
+	else
+		maker->made->nothing = true;
+}
+
+/* True if a key of a column can be a condition, with its array if any */
+static bool
+is_condition(const FilterColumn *column, ScanKey key)
+{
+	switch (column->kind)
+	{
+		case FILTER_SET:
+			return (key->sk_flags & SK_SEARCHARRAY) == 0 && key->sk_strategy != GPUVEC_REACHES;
+		case FILTER_TEXT:
+		case FILTER_BPCHAR:
+			return key->sk_strategy == GPUVEC_FILTER_EQUAL || column->prefix;
+		case FILTER_INET:
+			return key->sk_strategy == GPUVEC_FILTER_EQUAL;
+		default:
+			return true;
+	}
+}
+
+/* Make the keys of an array that are not null; returns their number */
+static uint32
+array_keys(const FilterColumn *column, ScanKey key, uint64 **keys)
+{
+	ArrayType  *array = DatumGetArrayTypeP(key->sk_argument);
+	Oid			type = OidIsValid(key->sk_subtype) ? key->sk_subtype : column->type;
+	FilterColumn of_values = *column;
+	Datum	   *values;
+	bool	   *isnull;
+	int16		length;
+	bool		byval;
+	char		align;
+	int			count;
+	uint32		n = 0;
+
+	of_values.type = type;
+	get_typlenbyvalalign(ARR_ELEMTYPE(array), &length, &byval, &align);
+	deconstruct_array(array, ARR_ELEMTYPE(array), length, byval, align, &values, &isnull, &count);
+	*keys = palloc_array(uint64, count + 1);
+	for (int i = 0; i < count; i++)
+		if (!isnull[i])
+			(*keys)[n++] = FilterKeyOfAny(&of_values, values[i]);
+	return n;
+}
+
+/* Add the condition of a comparison */
+static void
+add_comparison(Maker *maker, ScanKey key)
+{
+	FilterColumn column = maker->filters.columns[key->sk_attno - 2];
+	uint64		single;
+	uint64	   *keys = &single;
+	uint32		n = 1;
+
+	if (!is_condition(&column, key))
+	{
+		maker->made->exact = false;
+		return;
+	}
+	if (!FilterKindExact(column.kind))
+		maker->made->exact = false;
+	if (key->sk_flags & SK_SEARCHARRAY)
+		n = array_keys(&column, key, &keys);
+	else
+	{
+		if (OidIsValid(key->sk_subtype))
+			column.type = key->sk_subtype;
+		single = FilterKeyOfAny(&column, key->sk_argument);
+	}
+	if (column.kind == FILTER_SET)
+		add_bits(maker, key, single);
+	else if (column.kind == FILTER_ENUM && key->sk_strategy != GPUVEC_FILTER_EQUAL)
+		add_labels(maker, key, keys, n);
+	else if (key->sk_strategy == GPUVEC_FILTER_EQUAL && n != 1)
+		add_any(maker, key->sk_attno - 1, keys, n);
+	else
+		add_range(maker, key, keys, n);
+}
+
+/* Add the condition of a key, if it can be one */
+static void
+add_key(Maker *maker, ScanKey key)
+{
+	gpuvec_condition null = {.column = key->sk_attno - 1};
+
+	if (key->sk_flags & (SK_SEARCHNULL | SK_SEARCHNOTNULL))
+	{
+		null.kind = key->sk_flags & SK_SEARCHNULL ? GPUVEC_IS_NULL : GPUVEC_IS_NOT_NULL;
+		if (maker->filters.n > 0)
+			add(maker, &null);
+		else
+			maker->made->exact = false;
+	}
+	else if (key->sk_flags & SK_ISNULL)
+		maker->made->nothing = true;
+	else if (key->sk_attno == 1)
+		maker->made->exact = false;
+	else
+		add_comparison(maker, key);
+}
+
+void
+GpuvecMakeConditions(IndexScanDesc scan, GpuvecConditions *conditions)
+{
+	Maker		maker = {.scan = scan, .made = conditions};
+
+	memset(conditions, 0, sizeof(*conditions));
+	conditions->exact = true;
+	if (scan->numberOfKeys == 0)
+		return;
+	FilterDescribe(scan->indexRelation->rd_indextuple, &maker.filters);
+	maker.conditions = palloc_array(gpuvec_condition, MOST_CONDITIONS);
+	for (int i = 0; i < scan->numberOfKeys; i++)
+		add_key(&maker, &scan->keyData[i]);
+	conditions->filter.conditions = maker.conditions;
+	conditions->filter.values = maker.values;
+}
+
+const gpuvec_filter *
+GpuvecFilterNulls(const gpuvec_filter *filter)
+{
+	gpuvec_condition *conditions = palloc_array(gpuvec_condition, filter->n + 1);
+	gpuvec_filter *result = palloc_object(gpuvec_filter);
+
+	memcpy(conditions, filter->conditions, filter->n * sizeof(gpuvec_condition));
+	memset(&conditions[filter->n], 0, sizeof(gpuvec_condition));
+	conditions[filter->n].kind = GPUVEC_IS_NULL;
+	*result = *filter;
+	result->conditions = conditions;
+	result->n++;
+	return result;
+}

@@ -1,0 +1,108 @@
+/*-------------------------------------------------------------------------
+ *
+ * filtered.c
+ *	  All rows that pass the conditions of a scan, in the order of a distance.
+ *
+ * The engine finds them by the measure hamming, which ranks all sets.  A score
+ * and the number of common ids tell how many ids a row has: so its distance by
+ * any measure is known, and no row has to be fetched for it.  Rows whose sets
+ * are null are a second query of the same search, for the same filter and the
+ * condition that the set is null.
+ *
+ * As in the ranking, the set of a root in the mirror is that of all members of
+ * its HOT chain that a snapshot may see; in recovery the rows are those that
+ * the snapshot sees.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include <math.h>
+
+#include "access/relscan.h"
+#include "index/conditions.h"
+#include "index/index_am.h"
+#include "link/engine_link.h"
+#include "utils/memutils.h"
+
+/* The number of ids of a row, by its hamming score */
+static uint32
+row_length(const gpuvec_hit *hit, uint32 query_length)
+{
+	return (uint32) (int64) -hit->score + 2 * gpuvec_hit_common(hit->place) - query_length;
+}
+
+/* Make the row of a hit */
+static void
+make_row(const gpuvec_hit *hit, gpuvec_measure measure, const IdSet *query, KeyedRow *row)
+{
+	uint32		common = gpuvec_hit_common(hit->place);
+	uint32		n = query == NULL ? 0 : idset_count(query);
+	uint32		length = row_length(hit, n);
+
+	row->root = hit_root(hit);
+	row->ranks = common > 0 || gpuvec_ranks_disjoint(measure);
+	row->distance = GpuvecRankDistance(measure, gpuvec_score(measure, common, n, length));
+}
+
+/* Make the row of a hit whose set is null: it comes behind all others */
+static void
+make_null_row(const gpuvec_hit *hit, KeyedRow *row)
+{
+	row->root = hit_root(hit);
+	row->ranks = false;
+	row->distance = INFINITY;
+}
+
+/* Replace the tids of row versions from a plain mirror by those of roots */
+static void
+find_roots(const MirrorTarget *target, KeyedRow *rows, uint64 n)
+{
+	RootFinder	finder = {.heap = target->rel, .block = InvalidBlockNumber};
+
+	for (uint64 i = 0; i < n && !target->key.rooted; i++)
+		rows[i].root = GpuvecVersionRoot(&finder, rows[i].root);
+}
+
+bool
+GpuvecFindFiltered(IndexScanDesc scan, const gpuvec_filter *filter, gpuvec_measure measure,
+				   IdSet *query, KeyedRow **rows, uint64 *n)
+{
+	MirrorQuery queries[2] = {0};
+	MirrorSearch search = {.measure = GPUVEC_HAMMING, .k = UINT64_MAX, .queries = queries};
+	bool		nulls = MirrorWantsNulls(filter);
+	MirrorTarget target;
+	const char *reason = NULL;
+
+	GpuvecDescribe(scan, &target);
+	if (target.mode != MIRROR_SHARED)
+		return false;
+	search.nqueries = nulls ? 1 : 2;
+	search.roots = target.key.rooted;
+	search.snapshot = scan->xs_snapshot;
+	search.context = CurrentMemoryContext;
+	for (uint32 i = 0; i < search.nqueries; i++)
+	{
+		queries[i].set = query != NULL ? query : idset_alloc(0);
+		queries[i].len = idset_count(queries[i].set);
+		queries[i].filter = i == 0 ? filter : GpuvecFilterNulls(filter);
+	}
+	if (!MirrorTopK(&target, &search, &reason))
+	{
+		GpuvecLinkWarn(reason);
+		return false;
+	}
+	*n = 0;
+	*rows = MemoryContextAllocHuge(CurrentMemoryContext,
+								   (queries[0].nhits + queries[1].nhits + 1) * sizeof(KeyedRow));
+	for (uint32 i = 0; i < search.nqueries; i++)
+		for (uint64 j = 0; j < queries[i].nhits; j++)
+			if (nulls || i == 1)
+				make_null_row(&queries[i].hits[j], &(*rows)[(*n)++]);
+			else
+				make_row(&queries[i].hits[j], measure, query, &(*rows)[(*n)++]);
+	find_roots(&target, *rows, *n);
+	if (query != NULL && *n > 1)
+		qsort(*rows, *n, sizeof(KeyedRow), GpuvecCompareKeyed);
+	return true;
+}

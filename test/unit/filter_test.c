@@ -1,0 +1,747 @@
+/*-------------------------------------------------------------------------
+ *
+ * filter_test.c
+ *	  Test of filter columns: staging, segments, merging, and searches with
+ *	  filters, against a loop over all rows.
+ *
+ * Whether a row passes is written again here, on values instead of codes.
+ *
+ * Compiled with FILTER_TEST_GPU it tests the CUDA backend, which may be
+ * emulated (search.mk, cuda.mk): with an argument "full" more of it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/cpu/cpu_backend.h"
+#include "engine/sets/draft.h"
+#include "engine/sets/id_numbers.h"
+#include "unit_test.h"
+#ifdef FILTER_TEST_GPU
+#include "kernels/search/search_policy.h"
+#endif
+
+#define LONGEST		24
+#define MOST_VALUES	400
+#define NQUERIES	24
+#define MOST_CONDITIONS	5
+
+/* A row as it should be found */
+typedef struct model_row
+{
+	uint64_t	tid;
+	uint32_t	len;
+	uint32_t	ids[LONGEST];	/* numbers; those from GPUVEC_HOT_NUMBERS on
+								 * are cold */
+	bool		null_set;
+	bool		dead;
+	bool		null[GPUVEC_MAX_FILTERS];
+	uint64_t	key[GPUVEC_MAX_FILTERS];
+} model_row;
+
+/* What a table is like */
+typedef struct table_kind
+{
+	uint32_t	n;
+	uint32_t	nfilters;
+	uint32_t	vocabulary;
+	bool		cold;			/* rows have cold numbers */
+	bool		null_sets;
+	uint32_t	pieces;			/* it is built in */
+} table_kind;
+
+typedef struct table
+{
+	table_kind	kind;
+	model_row  *rows;			/* in the order of tid */
+} table;
+
+/* A query, with room for what it points to */
+typedef struct test_query
+{
+	gpuvec_topk_query q;
+	uint16_t	hot[LONGEST];
+	uint32_t	cold[LONGEST];
+	uint32_t	ids[LONGEST];	/* all numbers */
+	uint32_t	nids;
+	gpuvec_condition conditions[MOST_CONDITIONS];
+	uint64_t	values[MOST_VALUES];
+} test_query;
+
+/* ---- tables ---- */
+
+/* A random set of numbers, ascending; few numbers make many ties */
+static uint32_t
+random_ids(const table_kind *kind, uint32_t *ids)
+{
+	uint32_t	n = (uint32_t) random_below(LONGEST / 2 + 1);
+	uint32_t	len = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+	{
+		uint32_t	id = (uint32_t) random_below(random_below(kind->vocabulary) + 1);
+		uint32_t	j = 0;
+
+		if (kind->cold && random_below(4) == 0)
+			id += GPUVEC_HOT_NUMBERS;
+		while (j < len && ids[j] < id)
+			j++;
+		if (j < len && ids[j] == id)
+			continue;
+		memmove(ids + j + 1, ids + j, (len - j) * sizeof(uint32_t));
+		ids[j] = id;
+		len++;
+	}
+	return len;
+}
+
+/* A key of a column; each column has another distribution */
+static uint64_t
+random_key(uint32_t column, uint32_t row)
+{
+	switch (column % 7)
+	{
+		case 0:
+			return (UINT64_C(1) << 63) + random_below(10) - 5;
+		case 1:
+			return random_below(random_below(1000) + 1);
+		case 2:
+			return random64();
+		case 3:
+			return UINT64_C(1) << random_below(64) | UINT64_C(1) << random_below(64);
+		case 4:
+			return 42;
+		case 5:
+			return row;
+		default:
+			return random_below(2) ? 0 : UINT64_MAX - random_below(3);
+	}
+}
+
+static table
+make_table(table_kind kind)
+{
+	table		t = {.kind = kind,.rows = calloc(kind.n, sizeof(model_row))};
+
+	for (uint32_t i = 0; i < kind.n; i++)
+	{
+		model_row  *row = &t.rows[i];
+
+		row->tid = gpuvec_tid(i / 30, i % 30 + 1);
+		row->null_set = kind.null_sets && random_below(10) == 0;
+		row->len = row->null_set ? 0 : random_ids(&kind, row->ids);
+		row->dead = random_below(8) == 0;
+		for (uint32_t c = 0; c < kind.nfilters; c++)
+		{
+			row->null[c] = c % 2 == 1 && random_below(12) == 0;
+			row->key[c] = row->null[c] ? 0 : random_key(c, i);
+		}
+	}
+	return t;
+}
+
+static void
+words_of(const model_row *row, uint32_t nfilters, uint64_t *words)
+{
+	words[0] = row->null_set;
+	for (uint32_t c = 0; c < nfilters; c++)
+	{
+		words[0] |= (uint64_t) row->null[c] << (c + 1);
+		words[c + 1] = row->key[c];
+	}
+}
+
+/* ---- segments ---- */
+
+static bool
+no_progress(void *arg, size_t built, size_t staged, gpuvec_error *error)
+{
+	(void) arg;
+	(void) built;
+	(void) staged;
+	(void) error;
+	return true;
+}
+
+/* Build segments of all rows of a stage, and free it */
+static void
+build_stage(gpuvec_draft *draft, gpuvec_stage *stage)
+{
+	gpuvec_stage_target target = {
+		.pool = draft->pool,.backend = draft->backend,.nblocks = UINT32_MAX,
+		.nrows = gpuvec_stage_rows(stage),.shares = 2,.progress = no_progress
+	};
+	gpuvec_error error;
+
+	check(target.nrows == 0 || gpuvec_draft_build(draft, stage, &target, &error), "segments are built");
+	gpuvec_stage_free(stage);
+}
+
+/* Stage the rows first .. end - 1, and build segments of them */
+static void
+build_rows(gpuvec_draft *draft, const table *t, uint32_t first, uint32_t end)
+{
+	gpuvec_stage *stage = gpuvec_stage_new(t->kind.nfilters);
+	uint16_t	packed[2 * LONGEST + 2];
+	char		words[(GPUVEC_MAX_FILTERS + 1) * 8 + 4];
+	uint64_t	aligned[GPUVEC_MAX_FILTERS + 1];
+	gpuvec_error error;
+	bool		ok = true;
+
+	for (uint32_t i = first; i < end; i++)
+	{
+		gpuvec_source_row row = {.tid = t->rows[i].tid};
+
+		gpuvec_pack_numbers(t->rows[i].ids, t->rows[i].len, packed, &row);
+		words_of(&t->rows[i], t->kind.nfilters, aligned);
+		/* words need not be aligned */
+		memcpy(words + 4, aligned, (t->kind.nfilters + 1) * sizeof(uint64_t));
+		row.words = t->kind.nfilters > 0 ? words + 4 : NULL;
+		ok &= gpuvec_stage_add(stage, &row, false, &error);
+	}
+	check(ok, "rows are staged");
+	build_stage(draft, stage);
+}
+
+static const model_row *
+find_row(const table *t, uint64_t tid)
+{
+	return &t->rows[gpuvec_tid_block(tid) * 30 + gpuvec_tid_line(tid) - 1];
+}
+
+/* Delete the dead rows */
+static void
+bury_dead(gpuvec_draft *draft, const table *t)
+{
+	gpuvec_error error;
+
+	for (uint32_t i = 0; i < draft->n; i++)
+		for (uint32_t row = 0; row < draft->entries[i].segment->nrows; row++)
+			if (find_row(t, draft->entries[i].segment->tid[row])->dead)
+				gpuvec_entry_bury(&draft->entries[i], row, &error);
+	gpuvec_draft_drop_dead(draft);
+}
+
+/* Check the words of all rows of a view; returns how many are live */
+static uint64_t
+check_words(const gpuvec_view *view, const table *t)
+{
+	uint64_t	live = 0;
+	bool		right = true;
+
+	for (uint32_t e = 0; e < view->nentries; e++)
+		for (uint32_t row = 0; row < view->entries[e].segment->nrows; row++)
+		{
+			uint64_t	want[GPUVEC_MAX_FILTERS + 1];
+			uint64_t	got[GPUVEC_MAX_FILTERS + 1];
+
+			words_of(find_row(t, view->entries[e].segment->tid[row]), t->kind.nfilters, want);
+			gpuvec_segment_words(view->entries[e].segment, row, got);
+			right &= memcmp(want, got, (t->kind.nfilters + 1) * sizeof(uint64_t)) == 0;
+			live += gpuvec_entry_live(&view->entries[e], row);
+		}
+	check(right, "words of a view's rows");
+	return live;
+}
+
+static gpuvec_view *
+make_view(gpuvec_backend *backend, gpuvec_thread_pool *pool, const table *t)
+{
+	gpuvec_draft draft = {.backend = backend,.pool = pool};
+	gpuvec_error error;
+	gpuvec_view *view;
+
+	for (uint32_t i = 0; i < t->kind.pieces; i++)
+		build_rows(&draft, t, (uint64_t) t->kind.n * i / t->kind.pieces,
+				   (uint64_t) t->kind.n * (i + 1) / t->kind.pieces);
+	bury_dead(&draft, t);
+	view = gpuvec_draft_finish(&draft, &error);
+	check(view != NULL, "a view");
+	gpuvec_draft_free(&draft);
+	return view;
+}
+
+/* A view with the same live rows, merged */
+static gpuvec_view *
+merge_view(gpuvec_backend *backend, gpuvec_thread_pool *pool, const gpuvec_view *view,
+		   uint32_t nfilters)
+{
+	gpuvec_draft draft = {.backend = backend,.pool = pool};
+	gpuvec_stage *stage = gpuvec_stage_new(nfilters);
+	gpuvec_error error;
+	gpuvec_view *merged;
+
+	check(gpuvec_draft_copy(&draft, view, &error) &&
+		  gpuvec_draft_unbuild(&draft, 0, stage, &error), "segments are taken apart");
+	build_stage(&draft, stage);
+	merged = gpuvec_draft_finish(&draft, &error);
+	check(merged != NULL, "a merged view");
+	gpuvec_draft_free(&draft);
+	return merged;
+}
+
+/* ---- queries ---- */
+
+static int
+compare_values(const void *a, const void *b)
+{
+	uint64_t	x = *(const uint64_t *) a;
+	uint64_t	y = *(const uint64_t *) b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* A key that the column may have, or one beside it */
+static uint64_t
+some_key(const table *t, uint32_t column)
+{
+	const model_row *row = &t->rows[random_below(t->kind.n)];
+	uint64_t	key = row->key[column - 1];
+
+	switch (random_below(8))
+	{
+		case 0:
+			return key + 1;
+		case 1:
+			return key - 1;
+		case 2:
+			return random64();
+		default:
+			return key;
+	}
+}
+
+/* Add a list of keys to a condition */
+static void
+random_list(const table *t, test_query *q, gpuvec_condition *c)
+{
+	static const uint32_t sizes[] = {0, 1, 2, 3, 9, 20, 60};
+	uint32_t	n = sizes[random_below(7)];
+	uint32_t	kept = 0;
+	uint64_t   *values = q->values + q->q.filter.nvalues;
+
+	if (q->q.filter.nvalues + n > MOST_VALUES)
+		n = 0;
+	for (uint32_t i = 0; i < n; i++)
+		values[i] = some_key(t, c->column);
+	qsort(values, n, sizeof(uint64_t), compare_values);
+	for (uint32_t i = 0; i < n; i++)
+		if (i == 0 || values[i] != values[i - 1])
+			values[kept++] = values[i];
+	c->first = q->q.filter.nvalues;
+	c->n = kept;
+	q->q.filter.nvalues += kept;
+}
+
+static void
+random_condition(const table *t, test_query *q, gpuvec_condition *c)
+{
+	uint32_t	column = (uint32_t) random_below(t->kind.nfilters + 1);
+
+	memset(c, 0, sizeof(*c));
+	/* conditions on the set itself are rare */
+	if (column == 0 && t->kind.nfilters > 0 && random_below(4) > 0)
+		column = 1;
+	c->column = column;
+	if (column == 0 || random_below(10) == 0)
+	{
+		c->kind = random_below(3) == 0 ? GPUVEC_IS_NULL : GPUVEC_IS_NOT_NULL;
+		return;
+	}
+	c->kind = (uint32_t) (GPUVEC_KEY_BETWEEN + random_below(5));
+	switch (c->kind)
+	{
+		case GPUVEC_KEY_BETWEEN:
+			c->low = random_below(4) == 0 ? 0 : some_key(t, column);
+			c->high = random_below(4) == 0 ? UINT64_MAX :
+				random_below(4) == 0 ? c->low : some_key(t, column);
+			if (c->low > c->high && random_below(8) > 0)
+			{
+				uint64_t	swap = c->low;
+
+				c->low = c->high;
+				c->high = swap;
+			}
+			break;
+		case GPUVEC_KEY_ANY:
+			random_list(t, q, c);
+			break;
+		case GPUVEC_KEY_WITHIN_BITS:
+			c->low = ~(UINT64_C(1) << random_below(64) | UINT64_C(1) << random_below(64));
+			break;
+		default:
+			c->low = random_below(6) == 0 ? 0 : UINT64_C(1) << random_below(64);
+	}
+}
+
+static void
+random_query(const table *t, test_query *q)
+{
+	memset(q, 0, sizeof(*q));
+	q->nids = random_ids(&t->kind, q->ids);
+	q->q.ids = q->hot;
+	q->q.cold = q->cold;
+	for (uint32_t i = 0; i < q->nids; i++)
+	{
+		if (q->ids[i] < GPUVEC_HOT_NUMBERS)
+			q->hot[q->q.len++] = (uint16_t) q->ids[i];
+		else
+			q->cold[q->q.ncold++] = q->ids[i];
+	}
+	q->q.others = q->q.ncold + (uint32_t) random_below(3);
+	q->q.filter.conditions = q->conditions;
+	q->q.filter.values = q->values;
+	q->q.filter.n = random_below(6) == 0 ? 0 : (uint32_t) random_below(random_below(4) + 1) + 1;
+	for (uint32_t i = 0; i < q->q.filter.n; i++)
+		random_condition(t, q, &q->conditions[i]);
+	q->q.k = random_below(3) == 0 ? t->kind.n : (uint32_t) random_below(12) + 1;
+	q->q.disjoint = random_below(2) == 0;
+}
+
+/* Some least score, and some position to begin behind */
+static void
+random_limits(gpuvec_measure measure, test_query *q)
+{
+	q->q.has_min_score = random_below(4) == 0;
+	q->q.min_score = measure == GPUVEC_HAMMING ? -(double) random_below(9) : (double) random_below(5) / 4;
+	q->q.has_after = random_below(4) == 0;
+	q->q.after_score = measure == GPUVEC_HAMMING ? -(double) random_below(9) : (double) random_below(5) / 4;
+	q->q.after_tid = gpuvec_tid(random_below(50), 3);
+}
+
+/* ---- what should be found ---- */
+
+/* Does a row satisfy a condition? */
+static bool
+satisfies(const model_row *row, const gpuvec_condition *c, const uint64_t *values)
+{
+	bool		null = c->column == 0 ? row->null_set : row->null[c->column - 1];
+	uint64_t	key = c->column == 0 ? 0 : row->key[c->column - 1];
+	bool		found = false;
+
+	if (c->kind == GPUVEC_IS_NULL || c->kind == GPUVEC_IS_NOT_NULL)
+		return null == (c->kind == GPUVEC_IS_NULL);
+	if (null)
+		return false;
+	switch (c->kind)
+	{
+		case GPUVEC_KEY_BETWEEN:
+			return c->low <= key && key <= c->high;
+		case GPUVEC_KEY_ANY:
+			for (uint32_t i = 0; i < c->n; i++)
+				found |= values[c->first + i] == key;
+			return found;
+		case GPUVEC_KEY_SHARES_BITS:
+			return (key & c->low) > 0;
+		case GPUVEC_KEY_HAS_BITS:
+			return (~key & c->low) == 0;
+		default:
+			return (key | c->low) == c->low;
+	}
+}
+
+static bool
+passes(const model_row *row, const test_query *q)
+{
+	bool		ok = true;
+
+	for (uint32_t i = 0; i < q->q.filter.n; i++)
+		ok &= satisfies(row, &q->conditions[i], q->values);
+	return ok;
+}
+
+static bool
+asks_for_null_sets(const test_query *q)
+{
+	for (uint32_t i = 0; i < q->q.filter.n; i++)
+		if (q->conditions[i].column == 0 && q->conditions[i].kind == GPUVEC_IS_NULL)
+			return true;
+	return false;
+}
+
+static uint32_t
+common_ids(const model_row *row, const test_query *q)
+{
+	uint32_t	n = 0;
+
+	for (uint32_t i = 0; i < row->len; i++)
+		for (uint32_t j = 0; j < q->nids; j++)
+			n += row->ids[i] == q->ids[j];
+	return n;
+}
+
+static int
+compare_matches(const void *a, const void *b)
+{
+	const gpuvec_match *x = a;
+	const gpuvec_match *y = b;
+
+	if (x->score != y->score)
+		return x->score > y->score ? -1 : 1;
+	return x->tid < y->tid ? -1 : x->tid > y->tid;
+}
+
+/* All matches of a query, sorted; counts the rows that pass */
+static uint32_t
+all_matches(const table *t, gpuvec_measure measure, const test_query *q, bool disjoint,
+			gpuvec_match *matches, uint64_t *npassed)
+{
+	uint32_t	n = 0;
+
+	*npassed = 0;
+	for (uint32_t i = 0; i < t->kind.n; i++)
+	{
+		const model_row *row = &t->rows[i];
+		gpuvec_match match = {.tid = row->tid};
+
+		if (row->dead || !passes(row, q))
+			continue;
+		++*npassed;
+		match.common = common_ids(row, q);
+		match.score = gpuvec_score_with(measure, q->q.weights, match.common,
+										gpuvec_query_len(&q->q), row->len);
+		if ((row->null_set && !asks_for_null_sets(q)) ||
+			(match.common == 0 && measure != GPUVEC_HAMMING && !disjoint) ||
+			(q->q.has_min_score && match.score < q->q.min_score) ||
+			(q->q.has_after && (match.score > q->q.after_score ||
+								(match.score == q->q.after_score && match.tid <= q->q.after_tid))))
+			continue;
+		matches[n++] = match;
+	}
+	qsort(matches, n, sizeof(*matches), compare_matches);
+	return n;
+}
+
+/* Is the answer of a query right? */
+static bool
+right_answer(const table *t, gpuvec_measure measure, const test_query *q, gpuvec_match *matches)
+{
+	uint64_t	npassed;
+	uint32_t	n = all_matches(t, measure, q, q->q.ranked_disjoint, matches, &npassed);
+	bool		right;
+
+	if (n > q->q.k)
+		n = q->q.k;
+	right = q->q.nmatches == n &&
+		q->q.passed == (q->q.filter.n > 0 ? npassed : GPUVEC_NOT_COUNTED) &&
+		(!q->q.ranked_disjoint || (q->q.disjoint && q->q.filter.n > 0));
+	for (uint32_t i = 0; right && i < n; i++)
+		right = matches[i].score == q->q.matches[i].score && matches[i].tid == q->q.matches[i].tid &&
+			matches[i].common == q->q.matches[i].common;
+	return right;
+}
+
+/* ---- searches ---- */
+
+static uint64_t ranked_disjoint;
+static uint64_t not_ranked;
+
+/* Search for n queries at once, in all ways */
+static void
+test_queries(gpuvec_backend *backend, const gpuvec_view *view, const table *t,
+			 gpuvec_measure measure, test_query *queries, uint32_t n)
+{
+	static const gpuvec_method methods[] = {
+		GPUVEC_METHOD_AUTO, GPUVEC_METHOD_BITSET, GPUVEC_METHOD_INVERTED
+	};
+	gpuvec_topk_query batch[NQUERIES];
+	gpuvec_match *matches = malloc(t->kind.n * sizeof(gpuvec_match));
+	gpuvec_match *found = malloc((size_t) n * t->kind.n * sizeof(gpuvec_match));
+	gpuvec_error error;
+
+	for (int m = 0; m < 3; m++)
+	{
+		bool		right;
+
+		for (uint32_t i = 0; i < n; i++)
+		{
+			queries[i].q.matches = found + (size_t) i * t->kind.n;
+			batch[i] = queries[i].q;
+		}
+		right = backend->topk(backend, view, measure, methods[m], batch, n, &error);
+		for (uint32_t i = 0; i < n; i++)
+		{
+			queries[i].q = batch[i];
+			right &= right_answer(t, measure, &queries[i], matches);
+			ranked_disjoint += batch[i].ranked_disjoint;
+			not_ranked += batch[i].disjoint && batch[i].filter.n > 0 && !batch[i].ranked_disjoint;
+		}
+		check(right, "answers to queries with filters");
+	}
+	free(matches);
+	free(found);
+}
+
+static void
+test_searches(gpuvec_backend *backend, const gpuvec_view *view, const table *t, int rounds)
+{
+	static test_query queries[NQUERIES];
+
+	for (int round = 0; round < rounds; round++)
+	{
+		gpuvec_measure measure = (gpuvec_measure) (round % (GPUVEC_TVERSKY + 1));
+		uint32_t	n = round % 3 == 0 ? 1 : (uint32_t) random_below(NQUERIES) + 1;
+
+		for (uint32_t i = 0; i < n; i++)
+		{
+			random_query(t, &queries[i]);
+			random_limits(measure, &queries[i]);
+			if (measure == GPUVEC_TVERSKY)
+				queries[i].q.weights = gpuvec_make_weights(0.5, 0.25);
+			/* some filters of a batch are equal */
+			if (i > 0 && random_below(3) == 0)
+			{
+				memcpy(queries[i].conditions, queries[i - 1].conditions, sizeof(queries[i].conditions));
+				memcpy(queries[i].values, queries[i - 1].values, sizeof(queries[i].values));
+				queries[i].q.filter.n = queries[i - 1].q.filter.n;
+				queries[i].q.filter.nvalues = queries[i - 1].q.filter.nvalues;
+			}
+		}
+		test_queries(backend, view, t, measure, queries, n);
+	}
+}
+
+static void
+test_table(gpuvec_backend *backend, gpuvec_thread_pool *pool, table_kind kind, int rounds)
+{
+	table		t = make_table(kind);
+	gpuvec_view *view = make_view(backend, pool, &t);
+	gpuvec_view *merged;
+	uint64_t	live = check_words(view, &t);
+
+	test_searches(backend, view, &t, rounds);
+	merged = merge_view(backend, pool, view, kind.nfilters);
+	check(check_words(merged, &t) == live, "rows of a merged view");
+	test_searches(backend, merged, &t, rounds / 2);
+	gpuvec_view_unref(view);
+	gpuvec_view_unref(merged);
+	free(t.rows);
+}
+
+#ifdef FILTER_TEST_GPU
+
+/* A way of searching that small tables would not take by themselves */
+static struct gpuvec_search_policy
+random_policy(const struct gpuvec_search_policy *usual)
+{
+	static const uint32_t shifts[] = {0, 12, 16};
+	static const uint32_t gathered[] = {0, 1, 30, 200, 32768};
+	struct gpuvec_search_policy policy = *usual;
+
+	policy.list_rows = random_below(3) == 0 ? UINT32_MAX : 1;
+	policy.list_shift = shifts[random_below(3)];
+	policy.gather_rows = gathered[random_below(5)];
+	policy.lone_queries = random_below(2) ? usual->lone_queries : 0;
+	policy.direct_queries = random_below(2) ? usual->direct_queries : 0;
+	policy.scan_above = UINT32_MAX;
+	policy.cold_slots = random_below(2) ? usual->cold_slots : 32;
+	if (random_below(2))
+	{
+		/* many queries lose candidates, and are run again */
+		policy.candidates = policy.candidates_few = 64;
+		policy.candidates_per_k = policy.retry_per_k = 2;
+		policy.retry_candidates = 128;
+		policy.first_rows = 32;
+	}
+	if (random_below(3) == 0)
+		policy.workspace = 1 << 20;
+	if (random_below(2))
+		for (int i = 0; i < GPUVEC_LIST_PARTS; i++)
+			policy.list_parts[i] = 1 + (uint32_t) random_below(100);
+	return policy;
+}
+
+/* Test the GPU, or its emulation, with many policies */
+static void
+test_gpu(gpuvec_thread_pool *pool, bool full)
+{
+	static const table_kind kinds[] = {
+		{1, 1, 10, false, false, 1}, {700, 7, 30, false, true, 3}, {700, 15, 200, true, true, 2},
+		{2500, 5, 20, true, false, 4}, {5000, 7, 100, false, true, 1}, {300, 0, 20, false, false, 2}
+	};
+	gpuvec_backend_options options = {.device = 0};
+	gpuvec_error error;
+	gpuvec_backend *backend = gpuvec_cuda_open(&options, &error);
+	struct gpuvec_search_policy usual;
+
+	if (backend == NULL)
+	{
+		printf("%s\n", error.message);
+		exit(2);
+	}
+	usual = gpuvec_search_policy_get(backend);
+	for (int i = 0; i < (full ? 60 : 18); i++)
+	{
+		struct gpuvec_search_policy policy = random_policy(&usual);
+
+		gpuvec_search_policy_set(backend, &policy);
+		test_table(backend, pool, kinds[i % 6], full ? 36 : 9);
+	}
+	gpuvec_search_policy_set(backend, &usual);
+	if (full)
+	{
+		test_table(backend, pool, (table_kind) {GPUVEC_SEGMENT_ROWS, 6, 30, false, true, 1}, 36);
+		test_table(backend, pool, (table_kind) {200000, 3, 300, true, true, 3}, 18);
+	}
+	backend->close(backend);
+}
+
+int
+main(int argc, char **argv)
+{
+	gpuvec_thread_pool *pool = gpuvec_thread_pool_new(2);
+
+	test_gpu(pool, argc > 1 && strcmp(argv[1], "full") == 0);
+	check(ranked_disjoint > 100 && not_ranked > 100, "rows without a common id rank, or not");
+	gpuvec_thread_pool_free(pool);
+	return report_checks();
+}
+
+#else
+
+static void
+test_backend(gpuvec_thread_pool *pool, int simd, int threads)
+{
+	gpuvec_lists_policy policy = {.least_rows = 200,.least_ids = 0,.dense = 16,.share = 4};
+	gpuvec_backend_options options = {.threads = threads,.simd = simd};
+	gpuvec_error error;
+	gpuvec_backend *backend = gpuvec_cpu_open_with(&options, &policy, &error);
+
+	test_table(backend, pool, (table_kind) {1, 1, 10, false, false, 1}, 9);
+	test_table(backend, pool, (table_kind) {700, 7, 30, false, true, 3}, 27);
+	test_table(backend, pool, (table_kind) {700, 15, 200, true, true, 2}, 27);
+	test_table(backend, pool, (table_kind) {2500, 5, 20, true, false, 4}, 18);
+	test_table(backend, pool, (table_kind) {9000, 7, 100, false, true, 2}, 18);
+	test_table(backend, pool, (table_kind) {300, 0, 20, false, false, 2}, 9);
+	backend->close(backend);
+}
+
+/* A segment that uses all codes, with and without nulls */
+static void
+test_all_codes(gpuvec_backend *backend, gpuvec_thread_pool *pool)
+{
+	table_kind	kind = {GPUVEC_SEGMENT_ROWS, 6, 30, false, true, 1};
+
+	test_table(backend, pool, kind, 9);
+}
+
+int
+main(void)
+{
+	gpuvec_backend_options options = {.threads = 1};
+	gpuvec_error error;
+	gpuvec_thread_pool *pool = gpuvec_thread_pool_new(2);
+	gpuvec_backend *backend = gpuvec_cpu_open(&options, &error);
+
+	for (int simd = 1; simd <= 3; simd++)
+		test_backend(pool, simd, simd == 2 ? 3 : 1);
+	test_all_codes(backend, pool);
+	check(ranked_disjoint > 100 && not_ranked > 100, "rows without a common id rank, or not");
+	backend->close(backend);
+	gpuvec_thread_pool_free(pool);
+	return report_checks();
+}
+
+#endif

@@ -514,8 +514,7 @@ send_queries(struct near_batch *batch, gpuvec_error *error)
 	uint32_t width = batch->bank->width;
 	uint32_t padded = batch->params.padded_width;
 	/* the last query is repeated to fill the last tile */
-	uint32_t n =
-		batch->nqueries == 1 ? 1 : (batch->nqueries + QUERIES - 1) / QUERIES * QUERIES;
+	uint32_t n = batch->nqueries == 1 ? 1 : (batch->nqueries + QUERIES - 1) / QUERIES * QUERIES;
 	double *queries = (double *) calloc((size_t) n * padded, sizeof(double));
 	bool ok;
 

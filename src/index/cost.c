@@ -182,7 +182,7 @@ begin_cost(PlannerInfo *root, const IndexOptInfo *info, double rows, bool ordere
  * null sets without filter columns, nor sets that are compared with an array
  */
 static bool
-clause_is_searched(const IndexOptInfo *info, const IndexClause *clause)
+clause_is_searched(const IndexOptInfo *info, const IndexClause * clause)
 {
 	const Node *node = (const Node *) clause->rinfo->clause;
 
@@ -209,7 +209,7 @@ look_at_clauses(const IndexPath *path)
 
 	foreach(cell, path->indexclauses)
 	{
-		const IndexClause *clause = lfirst(cell);
+		const		IndexClause *clause = lfirst(cell);
 		bool		searched = clause_is_searched(path->indexinfo, clause);
 
 		found.searched |= searched;

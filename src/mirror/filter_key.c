@@ -125,8 +125,8 @@ void
 FilterDescribe(HeapTuple index, FilterColumns *filters)
 {
 	Form_pg_index form = (Form_pg_index) GETSTRUCT(index);
-	const oidvector *classes;
-	const oidvector *collations;
+	const		oidvector *classes;
+	const		oidvector *collations;
 	Oid			set;
 
 	memset(filters, 0, sizeof(*filters));
@@ -213,7 +213,7 @@ text_key(const FilterColumn *column, Datum value)
 static uint64
 uuid_key(Datum value)
 {
-	const pg_uuid_t *uuid = DatumGetUUIDP(value);
+	const		pg_uuid_t *uuid = DatumGetUUIDP(value);
 	uint64		key = 0;
 
 	for (int i = 0; i < 8; i++)

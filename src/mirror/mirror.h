@@ -144,7 +144,8 @@ typedef struct MirrorQuery
 								 * last answer said; see gpuvec_result */
 	bool		has_disjoint;	/* that answer ranks rows without a common id,
 								 * ... */
-	bool		lost_disjoint;	/* ... or one before did, and this one does not */
+	bool		lost_disjoint;	/* ... or one before did, and this one does
+								 * not */
 
 	/* state while searching */
 	bool		done;

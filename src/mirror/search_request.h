@@ -26,8 +26,8 @@ typedef struct MirrorSearchRequest
 	gpuvec_query *queries;		/* [n], palloc'd */
 	uint16	   *ids;			/* [nids], of all queries, two for each id of
 								 * a wide one; palloc'd */
-	char	   *filters;		/* [head.filter_bytes] of all queries, or NULL;
-								 * palloc'd */
+	char	   *filters;		/* [head.filter_bytes] of all queries, or
+								 * NULL; palloc'd */
 	MirrorQuery **whose;		/* [n], palloc'd: the search's queries */
 	uint32		n;
 	uint64		nids;

@@ -273,11 +273,11 @@ scan_table(ReadWorker *worker, Relation rel, ParallelTableScanDesc shared)
 	table_endscan(scan);
 }
 
-extern PGDLLEXPORT void gpuvec_read_interactions(dsm_segment *segment, shm_toc *toc);
+extern PGDLLEXPORT void gpuvec_read_interactions(dsm_segment *segment, shm_toc * toc);
 
 /* Begin here in a worker */
 void
-gpuvec_read_interactions(dsm_segment *segment, shm_toc *toc)
+gpuvec_read_interactions(dsm_segment *segment, shm_toc * toc)
 {
 	ReadWorker	worker = {.task = shm_toc_lookup(toc, KEY_TASK, false)};
 	char	   *queues = shm_toc_lookup(toc, KEY_QUEUES, false);
@@ -300,7 +300,7 @@ gpuvec_read_interactions(dsm_segment *segment, shm_toc *toc)
 
 /* Take the parts that have come to a queue; false: there will be no more */
 static bool
-take_parts(AlsJob *job, shm_mq_handle *queue, bool *some)
+take_parts(AlsJob *job, shm_mq_handle * queue, bool *some)
 {
 	for (;;)
 	{
@@ -319,7 +319,7 @@ take_parts(AlsJob *job, shm_mq_handle *queue, bool *some)
 
 /* Pass on the parts of all workers, until the last one has ended */
 static void
-pass_parts_on(AlsJob *job, shm_mq_handle **queues, int n)
+pass_parts_on(AlsJob *job, shm_mq_handle * *queues, int n)
 {
 	while (n > 0)
 	{
@@ -343,7 +343,7 @@ pass_parts_on(AlsJob *job, shm_mq_handle **queues, int n)
 
 /* Describe the task in shared memory */
 static void
-put_task(ParallelContext *context, Relation rel, const AlsInteractions *interactions,
+put_task(ParallelContext * context, Relation rel, const AlsInteractions *interactions,
 		 double alpha, uint64 nusers)
 {
 	ReadTask   *task = shm_toc_allocate(context->toc, sizeof(ReadTask));
@@ -394,8 +394,7 @@ make_context(Relation rel, int nworkers, const AlsInteractions *interactions, Ar
 }
 
 /* Attach to the queues of the workers that were launched */
-static shm_mq_handle **
-attach_queues(ParallelContext *context)
+static shm_mq_handle * *attach_queues(ParallelContext * context)
 {
 	shm_mq_handle **queues = palloc_array(shm_mq_handle *, context->nworkers_launched);
 	char	   *at = shm_toc_lookup(context->toc, KEY_QUEUES, false);

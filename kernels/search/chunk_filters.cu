@@ -276,7 +276,6 @@ queue_gather(struct search *s, struct chunk *c)
 	p.ids = scratch_at<uint16_t>(s, c->ids);
 	p.candidates = scratch_at<struct row_key>(s, c->candidates);
 	p.rows = (uint2 *) b->listed.get<char>();
-	p.stop = (const uint32_t *) b->stop.get();
 	p.nqueries = c->n;
 	p.nparts = (uint32_t) divide_up(most, GATHER_PART);
 	p.capacity = c->capacity;

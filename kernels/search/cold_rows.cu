@@ -86,23 +86,6 @@ __launch_bounds__(COLD_THREADS) clear_tables(const __grid_constant__ struct cold
 		params.queries[q].cold_full = 0;
 }
 
-/* The sum of a number over this lane and all lanes before it */
-static __device__ __forceinline__ uint32_t
-sum_upto_lane(uint32_t n)
-{
-	uint32_t lane = threadIdx.x % 32;
-
-#pragma unroll
-	for (int d = 1; d < 32; d *= 2)
-	{
-		uint32_t left = __shfl_up_sync(FULL_WARP, n, d);
-
-		if (lane >= (uint32_t) d)
-			n += left;
-	}
-	return n;
-}
-
 /*
  * The first lane whose number is greater than `position`; numbers ascend from
  * lane to lane, and the last one is greater

@@ -27,35 +27,38 @@ struct candidate_sink
 };
 
 /*
- * Score a row of each lane for query q, and append the rows that rank within
- * the query's limits.  Called by a whole warp; a lane without a row passes
- * candidate = false.  Rows that do not pass the query's filter are none.
- * disjoint: rows without a common id rank, whatever the measure is.
+ * The key of a row, if it ranks within a query's limits.  Rows that do not
+ * pass the query's filter are none.  disjoint: rows without a common id rank,
+ * whatever the measure is.
+ */
+static __device__ __forceinline__ bool
+rank_row(const struct candidate_sink &sink, const struct query_limits *limits, uint32_t common,
+		 uint32_t rowlen, uint64_t tid, bool disjoint, struct row_key *key)
+{
+	if (common == 0 && !disjoint && !gpuvec_ranks_disjoint(sink.measure))
+		return false;
+	key->hi = gpuvec_score_key(
+		gpuvec_score_with(sink.measure, sink.weights, common, limits->len, rowlen));
+	key->lo = tid | common;
+	return !key_less(limits->bound.hi, limits->bound.lo, key->hi, key->lo) &&
+		   key_less(limits->after.hi, limits->after.lo, key->hi, key->lo);
+}
+
+/*
+ * Append the rows of the lanes that have one to the candidates of query q;
+ * called by a whole warp.  Returns how many they are.
  *
- * Returns how many rows rank.  The query's count includes rows for which
- * there was no room: a count beyond the capacity says that some were lost.
+ * The query's count includes rows for which there was no room: a count beyond
+ * the capacity says that some were lost.
  */
 static __device__ __forceinline__ uint32_t
-emit_rows(const struct candidate_sink &sink, uint32_t q, const struct query_limits *limits,
-		  bool candidate, uint32_t common, uint32_t rowlen, uint64_t tid, bool disjoint = false)
+append_rows(const struct candidate_sink &sink, uint32_t q, bool candidate,
+			const struct row_key &key)
 {
 	uint32_t lane = threadIdx.x % 32;
-	struct row_key key = {0, 0};
-	uint32_t votes;
+	uint32_t votes = __ballot_sync(FULL_WARP, candidate);
 	uint32_t base = 0;
 
-	if (candidate && (common > 0 || disjoint || gpuvec_ranks_disjoint(sink.measure)))
-	{
-		key.hi = gpuvec_score_key(
-			gpuvec_score_with(sink.measure, sink.weights, common, limits->len, rowlen));
-		key.lo = tid | common;
-		candidate = !key_less(limits->bound.hi, limits->bound.lo, key.hi, key.lo) &&
-					key_less(limits->after.hi, limits->after.lo, key.hi, key.lo);
-	}
-	else
-		candidate = false;
-
-	votes = __ballot_sync(FULL_WARP, candidate);
 	if (votes == 0)
 		return 0;
 	if (lane == 0)
@@ -64,6 +67,21 @@ emit_rows(const struct candidate_sink &sink, uint32_t q, const struct query_limi
 	if (candidate && base < sink.capacity)
 		sink.candidates[(size_t) q * sink.capacity + base] = key;
 	return __popc(votes);
+}
+
+/*
+ * Score a row of each lane for query q, and append the rows that rank within
+ * the query's limits.  Called by a whole warp; a lane without a row passes
+ * candidate = false.  Returns how many rows rank.
+ */
+static __device__ __forceinline__ uint32_t
+emit_rows(const struct candidate_sink &sink, uint32_t q, const struct query_limits *limits,
+		  bool candidate, uint32_t common, uint32_t rowlen, uint64_t tid)
+{
+	struct row_key key = {0, 0};
+
+	candidate = candidate && rank_row(sink, limits, common, rowlen, tid, false, &key);
+	return append_rows(sink, q, candidate, key);
 }
 
 } // namespace gpuvec

@@ -1,14 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * hot_bitmap.cuh
- *	  Counting single rows: their hot numbers against a bitmap of those of a
- *	  query, in shared memory.
+ *	  What kernels share that count single rows: their hot numbers against a
+ *	  bitmap of those of a query, in shared memory; and sums over lanes.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef GPUVEC_HOT_BITMAP_CUH
 #define GPUVEC_HOT_BITMAP_CUH
 
+#include "kernels/device/instructions.cuh"
 #include "kernels/search/search_kernels.h"
 
 namespace gpuvec
@@ -61,6 +62,23 @@ count_hot(const uint32_t *bitmap, const struct device_segment *segment, uint32_t
 	for (uint32_t i = 0; i < hot_len; i += 8)
 		common += count_chunk(bitmap, __ldcg(&ids[i * 4]), hot_len - i);
 	return common;
+}
+
+/* The sum of a number over this lane and all lanes before it */
+static __device__ __forceinline__ uint32_t
+sum_upto_lane(uint32_t n)
+{
+	uint32_t lane = threadIdx.x % 32;
+
+#pragma unroll
+	for (int d = 1; d < 32; d *= 2)
+	{
+		uint32_t left = __shfl_up_sync(FULL_WARP, n, d);
+
+		if (lane >= (uint32_t) d)
+			n += left;
+	}
+	return n;
 }
 
 } // namespace gpuvec

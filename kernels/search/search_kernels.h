@@ -138,12 +138,11 @@ struct gather_params
 	struct query_state *queries;
 	const uint16_t *ids;        /* of the queries */
 	struct row_key *candidates; /* [nqueries * capacity] */
-	const uint32_t *stop;       /* nonzero: end early, all queries are canceled */
 	gpuvec_measure measure;
 	gpuvec_weights weights; /* of tversky */
 };
 
-#define GATHER_PART 1024 /* rows of a thread block */
+#define GATHER_PART 256 /* rows of a thread block */
 
 /*
  * The tables of all queries of a chunk: for each query the rows that share

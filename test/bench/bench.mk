@@ -11,6 +11,7 @@
 #   make bench-vectors                                embedding tables on a GPU, see bench_vectors.c
 #   make bench-als                                    trainings in the engine alone, see bench_als.cpp
 #   make bench-als-sql SCALE=1                        trainings through SQL
+#   make bench-filters-sql                            index scans with conditions
 #   make bench-neighbors                              nearest items of each item, see bench_neighbors.cpp
 #   make bench-peers                                  index scans against other ways to the same rows
 #   make bench-index                                  what an index costs
@@ -30,6 +31,9 @@
 # bench-embedding-sql: ROWS, ITEMS, USERS, CLICKS, BAGS, HOTNESS, WIDTH, ENGINE, THREADS (0: all), REPEATS
 #
 # bench-als-sql: SCALE (0.1, of 20,000,263 interactions), FACTORS (64), ITERATIONS (15), ENGINE, THREADS (0: all), REPEATS (3), USERS (100,000), WORKERS (8), GOAL
+#
+# bench-filters-sql: ROWS (1,000,000), QUERIES (2,000), CLIENTS (64), MEASURE_SECONDS (2), ENGINE, THREADS (0: all), GOAL (1.5: times an
+#              unfiltered scan), CLIENTS_GOAL (40,000 statements a second), LATERAL_GOAL (0.1 seconds)
 #
 # bench-peers and bench-index: ROWS, QUERIES, THREADS (0: all), and
 # PARTS        of bench-peers: sets, text, fingerprints; the latter with
@@ -82,6 +86,11 @@ ALS_SQL_SETTINGS = $(call given,SCALE FACTORS ITERATIONS GOAL ENGINE USERS WORKE
 
 bench-als-sql: $(BENCH_BIN)/bench_gen $(BENCH_BIN)/bench_als
 	$(PEERS_SETTINGS) $(ALS_SQL_SETTINGS) bash $(srcdir)/test/bench/als_sql.sh
+
+FILTERS_SETTINGS = $(call given,CLIENTS ENGINE GOAL MEASURE_SECONDS CLIENTS_GOAL LATERAL_GOAL)
+
+bench-filters-sql: $(BENCH_BIN)/bench_gen
+	$(PEERS_SETTINGS) $(FILTERS_SETTINGS) bash $(srcdir)/test/bench/filters_sql.sh
 
 bench-index: $(BENCH_BIN)/bench_gen
 	$(PEERS_SETTINGS) bash $(srcdir)/test/bench/index_cost.sh
@@ -163,4 +172,4 @@ clean: clean-bench
 clean-bench:
 	rm -rf $(BENCH_BIN)
 
-.PHONY: bench bench-engine bench-neighbors bench-choice bench-filters bench-embedding bench-embedding-sql bench-vectors bench-als bench-als-sql bench-peers bench-index bench-churn bench-writers soak-writers clean-bench
+.PHONY: bench bench-engine bench-neighbors bench-choice bench-filters bench-embedding bench-embedding-sql bench-vectors bench-als bench-als-sql bench-filters-sql bench-peers bench-index bench-churn bench-writers soak-writers clean-bench

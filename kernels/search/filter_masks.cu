@@ -75,29 +75,28 @@ keys_below(const uint64_t *keys, uint32_t n, uint64_t key)
 	return low;
 }
 
-/* The range of codes that may satisfy a condition; called by a whole warp */
-static __device__ __forceinline__ uint2
-codes_of(const struct device_segment *segment, const gpuvec_condition *c, const uint64_t *values)
+/*
+ * The first code that may satisfy a condition, or the one behind the last;
+ * called by a whole warp.  If none may, the end is not behind the first one.
+ */
+static __device__ __forceinline__ uint32_t
+end_of_codes(const struct device_segment *segment, const gpuvec_condition *c,
+			 const uint64_t *values, bool last)
 {
 	const struct device_filter *filter = &segment->filters[c->column - 1];
-	const uint64_t *keys = column_keys(segment, c->column);
-	uint64_t low = c->low;
-	uint64_t high = c->high;
+	uint64_t key = last ? c->high : c->low;
 
 	if (c->kind == GPUVEC_IS_NULL)
-		return make_uint2(filter->nkeys, filter->nkeys + filter->has_nulls);
+		return filter->nkeys + (last ? filter->has_nulls : 0);
+	if (c->kind == GPUVEC_KEY_ANY && c->n == 0)
+		return 0;
 	if (c->kind == GPUVEC_KEY_ANY)
-	{
-		if (c->n == 0)
-			return make_uint2(0, 0);
-		low = values[c->first];
-		high = values[c->first + c->n - 1];
-	}
+		key = values[last ? c->first + c->n - 1 : c->first];
 	else if (c->kind != GPUVEC_KEY_BETWEEN)
-		return make_uint2(0, filter->nkeys);
-	return make_uint2(keys_below(keys, filter->nkeys, low),
-					  high == ~UINT64_C(0) ? filter->nkeys
-										   : keys_below(keys, filter->nkeys, high + 1));
+		return last ? filter->nkeys : 0;
+	if (last && key == ~UINT64_C(0))
+		return filter->nkeys;
+	return keys_below(column_keys(segment, c->column), filter->nkeys, key + last);
 }
 
 /* True if a range does not tell all about a condition */
@@ -133,19 +132,22 @@ struct mask_task
 		if (threadIdx.x == 0)
 			shared->npassed = shared->nrows = 0;
 		__syncthreads();
-		for (uint32_t i = threadIdx.x / 32; i < filter->nconditions; i += MASK_WARPS)
+		/* a warp for each end of a condition's range: they wait for memory */
+		for (uint32_t i = threadIdx.x / 32; i < 2 * filter->nconditions; i += MASK_WARPS)
 		{
-			const gpuvec_condition *c = &conditions[i];
-			uint2 range;
+			const gpuvec_condition *c = &conditions[i / 2];
+			bool last = i % 2;
+			uint32_t code;
 
 			if (c->column == 0)
 				continue;
-			range = codes_of(segment, c, values);
-			if (threadIdx.x % 32 == 0)
-			{
-				atomicMax(&shared->low[c->column], range.x);
-				atomicMin(&shared->end[c->column], range.y);
-			}
+			code = end_of_codes(segment, c, values, last);
+			if (threadIdx.x % 32 > 0)
+				continue;
+			if (last)
+				atomicMin(&shared->end[c->column], code);
+			else
+				atomicMax(&shared->low[c->column], code);
 		}
 		__syncthreads();
 	}

@@ -659,7 +659,9 @@ test_gpu(gpuvec_thread_pool *pool, bool full)
 {
 	static const table_kind kinds[] = {
 		{1, 1, 10, false, false, 1}, {700, 7, 30, false, true, 3}, {700, 15, 200, true, true, 2},
-		{2500, 5, 20, true, false, 4}, {5000, 7, 100, false, true, 1}, {300, 0, 20, false, false, 2}
+		{2500, 5, 20, true, false, 4}, {5000, 7, 100, false, true, 1}, {300, 0, 20, false, false, 2},
+		/* most rows share cold numbers, and have few different scores */
+		{500, 1, 8, true, false, 1}
 	};
 	gpuvec_backend_options options = {.device = 0};
 	gpuvec_error error;
@@ -672,12 +674,12 @@ test_gpu(gpuvec_thread_pool *pool, bool full)
 		exit(2);
 	}
 	usual = gpuvec_search_policy_get(backend);
-	for (int i = 0; i < (full ? 60 : 18); i++)
+	for (int i = 0; i < (full ? 70 : 21); i++)
 	{
 		struct gpuvec_search_policy policy = random_policy(&usual);
 
 		gpuvec_search_policy_set(backend, &policy);
-		test_table(backend, pool, kinds[i % 6], full ? 36 : 9);
+		test_table(backend, pool, kinds[i % 7], full ? 36 : 9);
 	}
 	gpuvec_search_policy_set(backend, &usual);
 	if (full)

@@ -1586,6 +1586,17 @@ bad_record(const engine *e, const model *m, gpuvec_feed_record record, const uin
 	free(b.data);
 }
 
+static void test_fuzz(void);
+
+/* Messages with filters and filter columns, with random bytes changed */
+static void
+test_filters_fuzz(void)
+{
+	model_filters = 3;
+	test_fuzz();
+	model_filters = 0;
+}
+
 static void
 test_filters_violations(void)
 {
@@ -2447,6 +2458,7 @@ static const struct
 	{"rows_filters", test_rows_filters},
 	{"filters_memory", test_filters_memory},
 	{"filters_violations", test_filters_violations},
+	{"filters_fuzz", test_filters_fuzz},
 	{"patience", test_patience},
 	{"embed", test_embed},
 	{"embed_gram", test_embed_gram},

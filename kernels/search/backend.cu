@@ -105,6 +105,17 @@ default_policy(const struct cuda_device &device, size_t workspace)
 	policy.cold_slots = 1024;
 	policy.cold_slots_most = 262144;
 	policy.cold_spread = 3;
+
+	/* on later GPUs products of bits are slow */
+	policy.dense_ids = device.capability >= 80 && device.capability <= 90 ? 4096 : 0;
+	policy.dense_rows = 4096;
+	policy.dense_part = 80;
+	policy.dense_noise = 15;
+	policy.dense_tiles = 256;
+	policy.dense_queries = LONE_QUERIES;
+	policy.dense_products = 4500;
+	policy.dense_bytes = 4000;
+	policy.scan_lookups = 1760;
 	policy.decode_rows = 16384;
 	policy.decode_queries = 32;
 	return policy;
@@ -127,6 +138,7 @@ prepare(struct search_backend *b, gpuvec_error *error)
 						error) &&
 		   device.check(cudaStreamSynchronize(b->stream.get()), what, error) &&
 		   device.check(scan_prepare(shared_limit), "load the kernels", error) &&
+		   device.check(dense_prepare(shared_limit), "load the kernels", error) &&
 		   device.check(lists_prepare(shared_limit), "load the kernels", error) &&
 		   device.check(select_prepare(), "load the kernels", error);
 }

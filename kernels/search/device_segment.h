@@ -115,6 +115,9 @@ struct device_segment
 	uint32_t ntiles;
 	struct device_lists lists;
 	struct device_cold cold;
+	/* bit vectors of rows (dense_cells.cuh); NULL: none */
+	const uint4 *bits;
+	uint32_t bit_chunks; /* chunks of a vector; 0: none */
 };
 
 /*

@@ -26,6 +26,39 @@ struct candidate_sink
 	gpuvec_measure measure;
 };
 
+/* The key of a row that has `common` ids in common with a query */
+static __device__ __forceinline__ struct row_key
+make_key(const struct candidate_sink &sink, const struct query_limits *limits, uint32_t common,
+		 uint32_t rowlen, uint64_t tid)
+{
+	return {gpuvec_score_key(
+				gpuvec_score_with(sink.measure, sink.weights, common, limits->len, rowlen)),
+			tid | common};
+}
+
+/* True if a key ranks within the limits of a query */
+static __device__ __forceinline__ bool
+key_ranks(const struct query_limits *limits, const struct row_key &key)
+{
+	return !key_less(limits->bound.hi, limits->bound.lo, key.hi, key.lo) &&
+		   key_less(limits->after.hi, limits->after.lo, key.hi, key.lo);
+}
+
+/* Score a row for query q, and append it if it ranks; a lane on its own */
+static __device__ __forceinline__ void
+emit_row(const struct candidate_sink &sink, uint32_t q, const struct query_limits *limits,
+		 uint32_t common, uint32_t rowlen, uint64_t tid)
+{
+	struct row_key key = make_key(sink, limits, common, rowlen, tid);
+	uint32_t at;
+
+	if ((common == 0 && !gpuvec_ranks_disjoint(sink.measure)) || !key_ranks(limits, key))
+		return;
+	at = atomicAdd(&sink.queries[q].count, 1);
+	if (at < sink.capacity)
+		sink.candidates[(size_t) q * sink.capacity + at] = key;
+}
+
 /*
  * Score a row of each lane for query q, and append the rows that rank within
  * the query's limits.  Called by a whole warp; a lane without a row passes
@@ -45,11 +78,8 @@ emit_rows(const struct candidate_sink &sink, uint32_t q, const struct query_limi
 
 	if (candidate && (common > 0 || gpuvec_ranks_disjoint(sink.measure)))
 	{
-		key.hi = gpuvec_score_key(
-			gpuvec_score_with(sink.measure, sink.weights, common, limits->len, rowlen));
-		key.lo = tid | common;
-		candidate = !key_less(limits->bound.hi, limits->bound.lo, key.hi, key.lo) &&
-					key_less(limits->after.hi, limits->after.lo, key.hi, key.lo);
+		key = make_key(sink, limits, common, rowlen, tid);
+		candidate = key_ranks(limits, key);
 	}
 	else
 		candidate = false;

@@ -26,6 +26,7 @@
 
 #include "kernels/device/arena.h"
 #include "kernels/device/launch.h"
+#include "kernels/search/row_ids.cuh"
 #include "kernels/search/search_backend.h"
 
 namespace gpuvec
@@ -133,19 +134,8 @@ static __device__ __forceinline__ void
 for_each_id(const struct build_params &p, uint32_t tile, F f)
 {
 	uint32_t lane = threadIdx.x % 32;
-	uint32_t first_chunk = p.tiles[tile].x;
-	uint32_t n = p.hot_len[tile * 32 + lane];
 
-	for (uint32_t c = 0; c * 8 < n; c++)
-	{
-		uint4 chunk = p.ids[((size_t) first_chunk + c) * 32 + lane];
-		const uint32_t word[4] = {chunk.x, chunk.y, chunk.z, chunk.w};
-
-#pragma unroll
-		for (uint32_t i = 0; i < 8; i++)
-			if (c * 8 + i < n)
-				f(i % 2 ? word[i / 2] >> 16 : word[i / 2] & 0xFFFF, c * 8 + i);
-	}
+	for_each_row_id(p.ids + (size_t) p.tiles[tile].x * 32, lane, p.hot_len[tile * 32 + lane], f);
 }
 
 /* Count the rows of each id in each small block; one warp per tile */

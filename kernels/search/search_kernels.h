@@ -5,6 +5,8 @@
  *	  them.
  *
  * scan.cu            counts common ids by a scan, and emits candidates
+ * dense.cu           counts by products of bit vectors
+ * dense_bits.cu      makes these vectors
  * lists_classify.cu  sorts a query's ids by what a segment has for them
  * lists.cu           counts by inverted lists
  * lists_plain.cu     the same where no id is common
@@ -138,8 +140,45 @@ struct scan_params
 	uint32_t nitems;       /* nbatches * number of ranges of groups */
 	uint32_t range_groups; /* groups per item */
 	uint32_t grab;         /* tiles that a warp takes at a time: a power of 2 */
+	uint32_t plain;        /* nonzero: leave out segments with bit vectors */
 	gpuvec_measure measure;
 	gpuvec_weights weights; /* of tversky */
+};
+
+/* Chunks of a bit vector, at most (dense_cells.cuh) */
+#define DENSE_CHUNKS 4
+
+/*
+ * Parameters of counting by bit vectors of one number of chunks; see dense.cu
+ */
+struct dense_params
+{
+	struct scan_params scan; /* the same parameters as for a scan */
+	const uint4 *bits;       /* vectors of the queries */
+	/* [nqueries]: ids of a query that share a cell with one before */
+	const uint32_t *doubles;
+	/*
+	 * [nqueries * exact_words]: a bit for each id; NULL: no ids share cells,
+	 * so counts are exact
+	 */
+	const uint32_t *exact;
+	uint32_t exact_words;
+	uint32_t query_warps; /* warps of a block with different queries */
+	uint32_t nsteps;      /* room for tiles: steps of copies */
+};
+
+/* Parameters of making the bit vectors of queries; all bits are 0 before */
+struct query_bits_params
+{
+	const struct query_state *queries;
+	const uint16_t *ids;
+	uint32_t *words;
+	uint32_t *doubles;
+	uint32_t *exact; /* NULL: not needed */
+	uint32_t exact_words;
+	uint32_t nqueries;
+	uint32_t chunks;
+	uint32_t maxid;
 };
 
 /*
@@ -257,6 +296,17 @@ scan_blocks(uint32_t entry_bits, uint32_t planes, size_t shared_bytes, int *bloc
 extern cudaError_t
 scan_launch(const struct scan_params *params, uint32_t entry_bits, uint32_t planes,
 			size_t shared_bytes, uint32_t blocks, cudaStream_t stream);
+
+/* dense.cu, dense_bits.cu: chunks is 1 .. DENSE_CHUNKS */
+extern cudaError_t
+dense_prepare(size_t smem_limit);
+extern uint32_t
+dense_query_warps(uint32_t nqueries);
+extern cudaError_t
+dense_query_bits(const struct query_bits_params *params, cudaStream_t stream);
+extern cudaError_t
+dense_launch(struct dense_params *params, uint32_t chunks, size_t smem_limit, uint32_t blocks,
+			 cudaStream_t stream);
 
 /* lists.cu: planes is 7, 8 or 17 */
 extern cudaError_t

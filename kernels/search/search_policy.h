@@ -107,6 +107,29 @@ extern "C"
 		uint32_t cold_slots_most;
 		uint32_t cold_spread;
 
+		/* bit vectors of segments (dense_bits.cu) */
+		/* segments with this id or a larger one have none; 0: no segment has */
+		uint32_t dense_ids;
+		uint32_t dense_rows; /* rows that a segment with vectors has, at least */
+		/* rows have one id in dense_part cells on average, or more */
+		uint32_t dense_part;
+		uint32_t dense_noise;  /* percent; with less noise, ids share cells */
+		uint32_t dense_chunks; /* chunks of vectors; 0: what suits the segment */
+
+		/* counting by bit vectors (dense.cu) */
+		uint32_t dense_tiles; /* tiles per item */
+		/* up to this number of queries, the method is chosen as without */
+		uint32_t dense_queries;
+
+		/*
+		 * What is known of a GPU to choose between bit vectors and scans: only
+		 * ratios count.  Measured on an H200.
+		 */
+		uint32_t dense_products; /* products of bits: 10^12 / s */
+		uint32_t dense_bytes;    /* reading vectors: 10^9 bytes / s */
+		/* ids of rows looked up for a batch of queries: 10^9 / s */
+		uint32_t scan_lookups;
+
 		/* decoding of answers */
 		/*
 		 * from this number of rows on, several threads decode, taking
@@ -124,6 +147,7 @@ extern "C"
 		uint32_t overflows;         /* queries that were run again */
 		uint32_t retries;           /* rounds that overflowed again, of these queries */
 		uint32_t list_chunks;       /* chunks counted by lists */
+		uint32_t dense_chunks;      /* chunks counted by bit vectors */
 		uint32_t lone_chunks;       /* chunks whose queries were kernel parameters */
 		uint32_t own_rounds;        /* rounds in which each query had blocks of its own */
 		uint32_t plain_rounds;      /* rounds that counted in bytes */

@@ -22,6 +22,7 @@
  * (launch_chained()).
  *
  * Counting by inverted lists (lists.cu) has other rounds: see list_rounds.cu.
+ * Counting by bit vectors (dense.cu) has the same ones: see dense_rounds.cu.
  *
  * If queries have cold numbers, a chunk begins with the rows that share these
  * (cold_rows.cu).  They are selected at once, so that there is a bound for
@@ -86,7 +87,7 @@ classes_within(struct cuda_view *view, uint64_t tiles)
  * Plan the rounds of a chunk: ends[] gets the end of each round's classes.
  * Returns the number of rounds.
  */
-static uint32_t
+uint32_t
 plan_rounds(const struct search *s, const struct chunk *c, uint32_t *ends)
 {
 	const struct gpuvec_search_policy &policy = s->policy;
@@ -163,7 +164,9 @@ run_chunk(struct search *s, struct chunk *c)
 		!(c->lone || upload_chunk(s, c)) ||
 		(c->ncold > 0 &&
 		 (!queue_cold(s, c, 0, TILE_CLASSES) || !queue_select(s, c, SELECT_ROUND))) ||
-		!(c->lists ? queue_list_rounds(s, c) : queue_scan_rounds(s, c)))
+		!(c->lists   ? queue_list_rounds(s, c)
+		  : c->dense ? queue_dense_rounds(s, c)
+					 : queue_scan_rounds(s, c)))
 		return false;
 	return end_chunk(s, c, fast);
 }
@@ -411,6 +414,7 @@ next_chunk(struct search *s, uint32_t from, struct chunk *c)
 	if (c->lists && s->method == GPUVEC_METHOD_AUTO && s->view->nblocks[0] > 0 &&
 		n > policy.scan_above && n < policy.scan_below)
 		c->lists = false;
+	choose_dense(s, c, n);
 
 	/* whole batches, unless these are the last queries of the kind */
 	if (n > c->batch && from + n < s->nwork && s->work[from + n].kind == s->work[from].kind)

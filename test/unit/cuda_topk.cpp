@@ -292,6 +292,16 @@ set_direct(gpuvec_search_policy &policy, uint32_t queries)
  */
 static bool mixed_lists = true;
 
+/* Segments get bit vectors, of any number of chunks, or none */
+static void
+vary_vectors(gpuvec_search_policy &policy)
+{
+	policy.dense_rows = 1;
+	policy.dense_part = UINT32_MAX;
+	policy.dense_ids = random_below(5) == 0 ? 0 : random_below(5) == 0 ? 4096 : 65536;
+	policy.dense_chunks = random_below(5);
+}
+
 static void
 vary_lists(void)
 {
@@ -307,6 +317,7 @@ vary_lists(void)
 		for (uint32_t &p : policy.list_parts)
 			p = part;
 	}
+	vary_vectors(policy);
 	set_policy(policy);
 }
 
@@ -522,6 +533,7 @@ add_stats(void)
 
 	total.overflows += last.overflows;
 	total.retries += last.retries;
+	total.dense_chunks += last.dense_chunks;
 	total.list_chunks += last.list_chunks;
 	total.lone_chunks += last.lone_chunks;
 	total.own_rounds += last.own_rounds;
@@ -699,6 +711,9 @@ random_settings(bool few_planes)
 	VARY(r, item_queries, random_below(2) == 0, 1 + random_below(40));
 	VARY(r, whole_item_queries, random_below(2) == 0, 1 + random_below(40));
 	vary(r, "direct_queries", random_below(2) == 0, 1 + random_below(40), set_direct);
+	VARY(r, dense_tiles, random_below(2) == 0, 1 + random_below(200));
+	VARY(r, dense_queries, random_below(2) == 0, random_below(10));
+	VARY(r, dense_products, random_below(2) == 0, random_below(2) ? 1 : 1000000);
 	VARY(r, lone_queries, random_below(2) == 0, 1 + random_below(20));
 	return r;
 }
@@ -1358,6 +1373,7 @@ main(int argc, char **argv)
 	 * the hooks must have driven the searches through the paths that they are
 	 * for
 	 */
+	report(total.dense_chunks > 0, "nothing was counted by bit vectors%s\n", "");
 	report(total.list_chunks > 0, "nothing was counted by lists%s\n", "");
 	if (!tiny)
 	{

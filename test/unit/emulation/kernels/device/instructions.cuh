@@ -32,6 +32,51 @@ prefetch_l2(const void *)
 {
 }
 
+/* Copies are done at once */
+static inline void
+copy_async(void *to, const void *from)
+{
+	emu_copy(to, from, 16, from);
+}
+
+static inline void
+copy_async_end(void)
+{
+}
+
+static inline void
+copy_async_wait(bool)
+{
+}
+
+/* The 64 bits that a lane of the warp brings as x and y */
+static inline void
+exchange_bits(uint64_t *all, uint32_t x, uint32_t y)
+{
+	memcpy(all, emu_warp((uint64_t) x << 32 | y), 32 * sizeof(*all));
+}
+
+static inline void
+multiply_bits(int *d, uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1,
+			  const int *c)
+{
+	uint64_t	a[2][32];
+	uint64_t	b[32];
+	unsigned	lane = threadIdx.x % 32;
+
+	exchange_bits(a[0], a0, a2);
+	exchange_bits(a[1], a1, a3);
+	exchange_bits(b, b0, b1);
+	for (unsigned i = 0; i < 4; i++)
+	{
+		int			sum = c[i];
+
+		for (unsigned t = 0; t < 4; t++)
+			sum += __builtin_popcountll(a[i / 2][lane / 4 * 4 + t] & b[(lane % 4 * 2 + i % 2) * 4 + t]);
+		d[i] = sum;
+	}
+}
+
 }
 
 #endif							/* GPUVEC_INSTRUCTIONS_CUH */

@@ -1,0 +1,205 @@
+/*-------------------------------------------------------------------------
+ *
+ * dense_rounds.cu
+ *	  Chooses and queues the counting of a chunk by bit vectors.
+ *
+ * Rounds are those of a scan (topk.cu).  In each round there is a kernel for
+ * each number of chunks that vectors of the view have, and a scan of the
+ * segments without vectors.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <algorithm>
+#include <string.h>
+
+#include "kernels/search/chunk.h"
+#include "kernels/search/dense_cells.cuh"
+
+namespace gpuvec
+{
+
+/* Rows of a view that have bit vectors */
+static uint64_t
+dense_rows(const struct cuda_view *view)
+{
+	return view->nrows - view->dense_rows[0];
+}
+
+/* Nanoseconds that a scan of so many ids takes for n queries, about */
+static double
+scan_time(const struct search *s, double nids, uint32_t n)
+{
+	return nids * (double) divide_up(n, s->policy.entry_bits) / s->policy.scan_lookups;
+}
+
+/*
+ * Nanoseconds that counting by bit vectors takes, about: multiplying, or
+ * reading the vectors
+ */
+static double
+dense_time(const struct search *s, uint32_t n)
+{
+	const struct cuda_view *view = s->view;
+	double nids = (double) view->nids / std::max(view->nrows, (uint64_t) 1);
+	double time = scan_time(s, nids * (double) view->dense_rows[0], n);
+
+	for (uint32_t c = 1; c <= DENSE_CHUNKS; c++)
+	{
+		double cells = (double) view->dense_rows[c] * c * CELLS_PER_CHUNK;
+
+		time += std::max(cells * (double) divide_up(n, 32) * 32 / (1000.0 * s->policy.dense_products),
+						 cells / 8 / s->policy.dense_bytes);
+	}
+	return time;
+}
+
+/*
+ * Choose the method for n queries: by bit vectors, or by a scan where that is
+ * faster than lists and vectors.  c->lists says whether lists would pay
+ * otherwise.
+ */
+void
+choose_dense(const struct search *s, struct chunk *c, uint32_t n)
+{
+	uint64_t rows = dense_rows(s->view);
+
+	if (rows == 0)
+		return;
+	if (s->method == GPUVEC_METHOD_DENSE)
+		c->dense = true;
+	else if (s->method == GPUVEC_METHOD_AUTO && rows * 2 >= s->view->nrows &&
+			 n > s->policy.dense_queries)
+	{
+		c->dense = dense_time(s, n) < scan_time(s, (double) s->view->nids, n);
+		c->lists = false;
+	}
+	if (c->dense)
+		c->lists = false;
+}
+
+/* Reserve scratch memory for the vectors of a chunk's queries */
+void
+lay_out_dense(const struct search *s, struct chunk *c, struct arena *at)
+{
+	uint32_t fewest = DENSE_CHUNKS + 1;
+
+	if (!c->dense)
+		return;
+	c->query_bits[0] = at->used;
+	for (uint32_t i = DENSE_CHUNKS; i > 0; i--)
+		if (s->view->dense_rows[i] > 0)
+		{
+			c->query_bits[i] = at->reserve(dense_bytes(c->n, i));
+			fewest = i;
+		}
+	c->exact_words = s->view->maxid / CELLS_PER_CHUNK < fewest ? 0 : s->view->maxid / 32 + 1;
+	c->exact = at->reserve(sizeof(uint32_t) * c->exact_words * c->n);
+	c->query_bits_end = at->used;
+	for (uint32_t i = 1; i <= DENSE_CHUNKS; i++)
+		c->doubles[i] = at->reserve(s->view->dense_rows[i] > 0 ? sizeof(uint32_t) * c->n : 0);
+}
+
+/* True if ids share cells in vectors of this number of chunks */
+static bool
+shares_cells(const struct search *s, uint32_t chunks)
+{
+	return s->view->maxid / CELLS_PER_CHUNK >= chunks;
+}
+
+/* Queue the making of the queries' vectors */
+static bool
+queue_query_bits(struct search *s, struct chunk *c)
+{
+	struct query_bits_params p;
+
+	if (!s->check(cudaMemsetAsync(scratch_at<char>(s, c->query_bits[0]), 0,
+								  c->query_bits_end - c->query_bits[0], s->stream)))
+		return false;
+	memset(&p, 0, sizeof(p));
+	p.queries = scratch_at<struct query_state>(s, c->states);
+	p.ids = scratch_at<uint16_t>(s, c->ids);
+	p.exact_words = c->exact_words;
+	p.nqueries = c->n;
+	p.maxid = s->view->maxid;
+	for (uint32_t i = 1; i <= DENSE_CHUNKS; i++)
+	{
+		p.words = scratch_at<uint32_t>(s, c->query_bits[i]);
+		p.doubles = scratch_at<uint32_t>(s, c->doubles[i]);
+		p.exact = shares_cells(s, i) ? scratch_at<uint32_t>(s, c->exact) : NULL;
+		p.chunks = i;
+		if (s->view->dense_rows[i] > 0 && !s->check(dense_query_bits(&p, s->stream)))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Cut the counting into items: of dense_tiles tiles each, but so that there
+ * are 4 items or more for each block
+ */
+static void
+cut_items(const struct search *s, struct scan_params *p, uint32_t batch)
+{
+	double tiles = class_tiles(s, p->class_lo, p->class_hi);
+	double per_group = 32 * std::max(tiles, 1.0) / s->view->ntiles;
+	double groups = s->policy.dense_tiles / per_group;
+	double most;
+
+	p->nbatches = (uint32_t) divide_up(p->nqueries, batch);
+	most = (double) p->ngroups * p->nbatches / (4.0 * s->b->device.sms);
+	groups = std::min(std::max(std::min(groups, most), 1.0), (double) p->ngroups);
+	p->range_groups = (uint32_t) groups;
+	p->nitems = (uint32_t) divide_up(p->ngroups, p->range_groups) * p->nbatches;
+}
+
+/* Queue the counting of the segments whose vectors have so many chunks */
+static bool
+queue_dense(struct search *s, struct chunk *c, uint32_t chunks, uint32_t class_lo,
+			uint32_t class_hi)
+{
+	struct dense_params p;
+
+	memset(&p, 0, sizeof(p));
+	if (!begin_scan(s, c, &p.scan, s->view->ngroups, class_lo, class_hi))
+		return false;
+	p.query_warps = dense_query_warps(c->n);
+	p.bits = scratch_at<uint4>(s, c->query_bits[chunks]);
+	p.doubles = scratch_at<uint32_t>(s, c->doubles[chunks]);
+	if (shares_cells(s, chunks))
+		p.exact = scratch_at<uint32_t>(s, c->exact);
+	p.exact_words = c->exact_words;
+	cut_items(s, &p.scan, p.query_warps * 32);
+	return s->check(dense_launch(&p, chunks, s->b->device.shared_limit,
+								 std::min((uint32_t) s->b->device.sms, p.scan.nitems), s->stream));
+}
+
+/* Queue the counting of classes class_lo .. class_hi - 1 */
+static bool
+queue_dense_round(struct search *s, struct chunk *c, uint32_t class_lo, uint32_t class_hi)
+{
+	for (uint32_t i = 1; i <= DENSE_CHUNKS; i++)
+		if (s->view->dense_rows[i] > 0 && !queue_dense(s, c, i, class_lo, class_hi))
+			return false;
+	return s->view->dense_rows[0] == 0 ||
+		   queue_scan(s, c, s->view->ngroups, class_lo, class_hi);
+}
+
+/* Queue all rounds of a chunk that is counted by bit vectors */
+bool
+queue_dense_rounds(struct search *s, struct chunk *c)
+{
+	uint32_t ends[MAX_ROUNDS];
+	uint32_t nrounds = plan_rounds(s, c, ends);
+	bool fast = c->kmax <= GPUVEC_FAST_K;
+
+	s->b->stats.dense_chunks++;
+	if (!queue_query_bits(s, c))
+		return false;
+	for (uint32_t i = 0; i < nrounds; i++)
+		if (!queue_dense_round(s, c, i > 0 ? ends[i - 1] : 0, ends[i]) ||
+			!queue_select(s, c, fast && i + 1 == nrounds ? SELECT_FINAL : SELECT_ROUND))
+			return false;
+	return true;
+}
+
+} // namespace gpuvec

@@ -75,18 +75,17 @@ copy_async_wait(bool all_but_two)
 /*
  * Multiply 16 vectors a by 8 vectors b, of 256 bits each: c plus the number
  * of bits that two vectors have in common.  Lane 4 g + t brings 32 of the
- * first 128 bits of vectors g and g + 8 of a (a0, a1) and of vector g of b
- * (b0), and as many of the others (a2, a3, b1).  It gets the sums of vector g
+ * first 128 bits of vectors g and g + 8 of a (a.x, a.y) and of vector g of b
+ * (b0), and as many of the others (a.z, a.w, b1).  It gets the sums of vector g
  * of a with vectors 2 t and 2 t + 1 of b, then those of g + 8.
  */
 static __device__ __forceinline__ void
-multiply_bits(int *d, uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1,
-			  const int *c)
+multiply_bits(int *d, const uint4 &a, uint32_t b0, uint32_t b1, const int *c)
 {
 	asm("mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.and.popc "
 		"{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"
 		: "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
-		: "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1), "r"(c[0]), "r"(c[1]), "r"(c[2]),
+		: "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1), "r"(c[0]), "r"(c[1]), "r"(c[2]),
 		  "r"(c[3]));
 }
 

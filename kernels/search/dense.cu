@@ -56,8 +56,8 @@ namespace gpuvec
 #define DENSE_WARPS (DENSE_THREADS / 32)
 #define WARP_QUERIES 32
 #define STEP_TILES 4     /* tiles that are copied together */
-#define LISTED_TILES 1024 /* tiles that are listed at a time, at most */
-#define TILE_GROUPS (GPUVEC_TILE_ROWS / VECTORS_PER_GROUP)
+#define LISTED_TILES 768 /* tiles that are listed at a time, at most */
+#define TILE_GROUPS (GPUVEC_TILE_ROWS / ROW_GROUP)
 
 /* Minus the need of a query that no row of a tile can reach */
 #define OUT_OF_REACH (-(1 << 30))
@@ -74,12 +74,22 @@ struct __align__(8) dense_tile
 	uint32_t maxlen;
 };
 
+/* What a warp keeps of a query, besides its vector */
+struct query_part
+{
+	uint32_t len;
+	float score;
+	uint32_t doubles;
+	uint32_t alive; /* nonzero: it has not overflowed */
+};
+
 /* Shared memory of a thread block; the steps' tiles follow */
 struct __align__(16) dense_shared
 {
 	struct dense_tile list[LISTED_TILES];
 	/* pairs of a warp: row in the segment and query << 16, and cells */
 	uint2 hits[DENSE_WARPS][64];
+	struct query_part query[DENSE_WARPS][WARP_QUERIES];
 	uint32_t found[DENSE_WARPS]; /* tiles that each warp has found */
 	uint32_t item;
 	uint32_t padding[3];
@@ -130,7 +140,7 @@ template <int CHUNKS>
 struct dense_counter
 {
 	/* loads of a tile, and of a step */
-	static constexpr uint32_t TILE_LOADS = TILE_GROUPS * CHUNKS * GROUP_LOADS;
+	static constexpr uint32_t TILE_LOADS = TILE_GROUPS * CHUNKS * ROW_LOADS;
 	static constexpr uint32_t STEP_LOADS = STEP_TILES * TILE_LOADS;
 
 	const struct dense_params &params;
@@ -142,13 +152,8 @@ struct dense_counter
 	/* of the batch */
 	uint32_t first; /* first query of the warp */
 	bool working;   /* the warp has queries that have not overflowed */
-	/* of this lane's query */
-	bool alive;
-	uint32_t len;
-	float score;
-	uint32_t doubles;
-	/* vectors of the queries: those of 16, as two groups of eight */
-	uint4 vectors[CHUNKS][2][2];
+	/* vectors of the queries: what each instruction takes of two groups */
+	uint4 vectors[2 * CHUNKS][2];
 
 	/* the lengths of the last tile, and what follows from them */
 	uint32_t minlen;
@@ -171,19 +176,17 @@ struct dense_counter
 	__device__ __forceinline__ void
 	load_vectors()
 	{
-		uint32_t ngroups = (params.scan.nqueries + VECTORS_PER_GROUP - 1) / VECTORS_PER_GROUP;
+		uint32_t ngroups = (params.scan.nqueries + QUERY_GROUP - 1) / QUERY_GROUP;
 
 #pragma unroll
-		for (int half = 0; half < 4; half++)
+		for (int m = 0; m < 2; m++)
 		{
-			uint32_t group = first / VECTORS_PER_GROUP + half;
+			uint32_t group = first / QUERY_GROUP + m;
+			const uint4 *from = params.bits + (size_t) group * CHUNKS * QUERY_LOADS + lane;
 
 #pragma unroll
-			for (int c = 0; c < CHUNKS; c++)
-				vectors[c][half / 2][half % 2] =
-					group < ngroups
-						? __ldcg(&params.bits[((size_t) group * CHUNKS + c) * GROUP_LOADS + lane])
-						: make_uint4(0, 0, 0, 0);
+			for (int i = 0; i < 2 * CHUNKS; i++)
+				vectors[i][m] = group < ngroups ? __ldcg(&from[i * 32]) : make_uint4(0, 0, 0, 0);
 		}
 	}
 
@@ -191,24 +194,22 @@ struct dense_counter
 	__device__ __forceinline__ void
 	load_batch(uint32_t batch)
 	{
+		struct query_part mine = {};
 		uint32_t q;
 
 		first = (batch * params.query_warps + warp % params.query_warps) * WARP_QUERIES;
 		q = first + lane;
-		alive = false;
-		len = 0;
-		score = 0;
-		doubles = 0;
 		if (q < params.scan.nqueries)
 		{
 			const struct query_state *query = &params.scan.queries[q];
 
-			alive = !query->overflow;
-			len = query->limits.len;
-			score = bound_score(query->limits.bound.hi);
-			doubles = params.doubles[q];
+			mine.alive = !query->overflow;
+			mine.len = query->limits.len;
+			mine.score = bound_score(query->limits.bound.hi);
+			mine.doubles = params.doubles[q];
 		}
-		working = __any_sync(FULL_WARP, alive);
+		shared->query[warp][lane] = mine;
+		working = __any_sync(FULL_WARP, mine.alive);
 		load_vectors();
 		minlen = ~0u;
 		maxlen = 0;
@@ -218,17 +219,18 @@ struct dense_counter
 	__device__ __forceinline__ void
 	set_lengths(uint32_t shortest, uint32_t longest)
 	{
+		const struct query_part &query = shared->query[warp][lane];
 		int mine = OUT_OF_REACH;
 
 		minlen = shortest;
 		maxlen = longest;
-		if (alive)
+		if (query.alive)
 		{
-			uint32_t need = gpuvec_need_with(params.scan.measure, params.scan.weights, len,
-											 shortest, score);
+			uint32_t need = gpuvec_need_with(params.scan.measure, params.scan.weights, query.len,
+											 shortest, query.score);
 
-			if (need <= min(len, longest))
-				mine = need > doubles ? -(int) (need - doubles) : 0;
+			if (need <= min(query.len, longest))
+				mine = need > query.doubles ? -(int) (need - query.doubles) : 0;
 		}
 		active = __any_sync(FULL_WARP, mine != OUT_OF_REACH);
 #pragma unroll
@@ -295,17 +297,14 @@ struct dense_counter
 #pragma unroll
 			for (int r = 0; r < 2; r++)
 			{
-				uint4 b = rows[(r * CHUNKS + c) * GROUP_LOADS];
+				uint4 b = rows[(r * CHUNKS + c) * ROW_LOADS];
 
 #pragma unroll
 				for (int m = 0; m < 2; m++)
 				{
-					const uint4 *a = vectors[c][m];
-
-					multiply_bits(sums[r][m], a[0].x, a[1].x, a[0].y, a[1].y, b.x, b.y,
+					multiply_bits(sums[r][m], vectors[2 * c][m], b.x, b.y,
 								  c == 0 ? least[m] : sums[r][m]);
-					multiply_bits(sums[r][m], a[0].z, a[1].z, a[0].w, a[1].w, b.z, b.w,
-								  sums[r][m]);
+					multiply_bits(sums[r][m], vectors[2 * c + 1][m], b.z, b.w, sums[r][m]);
 				}
 			}
 #pragma unroll
@@ -333,7 +332,7 @@ struct dense_counter
 		}
 #pragma unroll 1
 		for (uint32_t i = 0; i < GPUVEC_TILE_ROWS; i += 16)
-			count_rows(rows + i / VECTORS_PER_GROUP * CHUNKS * GROUP_LOADS + lane,
+			count_rows(rows + i / ROW_GROUP * CHUNKS * ROW_LOADS + lane,
 					   at.tile * GPUVEC_TILE_ROWS + i);
 	}
 
@@ -525,15 +524,14 @@ dense_prepare(size_t smem_limit)
 	return cudaSuccess;
 }
 
-/* Warps of a block that hold different queries, for n queries */
+/* Warps of a block that hold different queries: as many in each batch */
 uint32_t
 dense_query_warps(uint32_t nqueries)
 {
-	uint32_t warps = 1;
+	uint32_t warps = (nqueries + WARP_QUERIES - 1) / WARP_QUERIES;
+	uint32_t batches = (warps + DENSE_WARPS - 1) / DENSE_WARPS;
 
-	while (warps < DENSE_WARPS && warps * WARP_QUERIES < nqueries)
-		warps *= 2;
-	return warps;
+	return (warps + batches - 1) / batches;
 }
 
 /* Launch; sets nsteps, which depends on the shared memory of the device */
@@ -541,7 +539,7 @@ cudaError_t
 dense_launch(struct dense_params *params, uint32_t chunks, size_t smem_limit, uint32_t blocks,
 			 cudaStream_t stream)
 {
-	size_t step = STEP_TILES * dense_bytes(GPUVEC_TILE_ROWS, chunks);
+	size_t step = STEP_TILES * row_bits_bytes(GPUVEC_TILE_ROWS, chunks);
 
 	params->nsteps = sizeof(struct dense_shared) + 4 * step <= smem_limit ? 4 : 2;
 	return launch_chained(dense_variant(chunks), dim3(blocks), DENSE_THREADS,

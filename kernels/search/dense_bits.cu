@@ -61,7 +61,7 @@ __launch_bounds__(BITS_THREADS) row_bits_kernel(const __grid_constant__ struct r
 					{
 						uint32_t cell = id % (p.chunks * CELLS_PER_CHUNK);
 
-						atomicOr(&p.words[cell_word(row, p.chunks, cell)], 1u << cell % 32);
+						atomicOr(&p.words[row_word(row, p.chunks, cell)], 1u << cell % 32);
 					});
 }
 
@@ -89,7 +89,8 @@ __launch_bounds__(BITS_THREADS)
 
 		if (ids[i] > p.maxid)
 			continue;
-		doubles += atomicOr(&p.words[cell_word(q, p.chunks, cell)], 1u << cell % 32) >> cell % 32 & 1;
+		doubles +=
+			atomicOr(&p.words[query_word(q, p.chunks, cell)], 1u << cell % 32) >> cell % 32 & 1;
 		if (p.exact != NULL)
 			atomicOr(&p.exact[(size_t) q * p.exact_words + ids[i] / 32], 1u << ids[i] % 32);
 	}
@@ -182,7 +183,7 @@ build(struct search_backend *b, staged_stream &stream, const gpuvec_segment *seg
 	  struct cuda_segment *mine, size_t *bytes, gpuvec_error *error)
 {
 	struct row_bits_params p = {mine->desc, NULL, choose_chunks(b->policy, segment, mine->maxid)};
-	size_t size = dense_bytes((size_t) segment->ntiles * GPUVEC_TILE_ROWS, p.chunks);
+	size_t size = row_bits_bytes((size_t) segment->ntiles * GPUVEC_TILE_ROWS, p.chunks);
 	unique_memory words;
 
 	if (p.chunks == 0)

@@ -89,7 +89,7 @@ lay_out_dense(const struct search *s, struct chunk *c, struct arena *at)
 	for (uint32_t i = DENSE_CHUNKS; i > 0; i--)
 		if (s->view->dense_rows[i] > 0)
 		{
-			c->query_bits[i] = at->reserve(dense_bytes(c->n, i));
+			c->query_bits[i] = at->reserve(query_bits_bytes(c->n, i));
 			fewest = i;
 		}
 	c->exact_words = s->view->maxid / CELLS_PER_CHUNK < fewest ? 0 : s->view->maxid / 32 + 1;

@@ -789,6 +789,62 @@ test_tiny(void)
 		}
 }
 
+/*
+ * A dataset whose rows have bit vectors of so many chunks, by all methods;
+ * some rows are dead, empty, or have all ids
+ */
+static void
+test_vectors_of(dataset &d, uint32_t chunks, uint32_t segment_rows, uint32_t batch, uint32_t k)
+{
+	gpuvec_search_policy policy = defaults;
+
+	for (size_t i = 0; i < d.rows.size(); i += 97)
+		d.rows[i].ids = random_set(i % 2 ? d.vocab : 0, d.vocab, false);
+	kill_some(d, 10);
+	policy.dense_rows = 1;
+	policy.dense_part = UINT32_MAX;
+	policy.dense_ids = 65536;
+	policy.dense_chunks = chunks;
+	set_policy(policy);
+	mixed_lists = false;
+	build_view(d, segment_rows, true);
+	mixed_lists = true;
+	set_policy(defaults);
+	test_dataset(d, {batch}, {k}, 1);
+	free_dataset(d);
+}
+
+/*
+ * Bit vectors: ids about the ends of a chunk, cells of one id and of many,
+ * queries about the ends of what a warp and a block hold, ties
+ */
+static void
+test_vectors(void)
+{
+	static const uint32_t vocabularies[] = {511, 512, 513, 2047, 2048, 2049};
+	dataset		d;
+
+	for (uint32_t vocab : vocabularies)
+	{
+		d = random_dataset("bit vectors, a cell an id", 300, vocab, 0, 90, false);
+		test_vectors_of(d, std::min(4u, (vocab + 511) / 512), 250, emulated ? 17 : 60, 20);
+		if (emulated && vocab % 2)
+			continue;
+		d = random_dataset("bit vectors, cells of many ids", 200, vocab, 0, 90, true);
+		test_vectors_of(d, 1 + vocab % 3, 65536, 33, 10);
+	}
+	d = random_dataset("bit vectors, all cells", 200, 700, 300, 700, false);
+	test_vectors_of(d, 1, 65536, 16, 150);
+	d = random_dataset("bit vectors, ties", emulated ? 500 : 3000, 16, 0, 16, false);
+	test_vectors_of(d, 0, 700, emulated ? 5 : 300, 400);
+	if (emulated)
+		return;
+	d = random_dataset("bit vectors, many queries", 9000, 2048, 8, 128, false);
+	test_vectors_of(d, 0, 5000, 1500, 100);
+	d = random_dataset("bit vectors, large k", 9000, 2048, 20, 60, true);
+	test_vectors_of(d, 2, 65536, 40, 5000);
+}
+
 /* The small cases: all measures, odd sizes and odd ids */
 static void
 test_small(void)
@@ -1352,6 +1408,7 @@ main(int argc, char **argv)
 			test_rounds();
 		}
 		test_odd_requests();
+		test_vectors();
 		test_lone();
 		for (uint32_t most : {255, 256})
 			for (uint32_t shift : {12, 16})

@@ -57,15 +57,14 @@ exchange_bits(uint64_t *all, uint32_t x, uint32_t y)
 }
 
 static inline void
-multiply_bits(int *d, uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1,
-			  const int *c)
+multiply_bits(int *d, const uint4 &a_lane, uint32_t b0, uint32_t b1, const int *c)
 {
 	uint64_t	a[2][32];
 	uint64_t	b[32];
 	unsigned	lane = threadIdx.x % 32;
 
-	exchange_bits(a[0], a0, a2);
-	exchange_bits(a[1], a1, a3);
+	exchange_bits(a[0], a_lane.x, a_lane.z);
+	exchange_bits(a[1], a_lane.y, a_lane.w);
 	exchange_bits(b, b0, b1);
 	for (unsigned i = 0; i < 4; i++)
 	{

@@ -76,8 +76,8 @@ copy_async_wait(bool all_but_two)
  * Multiply 16 vectors a by 8 vectors b, of 256 bits each: c plus the number
  * of bits that two vectors have in common.  Lane 4 g + t brings 32 of the
  * first 128 bits of vectors g and g + 8 of a (a.x, a.y) and of vector g of b
- * (b0), and as many of the others (a.z, a.w, b1).  It gets the sums of vector g
- * of a with vectors 2 t and 2 t + 1 of b, then those of g + 8.
+ * (b0), and as many of the others (a.z, a.w, b1).  It gets the sums of vector
+ * g of a with vectors 2 t and 2 t + 1 of b, then those of g + 8.
  */
 static __device__ __forceinline__ void
 multiply_bits(int *d, const uint4 &a, uint32_t b0, uint32_t b1, const int *c)

@@ -128,8 +128,7 @@ score_hits(const struct dense_params &params, const struct device_segment *segme
 		(segment->live == NULL || segment->live[row / 32] >> row % 32 & 1))
 	{
 		uint32_t rowlen = segment->len[row];
-		uint32_t common =
-			params.exact != NULL ? count_ids(params, segment, q, row, rowlen) : hit.y;
+		uint32_t common = params.exact != NULL ? count_ids(params, segment, q, row, rowlen) : hit.y;
 
 		emit_row(sink, q, &params.scan.queries[q].limits, common, rowlen, segment->tid[row]);
 	}
@@ -456,25 +455,27 @@ struct dense_counter
 		}
 	}
 
-	/* Take items until none is left */
+	/* The next item of the block; if the search is to end, none */
+	__device__ __forceinline__ uint32_t
+	take_item()
+	{
+		bool stop = *(volatile const uint32_t *) params.scan.stop != 0;
+
+		__syncthreads();
+		if (threadIdx.x == 0)
+			shared->item = stop ? params.scan.nitems : atomicAdd(params.scan.next_item, 1);
+		__syncthreads();
+		return shared->item;
+	}
+
+	/* Count items until none is left */
 	__device__ __forceinline__ void
 	run()
 	{
 		uint32_t batch = ~0u;
 
-		for (;;)
+		for (uint32_t item = take_item(); item < params.scan.nitems; item = take_item())
 		{
-			uint32_t item;
-
-			__syncthreads();
-			if (threadIdx.x == 0)
-				shared->item = *(volatile const uint32_t *) params.scan.stop
-								   ? ~0u
-								   : atomicAdd(params.scan.next_item, 1);
-			__syncthreads();
-			item = shared->item;
-			if (item >= params.scan.nitems)
-				break;
 			if (item % params.scan.nbatches != batch)
 			{
 				batch = item % params.scan.nbatches;
@@ -514,9 +515,9 @@ dense_prepare(size_t smem_limit)
 {
 	for (uint32_t chunks = 1; chunks <= DENSE_CHUNKS; chunks++)
 	{
-		cudaError_t rc = cudaFuncSetAttribute((const void *) dense_variant(chunks),
-											  cudaFuncAttributeMaxDynamicSharedMemorySize,
-											  (int) smem_limit);
+		cudaError_t rc =
+			cudaFuncSetAttribute((const void *) dense_variant(chunks),
+								 cudaFuncAttributeMaxDynamicSharedMemorySize, (int) smem_limit);
 
 		if (rc != cudaSuccess)
 			return rc;

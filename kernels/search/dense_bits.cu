@@ -108,7 +108,10 @@ dense_query_bits(const struct query_bits_params *params, cudaStream_t stream)
 						  BITS_THREADS, 0, stream, *params);
 }
 
-/* Count how many of some rows of a segment have each id; returns their number */
+/*
+ * Count how many of some rows of a segment have each id; returns the number
+ * of these rows
+ */
 static uint32_t
 sample_ids(const gpuvec_segment *segment, std::vector<uint32_t> &rows_of)
 {
@@ -117,9 +120,8 @@ sample_ids(const gpuvec_segment *segment, std::vector<uint32_t> &rows_of)
 
 	for (uint32_t r = 0; r < segment->nrows; r += step, n++)
 	{
-		const uint16_t *tile =
-			segment->ids +
-			(size_t) segment->tile_chunk[r / GPUVEC_TILE_ROWS] * GPUVEC_TILE_ROWS * GPUVEC_CHUNK_IDS;
+		const uint16_t *tile = segment->ids + (size_t) segment->tile_chunk[r / GPUVEC_TILE_ROWS] *
+												  GPUVEC_TILE_ROWS * GPUVEC_CHUNK_IDS;
 
 		for (uint32_t i = 0; i < segment->len[r]; i++)
 			rows_of[tile[(i / GPUVEC_CHUNK_IDS * GPUVEC_TILE_ROWS + r % GPUVEC_TILE_ROWS) *

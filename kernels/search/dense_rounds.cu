@@ -47,8 +47,9 @@ dense_time(const struct search *s, uint32_t n)
 	{
 		double cells = (double) view->dense_rows[c] * c * CELLS_PER_CHUNK;
 
-		time += std::max(cells * (double) divide_up(n, 32) * 32 / (1000.0 * s->policy.dense_products),
-						 cells / 8 / s->policy.dense_bytes);
+		time +=
+			std::max(cells * (double) divide_up(n, 32) * 32 / (1000.0 * s->policy.dense_products),
+					 cells / 8 / s->policy.dense_bytes);
 	}
 	return time;
 }
@@ -180,8 +181,7 @@ queue_dense_round(struct search *s, struct chunk *c, uint32_t class_lo, uint32_t
 	for (uint32_t i = 1; i <= DENSE_CHUNKS; i++)
 		if (s->view->dense_rows[i] > 0 && !queue_dense(s, c, i, class_lo, class_hi))
 			return false;
-	return s->view->dense_rows[0] == 0 ||
-		   queue_scan(s, c, s->view->ngroups, class_lo, class_hi);
+	return s->view->dense_rows[0] == 0 || queue_scan(s, c, s->view->ngroups, class_lo, class_hi);
 }
 
 /* Queue all rounds of a chunk that is counted by bit vectors */

@@ -108,9 +108,10 @@ extern "C"
 		uint32_t cold_spread;
 
 		/* bit vectors of segments (dense_bits.cu) */
-		/* segments with this id or a larger one have none; 0: no segment has */
+		/* segments with this id or a larger one have none */
 		uint32_t dense_ids;
-		uint32_t dense_rows; /* rows that a segment with vectors has, at least */
+		/* rows that a segment with vectors has, at least */
+		uint32_t dense_rows;
 		/* rows have one id in dense_part cells on average, or more */
 		uint32_t dense_part;
 		uint32_t dense_noise;  /* percent; with less noise, ids share cells */

@@ -497,6 +497,8 @@ topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measure, g
 	if (nqueries > 0)
 		s.weights = queries[0].weights;
 	s.method = method;
+	if (method == GPUVEC_METHOD_DENSE && s.view->dense_rows[0] == s.view->nrows)
+		s.method = GPUVEC_METHOD_AUTO;
 	s.error = error;
 	memset(&b->stats, 0, sizeof(b->stats));
 	if (nqueries == 0)

@@ -814,6 +814,31 @@ test_vectors_of(dataset &d, uint32_t chunks, uint32_t segment_rows, uint32_t bat
 	free_dataset(d);
 }
 
+/* Rows get bit vectors, and many queries use them, if rows have many ids */
+static void
+test_vectors_chosen(void)
+{
+	static const uint32_t vocabularies[] = {512, 4096};
+
+	for (uint32_t vocab : vocabularies)
+	{
+		dataset		d = random_dataset("bit vectors chosen", 300, vocab, 20, 20, false);
+		gpuvec_search_policy policy = defaults;
+		std::vector<question> questions = make_questions(d, 200, 10);
+
+		policy.dense_rows = 1;
+		set_policy(policy);
+		mixed_lists = false;
+		build_view(d, 65536, true);
+		mixed_lists = true;
+		set_policy(defaults);
+		compare(d, GPUVEC_JACCARD, questions, count_common(d, questions), "defaults");
+		report((gpuvec_search_last(backend).dense_chunks > 0) == (vocab == 512),
+			   "the method is not the one that suits: %s\n", d.name);
+		free_dataset(d);
+	}
+}
+
 /*
  * Bit vectors: ids about the ends of a chunk, cells of one id and of many,
  * queries about the ends of what a warp and a block hold, ties
@@ -837,6 +862,9 @@ test_vectors(void)
 	test_vectors_of(d, 1, 65536, 16, 150);
 	d = random_dataset("bit vectors, ties", emulated ? 500 : 3000, 16, 0, 16, false);
 	test_vectors_of(d, 0, 700, emulated ? 5 : 300, 400);
+	d = random_dataset("bit vectors, two batches", 40, 600, 5, 50, true);
+	test_vectors_of(d, 2, 65536, 530, 10);
+	test_vectors_chosen();
 	if (emulated)
 		return;
 	d = random_dataset("bit vectors, many queries", 9000, 2048, 8, 128, false);

@@ -95,15 +95,15 @@ struct __align__(16) dense_shared
 	uint32_t padding[3];
 };
 
-/* The number of ids that query q and a row have in common */
+/* The number of ids, or hot numbers, that query q and a row have in common */
 static __device__ __forceinline__ uint32_t
 count_ids(const struct dense_params &params, const struct device_segment *segment, uint32_t q,
-		  uint32_t row, uint32_t rowlen)
+		  uint32_t row)
 {
 	const uint32_t *has = params.exact + (size_t) q * params.exact_words;
 	uint32_t common = 0;
 
-	for_each_row_id(segment->ids + (size_t) segment->tiles[row / 32].x * 32, row % 32, rowlen,
+	for_each_row_id(segment->ids + (size_t) segment->tiles[row / 32].x * 32, row % 32, segment->hot_len[row],
 					[&](uint32_t id, uint32_t) { common += has[id / 32] >> id % 32 & 1; });
 	return common;
 }
@@ -128,7 +128,7 @@ score_hits(const struct dense_params &params, const struct device_segment *segme
 		(segment->live == NULL || segment->live[row / 32] >> row % 32 & 1))
 	{
 		uint32_t rowlen = segment->len[row];
-		uint32_t common = params.exact != NULL ? count_ids(params, segment, q, row, rowlen) : hit.y;
+		uint32_t common = params.exact != NULL ? count_ids(params, segment, q, row) : hit.y;
 
 		emit_row(sink, q, &params.scan.queries[q].limits, common, rowlen, segment->tid[row]);
 	}

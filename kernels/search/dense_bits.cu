@@ -56,7 +56,7 @@ __launch_bounds__(BITS_THREADS) row_bits_kernel(const __grid_constant__ struct r
 	if (row >= p.segment.nrows)
 		return;
 	for_each_row_id(p.segment.ids + (size_t) p.segment.tiles[row / 32].x * 32, row % 32,
-					p.segment.len[row],
+					p.segment.hot_len[row],
 					[=](uint32_t id, uint32_t)
 					{
 						uint32_t cell = id % (p.chunks * CELLS_PER_CHUNK);
@@ -82,7 +82,7 @@ __launch_bounds__(BITS_THREADS)
 	if (q >= p.nqueries)
 		return;
 	ids = p.ids + p.queries[q].ids;
-	n = p.queries[q].limits.len;
+	n = p.queries[q].nids;
 	for (uint32_t i = threadIdx.x % 32; i < n; i += 32)
 	{
 		uint32_t cell = ids[i] % (p.chunks * CELLS_PER_CHUNK);
@@ -123,7 +123,7 @@ sample_ids(const gpuvec_segment *segment, std::vector<uint32_t> &rows_of)
 		const uint16_t *tile = segment->ids + (size_t) segment->tile_chunk[r / GPUVEC_TILE_ROWS] *
 												  GPUVEC_TILE_ROWS * GPUVEC_CHUNK_IDS;
 
-		for (uint32_t i = 0; i < segment->len[r]; i++)
+		for (uint32_t i = 0; i < gpuvec_hot_len(segment, r); i++)
 			rows_of[tile[(i / GPUVEC_CHUNK_IDS * GPUVEC_TILE_ROWS + r % GPUVEC_TILE_ROWS) *
 							 GPUVEC_CHUNK_IDS +
 						 i % GPUVEC_CHUNK_IDS]]++;
@@ -175,7 +175,7 @@ choose_chunks(const struct gpuvec_search_policy &policy, const gpuvec_segment *s
 		if (noise_of(rows_of, nrows, chunks) * 100 <= policy.dense_noise)
 			break;
 	cells = (double) segment->nrows * chunks * CELLS_PER_CHUNK;
-	return chunks <= DENSE_CHUNKS && (double) segment->nids * policy.dense_part >= cells ? chunks
+	return chunks <= DENSE_CHUNKS && (double) gpuvec_segment_hot(segment) * policy.dense_part >= cells ? chunks
 																						 : 0;
 }
 
@@ -220,7 +220,7 @@ dense_build(struct search_backend *b, const gpuvec_segment *segment, struct cuda
 
 	*bytes = 0;
 	if (mine->maxid >= b->policy.dense_ids || segment->nrows < b->policy.dense_rows ||
-		segment->nids == 0 || segment->ncold > 0)
+		gpuvec_segment_hot(segment) == 0)
 		return true;
 	stream = take_upload_stream(b, error);
 	if (stream == NULL)

@@ -185,7 +185,7 @@ fill_view(const gpuvec_view *view, struct cuda_view *mine, char *head, const str
 		mine->cold_rows += segment->cold_rows;
 		mine->dense_rows[segment->desc.bit_chunks] += segment->desc.nrows;
 		mine->nrows += segment->desc.nrows;
-		mine->nids += entry->segment->nids;
+		mine->nids += gpuvec_segment_hot(entry->segment);
 		mine->segment_tiles[s] = segment->desc.ntiles;
 		mine->ntiles += segment->desc.ntiles;
 		mine->maxid = std::max(mine->maxid, segment->maxid);

@@ -800,7 +800,8 @@ test_vectors_of(dataset &d, uint32_t chunks, uint32_t segment_rows, uint32_t bat
 
 	for (size_t i = 0; i < d.rows.size(); i += 97)
 		d.rows[i].ids = random_set(i % 2 ? d.vocab : 0, d.vocab, false);
-	kill_some(d, 10);
+	if (chunks % 2 == 0)
+		kill_some(d, 10);
 	policy.dense_rows = 1;
 	policy.dense_part = UINT32_MAX;
 	policy.dense_ids = 65536;
@@ -810,7 +811,7 @@ test_vectors_of(dataset &d, uint32_t chunks, uint32_t segment_rows, uint32_t bat
 	build_view(d, segment_rows, true);
 	mixed_lists = true;
 	set_policy(defaults);
-	test_dataset(d, {batch}, {k}, 1);
+	test_dataset(d, {batch}, {k}, 3);
 	free_dataset(d);
 }
 

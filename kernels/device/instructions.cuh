@@ -55,21 +55,81 @@ copy_async(void *to, const void *from)
 				 : "memory");
 }
 
-/* The copies that this thread has begun make a group */
+/*
+ * A barrier in shared memory, by which warps wait for others.  It has phases:
+ * a phase ends when so many arrivals as it was made for have come.
+ */
+typedef uint64_t shared_barrier;
+
 static __device__ __forceinline__ void
-copy_async_end(void)
+barrier_make(shared_barrier *barrier, uint32_t arrivals)
 {
-	asm volatile("cp.async.commit_group;" : : : "memory");
+	asm volatile("mbarrier.init.shared.b64 [%0], %1;"
+				 :
+				 : "r"((uint32_t) __cvta_generic_to_shared(barrier)), "r"(arrivals)
+				 : "memory");
 }
 
-/* Wait for this thread's groups: for all, or for all but the last two */
+/* Arrive: others see what this thread has written before */
 static __device__ __forceinline__ void
-copy_async_wait(bool all_but_two)
+barrier_arrive(shared_barrier *barrier)
 {
-	if (all_but_two)
-		asm volatile("cp.async.wait_group 2;" : : : "memory");
-	else
-		asm volatile("cp.async.wait_group 0;" : : : "memory");
+	asm volatile("{\n\t.reg .b64 state;\n\t"
+				 "mbarrier.arrive.shared.b64 state, [%0];\n\t}"
+				 :
+				 : "r"((uint32_t) __cvta_generic_to_shared(barrier))
+				 : "memory");
+}
+
+/* Arrive when all copies are complete that this thread has begun */
+static __device__ __forceinline__ void
+barrier_arrive_copied(shared_barrier *barrier)
+{
+	asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];"
+				 :
+				 : "r"((uint32_t) __cvta_generic_to_shared(barrier))
+				 : "memory");
+}
+
+/*
+ * Has a phase ended: the first one, whose parity is 0, or a later one?  Called
+ * by a whole warp.
+ */
+static __device__ __forceinline__ bool
+barrier_ended(shared_barrier *barrier, uint32_t parity)
+{
+	uint32_t ended;
+
+	asm volatile("{\n\t.reg .pred ended;\n\t"
+				 "mbarrier.test_wait.parity.shared.b64 ended, [%1], %2;\n\t"
+				 "selp.u32 %0, 1, 0, ended;\n\t}"
+				 : "=r"(ended)
+				 : "r"((uint32_t) __cvta_generic_to_shared(barrier)), "r"(parity)
+				 : "memory");
+	return __all_sync(FULL_WARP, ended);
+}
+
+/* Wait for the end of a phase; called by a whole warp */
+static __device__ __forceinline__ void
+barrier_wait(shared_barrier *barrier, uint32_t parity)
+{
+#if __CUDA_ARCH__ >= 900
+	uint32_t ended;
+
+	/* this sleeps for a while */
+	do
+		asm volatile("{\n\t.reg .pred ended;\n\t"
+					 "mbarrier.try_wait.parity.shared.b64 ended, [%1], %2;\n\t"
+					 "selp.u32 %0, 1, 0, ended;\n\t}"
+					 : "=r"(ended)
+					 : "r"((uint32_t) __cvta_generic_to_shared(barrier)), "r"(parity)
+					 : "memory");
+	while (!ended);
+	__syncwarp();
+#else
+	while (!barrier_ended(barrier, parity))
+		;
+#endif
 }
 
 /*

@@ -107,10 +107,9 @@ default_policy(const struct cuda_device &device, size_t workspace)
 	policy.cold_spread = 3;
 
 	/* on later GPUs products of bits are slow */
-	policy.dense_ids = device.capability >= 80 && device.capability <= 90 ? 4096 : 0;
+	policy.dense_ids = device.capability >= 80 && device.capability <= 90 ? 2048 : 0;
 	policy.dense_rows = 4096;
-	policy.dense_part = 80;
-	policy.dense_noise = 15;
+	policy.dense_part = 64;
 	policy.dense_tiles = 256;
 	policy.dense_queries = LONE_QUERIES;
 	policy.dense_products = 4500;

@@ -115,19 +115,16 @@ struct chunk
 	size_t entries;  /* of the queries, for each segment */
 	size_t nentries_of;
 	/*
-	 * the queries' bit vectors of i chunks, for each i that the view has, and
-	 * bitmaps of their ids; from [0] to the end they are set to 0
+	 * the queries' bit vectors of i chunks, for each i that the view has; from
+	 * [0] to the end they are set to 0
 	 */
 	size_t query_bits[DENSE_CHUNKS + 1];
-	size_t exact;
 	size_t query_bits_end;
-	size_t doubles[DENSE_CHUNKS + 1];
 	size_t top[2];
 	size_t candidates;
 	size_t cold_keys; /* tables of rows that share cold numbers */
 	size_t cold_places;
 	size_t bytes;
-	uint32_t exact_words; /* of a bitmap; 0: none is needed */
 	uint64_t nids;
 	uint64_t ncold; /* cold numbers of all queries; 0: no table is needed */
 	uint64_t npieces;

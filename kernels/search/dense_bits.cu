@@ -3,24 +3,12 @@
  * dense_bits.cu
  *	  Makes the bit vectors of rows and of queries for dense.cu.
  *
- * A vector has a cell for each id, or fewer cells than there are ids: then
- * ids share cells, and counts of cells that two vectors have in common are
- * bounds only, which dense.cu corrects.  That takes half of the work, or a
- * quarter, and pays if few rows pass the bound that should not.
- *
- * How many pass is estimated from how often ids are in rows of the segment.
- * A row and a query that are drawn like rows share S = sum of p * p ids,
- * where p is an id's frequency.  They share as many cells as the same sum for
- * cells tells, and the bound adds the ids of the query that share a cell with
- * another one.  What is more than S is noise.  Fewer cells are taken if the
- * noise is small beside S.
+ * A segment gets vectors if it has few ids, so that a vector is short, and if
+ * its rows have many of them: else lists are faster, and take less memory.
  *
  *-------------------------------------------------------------------------
  */
-#include <algorithm>
-#include <new>
 #include <string.h>
-#include <vector>
 
 #include "kernels/device/instructions.cuh"
 #include "kernels/device/launch.h"
@@ -32,9 +20,6 @@ namespace gpuvec
 {
 
 #define BITS_THREADS 256
-
-/* Rows whose ids are counted to choose the number of cells, at most */
-#define SAMPLED_ROWS 4096
 
 static const char *const what = "make the bit vectors of a segment";
 static const char *const whose = "the bit vectors of a segment";
@@ -59,45 +44,28 @@ __launch_bounds__(BITS_THREADS) row_bits_kernel(const __grid_constant__ struct r
 					p.segment.hot_len[row],
 					[=](uint32_t id, uint32_t)
 					{
-						uint32_t cell = id % (p.chunks * CELLS_PER_CHUNK);
-
-						atomicOr(&p.words[row_word(row, p.chunks, cell)], 1u << cell % 32);
+						atomicOr(&p.words[row_word(row, p.chunks, id)], 1u << id % 32);
 					});
 }
 
 /*
- * Set the bits of queries, and count their ids that share a cell with one
- * before; a warp a query.  An id that no row has is left out.
+ * Set the bits of queries; a warp a query.  An id for which rows have no cell
+ * is left out.
  */
 static __global__ void
 __launch_bounds__(BITS_THREADS)
 	query_bits_kernel(const __grid_constant__ struct query_bits_params p)
 {
 	uint32_t q = (blockIdx.x * BITS_THREADS + threadIdx.x) / 32;
-	uint32_t doubles = 0;
 	const uint16_t *ids;
-	uint32_t n;
 
 	wait_for_previous();
 	if (q >= p.nqueries)
 		return;
 	ids = p.ids + p.queries[q].ids;
-	n = p.queries[q].nids;
-	for (uint32_t i = threadIdx.x % 32; i < n; i += 32)
-	{
-		uint32_t cell = ids[i] % (p.chunks * CELLS_PER_CHUNK);
-
-		if (ids[i] > p.maxid)
-			continue;
-		doubles +=
-			atomicOr(&p.words[query_word(q, p.chunks, cell)], 1u << cell % 32) >> cell % 32 & 1;
-		if (p.exact != NULL)
-			atomicOr(&p.exact[(size_t) q * p.exact_words + ids[i] / 32], 1u << ids[i] % 32);
-	}
-	__syncwarp();
-	doubles = __reduce_add_sync(FULL_WARP, doubles);
-	if (threadIdx.x % 32 == 0)
-		p.doubles[q] = doubles;
+	for (uint32_t i = threadIdx.x % 32; i < p.queries[q].nids; i += 32)
+		if (ids[i] < p.chunks * CELLS_PER_CHUNK)
+			atomicOr(&p.words[query_word(q, p.chunks, ids[i])], 1u << ids[i] % 32);
 }
 
 cudaError_t
@@ -108,94 +76,34 @@ dense_query_bits(const struct query_bits_params *params, cudaStream_t stream)
 						  BITS_THREADS, 0, stream, *params);
 }
 
-/*
- * Count how many of some rows of a segment have each id; returns the number
- * of these rows
- */
-static uint32_t
-sample_ids(const gpuvec_segment *segment, std::vector<uint32_t> &rows_of)
-{
-	uint32_t step = segment->nrows / SAMPLED_ROWS + 1;
-	uint32_t n = 0;
-
-	for (uint32_t r = 0; r < segment->nrows; r += step, n++)
-	{
-		const uint16_t *tile = segment->ids + (size_t) segment->tile_chunk[r / GPUVEC_TILE_ROWS] *
-												  GPUVEC_TILE_ROWS * GPUVEC_CHUNK_IDS;
-
-		for (uint32_t i = 0; i < gpuvec_hot_len(segment, r); i++)
-			rows_of[tile[(i / GPUVEC_CHUNK_IDS * GPUVEC_TILE_ROWS + r % GPUVEC_TILE_ROWS) *
-							 GPUVEC_CHUNK_IDS +
-						 i % GPUVEC_CHUNK_IDS]]++;
-	}
-	return n;
-}
-
-/* The noise of vectors of this length, in parts of S */
-static double
-noise_of(const std::vector<uint32_t> &rows_of, uint32_t nrows, uint32_t chunks)
-{
-	uint32_t ncells = chunks * CELLS_PER_CHUNK;
-	double common = 0;
-	double noise = 0;
-
-	for (uint32_t cell = 0; cell < ncells; cell++)
-	{
-		double sum = 0;
-		double none = 1;
-
-		for (size_t id = cell; id < rows_of.size(); id += ncells)
-		{
-			double p = (double) rows_of[id] / nrows;
-
-			sum += p;
-			none *= 1 - p;
-			common += p * p;
-		}
-		noise += (1 - none) * (1 - none) + sum - (1 - none);
-	}
-	return common > 0 ? (noise - common) / common : 0;
-}
-
-/* Choose the chunks of a segment's vectors; 0: it gets none */
+/* The chunks of a segment's vectors; 0: it gets none */
 static uint32_t
 choose_chunks(const struct gpuvec_search_policy &policy, const gpuvec_segment *segment,
 			  uint32_t maxid)
 {
-	uint32_t all = std::min(maxid / CELLS_PER_CHUNK, (uint32_t) DENSE_CHUNKS) + 1;
-	std::vector<uint32_t> rows_of(maxid + 1);
-	uint32_t nrows;
-	uint32_t chunks;
-	double cells;
+	uint32_t chunks = maxid / CELLS_PER_CHUNK + 1;
+	double cells = (double) segment->nrows * chunks * CELLS_PER_CHUNK;
 
-	if (policy.dense_chunks > 0)
-		return std::min(policy.dense_chunks, (uint32_t) DENSE_CHUNKS);
-	nrows = sample_ids(segment, rows_of);
-	for (chunks = 1; chunks < all; chunks++)
-		if (noise_of(rows_of, nrows, chunks) * 100 <= policy.dense_noise)
-			break;
-	cells = (double) segment->nrows * chunks * CELLS_PER_CHUNK;
-	return chunks <= DENSE_CHUNKS && (double) gpuvec_segment_hot(segment) * policy.dense_part >= cells ? chunks
-																						 : 0;
+	if (maxid >= policy.dense_ids || chunks > DENSE_CHUNKS || segment->nrows < policy.dense_rows)
+		return 0;
+	return (double) gpuvec_segment_hot(segment) * policy.dense_part >= cells ? chunks : 0;
 }
 
-/* Make the vectors of a segment, if it gets some */
+/* Make vectors of so many chunks */
 static bool
-build(struct search_backend *b, staged_stream &stream, const gpuvec_segment *segment,
-	  struct cuda_segment *mine, size_t *bytes, gpuvec_error *error)
+build(struct search_backend *b, staged_stream &stream, uint32_t chunks, struct cuda_segment *mine,
+	  size_t *bytes, gpuvec_error *error)
 {
-	struct row_bits_params p = {mine->desc, NULL, choose_chunks(b->policy, segment, mine->maxid)};
-	size_t size = row_bits_bytes((size_t) segment->ntiles * GPUVEC_TILE_ROWS, p.chunks);
+	struct row_bits_params p = {mine->desc, NULL, chunks};
+	size_t size = row_bits_bytes((size_t) mine->desc.ntiles * GPUVEC_TILE_ROWS, chunks);
 	unique_memory words;
 
-	if (p.chunks == 0)
-		return true;
 	if (!allocate(b->device, words, size, stream.get(), whose, error))
 		return false;
 	p.words = (uint32_t *) words.get();
 	if (!b->device.check(cudaMemsetAsync(p.words, 0, size, stream.get()), what, error) ||
 		!b->device.check(launch(row_bits_kernel,
-								dim3((segment->nrows + BITS_THREADS - 1) / BITS_THREADS),
+								dim3((mine->desc.nrows + BITS_THREADS - 1) / BITS_THREADS),
 								BITS_THREADS, 0, stream.get(), p),
 						 what, error) ||
 		!b->device.check(cudaStreamSynchronize(stream.get()), what, error))
@@ -215,25 +123,17 @@ bool
 dense_build(struct search_backend *b, const gpuvec_segment *segment, struct cuda_segment *mine,
 			size_t *bytes, gpuvec_error *error)
 {
+	uint32_t chunks = choose_chunks(b->policy, segment, mine->maxid);
 	upload_streams::loan stream;
-	bool ok;
 
 	*bytes = 0;
-	if (mine->maxid >= b->policy.dense_ids || segment->nrows < b->policy.dense_rows ||
-		gpuvec_segment_hot(segment) == 0)
+	if (chunks == 0)
 		return true;
 	stream = take_upload_stream(b, error);
 	if (stream == NULL)
 		return false;
-	try
-	{
-		ok = build(b, *stream, segment, mine, bytes, error);
-	}
-	catch (const std::bad_alloc &)
-	{
-		ok = gpuvec_fail_memory(error, mine->maxid * sizeof(uint32_t));
-	}
-	return ok || (!b->device.broken && strcmp(error->sqlstate, GPUVEC_OUT_OF_MEMORY) == 0);
+	return build(b, *stream, chunks, mine, bytes, error) ||
+		   (!b->device.broken && strcmp(error->sqlstate, GPUVEC_OUT_OF_MEMORY) == 0);
 }
 
 } // namespace gpuvec

@@ -48,32 +48,27 @@ dense_time(const struct search *s, uint32_t n)
 		double cells = (double) view->dense_rows[c] * c * CELLS_PER_CHUNK;
 
 		time +=
-			std::max(cells * (double) divide_up(n, 32) * 32 / (1000.0 * s->policy.dense_products),
+			std::max(cells * (double) divide_up(n, 64) * 64 / (1000.0 * s->policy.dense_products),
 					 cells / 8 / s->policy.dense_bytes);
 	}
 	return time;
 }
 
 /*
- * Choose the method for n queries: by bit vectors, or by a scan where that is
- * faster than lists and vectors.  c->lists says whether lists would pay
- * otherwise.
+ * Choose bit vectors for n queries, if most rows have them and this should
+ * take less time than a scan.  Lists may be faster than both, but less so the
+ * more of the ids a row has; so segments whose rows have few get no vectors.
  */
 void
 choose_dense(const struct search *s, struct chunk *c, uint32_t n)
 {
 	uint64_t rows = dense_rows(s->view);
 
-	if (rows == 0)
-		return;
 	if (s->method == GPUVEC_METHOD_DENSE)
-		c->dense = true;
+		c->dense = rows > 0;
 	else if (s->method == GPUVEC_METHOD_AUTO && rows * 2 >= s->view->nrows &&
 			 n > s->policy.dense_queries)
-	{
 		c->dense = dense_time(s, n) < scan_time(s, (double) s->view->nids, n);
-		c->lists = false;
-	}
 	if (c->dense)
 		c->lists = false;
 }
@@ -82,29 +77,12 @@ choose_dense(const struct search *s, struct chunk *c, uint32_t n)
 void
 lay_out_dense(const struct search *s, struct chunk *c, struct arena *at)
 {
-	uint32_t fewest = DENSE_CHUNKS + 1;
-
 	if (!c->dense)
 		return;
 	c->query_bits[0] = at->used;
-	for (uint32_t i = DENSE_CHUNKS; i > 0; i--)
-		if (s->view->dense_rows[i] > 0)
-		{
-			c->query_bits[i] = at->reserve(query_bits_bytes(c->n, i));
-			fewest = i;
-		}
-	c->exact_words = s->view->maxid / CELLS_PER_CHUNK < fewest ? 0 : s->view->maxid / 32 + 1;
-	c->exact = at->reserve(sizeof(uint32_t) * c->exact_words * c->n);
-	c->query_bits_end = at->used;
 	for (uint32_t i = 1; i <= DENSE_CHUNKS; i++)
-		c->doubles[i] = at->reserve(s->view->dense_rows[i] > 0 ? sizeof(uint32_t) * c->n : 0);
-}
-
-/* True if ids share cells in vectors of this number of chunks */
-static bool
-shares_cells(const struct search *s, uint32_t chunks)
-{
-	return s->view->maxid / CELLS_PER_CHUNK >= chunks;
+		c->query_bits[i] = at->reserve(s->view->dense_rows[i] > 0 ? query_bits_bytes(c->n, i) : 0);
+	c->query_bits_end = at->used;
 }
 
 /* Queue the making of the queries' vectors */
@@ -119,14 +97,10 @@ queue_query_bits(struct search *s, struct chunk *c)
 	memset(&p, 0, sizeof(p));
 	p.queries = scratch_at<struct query_state>(s, c->states);
 	p.ids = scratch_at<uint16_t>(s, c->ids);
-	p.exact_words = c->exact_words;
 	p.nqueries = c->n;
-	p.maxid = s->view->maxid;
 	for (uint32_t i = 1; i <= DENSE_CHUNKS; i++)
 	{
 		p.words = scratch_at<uint32_t>(s, c->query_bits[i]);
-		p.doubles = scratch_at<uint32_t>(s, c->doubles[i]);
-		p.exact = shares_cells(s, i) ? scratch_at<uint32_t>(s, c->exact) : NULL;
 		p.chunks = i;
 		if (s->view->dense_rows[i] > 0 && !s->check(dense_query_bits(&p, s->stream)))
 			return false;
@@ -163,13 +137,8 @@ queue_dense(struct search *s, struct chunk *c, uint32_t chunks, uint32_t class_l
 	memset(&p, 0, sizeof(p));
 	if (!begin_scan(s, c, &p.scan, s->view->ngroups, class_lo, class_hi))
 		return false;
-	p.query_warps = dense_query_warps(c->n);
 	p.bits = scratch_at<uint4>(s, c->query_bits[chunks]);
-	p.doubles = scratch_at<uint32_t>(s, c->doubles[chunks]);
-	if (shares_cells(s, chunks))
-		p.exact = scratch_at<uint32_t>(s, c->exact);
-	p.exact_words = c->exact_words;
-	cut_items(s, &p.scan, p.query_warps * 32);
+	cut_items(s, &p.scan, dense_batch());
 	return s->check(dense_launch(&p, chunks, s->b->device.shared_limit,
 								 std::min((uint32_t) s->b->device.sms, p.scan.nitems), s->stream));
 }

@@ -155,16 +155,8 @@ struct dense_params
 {
 	struct scan_params scan; /* the same parameters as for a scan */
 	const uint4 *bits;       /* vectors of the queries */
-	/* [nqueries]: ids of a query that share a cell with one before */
-	const uint32_t *doubles;
-	/*
-	 * [nqueries * exact_words]: a bit for each id; NULL: no ids share cells,
-	 * so counts are exact
-	 */
-	const uint32_t *exact;
-	uint32_t exact_words;
-	uint32_t query_warps; /* warps of a block with different queries */
-	uint32_t nsteps;      /* room for tiles: steps of copies */
+	uint32_t chunks;
+	uint32_t nstages; /* tiles that shared memory has room for */
 };
 
 /* Parameters of making the bit vectors of queries; all bits are 0 before */
@@ -173,12 +165,8 @@ struct query_bits_params
 	const struct query_state *queries;
 	const uint16_t *ids;
 	uint32_t *words;
-	uint32_t *doubles;
-	uint32_t *exact; /* NULL: not needed */
-	uint32_t exact_words;
 	uint32_t nqueries;
 	uint32_t chunks;
-	uint32_t maxid;
 };
 
 /*
@@ -301,7 +289,7 @@ scan_launch(const struct scan_params *params, uint32_t entry_bits, uint32_t plan
 extern cudaError_t
 dense_prepare(size_t smem_limit);
 extern uint32_t
-dense_query_warps(uint32_t nqueries);
+dense_batch(void);
 extern cudaError_t
 dense_query_bits(const struct query_bits_params *params, cudaStream_t stream);
 extern cudaError_t

@@ -114,8 +114,6 @@ extern "C"
 		uint32_t dense_rows;
 		/* rows have one id in dense_part cells on average, or more */
 		uint32_t dense_part;
-		uint32_t dense_noise;  /* percent; with less noise, ids share cells */
-		uint32_t dense_chunks; /* chunks of vectors; 0: what suits the segment */
 
 		/* counting by bit vectors (dense.cu) */
 		uint32_t dense_tiles; /* tiles per item */

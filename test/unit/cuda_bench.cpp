@@ -262,8 +262,6 @@ parse_policy(const std::string &text)
 		{"dense_ids", &gpuvec_search_policy::dense_ids},
 		{"dense_rows", &gpuvec_search_policy::dense_rows},
 		{"dense_part", &gpuvec_search_policy::dense_part},
-		{"dense_noise", &gpuvec_search_policy::dense_noise},
-		{"dense_chunks", &gpuvec_search_policy::dense_chunks},
 		{"dense_tiles", &gpuvec_search_policy::dense_tiles},
 		{"dense_queries", &gpuvec_search_policy::dense_queries},
 		{"dense_products", &gpuvec_search_policy::dense_products},

@@ -292,14 +292,13 @@ set_direct(gpuvec_search_policy &policy, uint32_t queries)
  */
 static bool mixed_lists = true;
 
-/* Segments get bit vectors, of any number of chunks, or none */
+/* Segments with few ids get bit vectors, or none does */
 static void
 vary_vectors(gpuvec_search_policy &policy)
 {
 	policy.dense_rows = 1;
 	policy.dense_part = UINT32_MAX;
-	policy.dense_ids = random_below(5) == 0 ? 0 : random_below(5) == 0 ? 4096 : 65536;
-	policy.dense_chunks = random_below(5);
+	policy.dense_ids = random_below(5) == 0 ? 0 : random_below(5) == 0 ? 1000 : 65536;
 }
 
 static void
@@ -790,22 +789,21 @@ test_tiny(void)
 }
 
 /*
- * A dataset whose rows have bit vectors of so many chunks, by all methods;
- * some rows are dead, empty, or have all ids
+ * A dataset whose rows have bit vectors, by all methods; some rows are empty,
+ * or have all ids, and some may be dead
  */
 static void
-test_vectors_of(dataset &d, uint32_t chunks, uint32_t segment_rows, uint32_t batch, uint32_t k)
+test_vectors_of(dataset &d, bool some_dead, uint32_t segment_rows, uint32_t batch, uint32_t k)
 {
 	gpuvec_search_policy policy = defaults;
 
 	for (size_t i = 0; i < d.rows.size(); i += 97)
 		d.rows[i].ids = random_set(i % 2 ? d.vocab : 0, d.vocab, false);
-	if (chunks % 2 == 0)
+	if (some_dead)
 		kill_some(d, 10);
 	policy.dense_rows = 1;
 	policy.dense_part = UINT32_MAX;
 	policy.dense_ids = 65536;
-	policy.dense_chunks = chunks;
 	set_policy(policy);
 	mixed_lists = false;
 	build_view(d, segment_rows, true);
@@ -815,17 +813,26 @@ test_vectors_of(dataset &d, uint32_t chunks, uint32_t segment_rows, uint32_t bat
 	free_dataset(d);
 }
 
-/* Rows get bit vectors, and many queries use them, if rows have many ids */
+/*
+ * Rows get bit vectors, and many queries use them, if rows have many ids of a
+ * small vocabulary; a single query does not
+ */
 static void
 test_vectors_chosen(void)
 {
-	static const uint32_t vocabularies[] = {512, 4096};
-
-	for (uint32_t vocab : vocabularies)
+	static const struct
 	{
-		dataset		d = random_dataset("bit vectors chosen", 300, vocab, 20, 20, false);
+		uint32_t	vocab;
+		uint32_t	len;
+		bool		chosen;
+	}			cases[] = {{512, 20, true}, {512, 4, false}, {2048, 60, true}, {2060, 60, false}};
+
+	for (const auto &c : cases)
+	{
+		dataset		d = random_dataset("bit vectors chosen", 300, c.vocab, c.len, c.len, false);
 		gpuvec_search_policy policy = defaults;
 		std::vector<question> questions = make_questions(d, 200, 10);
+		std::vector<question> one = {questions[0]};
 
 		policy.dense_rows = 1;
 		set_policy(policy);
@@ -834,44 +841,46 @@ test_vectors_chosen(void)
 		mixed_lists = true;
 		set_policy(defaults);
 		compare(d, GPUVEC_JACCARD, questions, count_common(d, questions), "defaults");
-		report((gpuvec_search_last(backend).dense_chunks > 0) == (vocab == 512),
+		report((gpuvec_search_last(backend).dense_chunks > 0) == c.chosen,
 			   "the method is not the one that suits: %s\n", d.name);
+		compare(d, GPUVEC_JACCARD, one, count_common(d, one), "defaults");
+		report(gpuvec_search_last(backend).dense_chunks == 0,
+			   "one query was counted by bit vectors: %s\n", d.name);
 		free_dataset(d);
 	}
 }
 
 /*
- * Bit vectors: ids about the ends of a chunk, cells of one id and of many,
- * queries about the ends of what a warp and a block hold, ties
+ * Bit vectors: ids about the ends of a chunk, queries about the ends of what a
+ * warp and a thread block hold, ties
  */
 static void
 test_vectors(void)
 {
-	static const uint32_t vocabularies[] = {511, 512, 513, 2047, 2048, 2049};
+	static const uint32_t vocabularies[] = {511, 512, 513, 1025, 1536, 1537, 2047, 2048, 2049};
+	static const uint32_t batches[] = {17, 63, 64, 65, 33, 66, 130, 40, 20};
 	dataset		d;
 
-	for (uint32_t vocab : vocabularies)
+	for (size_t i = 0; i < std::size(vocabularies); i++)
 	{
-		d = random_dataset("bit vectors, a cell an id", 300, vocab, 0, 90, false);
-		test_vectors_of(d, std::min(4u, (vocab + 511) / 512), 250, emulated ? 17 : 60, 20);
-		if (emulated && vocab % 2)
-			continue;
-		d = random_dataset("bit vectors, cells of many ids", 200, vocab, 0, 90, true);
-		test_vectors_of(d, 1 + vocab % 3, 65536, 33, 10);
+		d = random_dataset("bit vectors", 300, vocabularies[i], 0, 90, i % 3 == 2);
+		test_vectors_of(d, i % 2, i % 4 ? 250 : 65536, batches[i], 20);
 	}
-	d = random_dataset("bit vectors, all cells", 200, 700, 300, 700, false);
-	test_vectors_of(d, 1, 65536, 16, 150);
+	d = random_dataset("bit vectors, all ids", 200, 700, 300, 700, false);
+	test_vectors_of(d, false, 65536, 16, 150);
 	d = random_dataset("bit vectors, ties", emulated ? 500 : 3000, 16, 0, 16, false);
-	test_vectors_of(d, 0, 700, emulated ? 5 : 300, 400);
+	test_vectors_of(d, true, 700, emulated ? 5 : 300, 400);
 	d = random_dataset("bit vectors, two batches", 40, 600, 5, 50, true);
-	test_vectors_of(d, 2, 65536, 530, 10);
+	test_vectors_of(d, true, 65536, 530, 10);
+	d = random_dataset("bit vectors, more tiles than stages", 1500, 60, 5, 50, true);
+	test_vectors_of(d, false, 65536, 20, 10);
 	test_vectors_chosen();
 	if (emulated)
 		return;
-	d = random_dataset("bit vectors, many queries", 9000, 2048, 8, 128, false);
-	test_vectors_of(d, 0, 5000, 1500, 100);
+	d = random_dataset("bit vectors, many queries", 90000, 2048, 8, 128, false);
+	test_vectors_of(d, true, 65536, 1500, 100);
 	d = random_dataset("bit vectors, large k", 9000, 2048, 20, 60, true);
-	test_vectors_of(d, 2, 65536, 40, 5000);
+	test_vectors_of(d, false, 65536, 40, 5000);
 }
 
 /* The small cases: all measures, odd sizes and odd ids */

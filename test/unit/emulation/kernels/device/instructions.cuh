@@ -39,14 +39,47 @@ copy_async(void *to, const void *from)
 	emu_copy(to, from, 16, from);
 }
 
-static inline void
-copy_async_end(void)
+/* A barrier: phases that have ended, arrivals of a phase, and those to come */
+struct shared_barrier
 {
+	uint32_t	phases;
+	uint16_t	arrivals;
+	uint16_t	missing;
+};
+
+static inline void
+barrier_make(shared_barrier *barrier, uint32_t arrivals)
+{
+	*barrier = {0, (uint16_t) arrivals, (uint16_t) arrivals};
 }
 
 static inline void
-copy_async_wait(bool)
+barrier_arrive(shared_barrier *barrier)
 {
+	if (--barrier->missing > 0)
+		return;
+	barrier->missing = barrier->arrivals;
+	barrier->phases++;
+}
+
+static inline void
+barrier_arrive_copied(shared_barrier *barrier)
+{
+	barrier_arrive(barrier);
+}
+
+/* Other warps run while this one votes */
+static inline bool
+barrier_ended(shared_barrier *barrier, uint32_t parity)
+{
+	return __all_sync(FULL_WARP, barrier->phases % 2 != parity);
+}
+
+static inline void
+barrier_wait(shared_barrier *barrier, uint32_t parity)
+{
+	while (!barrier_ended(barrier, parity))
+		;
 }
 
 /* The 64 bits that a lane of the warp brings as x and y */

@@ -37,7 +37,6 @@ static const struct config_enum_entry method_options[] = {
 	{"auto", GPUVEC_METHOD_AUTO, false},
 	{"bitset", GPUVEC_METHOD_BITSET, false},
 	{"inverted", GPUVEC_METHOD_INVERTED, false},
-	{"dense", GPUVEC_METHOD_DENSE, false},
 	{NULL, 0, false}
 };
 

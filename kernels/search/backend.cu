@@ -106,12 +106,12 @@ default_policy(const struct cuda_device &device, size_t workspace)
 	policy.cold_slots_most = 262144;
 	policy.cold_spread = 3;
 
-	/* on later GPUs products of bits are slow */
-	policy.dense_ids = device.capability >= 80 && device.capability <= 90 ? 2048 : 0;
+	/* only a test or a benchmark asks for bit vectors */
+	policy.dense_ids = 0;
 	policy.dense_rows = 4096;
 	policy.dense_part = 64;
 	policy.dense_tiles = 256;
-	policy.dense_queries = LONE_QUERIES;
+	policy.dense_queries = UINT32_MAX;
 	policy.dense_products = 4500;
 	policy.dense_bytes = 4000;
 	policy.scan_lookups = 1760;

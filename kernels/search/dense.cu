@@ -295,7 +295,7 @@ struct tile_reader
 		__syncwarp();
 	}
 
-	/* Fill a stage, which says that there is nothing more after the last tile */
+	/* Fill a stage; after the last tile it says that there is nothing more */
 	__device__ __forceinline__ void
 	fill_stage()
 	{
@@ -376,7 +376,7 @@ struct dense_counter
 	/* the lengths of the last tile, and what follows from them */
 	uint32_t minlen;
 	uint32_t most;
-	bool active;              /* some query can find such rows */
+	bool active;               /* some query can find such rows */
 	int needs[WARP_GROUPS][2]; /* of queries lane / 4 and lane / 4 + 8 of each group */
 
 	/* pairs that wait */
@@ -698,7 +698,7 @@ dense_batch(void)
 	return BATCH_QUERIES;
 }
 
-/* Launch; sets nstages, which depends on the device's shared memory, and chunks */
+/* Launch; sets chunks, and nstages, for which shared memory has room */
 cudaError_t
 dense_launch(struct dense_params *params, uint32_t chunks, size_t smem_limit, uint32_t blocks,
 			 cudaStream_t stream)

@@ -43,9 +43,7 @@ __launch_bounds__(BITS_THREADS) row_bits_kernel(const __grid_constant__ struct r
 	for_each_row_id(p.segment.ids + (size_t) p.segment.tiles[row / 32].x * 32, row % 32,
 					p.segment.hot_len[row],
 					[=](uint32_t id, uint32_t)
-					{
-						atomicOr(&p.words[row_word(row, p.chunks, id)], 1u << id % 32);
-					});
+					{ atomicOr(&p.words[row_word(row, p.chunks, id)], 1u << id % 32); });
 }
 
 /*

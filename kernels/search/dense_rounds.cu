@@ -18,13 +18,6 @@
 namespace gpuvec
 {
 
-/* Rows of a view that have bit vectors */
-static uint64_t
-dense_rows(const struct cuda_view *view)
-{
-	return view->nrows - view->dense_rows[0];
-}
-
 /* Nanoseconds that a scan of so many ids takes for n queries, about */
 static double
 scan_time(const struct search *s, double nids, uint32_t n)
@@ -55,20 +48,30 @@ dense_time(const struct search *s, uint32_t n)
 }
 
 /*
- * Choose bit vectors for n queries, if most rows have them and this should
- * take less time than a scan.  Lists may be faster than both, but less so the
- * more of the ids a row has; so segments whose rows have few get no vectors.
+ * True if bit vectors should take less time than a scan for n queries.  Lists
+ * may be faster than both, but less so the more of the ids a row has; so
+ * segments whose rows have few get no vectors.
+ *
+ * Of GPUs other than those of compute capability 9.0 it is not known that they
+ * multiply bits fast enough.
  */
+static bool
+dense_pays(const struct search *s, uint32_t n)
+{
+	const struct cuda_view *view = s->view;
+
+	return s->b->device.capability == 90 && view->dense_rows[0] * 2 <= view->nrows &&
+		   n > s->policy.dense_queries && dense_time(s, n) < scan_time(s, (double) view->nids, n);
+}
+
+/* Choose between bit vectors and what was chosen without them for n queries */
 void
 choose_dense(const struct search *s, struct chunk *c, uint32_t n)
 {
-	uint64_t rows = dense_rows(s->view);
-
-	if (s->method == GPUVEC_METHOD_DENSE)
-		c->dense = rows > 0;
-	else if (s->method == GPUVEC_METHOD_AUTO && rows * 2 >= s->view->nrows &&
-			 n > s->policy.dense_queries)
-		c->dense = dense_time(s, n) < scan_time(s, (double) s->view->nids, n);
+	if (s->view->dense_rows[0] == s->view->nrows)
+		return;
+	c->dense =
+		s->method == GPUVEC_METHOD_DENSE || (s->method == GPUVEC_METHOD_AUTO && dense_pays(s, n));
 	if (c->dense)
 		c->lists = false;
 }

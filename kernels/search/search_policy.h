@@ -108,16 +108,21 @@ extern "C"
 		uint32_t cold_spread;
 
 		/* bit vectors of segments (dense_bits.cu) */
-		/* segments with this id or a larger one have none */
+		/*
+		 * segments with this id or a larger one have none, nor have those
+		 * with ids above 2047; 0: no segment has
+		 */
 		uint32_t dense_ids;
-		/* rows that a segment with vectors has, at least */
-		uint32_t dense_rows;
+		uint32_t dense_rows; /* rows that a segment with vectors has, at least */
 		/* rows have one id in dense_part cells on average, or more */
 		uint32_t dense_part;
 
 		/* counting by bit vectors (dense.cu) */
 		uint32_t dense_tiles; /* tiles per item */
-		/* up to this number of queries, the method is chosen as without */
+		/*
+		 * up to this number of queries, vectors are used only where the method
+		 * is forced
+		 */
 		uint32_t dense_queries;
 
 		/*

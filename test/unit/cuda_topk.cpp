@@ -788,6 +788,22 @@ test_tiny(void)
 		}
 }
 
+/* Build a view whose rows have bit vectors, if they have few enough ids */
+static void
+build_with_vectors(dataset &d, uint32_t segment_rows, uint32_t part)
+{
+	gpuvec_search_policy policy = defaults;
+
+	policy.dense_rows = 1;
+	policy.dense_part = part;
+	policy.dense_ids = 65536;
+	set_policy(policy);
+	mixed_lists = false;
+	build_view(d, segment_rows, true);
+	mixed_lists = true;
+	set_policy(defaults);
+}
+
 /*
  * A dataset whose rows have bit vectors, by all methods; some rows are empty,
  * or have all ids, and some may be dead
@@ -795,27 +811,42 @@ test_tiny(void)
 static void
 test_vectors_of(dataset &d, bool some_dead, uint32_t segment_rows, uint32_t batch, uint32_t k)
 {
-	gpuvec_search_policy policy = defaults;
-
 	for (size_t i = 0; i < d.rows.size(); i += 97)
 		d.rows[i].ids = random_set(i % 2 ? d.vocab : 0, d.vocab, false);
 	if (some_dead)
 		kill_some(d, 10);
-	policy.dense_rows = 1;
-	policy.dense_part = UINT32_MAX;
-	policy.dense_ids = 65536;
-	set_policy(policy);
-	mixed_lists = false;
-	build_view(d, segment_rows, true);
-	mixed_lists = true;
-	set_policy(defaults);
+	build_with_vectors(d, segment_rows, UINT32_MAX);
 	test_dataset(d, {batch}, {k}, 3);
 	free_dataset(d);
 }
 
 /*
- * Rows get bit vectors, and many queries use them, if rows have many ids of a
- * small vocabulary; a single query does not
+ * Few queries, counted by bit vectors of rows that fill so many tiles: about
+ * as many as shared memory has stages for, and several times as many
+ */
+static void
+test_vectors_tiles(uint32_t vocab)
+{
+	static const uint32_t tiles[] = {1, 4, 5, 6, 10, 20, 21, 22, 31, 32, 33, 64, 65, 96};
+
+	for (uint32_t n : tiles)
+	{
+		dataset		d = random_dataset("bit vectors, tiles", n * 32 - n % 2, vocab, 1, 30, false);
+		std::vector<question> questions = make_questions(d, 8 + n % 3 * 60, 5);
+
+		build_with_vectors(d, 65536, UINT32_MAX);
+		compare(d, GPUVEC_JACCARD, questions, count_common(d, questions), "tiles",
+				GPUVEC_METHOD_DENSE);
+		report(gpuvec_search_last(backend).dense_chunks > 0,
+			   "rows were not counted by bit vectors: %s\n", d.name);
+		free_dataset(d);
+	}
+}
+
+/*
+ * Without being forced, rows get no bit vectors.  If a policy lets them, those
+ * that have many ids of a small vocabulary do, and many queries use them, but
+ * a single one does not, and only where the GPU is one that is known.
  */
 static void
 test_vectors_chosen(void)
@@ -826,7 +857,9 @@ test_vectors_chosen(void)
 		uint32_t	len;
 		bool		chosen;
 	}			cases[] = {{512, 20, true}, {512, 4, false}, {2048, 60, true}, {2060, 60, false}};
+	gpuvec_backend_info info;
 
+	backend->info(backend, &info);
 	for (const auto &c : cases)
 	{
 		dataset		d = random_dataset("bit vectors chosen", 300, c.vocab, c.len, c.len, false);
@@ -834,18 +867,20 @@ test_vectors_chosen(void)
 		std::vector<question> questions = make_questions(d, 200, 10);
 		std::vector<question> one = {questions[0]};
 
-		policy.dense_rows = 1;
-		set_policy(policy);
-		mixed_lists = false;
-		build_view(d, 65536, true);
-		mixed_lists = true;
-		set_policy(defaults);
+		policy.dense_queries = 4;
+		build_with_vectors(d, 65536, 64);
 		compare(d, GPUVEC_JACCARD, questions, count_common(d, questions), "defaults");
-		report((gpuvec_search_last(backend).dense_chunks > 0) == c.chosen,
+		report(gpuvec_search_last(backend).dense_chunks == 0,
+			   "bit vectors are chosen by default: %s\n", d.name);
+		set_policy(policy);
+		compare(d, GPUVEC_JACCARD, questions, count_common(d, questions), "for five or more");
+		report((gpuvec_search_last(backend).dense_chunks > 0) ==
+			   (c.chosen && info.capability == 90),
 			   "the method is not the one that suits: %s\n", d.name);
-		compare(d, GPUVEC_JACCARD, one, count_common(d, one), "defaults");
+		compare(d, GPUVEC_JACCARD, one, count_common(d, one), "for five or more");
 		report(gpuvec_search_last(backend).dense_chunks == 0,
 			   "one query was counted by bit vectors: %s\n", d.name);
+		set_policy(defaults);
 		free_dataset(d);
 	}
 }
@@ -872,9 +907,7 @@ test_vectors(void)
 	test_vectors_of(d, true, 700, emulated ? 5 : 300, 400);
 	d = random_dataset("bit vectors, two batches", 40, 600, 5, 50, true);
 	test_vectors_of(d, true, 65536, 530, 10);
-	d = random_dataset("bit vectors, more tiles than stages", 1500, 60, 5, 50, true);
-	test_vectors_of(d, false, 65536, 20, 10);
-	test_vectors_chosen();
+	test_vectors_tiles(500);
 	if (emulated)
 		return;
 	d = random_dataset("bit vectors, many queries", 90000, 2048, 8, 128, false);
@@ -1433,6 +1466,8 @@ main(int argc, char **argv)
 		   info.capability / 10, info.capability % 10, info.memory_free >> 20,
 		   info.memory_total >> 20);
 
+	test_vectors_chosen();
+	test_vectors_tiles(2048);
 	if (tiny)
 		test_tiny();
 	else

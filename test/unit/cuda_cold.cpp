@@ -653,7 +653,7 @@ compare_all(const table &t, const both_views &views, gpuvec_measure measure,
 static void
 test_small(void)
 {
-	int			ntables = full ? 600 : emulated ? 48 : 200;
+	int			ntables = full ? 600 : emulated ? N_DRAWS * (GPUVEC_TVERSKY + 1) : 200;
 
 	for (int i = 0; i < ntables; i++)
 	{

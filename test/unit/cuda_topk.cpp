@@ -844,6 +844,35 @@ test_vectors_tiles(uint32_t vocab)
 }
 
 /*
+ * Bounds that are just met: few counts and many ties, small rounds, several
+ * segments, and queries of more than one batch, by all measures
+ */
+static void
+test_vectors_bounds(void)
+{
+	dataset		d = random_dataset("bit vectors, bounds", 330, 30, 0, 12, false);
+	gpuvec_search_policy policy = defaults;
+
+	kill_some(d, 20);
+	build_with_vectors(d, 130, UINT32_MAX);
+	policy.first_rows = 32;
+	policy.first_per_k = 0;
+	policy.growth = policy.growth_few = 2;
+	policy.candidates = policy.candidates_few = 64;
+	policy.dense_tiles = 1;
+	set_policy(policy);
+	for (int m = 0; m <= GPUVEC_TVERSKY; m++)
+	{
+		std::vector<question> questions = make_questions(d, m % 4 == 0 ? 540 : 50, 4);
+
+		compare(d, (gpuvec_measure) m, questions, count_common(d, questions), "bounds",
+				GPUVEC_METHOD_DENSE);
+	}
+	set_policy(defaults);
+	free_dataset(d);
+}
+
+/*
  * Without being forced, rows get no bit vectors.  If a policy lets them, those
  * that have many ids of a small vocabulary do, and many queries use them, but
  * a single one does not, and only where the GPU is one that is known.
@@ -1468,6 +1497,7 @@ main(int argc, char **argv)
 
 	test_vectors_chosen();
 	test_vectors_tiles(2048);
+	test_vectors_bounds();
 	if (tiny)
 		test_tiny();
 	else

@@ -41,10 +41,10 @@
  * 5,200 * 10^12 products a second on an H200.  It reads 2 c KiB of shared
  * memory for that, 16 c cycles of 48 c.  With c = 4 and 8.5 million rows,
  * 2,000 queries take 265,625 tiles * 4 batches / 132 multiprocessors * 1,536
- * cycles, 6.8 ms at 1.8 GHz.  Between two products of 16 rows there are about
- * 60 other instructions, 120 cycles of 768, in which the other warp of the
- * quarter multiplies.  Below about 64 queries reading 64 c bytes a row takes
- * longer: 0.46 ms with c = 4.
+ * cycles, 6.8 ms at 1.8 GHz.  Of the 112 instructions for 16 rows 64 are mma,
+ * 384 cycles; in the 80 cycles that follow the quarter's other warp
+ * multiplies.  Below about 64 queries reading 64 c bytes a row takes longer:
+ * 0.46 ms with c = 4.
  *
  *-------------------------------------------------------------------------
  */

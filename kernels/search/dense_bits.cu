@@ -5,6 +5,7 @@
  *
  * A segment gets vectors if it has few ids, so that a vector is short, and if
  * its rows have many of them: else lists are faster, and take less memory.
+ * By default none does (search_policy.h).
  *
  *-------------------------------------------------------------------------
  */

@@ -26,7 +26,7 @@ PGFILEDESC = "gpuvec - exact set-similarity search"
 OBJS = $(sort $(patsubst $(srcdir)/%.c,%.o,$(wildcard \
 	$(srcdir)/src/*.c $(srcdir)/src/idset/*.c $(srcdir)/src/entries/*.c $(srcdir)/src/mirror/*.c \
 	$(srcdir)/src/link/*.c $(srcdir)/src/search/*.c $(srcdir)/src/index/*.c \
-	$(srcdir)/src/embedding/*.c)))
+	$(srcdir)/src/embedding/*.c $(srcdir)/src/recommend/*.c)))
 
 # PGXS itself does not know which headers a file needs
 PG_CPPFLAGS = -I$(srcdir)/src $(GPUVEC_CPPFLAGS) -MMD -MP

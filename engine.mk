@@ -39,7 +39,7 @@ EMBEDDING_KERNELS = $(wildcard $(srcdir)/kernels/device/*.cu $(srcdir)/kernels/e
 # what all kernels share
 DEVICE_SOURCES = $(wildcard $(srcdir)/kernels/device/*.cu)
 
-ENGINE_SRCS := $(filter-out src/engine/main.c, $(patsubst $(srcdir)/%,%,$(wildcard $(addprefix $(srcdir)/src/engine/,*.c cpu/*.c embedding/*.c serve/*.c sets/*.c store/*.c))))
+ENGINE_SRCS := $(filter-out src/engine/main.c, $(patsubst $(srcdir)/%,%,$(wildcard $(addprefix $(srcdir)/src/engine/,*.c als/*.c cpu/*.c embedding/*.c serve/*.c sets/*.c store/*.c))))
 ENGINE_OBJS := $(ENGINE_SRCS:%.c=build/%.o)
 KERNEL_OBJS :=
 ENGINE_LIBS = -lm -lpthread
@@ -75,6 +75,9 @@ FLAGS_scan_lone = -O3
 FLAGS_pool_portable = -O3
 FLAGS_pool_avx2 = -O3 -mavx2 -mf16c -mfma
 FLAGS_pool_avx512 = -O3 -mavx512f -mf16c -mfma
+FLAGS_als_portable = -O3
+FLAGS_als_avx2 = -O3 -mavx2
+FLAGS_als_avx512 = -O3 -mavx512f
 FLAGS_scan_lone_avx512 = -O3 -mavx512f -mavx512bw -mavx512vl
 
 ENGINE_LIB = build/libengine.a

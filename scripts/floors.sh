@@ -25,17 +25,19 @@ mirror          idset,entries,link      src/mirror/*
 search          mirror                  src/search/*
 index           search                  src/index/*
 embedding       search                  src/embedding/*
-library         index,embedding         src/gpuvec.c
+recommend       embedding               src/recommend/*
+library         index,recommend         src/gpuvec.c
 
 # The engine.  Of PostgreSQL: nothing
 memory          core                    src/engine/engine_error.[ch] src/engine/host_memory.[ch] src/engine/thread_pool.[ch]
-backend         memory                  src/engine/backend.h src/engine/segment.[ch] src/engine/embedding_backend.h
+backend         memory                  src/engine/backend.h src/engine/segment.[ch] src/engine/method_costs.[ch] src/engine/embedding_backend.h
 tools           memory                  src/engine/log.[ch] src/engine/fault.[ch] src/engine/options.[ch]
 cpu             backend,tools           src/engine/cpu/* src/engine/nocuda/*
 store           backend,tools           src/engine/store/* src/engine/scheduler.[ch]
 sets            store                   src/engine/sets/*
 vectors         store                   src/engine/embedding/*
-serve           sets,vectors            src/engine/serve/* src/engine/main.c
+als             store                   src/engine/als/*
+serve           sets,vectors,als        src/engine/serve/* src/engine/main.c
 
 # The kernels.  Of the engine: the interfaces of a backend, errors, memory, threads
 device          backend                 kernels/device/*
@@ -46,7 +48,7 @@ cuda            cuda-search,cuda-vectors kernels/cuda_backend.cu
 
 # Floors whose files may include headers that are not of this repository by their names
 # in quotes, as PostgreSQL has them
-postgres='ground idset entries link mirror search index embedding library'
+postgres='ground idset entries link mirror search index embedding recommend library'
 
 # These headers are PostgreSQL's in angle brackets, too
 postgres_headers='^(postgres.*|c|fmgr|miscadmin|funcapi|pgstat|libpq.*|varatt|(access|catalog|commands|common|executor|lib|nodes|optimizer|parser|port|portability|postmaster|replication|storage|tcop|utils)/.*)[.]h$'

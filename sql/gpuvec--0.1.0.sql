@@ -957,6 +957,60 @@ CREATE FUNCTION gpuvec_nearest_batch(
 COMMENT ON FUNCTION gpuvec_nearest_batch(regclass, name, name, float8[], int8, text, int8[], int8[])
 	IS 'the k nearest rows for each row of an array of queries';
 
+-- recommendations
+
+CREATE FUNCTION gpuvec_als(
+	interactions regclass, user_column name, item_column name, user_factors regclass, item_factors regclass,
+	weight_column name DEFAULT NULL, factors int4 DEFAULT 64, iterations int4 DEFAULT 15,
+	regularization float8 DEFAULT 0.01, alpha float8 DEFAULT 1, cg_steps int4 DEFAULT 3, seed int8 DEFAULT 0,
+	warm_start bool DEFAULT false, key_column name DEFAULT NULL, column_name name DEFAULT NULL,
+	OUT iteration int4, OUT loss float8, OUT seconds float8)
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 1000000 ROWS 15;
+COMMENT ON FUNCTION gpuvec_als(regclass, name, name, regclass, regclass, name, int4, int4, float8, float8, int4, int8, bool, name, name)
+	IS 'train factors of users and items by alternating least squares, and replace the rows of both tables by them; returns the loss after each iteration';
+
+CREATE FUNCTION gpuvec_als_rows(side int4, OUT key int8, OUT embedding real[])
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE COST 10000 ROWS 10000;
+COMMENT ON FUNCTION gpuvec_als_rows(int4)
+	IS 'factors of the training that this session is writing down; for statements of gpuvec_als';
+
+CREATE FUNCTION gpuvec_als_fold_in(
+	interactions regclass, user_column name, item_column name, item_factors regclass, users int8[] DEFAULT NULL,
+	weight_column name DEFAULT NULL, regularization float8 DEFAULT 0.01, alpha float8 DEFAULT 1,
+	key_column name DEFAULT NULL, column_name name DEFAULT NULL,
+	OUT key int8, OUT embedding real[])
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 100000 ROWS 1000;
+COMMENT ON FUNCTION gpuvec_als_fold_in(regclass, name, name, regclass, int8[], name, float8, float8, name, name)
+	IS 'factors of users from their present interactions and the factors of items, without training';
+
+CREATE FUNCTION gpuvec_recommend(
+	user_factors regclass, item_factors regclass, users int8[] DEFAULT NULL, k int8 DEFAULT 10,
+	interactions regclass DEFAULT NULL, user_column name DEFAULT NULL, item_column name DEFAULT NULL,
+	exclude int8[] DEFAULT NULL, key_column name DEFAULT NULL, column_name name DEFAULT NULL,
+	OUT user_key int8, OUT rank int4, OUT item_key int8, OUT score float8)
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 100000 ROWS 1000;
+COMMENT ON FUNCTION gpuvec_recommend(regclass, regclass, int8[], int8, regclass, name, name, int8[], name, name)
+	IS 'the k items with the highest scores for each user, without those that the user has interacted with';
+
+CREATE FUNCTION gpuvec_stat_training(
+	OUT pid int4, OUT database oid, OUT relation oid, OUT phase text, OUT rows int8, OUT users int8, OUT items int8,
+	OUT pairs int8, OUT iteration int4, OUT iterations int4, OUT loss float8)
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 1;
+COMMENT ON FUNCTION gpuvec_stat_training() IS 'trainings under way, by oid';
+
+CREATE VIEW gpuvec_training AS
+	SELECT t.pid, d.datname AS database,
+		   CASE WHEN d.datname = current_database() THEN t.relation::regclass END AS relation,
+		   t.phase, t.rows, t.users, t.items, t.pairs, t.iteration, t.iterations, t.loss
+	FROM gpuvec_stat_training() t LEFT JOIN pg_database d ON d.oid = t.database;
+COMMENT ON VIEW gpuvec_training IS 'trainings under way: those of roles that the caller has the rights of';
+GRANT SELECT ON gpuvec_training TO PUBLIC;
+
 -- mirrors and the engine
 
 CREATE FUNCTION gpuvec_prewarm(relation regclass, column_name name) RETURNS int8

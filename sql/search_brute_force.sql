@@ -84,6 +84,8 @@ BEGIN
 END $$;
 SELECT estimate($$SELECT * FROM gpuvec_topk('docs', 'tokens', '{3}')$$) AS default_k, estimate($$SELECT * FROM gpuvec_topk('docs', 'tokens', '{3}', 7)$$) AS k7,
 	   estimate($$SELECT * FROM gpuvec_topk_batch('docs', 'tokens', ARRAY['{3}','{4}','{5}']::idset[], 7)$$) AS batch;
+SELECT estimate($$SELECT * FROM gpuvec_topk('docs', 'tokens', '{3}', NULL)$$) AS all_rows,
+	   estimate($$SELECT * FROM gpuvec_topk('docs', 'tokens', '{3}', NULL, 'jaccard', 0.5)$$) AS of_score, estimate($$SELECT * FROM gpuvec_topk('docs', 'tokens', '{3}', 7, 'jaccard', 0.5)$$) AS k7_of_score;
 -- results become tables, views and materialized views
 CREATE TABLE t1 AS SELECT * FROM gpuvec_topk('docs', 'tokens', '{1}', 2);
 CREATE TABLE t2 AS SELECT * FROM gpuvec_topk_batch('docs', 'tokens', '{"{1}","{2}"}', 2);

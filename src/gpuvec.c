@@ -23,6 +23,7 @@
 #include "mirror/feeder.h"
 #include "mirror/refreshing.h"
 #include "miscadmin.h"
+#include "recommend/recommend.h"
 #include "search/set_function.h"
 #include "utils/guc.h"
 
@@ -44,6 +45,7 @@ _PG_init(void)
 	FactsInit();
 	RefreshingInit();
 	EmbeddingInit();
+	RecommendInit();
 	SetScanInit();
 	EntryQueueInit();
 

@@ -25,6 +25,7 @@ bool		gpuvec_feeder = true;
 int			gpuvec_feed_ring_bytes = 0;
 int			gpuvec_feed_idle = GPUVEC_FEED_IDLE_MS;
 int			gpuvec_refresh_patience = GPUVEC_REFRESH_PATIENCE_MS;
+int			gpuvec_read_ahead_bytes = GPUVEC_READ_AHEAD_BYTES;
 
 static char *injection_point = NULL;
 
@@ -92,6 +93,12 @@ GpuvecDefineTestSettings(void)
 							NULL,
 							&gpuvec_refresh_patience, GPUVEC_REFRESH_PATIENCE_MS, 1, INT_MAX,
 							PGC_SUSET, GUC_UNIT_MS | GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("gpuvec.read_ahead_bytes",
+							"Bytes of WAL from which on a refresh reads them ahead.",
+							NULL,
+							&gpuvec_read_ahead_bytes, GPUVEC_READ_AHEAD_BYTES, 1, INT_MAX,
+							PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 }
 
 /*

@@ -52,6 +52,9 @@ typedef enum GpuvecSharedMemory
  */
 #define GPUVEC_REFRESH_PATIENCE_MS	200
 
+/* WAL of at least so many bytes is read ahead (mirror/stale_pages.c) */
+#define GPUVEC_READ_AHEAD_BYTES		(64 * 1024)
+
 #ifdef GPUVEC_TEST_HOOKS
 
 extern int	gpuvec_freshness_choice;	/* GpuvecFreshness */
@@ -66,6 +69,7 @@ extern bool gpuvec_feeder;		/* sessions start the feeder (feeder.h) */
 extern int	gpuvec_feed_ring_bytes;
 extern int	gpuvec_feed_idle;	/* ms */
 extern int	gpuvec_refresh_patience;	/* ms */
+extern int	gpuvec_read_ahead_bytes;
 
 /* Called once, when the library is loaded */
 extern void GpuvecDefineTestSettings(void);
@@ -88,6 +92,7 @@ extern void GpuvecInjection(const char *name);
 #define gpuvec_feed_ring_bytes	0
 #define gpuvec_feed_idle	GPUVEC_FEED_IDLE_MS
 #define gpuvec_refresh_patience	GPUVEC_REFRESH_PATIENCE_MS
+#define gpuvec_read_ahead_bytes	GPUVEC_READ_AHEAD_BYTES
 #define GpuvecDefineTestSettings() ((void) 0)
 #define GPUVEC_INJECTION(name) ((void) 0)
 

@@ -496,7 +496,7 @@ topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measure, g
 	s.measure = measure;
 	if (nqueries > 0)
 		s.weights = queries[0].weights;
-	s.method = method;
+	s.method = method == GPUVEC_METHOD_READY_LISTS ? GPUVEC_METHOD_INVERTED : method;
 	if (method == GPUVEC_METHOD_DENSE && s.view->dense_rows[0] == s.view->nrows)
 		s.method = GPUVEC_METHOD_AUTO;
 	s.error = error;

@@ -22,4 +22,10 @@ typedef enum gpuvec_method
 
 #define GPUVEC_N_METHODS	4
 
+/*
+ * Within the engine: as GPUVEC_METHOD_INVERTED, but a segment whose lists are
+ * still to be made is scanned, too
+ */
+#define GPUVEC_METHOD_READY_LISTS	((gpuvec_method) GPUVEC_N_METHODS)
+
 #endif							/* GPUVEC_METHOD_H */

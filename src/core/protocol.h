@@ -30,12 +30,13 @@
 
 #include <stdint.h>
 
+#include "core/als.h"
 #include "core/pooling.h"
 #include "core/bounds.h"
 #include "core/nearest.h"
 
 #define GPUVEC_PROTOCOL_MAGIC	UINT32_C(0x47505643)	/* "GPVC" */
-#define GPUVEC_PROTOCOL_VERSION 15
+#define GPUVEC_PROTOCOL_VERSION 16
 
 /* Largest length of a frame; senders split pages into much shorter frames */
 #define GPUVEC_MAX_FRAME		(UINT32_C(1) << 30)
@@ -63,6 +64,14 @@ typedef enum gpuvec_message
 								 * reply) */
 	GPUVEC_MSG_ROWS,			/* gpuvec_rows, gpuvec_feed_record ... ->
 								 * STATE */
+	GPUVEC_MSG_ALS_BEGIN,		/* gpuvec_als_begin -> ALS_STATE */
+	GPUVEC_MSG_ALS_ADD,			/* gpuvec_als_part ... -> ALS_STATE */
+	GPUVEC_MSG_ALS_PREPARE,		/* nothing -> ALS_STATE */
+	GPUVEC_MSG_ALS_SET,			/* gpuvec_als_part ... -> ALS_STATE */
+	GPUVEC_MSG_ALS_RUN,			/* nothing -> ALS_STATE */
+	GPUVEC_MSG_ALS_GET,			/* gpuvec_als_part -> ALS_FACTORS */
+	GPUVEC_MSG_ALS_END,			/* nothing -> ALS_STATE */
+	GPUVEC_MSG_ALS_LIST,		/* nothing -> ALS_STATES */
 
 	/* engine -> session */
 	GPUVEC_MSG_WELCOME = 64,	/* gpuvec_welcome */
@@ -73,7 +82,11 @@ typedef enum gpuvec_message
 	GPUVEC_MSG_COUNT,			/* uint64 */
 	GPUVEC_MSG_MIRRORS,			/* gpuvec_mirror_info[] */
 	GPUVEC_MSG_ENGINE_INFO,		/* gpuvec_engine_info */
-	GPUVEC_MSG_EMBEDDING_ANSWER /* gpuvec_embedding_answer ... */
+	GPUVEC_MSG_EMBEDDING_ANSWER,	/* gpuvec_embedding_answer ... */
+	GPUVEC_MSG_ALS_STATE,		/* gpuvec_als_state */
+	GPUVEC_MSG_ALS_FACTORS,		/* int64_t keys[n], float elements[n *
+								 * factors] */
+	GPUVEC_MSG_ALS_STATES		/* gpuvec_als_state[] */
 } gpuvec_message;
 
 typedef struct gpuvec_frame
@@ -631,6 +644,79 @@ typedef struct gpuvec_nearest_head
 
 /* Largest nqueries * k of one request */
 #define GPUVEC_MAX_NEAR			1000000
+
+/*
+ * Training of factors by alternating least squares (core/als.h).  It belongs
+ * to a session, which has one at most: another BEGIN ends the former.  The
+ * order of requests is BEGIN, ADD ..., PREPARE, SET ..., RUN for each
+ * iteration, GET ..., END.
+ *
+ * With `fold_in`, factors of users are computed from those of all items: the
+ * order is BEGIN, SET ... with the items in the order of their keys, ADD ...,
+ * PREPARE, one RUN, GET ... of users, END.  Interactions with other items are
+ * left out.
+ *
+ * Once a request has failed, all others but BEGIN get the same error.
+ */
+typedef struct gpuvec_als_begin
+{
+	uint32_t	role;			/* OID of the role that trains, ... */
+	uint32_t	relation;		/* ... and of what it trains on, for ALS_LIST */
+	uint32_t	factors;		/* 1 .. GPUVEC_ALS_MAX_FACTORS */
+	uint32_t	iterations;		/* for ALS_LIST */
+	uint32_t	cg_steps;		/* 1 .. GPUVEC_ALS_MAX_STEPS */
+	uint32_t	fold_in;		/* 0 or 1 */
+	double		regularization; /* finite, at least 0 */
+	double		alpha;			/* finite, more than 0 */
+	int64_t		seed;
+} gpuvec_als_begin;
+
+/*
+ * Part of the interactions or factors.  Followed, for ADD, by
+ *
+ *		int64_t users[n]
+ *		int64_t items[n]
+ *		float weights[n]			finite and not zero; padded to 8 bytes
+ *
+ * and for SET by
+ *
+ *		int64_t keys[n]
+ *		float elements[n * factors]	padded to 8 bytes
+ *
+ * GET asks for n rows of a side from `first` on, in the order of their keys.
+ */
+typedef struct gpuvec_als_part
+{
+	uint32_t	side;			/* gpuvec_als_side; 0 for ADD */
+	uint32_t	first;			/* 0 for ADD and SET */
+	uint64_t	n;
+} gpuvec_als_part;
+
+typedef enum gpuvec_als_phase
+{
+	GPUVEC_ALS_READING,
+	GPUVEC_ALS_PREPARING,
+	GPUVEC_ALS_TRAINING,
+	GPUVEC_ALS_WRITING
+} gpuvec_als_phase;
+
+typedef struct gpuvec_als_state
+{
+	uint32_t	pid;			/* of the session */
+	uint32_t	database;
+	uint32_t	role;
+	uint32_t	relation;
+	uint32_t	phase;			/* gpuvec_als_phase */
+	uint32_t	iteration;		/* iterations done ... */
+	uint32_t	iterations;		/* ... of this many */
+	uint32_t	fold_in;
+	uint64_t	added;			/* interactions that were added */
+	uint64_t	users;			/* from PREPARE on */
+	uint64_t	items;
+	uint64_t	entries;		/* pairs of users and items */
+	double		loss;			/* after the last iteration; NaN: none yet */
+	double		seconds;		/* that the last request took in the engine */
+} gpuvec_als_state;
 
 typedef struct gpuvec_mirror_info
 {

@@ -210,6 +210,14 @@ extern EmbeddingTable *EmbeddingTableArguments(FunctionCallInfo fcinfo, Snapshot
 extern bool EmbeddingGradientArguments(FunctionCallInfo fcinfo, bool batch, EmbeddingBags *bags,
 									   int *next);
 
+/* train.c */
+
+/* The qualified and quoted name of a relation */
+extern const char *EmbeddingRelationName(Oid relid);
+
+/* Fail if one of the first n arguments is null; names[i] NULL: it may be */
+extern void EmbeddingRequireArguments(FunctionCallInfo fcinfo, const char *const *names, int n);
+
 /* Memory for a series of arrays, of which only the last is in use */
 typedef struct EmbeddingArrayRoom
 {

@@ -143,9 +143,8 @@ own_function(FunctionCallInfo fcinfo, const char *name)
 									  name);
 }
 
-/* The qualified name of a relation */
-static const char *
-relation_name(Oid relid)
+const char *
+EmbeddingRelationName(Oid relid)
 {
 	char	   *name = get_rel_name(relid);
 
@@ -156,11 +155,8 @@ relation_name(Oid relid)
 	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)), name);
 }
 
-/*
- * Fail if one of the first n arguments is null; names[i] == NULL: it may be
- */
-static void
-require_arguments(FunctionCallInfo fcinfo, const char *const *names, int n)
+void
+EmbeddingRequireArguments(FunctionCallInfo fcinfo, const char *const *names, int n)
 {
 	for (int i = 0; i < n; i++)
 		if (names[i] != NULL && PG_ARGISNULL(i))
@@ -237,13 +233,13 @@ gpuvec_ensure_keys(PG_FUNCTION_ARGS)
 	Oid			types[] = {INT8ARRAYOID, INT4OID, TEXTOID, FLOAT8OID, INT8OID};
 	Datum		values[5];
 
-	require_arguments(fcinfo, names, lengthof(names));
+	EmbeddingRequireArguments(fcinfo, names, lengthof(names));
 	(void) EmbeddingKeysArgument(fcinfo, 3, "keys", NULL, &n);
 	require_number(PG_GETARG_FLOAT8(6), "scale", -INFINITY, INFINITY);
 	EmbeddingCheckColumns(PG_GETARG_OID(0), NameStr(*PG_GETARG_NAME(1)),
 						  NameStr(*PG_GETARG_NAME(2)), true);
 	EmbeddingCheckUnique(PG_GETARG_OID(0), NameStr(*PG_GETARG_NAME(1)));
-	rel = relation_name(PG_GETARG_OID(0));
+	rel = EmbeddingRelationName(PG_GETARG_OID(0));
 	key = quote_identifier(NameStr(*PG_GETARG_NAME(1)));
 	values[0] = PG_GETARG_DATUM(3);
 	values[1] = Int32GetDatum(new_width(fcinfo, 4));
@@ -617,14 +613,14 @@ gpuvec_apply_grad(PG_FUNCTION_ARGS)
 	Oid			types[] = {INT8ARRAYOID, FLOAT8ARRAYOID, FLOAT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID};
 	Datum		values[6];
 
-	require_arguments(fcinfo, names, lengthof(names));
+	EmbeddingRequireArguments(fcinfo, names, lengthof(names));
 	EmbeddingCheckColumns(PG_GETARG_OID(0), NameStr(*PG_GETARG_NAME(1)),
 						  NameStr(*PG_GETARG_NAME(2)), false);
-	training.rel = relation_name(PG_GETARG_OID(0));
+	training.rel = EmbeddingRelationName(PG_GETARG_OID(0));
 	training.key = quote_identifier(NameStr(*PG_GETARG_NAME(1)));
 	training.column = quote_identifier(NameStr(*PG_GETARG_NAME(2)));
 	if (!PG_ARGISNULL(7))
-		training.state = relation_name(PG_GETARG_OID(7));
+		training.state = EmbeddingRelationName(PG_GETARG_OID(7));
 	initStringInfo(&training.sql);
 	make_statement(&training, text_to_cstring(PG_GETARG_TEXT_PP(5)));
 	if (training.state)

@@ -32,6 +32,7 @@ typedef struct gpuvec_error
 #define GPUVEC_TOO_MANY_SESSIONS	"53300"
 #define GPUVEC_SYSTEM_ERROR			"58000"
 #define GPUVEC_LIMIT_EXCEEDED		"54000"
+#define GPUVEC_OUT_OF_RANGE			"22003"
 
 #ifdef __cplusplus
 extern "C"

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/method_costs.h"
 #include "engine/scheduler.h"
 
 /*
@@ -123,6 +124,19 @@ take_batch(gpuvec_scheduler *scheduler, uint32_t *nqueries)
 	return batch;
 }
 
+/* Search by the method that was asked for; AUTO: the cheapest */
+static bool
+search(gpuvec_scheduler *scheduler, const topk_request *like, gpuvec_topk_query *queries,
+	   uint32_t nqueries, gpuvec_error *error)
+{
+	gpuvec_backend *backend = scheduler->backend;
+
+	if (like->method == GPUVEC_METHOD_AUTO)
+		return gpuvec_topk_by_cost(backend, like->view, like->measure, queries, nqueries, error);
+	return backend->topk(backend, like->view, like->measure, like->method, queries, nqueries,
+						 error);
+}
+
 /*
  * Run the requests of a batch in one call of the backend, and give each its
  * answers
@@ -142,8 +156,7 @@ run_together(gpuvec_scheduler *scheduler, topk_request *batch, uint32_t nqueries
 		memcpy(queries + n, r->queries, r->nqueries * sizeof(*queries));
 		n += r->nqueries;
 	}
-	ok = scheduler->backend->topk(scheduler->backend, batch->view, batch->measure, batch->method,
-								  queries, n, error);
+	ok = search(scheduler, batch, queries, n, error);
 	n = 0;
 	for (topk_request *r = batch; r != NULL; r = r->next)
 		for (uint32_t i = 0; i < r->nqueries; i++)
@@ -169,8 +182,7 @@ run_batch(gpuvec_scheduler *scheduler, topk_request *batch, uint32_t nqueries)
 	pthread_mutex_unlock(&scheduler->mutex);
 	together = batch->next != NULL && run_together(scheduler, batch, nqueries, &error);
 	for (topk_request *r = batch; r != NULL; r = r->next)
-		r->ok = together || scheduler->backend->topk(scheduler->backend, r->view, r->measure,
-													 r->method, r->queries, r->nqueries, &r->error);
+		r->ok = together || search(scheduler, r, r->queries, r->nqueries, &r->error);
 	pthread_mutex_lock(&scheduler->mutex);
 	while (batch != NULL)
 	{

@@ -10,6 +10,10 @@
 
 #include "engine/backend.h"
 #include "engine/host_memory.h"
+#include "engine/method_costs.h"
+
+/* How far from its guess gpuvec_segment_find() looks first */
+#define FIRST_STEP	4
 
 /* ids in a chunk of a tile: 8 of each of its 32 rows */
 #define CHUNK_VALUES	(GPUVEC_TILE_ROWS * GPUVEC_CHUNK_IDS)
@@ -445,17 +449,63 @@ gpuvec_segment_find_cold(const gpuvec_segment *segment, uint32_t number)
 	return low;
 }
 
+/* The tid at a position of by_tid */
+static inline uint64_t
+tid_at(const gpuvec_segment *segment, uint32_t position)
+{
+	return segment->tid[segment->by_tid[position]];
+}
+
+/*
+ * Where a tid would be if the tids were spread evenly; the segment has rows
+ * on both sides of it, or with it
+ */
+static uint32_t
+guess_position(const gpuvec_segment *segment, uint64_t tid)
+{
+	double		part = (double) (tid - segment->first_tid) /
+		(double) (segment->last_tid - segment->first_tid);
+
+	return (uint32_t) (part * (segment->nrows - 1));
+}
+
+/*
+ * Each look at a tid is a cache miss.  In most segments tids are spread
+ * evenly, so the search begins near a guess, and goes away from it by steps
+ * that grow.
+ */
 uint32_t
 gpuvec_segment_find(const gpuvec_segment *segment, uint64_t tid)
 {
 	uint32_t	low = 0;
 	uint32_t	high = segment->nrows;
+	uint32_t	step = FIRST_STEP;
+	uint32_t	guess;
 
+	if (tid <= segment->first_tid)
+		return 0;
+	if (tid > segment->last_tid)
+		return segment->nrows;
+	guess = guess_position(segment, tid);
+	if (tid_at(segment, guess) < tid)
+	{
+		for (low = guess + 1; high - low > step && tid_at(segment, low + step) < tid; step *= 2)
+			low += step + 1;
+		if (high - low > step)
+			high = low + step;
+	}
+	else
+	{
+		for (high = guess; high > step && tid_at(segment, high - step) >= tid; step *= 2)
+			high -= step;
+		if (high > step)
+			low = high - step;
+	}
 	while (low < high)
 	{
 		uint32_t	middle = (low + high) / 2;
 
-		if (segment->tid[segment->by_tid[middle]] < tid)
+		if (tid_at(segment, middle) < tid)
 			low = middle + 1;
 		else
 			high = middle;
@@ -598,5 +648,6 @@ gpuvec_view_unref(gpuvec_view *view)
 		gpuvec_segment_unref(view->entries[i].segment);
 		gpuvec_livemap_unref(view->entries[i].live);
 	}
+	gpuvec_method_costs_unref(view->costs);
 	free(view);
 }

@@ -132,6 +132,7 @@ typedef struct gpuvec_view
 	uint64_t	nids;			/* ids of all rows, dead ones included */
 	gpuvec_backend *backend;
 	void	   *device;			/* backend's own */
+	struct gpuvec_method_costs *costs;	/* of the mirror's searches, or NULL */
 	gpuvec_view_entry entries[];
 } gpuvec_view;
 

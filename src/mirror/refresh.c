@@ -12,7 +12,7 @@
  *
  * The order of steps makes it exact:
  *
- *	 1. the snapshot is taken;
+ *	 1. the snapshot is taken; WAL may be read ahead;
  *	 2. the position P is read, then the last number of the mirror's feed,
  *		then the WAL up to P or beyond;
  *	 3. the number of blocks is read, then pages and their LSNs, each under
@@ -688,6 +688,8 @@ attempt(MirrorRefresh *refresh, bool *few)
 
 	*few = false;
 	drop_pages(refresh);
+	if (state->state == GPUVEC_READY)
+		StalePagesReadAhead(refresh->target, state, &refresh->stale);
 	read_positions(refresh);
 	RefreshingAnnounce(&refresh->ours);
 	if (state->state == GPUVEC_READY)

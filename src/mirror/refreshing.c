@@ -10,8 +10,9 @@
  * A session that is behind joins the others.  If no refresh is under way, it
  * leads the next one.  Otherwise it waits for the end.  A leader looks for
  * changes after it took the lead, so its refresh covers everybody who waited
- * by then.  It announces which position it will cover at least.  Who came too
- * late for the refresh under way waits on another condition variable.  At the
+ * by then.  Long WAL it reads first.  Then it announces which position it
+ * will cover at least: so those who came meanwhile are covered, too.  Who
+ * came too late waits on another condition variable.  At the
  * end of a refresh all that it covers are woken, and one of the others, who
  * leads the next refresh, which covers the rest.  (If the mirror is fresh
  * enough for that one, as the refresh went further than was announced, it

@@ -30,12 +30,25 @@
 #define FEW_PAGES			128
 #define PAGE_LINES			32
 
+/* While WAL is read ahead, more comes.  Most passes: */
+#define AHEAD_PASSES		3
+
 /* True if the mirror takes lines: each tuple of a page is a row of its own */
 static bool
 takes_lines(const MirrorTarget *target)
 {
 	return !target->key.rooted && target->key.index == 0 &&
 		target->key_attnum == InvalidAttrNumber;
+}
+
+/* Read what the WAL between two positions has changed of the table itself */
+static WalResult
+read_changes(MirrorTarget *target, XLogRecPtr from, XLogRecPtr to, ChangedLines *lines)
+{
+	lines->by_line = takes_lines(target);
+	lines->attnum = target->attnum;
+	lines->desc = RelationGetDescr(target->rel);
+	return WalChanges(target->rel, from, to, lines);
 }
 
 /*
@@ -49,12 +62,14 @@ changed_lines(MirrorTarget *target, XLogRecPtr from, XLogRecPtr to, ChangedLines
 	ChangedLines of_index = {0};
 	WalResult	result;
 
-	lines->by_line = takes_lines(target);
-	lines->attnum = target->attnum;
-	lines->desc = RelationGetDescr(target->rel);
 	if (target->key.index == 0)
-		return WalChanges(target->rel, from, to, lines);
+	{
+		result = read_changes(target, from, to, lines);
+		SortChangedLines(lines);
+		return result;
+	}
 	result = WalChanges(target->index, from, to, &of_index);
+	SortChangedLines(&of_index);
 	for (uint32 i = 0; result != WAL_UNKNOWN && i < of_index.n; i++)
 	{
 		uint32		bucket;
@@ -86,20 +101,41 @@ list_fed(uint64 applied, const gpuvec_freshness *need, ChangedLines *lines)
 	return true;
 }
 
+void
+StalePagesReadAhead(MirrorTarget *target, const gpuvec_state *state, StalePages *stale)
+{
+	XLogRecPtr	from = MirrorKnownUntil(target, state->checked);
+
+	for (int pass = 0; pass < AHEAD_PASSES && !target->fed && target->key.index == 0; pass++)
+	{
+		XLogRecPtr	to = MirrorPosition();
+
+		if (to < from + gpuvec_read_ahead_bytes)
+			return;
+		if (read_changes(target, from, to, &stale->lines) == WAL_UNKNOWN)
+		{
+			StalePagesFree(stale);
+			return;
+		}
+		stale->read_until = from = to;
+		GPUVEC_INJECTION("refresh-read-ahead");
+	}
+}
+
 bool
 StalePagesFind(MirrorTarget *target, const gpuvec_freshness *need, const gpuvec_state *state,
 			   StalePages *stale)
 {
+	XLogRecPtr	from = MirrorKnownUntil(target, state->checked);
 	XLogRecPtr	position;
 
-	memset(stale, 0, sizeof(*stale));
 	if (need != NULL && need->feed != 0 && need->feed == state->feed)
 		stale->listed = list_fed(state->applied, need, &stale->lines);
 	if (stale->listed)
 		return false;
 	position = MirrorPosition();
 	GPUVEC_INJECTION("refresh-after-position");
-	stale->listed = changed_lines(target, MirrorKnownUntil(target, state->checked), position,
+	stale->listed = changed_lines(target, Max(from, stale->read_until), position,
 								  &stale->lines) != WAL_UNKNOWN;
 	return true;
 }
@@ -171,4 +207,5 @@ void
 StalePagesFree(StalePages *stale)
 {
 	FreeChangedLines(&stale->lines);
+	memset(stale, 0, sizeof(*stale));
 }

@@ -22,11 +22,21 @@ typedef struct StalePages
 	bool		listed;			/* the pages are listed; else LSNs have to
 								 * tell */
 	ChangedLines lines;			/* if listed: what was changed, sorted */
+	XLogRecPtr	read_until;		/* lines has what the WAL up to here has
+								 * changed; 0: nothing was read ahead */
 	const char *lsns;			/* if not: uint64 [nknown], the caller's */
 	BlockNumber nknown;
 	BlockNumber nblocks;		/* current number of blocks of the relation */
 	uint32		next;			/* next entry of lines */
 } StalePages;
+
+/*
+ * Read the WAL that is there, if it is long.  So what StalePagesFind() has
+ * left to read is short, and the position that the refresh is to cover can be
+ * read late.
+ */
+extern void StalePagesReadAhead(MirrorTarget *target, const gpuvec_state *state,
+								StalePages *stale);
 
 /*
  * Find what was changed since the mirror had this state: by the feed, if the

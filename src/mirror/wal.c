@@ -203,7 +203,5 @@ WalChanges(Relation rel, XLogRecPtr from, XLogRecPtr to, ChangedLines *lines)
 	if (result == WAL_UNKNOWN && gpuvec_freshness_choice == GPUVEC_FRESHNESS_WAL)
 		elog(ERROR, "could not read the WAL between %X/%X and %X/%X",
 			 LSN_FORMAT_ARGS(from), LSN_FORMAT_ARGS(to));
-	if (lines)
-		SortChangedLines(lines);
 	return result;
 }

@@ -25,6 +25,7 @@ PG_FUNCTION_INFO_V1(gpuvec_topk_support);
 /* Assumed where an argument is not known */
 #define DEFAULT_K			100
 #define DEFAULT_ALL_ROWS	1000
+#define DEFAULT_ROWS_OF_SCORE	100
 #define DEFAULT_QUERIES		10
 
 /* The value of an argument if the planner knows it, else NULL */
@@ -41,6 +42,15 @@ SearchKnownArgument(PlannerInfo *root, FuncExpr *call, int argument)
 	return IsA(node, Const) ? (Const *) node : NULL;
 }
 
+/* True if a least score is asked for: few rows of most tables have it */
+static bool
+has_min_score(PlannerInfo *root, FuncExpr *call)
+{
+	Const	   *min_score = SearchKnownArgument(root, call, 5);
+
+	return min_score == NULL || !min_score->constisnull;
+}
+
 /* Expected number of rows of one query */
 static double
 expected_k(PlannerInfo *root, FuncExpr *call)
@@ -50,7 +60,7 @@ expected_k(PlannerInfo *root, FuncExpr *call)
 	if (k == NULL)
 		return DEFAULT_K;
 	if (k->constisnull)
-		return DEFAULT_ALL_ROWS;
+		return has_min_score(root, call) ? DEFAULT_ROWS_OF_SCORE : DEFAULT_ALL_ROWS;
 	return Max((double) DatumGetInt64(k->constvalue), 1.0);
 }
 

@@ -1,15 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * bench_choice.cpp
- *	  How good a backend's choice between bitset scan and inverted lists is,
+ *	  How good the engine's choice between bitset scan and inverted lists is,
  *	  over columns of many kinds.
  *
  * Makes one column after another: vocabularies of 300 to 100,000,000 ids,
  * ids drawn uniformly up to Zipf with exponent 1.5, rows of up to 1 to 5,000
  * ids.  For each it times single queries, and a batch of queries, by bitset
- * scan, by inverted lists and as the backend chooses, in turn, and prints a
- * line of a table with the time of the choice divided by that of the better
- * method.  All three must give the same answers.
+ * scan, by inverted lists and as the engine chooses (method_costs.c), in
+ * turn, and prints a line of a table with the time of the choice divided by
+ * that of the better method.  All three must give the same answers.  The
+ * engine has learned before from LEARN_SEARCHES searches of each way.
  *
  * A column's rows have between half the length and the length that its line
  * names, uniformly.  The rank of an id is the floor of a draw from the
@@ -44,6 +45,12 @@
 #include "setgen.h"
 #include "engine_rows.h"
 
+extern "C"
+{
+#include "engine/method_costs.h"
+#include "engine/scheduler.h"
+}
+
 static const gpuvec_measure MEASURE = GPUVEC_BRAUN_BLANQUET;
 
 /* Rows that share a made-up heap page */
@@ -57,6 +64,8 @@ static const gpuvec_method methods[] = {
 };
 
 #define N_METHODS 3
+
+static const int LEARN_SEARCHES = 64;
 
 /* A choice that is so much slower than the better method is counted */
 static const double TOO_SLOW[] = {1.2, 1.1};
@@ -186,6 +195,7 @@ struct Trial
 {
 	const Options &options;
 	gpuvec_backend *backend;
+	gpuvec_scheduler *scheduler;
 	engine_rows::Column column;
 	std::vector<engine_rows::Query> queries;
 	std::vector<Answer> answers;
@@ -193,8 +203,13 @@ struct Trial
 	std::vector<double> batch[N_METHODS];
 	bool		same = true;
 
-	Trial(const Options &options, gpuvec_backend *backend) : options(options), backend(backend)
+	Trial(const Options &options, gpuvec_backend *backend)
+		: options(options), backend(backend), scheduler(gpuvec_scheduler_new(backend))
 	{
+	}
+	~Trial()
+	{
+		gpuvec_scheduler_free(scheduler);
 	}
 	void		load(const Maker &maker, uint64_t nrows, gpuvec_thread_pool *pool);
 	double		search(uint32_t first, uint32_t n, int method);
@@ -213,8 +228,9 @@ Trial::load(const Maker &maker, uint64_t nrows, gpuvec_thread_pool *pool)
 
 		column.add(gpuvec_tid(i / PAGE_ROWS, i % PAGE_ROWS + 1), set.data(), (uint32_t) set.size());
 	}
-	column.number_ids();
+	column.number_ids(pool);
 	column.build(backend, pool);
+	column.view->costs = gpuvec_method_costs_new();
 	for (uint32_t i = 0; i < std::max(options.single, options.batch); i++)
 		queries.push_back(column.query(maker.query(i, nrows)));
 	answers.resize(queries.size());
@@ -262,7 +278,8 @@ Trial::search(uint32_t first, uint32_t n, int method)
 		requests[i].matches = &matches[(size_t) i * k];
 	}
 	start = now_ms();
-	if (!backend->topk(backend, column.view, MEASURE, methods[method], requests.data(), n, &error))
+	if (!gpuvec_scheduler_topk(scheduler, column.view, MEASURE, methods[method], requests.data(), n,
+							   &error))
 		engine_rows::fail(error);
 	ms = now_ms() - start;
 	compare(first, requests, method);
@@ -280,27 +297,25 @@ Trial::alone(int method)
 	return sum / options.single;
 }
 
-/* All methods in turn, after one round that only warms up */
+/* All methods in turn, after the engine has learned */
 void
 Trial::run(void)
 {
-	double		end = 0;
+	double		end;
 
-	for (int round = 0; round < 4 || now_ms() < end; round++)
+	(void) search(0, options.batch, 0);
+	for (int i = 0; i < LEARN_SEARCHES; i++)
 	{
-		if (round == 1)
-			end = now_ms() + options.seconds * 1000;
+		(void) search(i % options.single, 1, N_METHODS - 1);
+		(void) search(0, options.batch, N_METHODS - 1);
+	}
+	end = now_ms() + options.seconds * 1000;
+	for (int round = 0; round < 4 || now_ms() < end; round++)
 		for (int m = 0; m < N_METHODS; m++)
 		{
-			double		one = alone(m);
-			double		many = search(0, options.batch, m) / options.batch;
-
-			if (round == 0)
-				continue;
-			single[m].push_back(one);
-			batch[m].push_back(many);
+			single[m].push_back(alone(m));
+			batch[m].push_back(search(0, options.batch, m) / options.batch);
 		}
-	}
 }
 
 /* ---- the table ---- */

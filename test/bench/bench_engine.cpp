@@ -366,7 +366,7 @@ Engine::load(const Documents<uint32_t> &docs)
 		column.add(position_tid(p), docs.ids.data() + docs.start[p],
 				   (uint32_t) (docs.start[p + 1] - docs.start[p]));
 	staged = now_ms();
-	column.number_ids();
+	column.number_ids(pool);
 	numbered = now_ms();
 	column.build(backend, pool);
 	gpuvec_thread_pool_free(pool);

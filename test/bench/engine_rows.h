@@ -102,14 +102,14 @@ public:
 
 	/* Number the ids of all rows if one is large; true if so */
 	bool
-	number_ids(void)
+	number_ids(gpuvec_thread_pool *pool)
 	{
 		gpuvec_error error = {};
 
 		if (gpuvec_stage_cold(stage) == 0)
 			return false;
-		numbers = gpuvec_renumber_map(stage, nullptr, nullptr, &error);
-		if (numbers == nullptr || !gpuvec_renumber_rows(&stage, numbers, &error))
+		numbers = gpuvec_renumber_map(stage, pool, nullptr, nullptr, &error);
+		if (numbers == nullptr || !gpuvec_renumber_rows(&stage, numbers, true, pool, &error))
 			fail(error);
 		return true;
 	}

@@ -84,6 +84,26 @@ is(ask($one, $nearest), 'same', 'a row');
 $node->safe_psql('postgres', q{UPDATE docs SET id = 9102, note = 4, tokens = '{801,803}' WHERE id = 9001});
 is(used_again($first, 132), $first, 'its line pointer is used again');
 is(ask($one, $nearest), 'same', 'the answer of an older mirror is corrected');
+
+# The same, but the first row is in WAL that is read ahead, and the second one comes after that.
+# Before the first row, that WAL has many records of few line pointers.
+sub answer { my ($sql) = @_; my (undef, $out, $err) = $node->psql('postgres', $sql); return "$out$err"; }
+my $ahead = $node->background_psql('postgres');
+$node->safe_psql('postgres', "VACUUM docs; $nearest");
+$node->safe_psql('postgres', "SET enable_bitmapscan = off;\n" . "UPDATE docs SET note = note + 1 WHERE id = 300;\n" x 200);
+$first = $node->safe_psql('postgres', q{UPDATE docs SET id = 10001, note = 3, tokens = '{701,702}' WHERE id = 162 RETURNING ctid});
+$node->safe_psql('postgres', q{UPDATE docs SET id = 10102, note = 4, tokens = '{801,803}' WHERE id = 10001});
+ask($one, 'SELECT pg_advisory_lock(71866, 0)');
+ask($ahead, q{SET gpuvec.injection_point = 'refresh-read-ahead'; SET gpuvec.read_ahead_bytes = 1});
+$ahead->query_until(qr/started/, "\\echo started\n$search;\n");
+$node->poll_query_until('postgres', q{SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted}) or die;
+is(used_again($first, 163), $first, 'its line pointer is used again');
+$node->safe_psql('postgres', q{INSERT INTO docs VALUES (11000, 0, '{701,702,703}')});
+ask($one, 'SELECT pg_advisory_unlock(71866, 0)');
+is(ask($ahead, 'SELECT 1'), "5\n1", 'the refresh ends');
+is(answer($nearest), 'same', 'what was read ahead does not outlive what came later');
+is(answer(q{SELECT compare(ARRAY['{701,702,703}']::idset[], 9, 'jaccard')}), 'same', 'nor is anything lost');
+$ahead->quit;
 $one->quit;
 
 # A row that a refresh has read goes again, and its page is as it was when it was last read as a
@@ -141,6 +161,8 @@ sub question
 
 	return ('SET gpuvec.verify = ' . (int(rand(2)) ? 'on' : 'off'), "SELECT compare(ARRAY[$queries]::idset[], $k, '$measures[rand @measures]')");
 }
+$node->append_conf('postgresql.conf', 'gpuvec.read_ahead_bytes = 2000');
+$node->reload;
 my ($asked, $wrong) = random_history($node, rounds => 150, changes => \@changes, question => \&question,
 	between => sub { $node->safe_psql('postgres', 'VACUUM docs') if $_[0] % 9 == 0; $node->safe_psql('postgres', 'CHECKPOINT') if $_[0] % 21 == 0; });
 is($wrong, 0, 'functions give what sequential scans give');

@@ -117,7 +117,7 @@ make_wide_view(const gen::Generator &generator, engine_rows::Column &column)
 	}
 	printf("made and staged in %.0f ms\n", now_ms() - start);
 	start = now_ms();
-	column.number_ids();
+	column.number_ids(pool);
 	printf("numbered in %.0f ms\n", now_ms() - start);
 	column.build(backend, pool);
 	gpuvec_thread_pool_free(pool);

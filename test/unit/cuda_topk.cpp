@@ -1044,7 +1044,7 @@ test_long(void)
 	build_view(shorts, 65536, false);
 	common = count_common(shorts, questions);
 	for (int m = 0; m <= GPUVEC_TVERSKY; m++)
-		for (int method = 0; method < GPUVEC_N_METHODS; method++)
+		for (int method = 0; method <= GPUVEC_METHOD_READY_LISTS; method++)
 			compare(shorts, (gpuvec_measure) m, questions, common, "defaults",
 					(gpuvec_method) method);
 	free_dataset(shorts);
@@ -1142,7 +1142,7 @@ test_all_common(void)
 	mixed_lists = false;
 	build_view(d, 65536, true);
 	mixed_lists = true;
-	for (int method = 0; method < GPUVEC_N_METHODS; method++)
+	for (int method = 0; method <= GPUVEC_METHOD_READY_LISTS; method++)
 		compare(d, GPUVEC_INTERSECTION, questions, count_common(d, questions), "defaults",
 				(gpuvec_method) method);
 	free_dataset(d);

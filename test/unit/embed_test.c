@@ -13,31 +13,7 @@
 #include <string.h>
 
 #include "engine/embedding/pool_simd.h"
-
-static int	passed;
-static int	failed;
-
-#define check(ok, what) check_at((ok), (what), __LINE__)
-
-static void
-check_at(bool ok, const char *what, int line)
-{
-	if (ok)
-		passed++;
-	else if (failed++ < 20)
-		printf("FAILED %s:%d: %s\n", __FILE__, line, what);
-}
-
-static uint64_t random_state = 88172645463325252ULL;
-
-static uint64_t
-random_below(uint64_t n)
-{
-	random_state ^= random_state << 13;
-	random_state ^= random_state >> 7;
-	random_state ^= random_state << 17;
-	return random_state % n;
-}
+#include "unit_test.h"
 
 /* Numbers whose sums round */
 static float
@@ -644,6 +620,5 @@ main(void)
 	for (int i = 0; i < 200; i++)
 		check_heap(random_below(300), 1 + random_below(100));
 	printf("%d instruction sets\n", nvariants);
-	printf("%d passed, %d failed\n", passed, failed);
-	return failed > 0;
+	return report_checks();
 }

@@ -1,8 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * numbers_test.c
- *	  Test of the numbers of ids, against a plain array, and of segments with
- *	  cold numbers, against the rows that they were built from.
+ *	  Test of the numbers of ids, against a plain array and by any number of
+ *	  threads, and of segments with cold numbers, against the rows that they
+ *	  were built from.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,33 +14,9 @@
 
 #include "engine/backend.h"
 #include "engine/sets/draft.h"
+#include "engine/sets/id_counts.h"
 #include "engine/sets/renumber.h"
-
-static long passed = 0;
-static long failed = 0;
-static uint64_t seed = 88172645463325252u;
-
-/* xorshift64 (Marsaglia 2003) */
-static uint32_t
-random32(void)
-{
-	seed ^= seed << 13;
-	seed ^= seed >> 7;
-	seed ^= seed << 17;
-	return (uint32_t) (seed >> 24);
-}
-
-static void
-check(bool ok, const char *what)
-{
-	if (ok)
-		passed++;
-	else
-	{
-		failed++;
-		printf("not ok - %s\n", what);
-	}
-}
+#include "unit_test.h"
 
 /* Ids at all ends, and others; few enough that they come again */
 static uint32_t
@@ -161,7 +138,8 @@ static void
 test_counted(void)
 {
 	gpuvec_error error;
-	gpuvec_id_counts *counts = gpuvec_id_counts_new(&error);
+	gpuvec_thread_pool *pool = gpuvec_thread_pool_new(2);
+	gpuvec_id_counts *counts = gpuvec_id_counts_new(3, &error);
 	gpuvec_id_numbers *numbers;
 	plain_map	m = {0};
 	bool		ok = true;
@@ -178,11 +156,13 @@ test_counted(void)
 			place = place_of(&m, ids[i], true);
 			m.counts[place]++;
 		}
-		ok &= gpuvec_id_counts_add(counts, ids, 20, &error);
+		ok &= gpuvec_id_counts_add(counts, row % 3, ids, 20, &error);
 	}
+	ok &= gpuvec_id_counts_finish(counts, pool, &error);
 	sort_map(&m);
-	numbers = gpuvec_id_numbers_counted(counts, &error);
+	numbers = gpuvec_id_counts_rank(counts, pool, &error);
 	gpuvec_id_counts_free(counts);
+	gpuvec_thread_pool_free(pool);
 	for (uint32_t i = 0; i < m.n; i++)
 	{
 		uint32_t	number;
@@ -504,11 +484,11 @@ test_rows(gpuvec_backend *backend, gpuvec_thread_pool *pool, uint32_t n, int kin
 	uint32_t	dead;
 
 	if (kind == 0)
-		numbers = gpuvec_renumber_map(stage, NULL, NULL, &error);
+		numbers = gpuvec_renumber_map(stage, pool, NULL, NULL, &error);
 	else if (kind == 1)
 		numbers = gpuvec_id_numbers_narrow(&error);
-	check(narrow ? gpuvec_stage_cold(stage) == 0 : gpuvec_renumber_rows(&stage, numbers, &error),
-		  "rows are numbered");
+	check(narrow ? gpuvec_stage_cold(stage) == 0 :
+		  gpuvec_renumber_rows(&stage, numbers, kind == 0, pool, &error), "rows are numbered");
 	check(gpuvec_stage_rows(stage) == n, "rows stay");
 	check(build(&draft, stage, numbers, narrow) == n, "all rows are there");
 	dead = delete_rows(&draft);
@@ -538,15 +518,342 @@ test_segments(void)
 	backend->close(backend);
 }
 
+/* ---- as many threads as one likes ---- */
+
+/* Columns whose ids are numbered */
+enum
+{
+	FEW_ROWS,					/* not spread over classes */
+	MANY_ROWS,
+	LONG_ROWS,					/* of classes that share lengths, too */
+	LARGE_NUMBERS,				/* small ids become cold: rows grow */
+	ALL_DIFFERENT,				/* each id is in one row */
+	COLUMNS
+};
+
+static const uint32_t column_rows[COLUMNS] = {4000, 30000, 5000, 40000, 30000};
+
+/*
+ * The ids of row i of a column, ascending and distinct.  LARGE_NUMBERS: six
+ * of seven rows have 100,000 large ids in turn, the others small ids, each of
+ * which is in one row.
+ */
+static uint32_t
+column_ids(int column, uint32_t i, uint32_t *ids)
+{
+	uint64_t	tid = tid_of(i);
+	uint32_t	n = 10;
+
+	if (column == LONG_ROWS)
+		n = scramble(tid) % 40 == 0 ? 20000 : 300 + scramble(tid) % 200;
+	else if (column == LARGE_NUMBERS && i % 7 == 0)
+		n = 9;
+	else if (column < LARGE_NUMBERS)
+		return row_ids(tid, false, ids);
+	for (uint32_t j = 0; j < n; j++)
+	{
+		uint32_t	at = i * n + j;
+
+		if (column == LONG_ROWS)
+			ids[j] = j * 70 + (uint32_t) scramble(tid + j) % 70;
+		else if (column == ALL_DIFFERENT)
+			ids[j] = UINT32_MAX - 300000 + at;
+		else if (n == 9)
+			ids[j] = i / 7 * n + j;
+		else
+			ids[j] = 1000000 + (i - i / 7 - 1) * n % 100000 + j;
+	}
+	return n;
+}
+
+static gpuvec_stage *
+stage_column(int column)
+{
+	gpuvec_stage *stage = gpuvec_stage_new();
+	uint32_t   *ids = malloc(GPUVEC_MAX_IDS * sizeof(uint32_t));
+	uint16_t   *packed = malloc((GPUVEC_MAX_IDS + 1) * sizeof(uint32_t));
+	gpuvec_error error;
+	bool		ok = true;
+
+	for (uint32_t i = 0; i < column_rows[column]; i++)
+	{
+		gpuvec_source_row row = {.tid = tid_of(i)};
+
+		gpuvec_pack_numbers(ids, column_ids(column, i, ids), packed, &row);
+		ok &= gpuvec_stage_add(stage, &row, false, &error);
+	}
+	check(ok, "a column is staged");
+	free(ids);
+	free(packed);
+	return stage;
+}
+
+/* The rows of a stage in their order: tid, length, cold ids, ids */
+typedef struct row_list
+{
+	uint64_t   *words;
+	uint64_t	n;
+	uint64_t	room;
+	uint64_t	cold;			/* of all rows */
+} row_list;
+
+static void
+list_word(row_list *list, uint64_t word)
+{
+	if (list->n == list->room)
+	{
+		list->room = list->room * 2 + 1024;
+		list->words = realloc(list->words, list->room * sizeof(uint64_t));
+	}
+	list->words[list->n++] = word;
+}
+
+static bool
+list_row(void *arg, const gpuvec_source_row *row, gpuvec_error *error)
+{
+	row_list   *list = arg;
+	uint32_t   *ids = malloc((row->len + 1) * sizeof(uint32_t));
+
+	(void) error;
+	gpuvec_unpack_numbers(row, ids);
+	list_word(list, row->tid);
+	list_word(list, row->len);
+	list_word(list, row->ncold);
+	for (uint32_t i = 0; i < row->len; i++)
+		list_word(list, ids[i]);
+	list->cold += row->ncold;
+	free(ids);
+	return true;
+}
+
+static row_list
+list_rows(const gpuvec_stage *stage)
+{
+	row_list	list = {0};
+	gpuvec_error error;
+
+	check(gpuvec_stage_visit(stage, list_row, &list, &error), "rows are visited");
+	check(list.cold == gpuvec_stage_cold(stage), "a stage knows how many ids are cold");
+	return list;
+}
+
+static int
+compare_uint64(const void *a, const void *b)
+{
+	uint64_t	x = *(const uint64_t *) a;
+	uint64_t	y = *(const uint64_t *) b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* The ids of a list of rows, in the order of the numbers that they get */
+static uint32_t *
+ranked_ids(const row_list *list, uint64_t *n)
+{
+	uint64_t   *keys = malloc(list->n * sizeof(uint64_t));
+	uint64_t	all = 0;
+	uint32_t   *ids;
+
+	for (uint64_t i = 0; i < list->n; i += 3 + list->words[i + 1])
+		for (uint64_t j = 0; j < list->words[i + 1]; j++)
+			keys[all++] = list->words[i + 3 + j];
+	qsort(keys, all, sizeof(uint64_t), compare_uint64);
+	*n = 0;
+	for (uint64_t i = 0, end; i < all; i = end)
+	{
+		for (end = i; end < all && keys[end] == keys[i];)
+			end++;
+		keys[(*n)++] = (UINT32_MAX - (end - i)) << 32 | keys[i];
+	}
+	qsort(keys, *n, sizeof(uint64_t), compare_uint64);
+	ids = malloc((*n + 1) * sizeof(uint32_t));
+	for (uint64_t i = 0; i < *n; i++)
+		ids[i] = (uint32_t) keys[i];
+	free(keys);
+	return ids;
+}
+
+/* Are the numbers of all ids, and those alone, their places in ids[]? */
+static bool
+numbers_are(gpuvec_id_numbers *numbers, const uint32_t *ids, uint64_t n)
+{
+	uint32_t   *found = malloc((n + 1) * sizeof(uint32_t));
+	bool		right = gpuvec_id_numbers_count(numbers) == n;
+
+	gpuvec_id_numbers_find(numbers, ids, (uint32_t) n, found);
+	for (uint64_t i = 0; i < n; i++)
+		right &= found[i] == i;
+	free(found);
+	return right;
+}
+
+/* Are rows `numbered` those of `staged`, in their order, with numbers? */
+static bool
+rows_are_numbered(const row_list *staged, const row_list *numbered, gpuvec_id_numbers *numbers)
+{
+	uint32_t   *want = malloc(GPUVEC_MAX_IDS * sizeof(uint32_t));
+	bool		right = staged->n == numbered->n;
+
+	for (uint64_t i = 0; right && i < staged->n; i += 3 + staged->words[i + 1])
+	{
+		uint32_t	len = (uint32_t) staged->words[i + 1];
+		uint32_t	cold = 0;
+
+		for (uint32_t j = 0; j < len; j++)
+			want[j] = (uint32_t) staged->words[i + 3 + j];
+		gpuvec_id_numbers_find(numbers, want, len, want);
+		qsort(want, len, sizeof(uint32_t), compare_uint32);
+		right &= numbered->words[i] == staged->words[i] && numbered->words[i + 1] == len;
+		for (uint32_t j = 0; right && j < len; j++)
+		{
+			cold += want[j] >= GPUVEC_HOT_NUMBERS;
+			right = numbered->words[i + 3 + j] == want[j];
+		}
+		right &= numbered->words[i + 2] == cold;
+	}
+	free(want);
+	return right;
+}
+
+/* The bytes that rows would be thought to take, if they were staged anew */
+static size_t
+estimate_of(const row_list *list)
+{
+	gpuvec_stage *stage = gpuvec_stage_new();
+	uint32_t   *ids = malloc(GPUVEC_MAX_IDS * sizeof(uint32_t));
+	uint16_t   *packed = malloc((GPUVEC_MAX_IDS + 1) * sizeof(uint32_t));
+	size_t		estimate;
+	gpuvec_error error;
+
+	for (uint64_t i = 0; i < list->n; i += 3 + list->words[i + 1])
+	{
+		gpuvec_source_row row = {.tid = list->words[i]};
+
+		for (uint32_t j = 0; j < list->words[i + 1]; j++)
+			ids[j] = (uint32_t) list->words[i + 3 + j];
+		gpuvec_pack_numbers(ids, (uint32_t) list->words[i + 1], packed, &row);
+		gpuvec_stage_add(stage, &row, false, &error);
+	}
+	estimate = gpuvec_stage_estimate(stage);
+	gpuvec_stage_free(stage);
+	free(ids);
+	free(packed);
+	return estimate;
+}
+
+static size_t most_charged;
+
+static bool
+charge(void *arg, size_t bytes, gpuvec_error *error)
+{
+	(void) error;
+	most_charged = bytes > most_charged ? bytes : most_charged;
+	return bytes <= *(size_t *) arg;
+}
+
+/* Number a column by a pool of so many threads */
+static void
+test_loaded_column(int column, int threads)
+{
+	gpuvec_thread_pool *pool = gpuvec_thread_pool_new(threads);
+	gpuvec_stage *stage = stage_column(column);
+	row_list	staged = list_rows(stage);
+	row_list	numbered;
+	size_t		bytes = gpuvec_stage_bytes(stage);
+	size_t		limit = SIZE_MAX;
+	uint64_t	n;
+	uint32_t   *ids = ranked_ids(&staged, &n);
+	gpuvec_error error;
+	gpuvec_id_numbers *numbers = gpuvec_renumber_map(stage, pool, charge, &limit, &error);
+
+	check(numbers_are(numbers, ids, n), "the most frequent ids get the lowest numbers, by any threads");
+	check(gpuvec_renumber_rows(&stage, numbers, true, pool, &error), "a column is numbered");
+	numbered = list_rows(stage);
+	check(rows_are_numbered(&staged, &numbered, numbers), "rows are where they were, with numbers");
+	check(gpuvec_stage_estimate(stage) == estimate_of(&numbered), "a stage knows how large segments will be");
+	if (column == LARGE_NUMBERS)
+		check(numbered.cold > staged.cold / 4 && gpuvec_stage_bytes(stage) > bytes, "rows that grow find room");
+	else if (column == ALL_DIFFERENT)
+		check(gpuvec_stage_bytes(stage) == bytes, "rows that shrink need none");
+	free(ids);
+	free(staged.words);
+	free(numbered.words);
+	gpuvec_id_numbers_unref(numbers);
+	gpuvec_stage_free(stage);
+	gpuvec_thread_pool_free(pool);
+}
+
+/* An update of many rows, with new and known ids, by one thread and many */
+static void
+test_updated_column(int column)
+{
+	row_list	lists[2];
+
+	for (int i = 0; i < 2; i++)
+	{
+		gpuvec_thread_pool *pool = gpuvec_thread_pool_new(i == 0 ? 1 : 5);
+		gpuvec_stage *stage = stage_column(column);
+		row_list	staged = list_rows(stage);
+		gpuvec_error error;
+		gpuvec_id_numbers *numbers = gpuvec_id_numbers_narrow(&error);
+		uint32_t	known[] = {2000000000, UINT32_MAX, 70000};
+
+		gpuvec_id_numbers_add(numbers, known, 3, known, &error);
+		check(gpuvec_renumber_rows(&stage, numbers, false, pool, &error), "an update is numbered");
+		lists[i] = list_rows(stage);
+		check(rows_are_numbered(&staged, &lists[i], numbers), "rows of an update are where they were");
+		check(known[0] == 65536 && known[2] == 65538, "an update changes no number");
+		free(staged.words);
+		gpuvec_id_numbers_unref(numbers);
+		gpuvec_stage_free(stage);
+		gpuvec_thread_pool_free(pool);
+	}
+	check(lists[0].n == lists[1].n &&
+		  memcmp(lists[0].words, lists[1].words, lists[0].n * sizeof(uint64_t)) == 0,
+		  "new ids get the same numbers by any threads");
+	free(lists[0].words);
+	free(lists[1].words);
+}
+
+/* Numbering stops when it may not take more */
+static void
+test_charged(void)
+{
+	gpuvec_thread_pool *pool = gpuvec_thread_pool_new(2);
+	gpuvec_stage *stage = stage_column(ALL_DIFFERENT);
+	size_t		limit = 100000;
+	gpuvec_error error;
+
+	most_charged = 0;
+	check(gpuvec_renumber_map(stage, pool, charge, &limit, &error) == NULL && most_charged > limit,
+		  "numbering that takes too much stops");
+	gpuvec_stage_free(stage);
+	gpuvec_thread_pool_free(pool);
+}
+
+static void
+test_threads(void)
+{
+	static const int threads[] = {1, 2, 3, 8};
+
+	for (int column = 0; column < COLUMNS; column++)
+	{
+		for (int i = 0; i < 4; i++)
+			test_loaded_column(column, threads[i]);
+		test_updated_column(column);
+	}
+	test_charged();
+}
+
 int
 main(void)
 {
 	test_segments();
 	test_narrow();
 	test_counted();
+	test_threads();
 	test_readers();
 	test_sorting();
 	test_packing();
-	printf("%ld passed, %ld failed\n", passed, failed);
-	return failed > 0;
+	return report_checks();
 }

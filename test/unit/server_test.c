@@ -24,6 +24,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "server_als.h"
 #include "server_embed.h"
 #include "server_memory.h"
 #include "server_model.h"
@@ -2293,9 +2294,13 @@ static const struct
 	{"embed_concurrency", test_embed_concurrency},
 	{"embed_violations", test_embed_violations},
 	{"embed_fuzz", test_embed_fuzz},
+	{"als", test_als},
+	{"als_violations", test_als_violations},
+	{"als_budget", test_als_budget},
 	{"memory", test_memory},
 	{"wide_memory", test_wide_memory},
 	{"embed_memory", test_embed_memory},
+	{"als_memory", test_als_memory},
 	{"seats", test_seats},
 	{"shortage", test_shortage},
 	{"pulse", test_pulse},

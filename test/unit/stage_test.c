@@ -108,6 +108,26 @@ row_right(const gpuvec_segment *segment, uint32_t row, uint32_t last)
 	return right && len <= places;
 }
 
+/* Search for tids that some rows have, or nearly */
+static void
+check_find(const gpuvec_segment *segment)
+{
+	bool		found = true;
+
+	for (int i = 0; i < 50; i++)
+	{
+		uint32_t	row = i < 2 ? segment->by_tid[i * (segment->nrows - 1)] :
+			(uint32_t) scramble(segment->first_tid + (uint64_t) i) % segment->nrows;
+		uint64_t	tid = segment->tid[row] + (uint64_t) (i % 3) - 1;
+		uint32_t	before = 0;
+
+		for (uint32_t j = 0; j < segment->nrows; j++)
+			before += segment->tid[j] < tid;
+		found &= gpuvec_segment_find(segment, tid) == before;
+	}
+	check(found, "positions of tids");
+}
+
 /* Check a segment, and add it up */
 static void
 check_segment(const gpuvec_segment *segment, sums *found)
@@ -131,6 +151,7 @@ check_segment(const gpuvec_segment *segment, sums *found)
 	check(rows, "ids of rows and what pads them");
 	check(sorted, "the order of rows");
 	check(by_tid, "the order by tid");
+	check_find(segment);
 }
 
 /* Every other one of so many first rows lasts */

@@ -15,7 +15,7 @@
 srcdir ?= .
 WITH_CUDA ?= auto
 EXTVERSION ?= 0.1.0
-UNIT_TESTS = measure stage numbers topk embed
+UNIT_TESTS = measure method stage numbers topk embed als
 
 check:
 
@@ -40,7 +40,7 @@ $(UNIT_TESTS:%=check-%): check-%: $(UNIT_DIR)/%_test
 	$<
 
 # without kernels, so that nvcc is not needed
-UNIT_OBJS = $(ENGINE_OBJS:build/%=$(UNIT_BUILD)/%)
+UNIT_OBJS = $(sort $(ENGINE_OBJS:build/%=$(UNIT_BUILD)/%) $(UNIT_BUILD)/src/engine/nocuda/nocuda.o)
 
 $(UNIT_LIB): $(UNIT_OBJS)
 	@mkdir -p $(@D)
@@ -54,7 +54,7 @@ $(UNIT_BUILD)/%.o: %.c
 -include $(UNIT_OBJS:.o=.d)
 endif
 
-$(UNIT_DIR)/%_test: test/unit/%_test.c $(UNIT_LIB)
-	$(ENGINE_CC) $(UNIT_CFLAGS) $(SANITIZER) -o $@ $^ -lm -lpthread
+$(UNIT_DIR)/%_test: test/unit/%_test.c test/unit/unit_test.h $(UNIT_LIB)
+	$(ENGINE_CC) $(UNIT_CFLAGS) $(SANITIZER) -o $@ $(filter-out %.h,$^) -lm -lpthread
 
 .PHONY: tests programs check $(UNIT_TESTS:%=check-%)

@@ -3,8 +3,9 @@
  * choose.c
  *	  Chooses how a segment is searched: by inverted lists or by a scan.
  *
- * A scan reads all ids of a segment, once for each query.  With masks that
- * have a bit for each query, one scan serves a batch.  The search by lists
+ * A scan reads all ids of a segment, once for each query, and looks at each
+ * row.  With masks that have a bit for each query, one scan serves a batch,
+ * but each query looks at the rows.  The search by lists
  * costs each query a pass over the blocks of rows, plus a cost for each of
  * its ids, for each row number, and for each line of a bitmap that it reads.
  * The constants below are nanoseconds, measured with test/bench on an AMD
@@ -43,8 +44,10 @@ static const uint32_t batch_widths[] = {0, 64, 256, 512};
 typedef struct costs
 {
 	double		lone_id;		/* scan for one query: each id */
+	double		lone_row;		/* and each row */
 	double		batch_id;		/* scan for a batch of any size up to the full
 								 * width: each id */
+	double		batch_row;		/* and each row, for each query */
 	double		rows;			/* lists: each LISTS_LINE_ROWS rows */
 	double		line;			/* lists: each line of a bitmap */
 	double		number;			/* lists: each row number */
@@ -53,9 +56,9 @@ typedef struct costs
 
 static const costs costs_of[] = {
 	{0},
-	{0.70, 1.7, 75, 4.2, 0.40, 15}, /* portable C */
-	{0.70, 1.9, 32, 1.6, 0.40, 15}, /* AVX2 */
-	{0.09, 2.2, 30, 1.1, 0.40, 15}	/* AVX-512 */
+	{0.70, 1.5, 1.7, 0.5, 75, 4.2, 0.40, 15},	/* portable C */
+	{0.70, 1.5, 1.9, 0.5, 32, 1.6, 0.40, 15},	/* AVX2 */
+	{0.09, 1.5, 2.2, 0.5, 30, 1.1, 0.40, 15}	/* AVX-512 */
 };
 
 uint32_t
@@ -107,14 +110,15 @@ lists_cost_less(cpu_simd simd, const gpuvec_segment *segment, const cpu_lists *l
 {
 	const costs *cost = &costs_of[simd];
 	uint32_t	width = batch_widths[simd];
-	double		scan = nqueries <= lone_queries[simd] ?
-		cost->lone_id * nqueries : cost->batch_id * ((nqueries + width - 1) / width);
+	bool		lone = nqueries <= lone_queries[simd];
+	double		id = lone ? cost->lone_id : cost->batch_id * ((nqueries + width - 1) / width) / nqueries;
+	double		scan = id * (double) gpuvec_segment_hot(segment) +
+		(lone ? cost->lone_row : cost->batch_row) * segment->nrows;
 	uint32_t	step = nqueries > SAMPLE ? nqueries / SAMPLE : 1;
 	uint32_t	n = 0;
 	double		sum = 0;
 
 	/* per query */
-	scan *= (double) gpuvec_segment_hot(segment) / nqueries;
 	if (most_lists_cost(cost, lists, gpuvec_query_len(queries[nqueries - 1].query)) < scan)
 		return true;
 	for (uint32_t q = step / 2; q < nqueries; q += step, n++)
@@ -129,7 +133,7 @@ choose_way(cpu_backend *cpu, const gpuvec_segment *segment, gpuvec_method method
 	const cpu_lists *lists = segment_lists(segment);
 
 	if (method != GPUVEC_METHOD_BITSET && lists &&
-		(method == GPUVEC_METHOD_INVERTED ||
+		(method == GPUVEC_METHOD_INVERTED || method == GPUVEC_METHOD_READY_LISTS ||
 		 lists_cost_less(cpu->simd, segment, lists, queries, nqueries)))
 		return CPU_LISTS;
 	return nqueries <= lone_queries[cpu->simd] ? CPU_LONE : CPU_BATCH;

@@ -45,6 +45,14 @@ static gpuvec_request_handler *const handlers[] = {
 	[GPUVEC_MSG_REFRESH_PAGES] = gpuvec_serve_refresh_pages,
 	[GPUVEC_MSG_REFRESH] = gpuvec_serve_refresh,
 	[GPUVEC_MSG_ROWS] = gpuvec_serve_rows,
+	[GPUVEC_MSG_ALS_BEGIN] = gpuvec_serve_als_begin,
+	[GPUVEC_MSG_ALS_ADD] = gpuvec_serve_als_add,
+	[GPUVEC_MSG_ALS_PREPARE] = gpuvec_serve_als_prepare,
+	[GPUVEC_MSG_ALS_SET] = gpuvec_serve_als_set,
+	[GPUVEC_MSG_ALS_RUN] = gpuvec_serve_als_run,
+	[GPUVEC_MSG_ALS_GET] = gpuvec_serve_als_get,
+	[GPUVEC_MSG_ALS_END] = gpuvec_serve_als_end,
+	[GPUVEC_MSG_ALS_LIST] = gpuvec_serve_als_list,
 	[GPUVEC_MSG_DROP] = gpuvec_serve_drop,
 	[GPUVEC_MSG_LIST] = gpuvec_serve_list,
 	[GPUVEC_MSG_ENGINE] = gpuvec_serve_engine
@@ -162,6 +170,7 @@ greet(gpuvec_session *s)
 	welcome.version = GPUVEC_PROTOCOL_VERSION;
 	welcome.pid = (uint32_t) getpid();
 	welcome.number = s->server->number;
+	s->hello = hello;
 	snprintf(welcome.backend, sizeof(welcome.backend), "%s",
 			 s->server->store.devices[0].backend->name);
 	return gpuvec_send_struct(s->fd, frame.request, GPUVEC_MSG_WELCOME, &welcome, sizeof(welcome));
@@ -265,7 +274,7 @@ serve(gpuvec_session *s)
 
 	while (ok)
 	{
-		gpuvec_seat_idle(&s->seat, s->update || s->parted || s->has_private);
+		gpuvec_seat_idle(&s->seat, s->update || s->parted || s->has_private || s->job);
 		if (!read_request(s, &request, &type))
 			break;
 		gpuvec_seat_work(&s->seat);
@@ -285,6 +294,7 @@ gpuvec_session_run(gpuvec_server *server, int fd)
 		gpuvec_seat_leave(&s.seat);
 	if (s.update)
 		gpuvec_update_end(s.update);
+	gpuvec_session_end_job(&s);
 	gpuvec_store_drop_private(&server->store, &s);
 	free(s.buffer);
 	free(s.map);

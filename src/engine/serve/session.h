@@ -8,6 +8,7 @@
  * serve_embedding.c	requests to embedding tables
  * serve_update.c		loads and refreshes
  * serve_rows.c			rows of a feed
+ * serve_als.c			training
  * serve_admin.c		listing and dropping mirrors
  *
  *-------------------------------------------------------------------------
@@ -19,10 +20,14 @@
 #include "engine/serve/server.h"
 #include "engine/store/mirror_update.h"
 
+/* A session's training: serve_als.c */
+typedef struct gpuvec_job gpuvec_job;
+
 typedef struct gpuvec_session
 {
 	gpuvec_server *server;
 	int			fd;
+	gpuvec_hello hello;
 	gpuvec_seat seat;			/* valid if seated */
 	bool		seated;
 	bool		has_private;	/* the session may have private mirrors */
@@ -32,6 +37,7 @@ typedef struct gpuvec_session
 	gpuvec_state found;			/* with parted: the mirror's state when the
 								 * first of them came.  If update is NULL, the
 								 * refresh is not made. */
+	gpuvec_job *job;			/* training under way, or NULL */
 	bool		hurried;		/* the next message comes soon */
 	char	   *buffer;			/* holds the current request */
 	size_t		room;
@@ -70,6 +76,17 @@ extern gpuvec_request_handler gpuvec_serve_refresh;
 
 /* serve_rows.c */
 extern gpuvec_request_handler gpuvec_serve_rows;
+
+/* serve_als.c; end_job: end the session's training, if any */
+extern gpuvec_request_handler gpuvec_serve_als_begin;
+extern gpuvec_request_handler gpuvec_serve_als_add;
+extern gpuvec_request_handler gpuvec_serve_als_prepare;
+extern gpuvec_request_handler gpuvec_serve_als_set;
+extern gpuvec_request_handler gpuvec_serve_als_run;
+extern gpuvec_request_handler gpuvec_serve_als_get;
+extern gpuvec_request_handler gpuvec_serve_als_end;
+extern gpuvec_request_handler gpuvec_serve_als_list;
+extern void gpuvec_session_end_job(gpuvec_session *s);
 
 /* serve_admin.c */
 extern gpuvec_request_handler gpuvec_serve_stat;

@@ -12,11 +12,11 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/sets/draft.h"
+#include "engine/sets/first_error.h"
 
 /* uint16_t ids in a chunk of a tile */
 #define CHUNK_VALUES	((size_t) GPUVEC_TILE_ROWS * GPUVEC_CHUNK_IDS)
@@ -107,35 +107,19 @@ typedef struct entries_task
 	const uint64_t *tids;		/* [n] of line pointers whose rows to bury,
 								 * ascending */
 	int			buried;			/* atomic: some row was buried */
-	int			failed;			/* atomic */
-	pthread_mutex_t mutex;		/* guards error */
-	gpuvec_error error;
+	gpuvec_first_error first;
 } entries_task;
-
-/* Note the failure of a part */
-static void
-fail_part(entries_task *task, const gpuvec_error *error)
-{
-	pthread_mutex_lock(&task->mutex);
-	task->error = *error;
-	pthread_mutex_unlock(&task->mutex);
-	__atomic_store_n(&task->failed, 1, __ATOMIC_RELAXED);
-}
 
 /* Run a task on all entries, by the pool if `parallel` */
 static bool
 run_task(entries_task *task, gpuvec_part part, bool parallel, gpuvec_error *error)
 {
-	pthread_mutex_init(&task->mutex, NULL);
 	if (parallel && task->draft->n > 1)
 		gpuvec_thread_pool_run(task->draft->pool, part, task, task->draft->n);
 	else
 		for (uint32_t i = 0; i < task->draft->n; i++)
 			part(task, i, 0);
-	pthread_mutex_destroy(&task->mutex);
-	if (task->failed)
-		*error = task->error;
-	return !task->failed;
+	return gpuvec_first_error_result(&task->first, error);
 }
 
 bool
@@ -233,7 +217,7 @@ bury_part(void *arg, uint64_t part, int thread)
 		ok = ok && bury_range(task, entry, gpuvec_tid(task->nblocks, 0), UINT64_MAX, &error);
 	}
 	if (!ok)
-		fail_part(task, &error);
+		gpuvec_first_error_keep(&task->first, &error);
 }
 
 /*
@@ -251,7 +235,7 @@ bury_lines_part(void *arg, uint64_t part, int thread)
 	for (uint64_t i = 0; ok && i < task->n && task->tids[i] <= entry->segment->last_tid; i++)
 		ok = bury_range(task, entry, task->tids[i], task->tids[i] + 2, &error);
 	if (!ok)
-		fail_part(task, &error);
+		gpuvec_first_error_keep(&task->first, &error);
 }
 
 void

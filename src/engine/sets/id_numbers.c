@@ -4,9 +4,9 @@
  *	  The numbers that a mirror of large ids gives to ids.
  *
  * Tiles hold 16 bits of an id.  So a mirror whose rows have larger ids
- * numbers them.  A load counts how many rows have each id, and the most
- * frequent ids get the lowest numbers: these are hot, and most of the ids of
- * most rows lie in tiles.  Ids that come later get the next numbers.  A
+ * numbers them.  A load counts how many rows have each id (id_counts.c).  The
+ * most frequent ids get the lowest numbers: these are hot, so most of the ids
+ * of most rows lie in tiles.  Ids that come later get the next numbers.  A
  * mirror that was narrow when its first large id came keeps the ids that it
  * has as their own numbers.
  *
@@ -23,8 +23,8 @@
  * An id keeps its number when its last row is gone.  If most ids of a map are
  * such ids, the mirror is loaded anew (sets_commit.c).
  *
- * The map is a hash table with open addressing and linear probing.  One lock
- * for readers and writers guards it.
+ * The map is a hash table (id_table.h).  One lock for readers and writers
+ * guards it.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,11 +32,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/fault.h"
 #include "engine/sets/id_numbers.h"
-
-/* Slots of a new table */
-#define FIRST_SLOTS		1024
 
 /* How far ahead slots are prefetched */
 #define PREFETCH_IDS	16
@@ -48,24 +44,6 @@
 #define FEW_NUMBERS		32
 #define MANY_NUMBERS	4096
 
-typedef struct id_slot
-{
-	uint32_t	id;
-	uint32_t	value;			/* 0: the slot is free */
-} id_slot;
-
-typedef struct id_table
-{
-	id_slot    *slots;			/* [mask + 1], a power of two */
-	uint64_t	mask;
-	uint64_t	n;				/* slots in use: at most three of four */
-} id_table;
-
-struct gpuvec_id_counts
-{
-	id_table	table;			/* values are counts */
-};
-
 struct gpuvec_id_numbers
 {
 	int			refs;			/* changed by __atomic builtins only */
@@ -73,173 +51,62 @@ struct gpuvec_id_numbers
 								 * not in the table */
 	pthread_rwlock_t lock;		/* guards all below */
 	uint32_t	next;			/* number of the next new id */
-	id_table	table;			/* values are numbers + 1 */
+	gpuvec_id_table table;		/* values are gpuvec_id_value() of numbers */
 };
 
-static bool
-make_table(id_table *table, uint64_t nslots, gpuvec_error *error)
-{
-	table->slots = calloc(nslots, sizeof(id_slot));
-	if (table->slots == NULL)
-		return gpuvec_fail_memory(error, nslots * sizeof(id_slot));
-	table->mask = nslots - 1;
-	table->n = 0;
-	return true;
-}
-
-static size_t
-table_bytes(const id_table *table)
-{
-	return (table->mask + 1) * sizeof(id_slot);
-}
-
 /*
- * Where the search for an id begins.  The hash is a bijection that mixes all
- * bits (Appleby's MurmurHash3).
- */
-static inline uint64_t
-first_slot(const id_table *table, uint32_t id)
-{
-	uint32_t	hash = id;
-
-	hash = (hash ^ hash >> 16) * UINT32_C(0x85EBCA6B);
-	hash = (hash ^ hash >> 13) * UINT32_C(0xC2B2AE35);
-	return (hash ^ hash >> 16) & table->mask;
-}
-
-/*
- * Prefetch the slot of the id that is looked up PREFETCH_IDS ids later.  A
- * large table is in no cache, so each look would wait for memory.
+ * Prefetch the slot of the id that is looked up PREFETCH_IDS ids later
  */
 static inline void
-prefetch_slot(const id_table *table, const uint32_t *ids, uint32_t i, uint32_t n)
+prefetch_slot(const gpuvec_id_table *table, const uint32_t *ids, uint32_t i, uint32_t n)
 {
 	if (i + PREFETCH_IDS < n)
-		__builtin_prefetch(&table->slots[first_slot(table, ids[i + PREFETCH_IDS])]);
+		gpuvec_id_table_prefetch(table, ids[i + PREFETCH_IDS]);
 }
 
 /* The same before the first look */
 static inline void
-prefetch_first(const id_table *table, const uint32_t *ids, uint32_t n)
+prefetch_first(const gpuvec_id_table *table, const uint32_t *ids, uint32_t n)
 {
 	for (uint32_t i = 0; i < PREFETCH_IDS && i < n; i++)
-		__builtin_prefetch(&table->slots[first_slot(table, ids[i])]);
-}
-
-/* The slot of an id, or the free one where it would be */
-static inline id_slot *
-slot_of(const id_table *table, uint32_t id)
-{
-	uint64_t	at;
-
-	for (at = first_slot(table, id); table->slots[at].value != 0 && table->slots[at].id != id;)
-		at = (at + 1) & table->mask;
-	return &table->slots[at];
-}
-
-/* Move all slots to a table of twice the size */
-static bool
-grow_table(id_table *table, gpuvec_error *error)
-{
-	id_table	larger;
-
-	if (!make_table(&larger, (table->mask + 1) * 2, error))
-		return false;
-	for (uint64_t i = 0; i <= table->mask; i++)
-		if (table->slots[i].value != 0)
-			*slot_of(&larger, table->slots[i].id) = table->slots[i];
-	larger.n = table->n;
-	free(table->slots);
-	*table = larger;
-	return true;
-}
-
-/* Add an id that the table does not have */
-static bool
-add_slot(id_table *table, uint32_t id, uint32_t value, gpuvec_error *error)
-{
-	id_slot    *slot;
-
-	if ((table->n + 1) * 4 > (table->mask + 1) * 3 && !grow_table(table, error))
-		return false;
-	slot = slot_of(table, id);
-	slot->id = id;
-	slot->value = value;
-	table->n++;
-	return true;
-}
-
-gpuvec_id_counts *
-gpuvec_id_counts_new(gpuvec_error *error)
-{
-	gpuvec_id_counts *counts = malloc(sizeof(*counts));
-
-	if (counts == NULL)
-		gpuvec_fail_memory(error, sizeof(*counts));
-	else if (make_table(&counts->table, FIRST_SLOTS, error))
-		return counts;
-	free(counts);
-	return NULL;
-}
-
-void
-gpuvec_id_counts_free(gpuvec_id_counts *counts)
-{
-	if (counts == NULL)
-		return;
-	free(counts->table.slots);
-	free(counts);
-}
-
-size_t
-gpuvec_id_counts_bytes(const gpuvec_id_counts *counts)
-{
-	return sizeof(*counts) + table_bytes(&counts->table);
-}
-
-bool
-gpuvec_id_counts_add(gpuvec_id_counts *counts, const uint32_t *ids, uint32_t n,
-					 gpuvec_error *error)
-{
-	prefetch_first(&counts->table, ids, n);
-	for (uint32_t i = 0; i < n; i++)
-	{
-		id_slot    *slot = slot_of(&counts->table, ids[i]);
-
-		prefetch_slot(&counts->table, ids, i, n);
-		if (slot->value == 0)
-		{
-			if (!add_slot(&counts->table, ids[i], 1, error))
-				return false;
-		}
-		else if (slot->value < UINT32_MAX)
-			slot->value++;
-	}
-	return true;
+		gpuvec_id_table_prefetch(table, ids[i]);
 }
 
 /* Make a map without ids */
 static gpuvec_id_numbers *
-new_numbers(uint64_t nslots, gpuvec_error *error)
+new_numbers(gpuvec_error *error)
 {
 	gpuvec_id_numbers *numbers = calloc(1, sizeof(*numbers));
 
 	if (numbers == NULL)
-		gpuvec_fail_memory(error, sizeof(*numbers));
-	else if (make_table(&numbers->table, nslots, error))
 	{
-		numbers->refs = 1;
-		pthread_rwlock_init(&numbers->lock, NULL);
-		return numbers;
+		gpuvec_fail_memory(error, sizeof(*numbers));
+		return NULL;
 	}
-	free(numbers);
-	return NULL;
+	gpuvec_id_table_init(&numbers->table);
+	numbers->refs = 1;
+	pthread_rwlock_init(&numbers->lock, NULL);
+	return numbers;
+}
+
+gpuvec_id_numbers *
+gpuvec_id_numbers_of_table(gpuvec_id_table *table, uint32_t next, gpuvec_error *error)
+{
+	gpuvec_id_numbers *numbers = new_numbers(error);
+
+	if (numbers != NULL)
+	{
+		numbers->table = *table;
+		numbers->next = next;
+		gpuvec_id_table_init(table);
+	}
+	return numbers;
 }
 
 gpuvec_id_numbers *
 gpuvec_id_numbers_narrow(gpuvec_error *error)
 {
-	gpuvec_id_numbers *numbers = new_numbers(FIRST_SLOTS, error);
+	gpuvec_id_numbers *numbers = new_numbers(error);
 
 	if (numbers != NULL)
 	{
@@ -249,68 +116,25 @@ gpuvec_id_numbers_narrow(gpuvec_error *error)
 	return numbers;
 }
 
-static int
-compare_keys(const void *a, const void *b)
+bool
+gpuvec_fail_numbers(gpuvec_error *error)
 {
-	uint64_t	x = *(const uint64_t *) a;
-	uint64_t	y = *(const uint64_t *) b;
-
-	return x < y ? -1 : x > y;
-}
-
-/*
- * The ids that were counted, in the lower halves of malloc'd keys, in the
- * order of their numbers
- */
-static uint64_t *
-sort_by_count(const id_table *table, gpuvec_error *error)
-{
-	uint64_t   *keys = malloc((table->n + 1) * sizeof(uint64_t));
-	uint64_t	n = 0;
-
-	if (keys == NULL)
-	{
-		gpuvec_fail_memory(error, table->n * sizeof(uint64_t));
-		return NULL;
-	}
-	for (uint64_t i = 0; i <= table->mask; i++)
-		if (table->slots[i].value != 0)
-			keys[n++] = (uint64_t) ~table->slots[i].value << 32 | table->slots[i].id;
-	qsort(keys, n, sizeof(uint64_t), compare_keys);
-	return keys;
+	return gpuvec_fail(error, GPUVEC_LIMIT_EXCEEDED, NULL, NULL,
+					   "the gpuvec engine has no more numbers for ids");
 }
 
 /* Give an id the next number */
 static bool
 number_id(gpuvec_id_numbers *numbers, uint32_t id, gpuvec_error *error)
 {
+	gpuvec_id_part *part = &numbers->table.parts[gpuvec_id_part_of(id)];
+
 	if (numbers->next == GPUVEC_NO_NUMBER)
-		return gpuvec_fail(error, GPUVEC_LIMIT_EXCEEDED, NULL, NULL,
-						   "the gpuvec engine has no more numbers for ids");
-	if (!add_slot(&numbers->table, id, numbers->next + 1, error))
+		return gpuvec_fail_numbers(error);
+	if (!gpuvec_id_part_add(part, id, gpuvec_id_value(numbers->next), error))
 		return false;
 	numbers->next++;
 	return true;
-}
-
-gpuvec_id_numbers *
-gpuvec_id_numbers_counted(const gpuvec_id_counts *counts, gpuvec_error *error)
-{
-	uint64_t   *keys = sort_by_count(&counts->table, error);
-	gpuvec_id_numbers *numbers = keys ? new_numbers(counts->table.mask + 1, error) : NULL;
-	bool		ok = numbers != NULL;
-	long		first;
-
-	/* tests have few ids, and want cold ones */
-	if (ok && gpuvec_fault("first-number", &first))
-		numbers->next = (uint32_t) first;
-	for (uint64_t i = 0; ok && i < counts->table.n; i++)
-		ok = number_id(numbers, (uint32_t) keys[i], error);
-	free(keys);
-	if (ok)
-		return numbers;
-	gpuvec_id_numbers_unref(numbers);
-	return NULL;
 }
 
 gpuvec_id_numbers *
@@ -327,7 +151,7 @@ gpuvec_id_numbers_unref(gpuvec_id_numbers *numbers)
 	if (numbers == NULL || __atomic_sub_fetch(&numbers->refs, 1, __ATOMIC_ACQ_REL) > 0)
 		return;
 	pthread_rwlock_destroy(&numbers->lock);
-	free(numbers->table.slots);
+	gpuvec_id_table_free(&numbers->table);
 	free(numbers);
 }
 
@@ -337,7 +161,7 @@ gpuvec_id_numbers_bytes(gpuvec_id_numbers *numbers)
 	size_t		bytes;
 
 	pthread_rwlock_rdlock(&numbers->lock);
-	bytes = sizeof(*numbers) + table_bytes(&numbers->table);
+	bytes = sizeof(*numbers) + gpuvec_id_table_bytes(&numbers->table);
 	pthread_rwlock_unlock(&numbers->lock);
 	return bytes;
 }
@@ -348,7 +172,7 @@ gpuvec_id_numbers_count(gpuvec_id_numbers *numbers)
 	uint64_t	n;
 
 	pthread_rwlock_rdlock(&numbers->lock);
-	n = numbers->table.n;
+	n = gpuvec_id_table_count(&numbers->table);
 	pthread_rwlock_unlock(&numbers->lock);
 	return n;
 }
@@ -360,7 +184,7 @@ number_of(const gpuvec_id_numbers *numbers, uint32_t id)
 	if (numbers->narrow && id <= GPUVEC_MAX_ID)
 		return id;
 	/* a free slot's 0 becomes GPUVEC_NO_NUMBER */
-	return slot_of(&numbers->table, id)->value - 1;
+	return gpuvec_id_table_slot(&numbers->table, id)->value - 1;
 }
 
 void
@@ -370,6 +194,32 @@ gpuvec_id_numbers_find(gpuvec_id_numbers *numbers, const uint32_t *ids, uint32_t
 	for (uint32_t i = 0; i < n; i++)
 		to[i] = number_of(numbers, ids[i]);
 	pthread_rwlock_unlock(&numbers->lock);
+}
+
+void
+gpuvec_id_numbers_hold(gpuvec_id_numbers *numbers)
+{
+	pthread_rwlock_rdlock(&numbers->lock);
+}
+
+void
+gpuvec_id_numbers_let_go(gpuvec_id_numbers *numbers)
+{
+	pthread_rwlock_unlock(&numbers->lock);
+}
+
+void
+gpuvec_id_numbers_held(const gpuvec_id_numbers *numbers, const uint32_t *ids, uint32_t n,
+					   uint32_t *to)
+{
+	prefetch_first(&numbers->table, ids, n);
+	for (uint32_t i = 0; i < n; i++)
+	{
+		uint32_t	number = number_of(numbers, ids[i]);
+
+		prefetch_slot(&numbers->table, ids, i, n);
+		to[i] = number;
+	}
 }
 
 /* Look up ids until one has no number; returns how many have one */

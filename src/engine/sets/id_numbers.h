@@ -9,9 +9,7 @@
 #define GPUVEC_ID_NUMBERS_H
 
 #include "engine/segment.h"
-
-/* How many rows have each id; used by one thread */
-typedef struct gpuvec_id_counts gpuvec_id_counts;
+#include "engine/sets/id_table.h"
 
 /* The map from ids to numbers; any thread may use it */
 typedef struct gpuvec_id_numbers gpuvec_id_numbers;
@@ -19,27 +17,26 @@ typedef struct gpuvec_id_numbers gpuvec_id_numbers;
 /* What an id without a number has in place of one */
 #define GPUVEC_NO_NUMBER	UINT32_MAX
 
-extern gpuvec_id_counts *gpuvec_id_counts_new(gpuvec_error *error);
-extern void gpuvec_id_counts_free(gpuvec_id_counts *counts);
-
-/* Count the ids of one row.  False on lack of memory. */
-extern bool gpuvec_id_counts_add(gpuvec_id_counts *counts, const uint32_t *ids, uint32_t n,
-								 gpuvec_error *error);
-
-/* Bytes allocated for counts, and for a map */
-extern size_t gpuvec_id_counts_bytes(const gpuvec_id_counts *counts);
+/* Bytes allocated */
 extern size_t gpuvec_id_numbers_bytes(gpuvec_id_numbers *numbers);
 
 /* How many ids the map has, without those that are their own numbers */
 extern uint64_t gpuvec_id_numbers_count(gpuvec_id_numbers *numbers);
 
+/* What the table of a map has for an id with this number */
+static inline uint32_t
+gpuvec_id_value(uint64_t number)
+{
+	return (uint32_t) number + 1;
+}
+
 /*
- * Make a map.  counted: the ids that were counted get the numbers from 0 on,
- * the most frequent first, of equal ones the lowest first.  narrow: each id
- * of 16 bits is its own number, and all others have none yet.
+ * Make a map.  of_table: it takes over a table of numbers, which is empty
+ * then; `next` is the number of the next new id.  narrow: each id of 16 bits
+ * is its own number, and all others have none yet.
  */
-extern gpuvec_id_numbers *gpuvec_id_numbers_counted(const gpuvec_id_counts *counts,
-													gpuvec_error *error);
+extern gpuvec_id_numbers *gpuvec_id_numbers_of_table(gpuvec_id_table *table, uint32_t next,
+													 gpuvec_error *error);
 extern gpuvec_id_numbers *gpuvec_id_numbers_narrow(gpuvec_error *error);
 extern gpuvec_id_numbers *gpuvec_id_numbers_ref(gpuvec_id_numbers *numbers);
 extern void gpuvec_id_numbers_unref(gpuvec_id_numbers *numbers);
@@ -53,6 +50,18 @@ extern void gpuvec_id_numbers_find(gpuvec_id_numbers *numbers, const uint32_t *i
 								   uint32_t *to);
 extern bool gpuvec_id_numbers_add(gpuvec_id_numbers *numbers, const uint32_t *ids, uint32_t n,
 								  uint32_t *to, gpuvec_error *error);
+
+/*
+ * While a map is held, no id gets a number.  held: as find, for any thread
+ * while somebody holds the map.
+ */
+extern void gpuvec_id_numbers_hold(gpuvec_id_numbers *numbers);
+extern void gpuvec_id_numbers_let_go(gpuvec_id_numbers *numbers);
+extern void gpuvec_id_numbers_held(const gpuvec_id_numbers *numbers, const uint32_t *ids,
+								   uint32_t n, uint32_t *to);
+
+/* Fail since there are no more numbers; returns false */
+extern bool gpuvec_fail_numbers(gpuvec_error *error);
 
 /* Sort numbers, in place */
 extern void gpuvec_sort_numbers(uint32_t *numbers, uint32_t n);

@@ -5,98 +5,222 @@
  *
  * Which ids are frequent is known when all rows of a load are staged.  So
  * rows are staged with their ids, those above 65,535 as if they were cold
- * numbers.  Then the ids are counted and numbered, and the rows move to
- * another stage with their numbers.  The memory of rows is freed as they go.
+ * numbers.  Then the ids are counted and numbered (id_counts.c), and the rows
+ * get their numbers where they are (stage_parts.c).  The threads of a pool
+ * share all this, and its result does not depend on how many they are.
+ *
+ * New ids get the next numbers in the order of the rows.  So one thread gives
+ * them out, before the rows are rewritten.  An update of few rows is not
+ * worth that: its rows move to another stage, one by one.
  *
  *-------------------------------------------------------------------------
  */
 #include <stdlib.h>
 
+#include "engine/sets/first_error.h"
+#include "engine/sets/id_counts.h"
 #include "engine/sets/renumber.h"
 
-/* What counting and renumbering pass to their visitors */
+/* The counts; and their order, or the map that they become */
+#define COUNTS_AND_ORDER	2
+
+/* Memory that a thread has for one row */
+typedef struct row_room
+{
+	uint32_t	ids[GPUVEC_MAX_IDS];
+	uint16_t	packed[2 * GPUVEC_MAX_IDS + 2];
+} row_room;
+
+/* What counting and renumbering pass to threads and visitors */
 typedef struct renumbering
 {
+	const gpuvec_stage *stage;
+	const gpuvec_stage_part *parts; /* of this run */
 	gpuvec_id_counts *counts;
 	gpuvec_id_numbers *numbers;
 	gpuvec_stage *to;
-	uint32_t   *ids;			/* [GPUVEC_MAX_IDS] of a row */
-	uint16_t   *packed;			/* numbers of a row */
-	gpuvec_renumber_charge charge;
-	void	   *arg;
-	size_t		counted;		/* bytes of counts when charge was called */
+	row_room  **rooms;			/* [threads] */
+	int			threads;
+	gpuvec_first_error first;
 } renumbering;
 
-/* The counts, the ids sorted by them and the map take about the same */
-#define COUNTS_AND_MAP	3
+static bool
+make_rooms(renumbering *r, int threads, gpuvec_error *error)
+{
+	r->rooms = calloc((size_t) threads, sizeof(row_room *));
+	for (r->threads = 0; r->rooms != NULL && r->threads < threads; r->threads++)
+	{
+		r->rooms[r->threads] = malloc(sizeof(row_room));
+		if (r->rooms[r->threads] == NULL)
+			break;
+	}
+	return r->threads == threads || gpuvec_fail_memory(error, (size_t) threads * sizeof(row_room));
+}
+
+static void
+free_rooms(renumbering *r)
+{
+	for (int i = 0; i < r->threads; i++)
+		free(r->rooms[i]);
+	free(r->rooms);
+}
+
+/* ---- the map ---- */
+
+/* A thread that counts */
+typedef struct counter
+{
+	renumbering *r;
+	int			thread;
+} counter;
 
 static bool
 count_row(void *arg, const gpuvec_source_row *row, gpuvec_error *error)
 {
-	renumbering *r = arg;
+	counter    *c = arg;
+	uint32_t   *ids = c->r->rooms[c->thread]->ids;
 
-	gpuvec_unpack_numbers(row, r->ids);
-	if (!gpuvec_id_counts_add(r->counts, r->ids, row->len, error))
-		return false;
-	if (r->charge == NULL || gpuvec_id_counts_bytes(r->counts) == r->counted)
-		return true;
-	r->counted = gpuvec_id_counts_bytes(r->counts);
-	return r->charge(r->arg, COUNTS_AND_MAP * r->counted, error);
+	gpuvec_unpack_numbers(row, ids);
+	return gpuvec_id_counts_add(c->r->counts, c->thread, ids, row->len, error);
+}
+
+/* Count the ids of a part; called by a thread of the pool */
+static void
+count_part(void *arg, uint64_t part, int thread)
+{
+	counter		c = {.r = arg, .thread = thread};
+	gpuvec_error error;
+
+	if (!gpuvec_first_error_is_set(&c.r->first) &&
+		!gpuvec_stage_visit_part(c.r->stage, &c.r->parts[part], count_row, &c, &error))
+		gpuvec_first_error_keep(&c.r->first, &error);
+}
+
+/* Count the ids of all parts; charge what that takes after each run */
+static bool
+count_parts(renumbering *r, const gpuvec_stage_part *parts, uint64_t n, gpuvec_thread_pool *pool,
+			gpuvec_renumber_charge charge, void *arg, gpuvec_error *error)
+{
+	uint64_t	step = (uint64_t) r->threads * GPUVEC_PARTS_AT_ONCE;
+
+	for (uint64_t i = 0; i < n; i += step)
+	{
+		r->parts = parts + i;
+		gpuvec_thread_pool_run(pool, count_part, r, n - i < step ? n - i : step);
+		if (!gpuvec_first_error_result(&r->first, error))
+			return false;
+		if (charge && !charge(arg, COUNTS_AND_ORDER * gpuvec_id_counts_bytes(r->counts), error))
+			return false;
+	}
+	return gpuvec_id_counts_finish(r->counts, pool, error) &&
+		(!charge || charge(arg, COUNTS_AND_ORDER * gpuvec_id_counts_bytes(r->counts), error));
 }
 
 gpuvec_id_numbers *
-gpuvec_renumber_map(const gpuvec_stage *stage, gpuvec_renumber_charge charge, void *arg,
-					gpuvec_error *error)
+gpuvec_renumber_map(const gpuvec_stage *stage, gpuvec_thread_pool *pool,
+					gpuvec_renumber_charge charge, void *arg, gpuvec_error *error)
 {
-	renumbering r = {
-		.ids = malloc(GPUVEC_MAX_IDS * sizeof(uint32_t)), .charge = charge, .arg = arg
-	};
+	int			threads = gpuvec_thread_pool_threads(pool);
+	renumbering r = {.stage = stage};
+	uint64_t	n;
+	gpuvec_stage_part *parts = gpuvec_stage_parts(stage, &n, error);
 
-	if (r.ids == NULL)
-		gpuvec_fail_memory(error, GPUVEC_MAX_IDS * sizeof(uint32_t));
-	else
-		r.counts = gpuvec_id_counts_new(error);
-	if (r.counts && gpuvec_stage_visit(stage, count_row, &r, error))
-		r.numbers = gpuvec_id_numbers_counted(r.counts, error);
+	if (parts != NULL && make_rooms(&r, threads, error))
+		r.counts = gpuvec_id_counts_new(threads, error);
+	if (r.counts != NULL && count_parts(&r, parts, n, pool, charge, arg, error))
+		r.numbers = gpuvec_id_counts_rank(r.counts, pool, error);
 	gpuvec_id_counts_free(r.counts);
-	free(r.ids);
+	free_rooms(&r);
+	free(parts);
 	return r.numbers;
 }
 
+/* ---- the rows ---- */
+
+/* Sort a row's numbers, which are in a room, and pack them there */
+static void
+pack_row(row_room *room, gpuvec_source_row *row)
+{
+	gpuvec_sort_numbers(room->ids, row->len);
+	gpuvec_pack_numbers(room->ids, row->len, room->packed, row);
+}
+
+/* Give the ids of a row numbers */
 static bool
-renumber_row(void *arg, const gpuvec_source_row *row, gpuvec_error *error)
+add_ids(void *arg, const gpuvec_source_row *row, gpuvec_error *error)
 {
 	renumbering *r = arg;
-	gpuvec_source_row numbered = {.tid = row->tid};
+	uint32_t   *ids = r->rooms[0]->ids;
 
-	gpuvec_unpack_numbers(row, r->ids);
-	if (!gpuvec_id_numbers_add(r->numbers, r->ids, row->len, r->ids, error))
+	gpuvec_unpack_numbers(row, ids);
+	return gpuvec_id_numbers_add(r->numbers, ids, row->len, ids, error);
+}
+
+/* The same, and move the row to the other stage */
+static bool
+move_row(void *arg, const gpuvec_source_row *row, gpuvec_error *error)
+{
+	renumbering *r = arg;
+	gpuvec_source_row numbered = *row;
+
+	if (!add_ids(r, row, error))
 		return false;
-	gpuvec_sort_numbers(r->ids, row->len);
-	gpuvec_pack_numbers(r->ids, row->len, r->packed, &numbered);
+	pack_row(r->rooms[0], &numbered);
 	return gpuvec_stage_add(r->to, &numbered, false, error);
 }
 
-bool
-gpuvec_renumber_rows(gpuvec_stage **stage, gpuvec_id_numbers *numbers, gpuvec_error *error)
+/* Write down a row's numbers; called by threads of the pool */
+static void
+rewrite_row(void *arg, int thread, const gpuvec_source_row *row, gpuvec_source_row *to)
 {
-	size_t		bytes = gpuvec_packed_bytes(GPUVEC_MAX_IDS, GPUVEC_MAX_IDS) + sizeof(uint32_t);
-	renumbering r = {
-		.numbers = numbers, .to = gpuvec_stage_new(),
-		.ids = malloc(GPUVEC_MAX_IDS * sizeof(uint32_t)), .packed = malloc(bytes)
-	};
+	renumbering *r = arg;
+	row_room   *room = r->rooms[thread];
+
+	gpuvec_unpack_numbers(row, room->ids);
+	gpuvec_id_numbers_held(r->numbers, room->ids, row->len, room->ids);
+	pack_row(room, to);
+}
+
+/* Renumber many rows, where they are */
+static bool
+rewrite_rows(renumbering *r, gpuvec_stage *stage, bool complete, gpuvec_thread_pool *pool,
+			 gpuvec_error *error)
+{
 	bool		ok;
 
-	if (r.to == NULL || r.ids == NULL || r.packed == NULL)
-		ok = gpuvec_fail_memory(error, bytes);
-	else
-		ok = gpuvec_stage_drain(*stage, renumber_row, &r, error);
-	free(r.ids);
-	free(r.packed);
-	if (r.to != NULL)
-	{
-		gpuvec_stage_free(*stage);
-		*stage = r.to;
-	}
+	if (!complete && !gpuvec_stage_visit(stage, add_ids, r, error))
+		return false;
+	gpuvec_id_numbers_hold(r->numbers);
+	ok = gpuvec_stage_rewrite(stage, pool, rewrite_row, r, error);
+	gpuvec_id_numbers_let_go(r->numbers);
+	return ok;
+}
+
+/* Renumber few rows, in a new stage */
+static bool
+move_rows(renumbering *r, gpuvec_stage **stage, gpuvec_error *error)
+{
+	bool		ok;
+
+	r->to = gpuvec_stage_new();
+	if (r->to == NULL)
+		return gpuvec_fail_memory(error, sizeof(void *));
+	ok = gpuvec_stage_visit(*stage, move_row, r, error);
+	gpuvec_stage_free(*stage);
+	*stage = r->to;
+	return ok;
+}
+
+bool
+gpuvec_renumber_rows(gpuvec_stage **stage, gpuvec_id_numbers *numbers, bool complete,
+					 gpuvec_thread_pool *pool, gpuvec_error *error)
+{
+	bool		many = gpuvec_stage_is_spread(*stage);
+	renumbering r = {.numbers = numbers};
+	bool		ok = make_rooms(&r, many ? gpuvec_thread_pool_threads(pool) : 1, error);
+
+	if (ok)
+		ok = many ? rewrite_rows(&r, *stage, complete, pool, error) : move_rows(&r, stage, error);
+	free_rooms(&r);
 	return ok;
 }

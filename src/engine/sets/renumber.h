@@ -18,16 +18,16 @@
  */
 typedef bool (*gpuvec_renumber_charge) (void *arg, size_t bytes, gpuvec_error *error);
 
-extern gpuvec_id_numbers *gpuvec_renumber_map(const gpuvec_stage *stage,
+extern gpuvec_id_numbers *gpuvec_renumber_map(const gpuvec_stage *stage, gpuvec_thread_pool *pool,
 											  gpuvec_renumber_charge charge, void *arg,
 											  gpuvec_error *error);
 
 /*
  * Replace the stage, whose rows have ids, by one whose rows have numbers.
- * New ids get numbers.  On failure *stage is incomplete, and can only be
- * freed.
+ * New ids get numbers; complete: there are none.  On failure *stage can only
+ * be freed.
  */
-extern bool gpuvec_renumber_rows(gpuvec_stage **stage, gpuvec_id_numbers *numbers,
-								 gpuvec_error *error);
+extern bool gpuvec_renumber_rows(gpuvec_stage **stage, gpuvec_id_numbers *numbers, bool complete,
+								 gpuvec_thread_pool *pool, gpuvec_error *error);
 
 #endif							/* GPUVEC_RENUMBER_H */

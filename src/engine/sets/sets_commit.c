@@ -280,13 +280,14 @@ static bool
 choose_numbers(gpuvec_sets_update *sets, gpuvec_error *error)
 {
 	const gpuvec_sets_mirror *mirror = (const gpuvec_sets_mirror *) sets->base.mirror;
+	gpuvec_thread_pool *pool = sets->base.store->pool;
 	bool		wide = gpuvec_stage_cold(sets->stage) > 0;
 
 	if (!sets->base.load && mirror->id_numbers)
 		sets->id_numbers = gpuvec_id_numbers_ref(mirror->id_numbers);
 	else if (wide)
 		sets->id_numbers = sets->base.load || mirror->view->nrows == 0 ?
-			gpuvec_renumber_map(sets->stage, charge_numbering, sets, error) :
+			gpuvec_renumber_map(sets->stage, pool, charge_numbering, sets, error) :
 			gpuvec_id_numbers_narrow(error);
 	return sets->id_numbers || !wide;
 }
@@ -311,11 +312,14 @@ has_old_numbers(const gpuvec_sets_mirror *mirror)
 static bool
 number_rows(gpuvec_sets_update *sets, gpuvec_error *error)
 {
+	gpuvec_thread_pool *pool = sets->base.store->pool;
+	bool		complete = sets->base.load; /* its map is made of its rows */
+
 	if (!choose_numbers(sets, error))
 		return false;
 	return sets->id_numbers == NULL ||
 		(gpuvec_update_charge(&sets->base, error) &&
-		 gpuvec_renumber_rows(&sets->stage, sets->id_numbers, error) &&
+		 gpuvec_renumber_rows(&sets->stage, sets->id_numbers, complete, pool, error) &&
 		 gpuvec_update_charge(&sets->base, error));
 }
 

@@ -14,9 +14,11 @@
 static bool
 sets_make(gpuvec_mirror *mirror, gpuvec_error *error)
 {
-	(void) error;
-	((gpuvec_sets_mirror *) mirror)->most_merged = UINT32_MAX;
-	return true;
+	gpuvec_sets_mirror *sets = (gpuvec_sets_mirror *) mirror;
+
+	sets->most_merged = UINT32_MAX;
+	sets->costs = gpuvec_method_costs_new();
+	return sets->costs != NULL || gpuvec_fail_memory(error, gpuvec_method_costs_bytes());
 }
 
 static void
@@ -24,6 +26,7 @@ sets_drop(gpuvec_mirror *mirror)
 {
 	gpuvec_view_unref(((gpuvec_sets_mirror *) mirror)->view);
 	gpuvec_id_numbers_unref(((gpuvec_sets_mirror *) mirror)->id_numbers);
+	gpuvec_method_costs_unref(((gpuvec_sets_mirror *) mirror)->costs);
 }
 
 static bool
@@ -41,7 +44,7 @@ sets_bytes(const gpuvec_mirror *mirror, const gpuvec_update *update, size_t *hos
 	gpuvec_id_numbers *numbers = update ? ((const gpuvec_sets_update *) update)->id_numbers :
 		((const gpuvec_sets_mirror *) mirror)->id_numbers;
 
-	*host = sizeof(*view) + view->nentries * sizeof(gpuvec_view_entry);
+	*host = sizeof(*view) + view->nentries * sizeof(gpuvec_view_entry) + gpuvec_method_costs_bytes();
 	if (numbers)
 		*host += gpuvec_id_numbers_bytes(numbers);
 	*device = 0;
@@ -89,6 +92,8 @@ sets_rows_taken(const gpuvec_update *update)
 void
 gpuvec_sets_set_view(gpuvec_sets_mirror *mirror, gpuvec_view *view)
 {
+	if (view->costs == NULL)
+		view->costs = gpuvec_method_costs_ref(mirror->costs);
 	mirror->view = view;
 	mirror->base.nsegments = view->nentries;
 	mirror->base.nrows = view->nrows;

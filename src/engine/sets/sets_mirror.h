@@ -7,7 +7,9 @@
  * sets_rows.c		taking rows
  * sets_commit.c	the view that an update publishes
  * stage.c			rows that wait to be built into segments
- * id_numbers.c		the numbers of ids, if some are above 65,535
+ * stage_parts.c	parts of these rows, for the threads of a pool
+ * id_numbers.c		the numbers of ids, if some are above 65,535; id_table.c
+ * id_counts.c		the first numbers: how many rows have each id
  * renumber.c		from the ids of staged rows to numbers
  * draft.c			a view under construction
  * merge.c			merging segments in the background
@@ -25,6 +27,7 @@
 #ifndef GPUVEC_SETS_MIRROR_H
 #define GPUVEC_SETS_MIRROR_H
 
+#include "engine/method_costs.h"
 #include "engine/sets/id_numbers.h"
 #include "engine/sets/merge_choose.h"
 #include "engine/sets/stage.h"
@@ -34,6 +37,7 @@ typedef struct gpuvec_sets_mirror
 {
 	gpuvec_mirror base;
 	gpuvec_view *view;			/* published view; NULL until loaded */
+	gpuvec_method_costs *costs; /* of its searches */
 	uint64_t	sorted_rows;	/* rows when all rows were last sorted into
 								 * segments */
 	bool		merge_due[GPUVEC_MERGE_LEVELS]; /* a merger should look at the

@@ -23,8 +23,8 @@
  * bytes.  If some are cold, their number comes between.
  *
  * Rows are staged with their ids as the pages have them, where ids of 16 bits
- * count as hot.  If the mirror has numbers for ids, the stage is drained into
- * another one, of rows with numbers (renumber.c).
+ * count as hot.  If the mirror has numbers for ids, the rows get these before
+ * segments are built (renumber.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -34,22 +34,7 @@
 
 #include "engine/fault.h"
 #include "engine/host_memory.h"
-#include "engine/sets/stage.h"
-
-/*
- * Each length below OWN_CLASSES has a class; from there on, each octave of
- * lengths is divided into 16 classes
- */
-#define OWN_CLASSES		256
-#define NCLASSES		(OWN_CLASSES + 8 * 16 + 1)
-
-/*
- * The class of the first rows, used up to FIRST_ROWS rows; FIRST_ROOM is the
- * initial size of their array
- */
-#define FIRST_CLASS		NCLASSES
-#define FIRST_ROWS		4096
-#define FIRST_ROOM		1024
+#include "engine/sets/stage_layout.h"
 
 /*
  * Bytes of the first chunk of a class (FIRST_ROWS_CHUNK: of the class of the
@@ -60,89 +45,19 @@
 #define LAST_CHUNK		((size_t) 512 * 1024)
 
 /*
- * GROUP classes share blocks, from which chunks of PIECE bytes are cut.  This
- * starts when the stage has BLOCKS_FROM bytes in all, and the group has
- * GROUP_FROM bytes in chunks of their own.
+ * Bytes of a chunk that is cut from a block.  This starts when the stage has
+ * BLOCKS_FROM bytes in all, and the group of classes has GROUP_FROM bytes in
+ * chunks of their own.
  */
-#define GROUP			8
 #define PIECE			((size_t) 64 * 1024)
 #define BLOCKS_FROM		((size_t) 16 * 1024 * 1024)
 #define GROUP_FROM		((size_t) 1024 * 1024)
-#define NGROUPS			(NCLASSES / GROUP + 1)
-
-/* Bytes of a row in a segment, besides its chunks of ids */
-#define ROW_BYTES		14
-
-/* Bytes of a cold number, and of a row that has some, besides these */
-#define COLD_BYTES		6
-#define COLD_ROW_BYTES	4
 
 /*
  * On the CPU, threads share a search by segments, so small mirrors are cut
  * into more segments, but not into ones of less than FEWEST_ROWS rows
  */
 #define FEWEST_ROWS		8192
-
-/* Header of a staged row; its ids follow */
-typedef struct staged_row
-{
-	uint32_t	block;
-	uint32_t	line_len;		/* line << 17 | number of ids, and STAGED_COLD */
-} staged_row;
-
-/* The row has cold ids; lines are below 2^12 */
-#define STAGED_COLD	(UINT32_C(1) << 31)
-
-#define LEN_BITS	17
-#define LEN_MASK	((UINT32_C(1) << LEN_BITS) - 1)
-
-/* A block of GPUVEC_HUGE_PAGE bytes, from which chunks are cut */
-typedef struct stage_block
-{
-	char	   *memory;
-	int			group;
-	size_t		used;			/* bytes that were cut */
-	size_t		nchunks;		/* chunks that are in use */
-} stage_block;
-
-typedef struct stage_chunk
-{
-	struct stage_chunk *next;
-	stage_block *block;			/* block that contains the chunk; NULL:
-								 * allocated on its own */
-	size_t		size;			/* bytes of data */
-	size_t		used;
-	char		data[];
-} stage_chunk;
-
-/* Rows of one length, or of a range of lengths */
-typedef struct row_class
-{
-	stage_chunk *first;
-	stage_chunk *last;
-	uint64_t	nrows;
-	uint64_t	last_tid;
-	bool		unsorted;		/* rows did not come in the order of tid */
-} row_class;
-
-struct gpuvec_stage
-{
-	uint64_t	nrows;
-	uint64_t	ncold;			/* cold ids of all rows */
-	size_t		bytes;
-	size_t		estimate;
-	uint64_t	lent;			/* first rows whose ids were not copied */
-	bool		spread;			/* the first rows were moved to the other
-								 * classes */
-	gpuvec_source_row *first;	/* [first_room] the first rows; copies of
-								 * their ids are in FIRST_CLASS */
-	uint64_t	first_room;
-	row_class	classes[NCLASSES + 1];
-	stage_block *open[NGROUPS]; /* block from which the group's next chunk is
-								 * cut */
-	size_t		own[NGROUPS];	/* bytes of the group's chunks with memory of
-								 * their own */
-};
 
 uint32_t
 gpuvec_full_segment(void)
@@ -171,9 +86,8 @@ leave_block(gpuvec_stage *stage, stage_block *b)
 	free(b);
 }
 
-/* Free a list of chunks */
-static void
-free_chunks(gpuvec_stage *stage, stage_chunk *c)
+void
+gpuvec_stage_free_chunks(gpuvec_stage *stage, stage_chunk *c)
 {
 	while (c)
 	{
@@ -196,7 +110,7 @@ gpuvec_stage_free(gpuvec_stage *stage)
 	if (stage == NULL)
 		return;
 	for (int i = 0; i <= NCLASSES; i++)
-		free_chunks(stage, stage->classes[i].first);
+		gpuvec_stage_free_chunks(stage, stage->classes[i].first);
 	free(stage->first);
 	free(stage);
 }
@@ -235,13 +149,6 @@ class_of(uint32_t len)
 		return (int) len;
 	octave = 31 - __builtin_clz(len);
 	return OWN_CLASSES + (octave - 8) * 16 + (int) (len >> (octave - 4) & 15);
-}
-
-/* Bytes of a staged row */
-static inline size_t
-staged_bytes(uint32_t len, uint32_t ncold)
-{
-	return sizeof(staged_row) + (ncold > 0 ? sizeof(ncold) : 0) + gpuvec_packed_bytes(len, ncold);
 }
 
 /* A new block for a group of classes */
@@ -347,16 +254,6 @@ new_row(gpuvec_stage *stage, row_class *class, size_t bytes, gpuvec_error *error
 	return row;
 }
 
-/* Copy a row's ids.  A narrow row's need not be padded, so none is read. */
-static inline void
-copy_ids(void *to, const gpuvec_source_row *from)
-{
-	if (from->ncold > 0)
-		memcpy(to, from->ids, gpuvec_packed_bytes(from->len, from->ncold));
-	else if (from->len > 0)
-		memcpy(to, from->ids, from->len * sizeof(uint16_t));
-}
-
 /* Add a copy of a row to a class */
 static bool
 add_row(gpuvec_stage *stage, row_class *class, const gpuvec_source_row *from, gpuvec_error *error)
@@ -365,16 +262,7 @@ add_row(gpuvec_stage *stage, row_class *class, const gpuvec_source_row *from, gp
 
 	if (row == NULL)
 		return false;
-	row->block = gpuvec_tid_block(from->tid);
-	row->line_len = (uint32_t) gpuvec_tid_line(from->tid) << LEN_BITS | from->len;
-	if (from->ncold > 0)
-	{
-		row->line_len |= STAGED_COLD;
-		*(uint32_t *) (row + 1) = from->ncold;
-		copy_ids((uint32_t *) (row + 1) + 1, from);
-	}
-	else
-		copy_ids(row + 1, from);
+	write_row(row, from);
 	class->unsorted |= class->nrows > 0 && from->tid <= class->last_tid;
 	class->last_tid = from->tid;
 	class->nrows++;
@@ -434,24 +322,6 @@ add_first(gpuvec_stage *stage, const gpuvec_source_row *from, bool last, gpuvec_
 	return true;
 }
 
-/* Read a staged row; returns its bytes */
-static inline size_t
-read_row(const char *from, gpuvec_source_row *row)
-{
-	const staged_row *staged = (const staged_row *) from;
-
-	row->len = staged->line_len & LEN_MASK;
-	row->ncold = 0;
-	row->tid = gpuvec_tid(staged->block, (staged->line_len & ~STAGED_COLD) >> LEN_BITS);
-	row->ids = (const uint16_t *) (staged + 1);
-	if (staged->line_len & STAGED_COLD)
-	{
-		row->ncold = *(const uint32_t *) (staged + 1);
-		row->ids += sizeof(row->ncold) / sizeof(uint16_t);
-	}
-	return staged_bytes(row->len, row->ncold);
-}
-
 /*
  * Move the first rows to the classes of their lengths, when more rows come
  */
@@ -468,22 +338,11 @@ spread_rows(gpuvec_stage *stage, gpuvec_error *error)
 			return false;
 	}
 	free(take_first(stage));
-	free_chunks(stage, class->first);
+	gpuvec_stage_free_chunks(stage, class->first);
 	memset(class, 0, sizeof(*class));
 	stage->lent = 0;
 	stage->spread = true;
 	return true;
-}
-
-/* Bytes that a row takes in a segment */
-static inline size_t
-segment_bytes(const gpuvec_source_row *row)
-{
-	uint32_t	hot = row->len - row->ncold;
-	size_t		bytes = ROW_BYTES +
-		(hot + GPUVEC_CHUNK_IDS - 1) / GPUVEC_CHUNK_IDS * GPUVEC_CHUNK_IDS * sizeof(uint16_t);
-
-	return row->ncold > 0 ? bytes + COLD_ROW_BYTES + (size_t) row->ncold * COLD_BYTES : bytes;
 }
 
 bool
@@ -505,67 +364,6 @@ uint64_t
 gpuvec_stage_cold(const gpuvec_stage *stage)
 {
 	return stage->ncold;
-}
-
-/* Visit the rows of a chunk */
-static bool
-visit_chunk(const stage_chunk *chunk, gpuvec_row_visitor visit, void *arg, gpuvec_error *error)
-{
-	gpuvec_source_row row;
-
-	for (size_t offset = 0; offset < chunk->used;)
-	{
-		offset += read_row(chunk->data + offset, &row);
-		if (!visit(arg, &row, error))
-			return false;
-	}
-	return true;
-}
-
-bool
-gpuvec_stage_visit(const gpuvec_stage *stage, gpuvec_row_visitor visit, void *arg,
-				   gpuvec_error *error)
-{
-	if (!stage->spread)
-	{
-		for (uint64_t i = 0; i < stage->nrows; i++)
-			if (!visit(arg, &stage->first[i], error))
-				return false;
-		return true;
-	}
-	for (int class = 0; class < NCLASSES; class++)
-		for (const stage_chunk *chunk = stage->classes[class].first; chunk; chunk = chunk->next)
-			if (!visit_chunk(chunk, visit, arg, error))
-				return false;
-	return true;
-}
-
-/* Visit the rows of a class's first chunk, and free it */
-static bool
-drain_chunk(gpuvec_stage *stage, row_class *class, gpuvec_row_visitor visit, void *arg,
-			gpuvec_error *error)
-{
-	stage_chunk *chunk = class->first;
-	bool		ok = visit_chunk(chunk, visit, arg, error);
-
-	class->first = chunk->next;
-	if (class->first == NULL)
-		class->last = NULL;
-	chunk->next = NULL;
-	free_chunks(stage, chunk);
-	return ok;
-}
-
-bool
-gpuvec_stage_drain(gpuvec_stage *stage, gpuvec_row_visitor visit, void *arg, gpuvec_error *error)
-{
-	if (!stage->spread)
-		return gpuvec_stage_visit(stage, visit, arg, error);
-	for (int class = 0; class < NCLASSES; class++)
-		while (stage->classes[class].first)
-			if (!drain_chunk(stage, &stage->classes[class], visit, arg, error))
-				return false;
-	return true;
 }
 
 /* A cursor over all rows, in the order of segments */
@@ -774,7 +572,7 @@ build_all(stage_cursor *c, const gpuvec_stage_target *target, build_task *task,
 			*error = task->error;
 			return false;
 		}
-		free_chunks(c->stage, c->retired);
+		gpuvec_stage_free_chunks(c->stage, c->retired);
 		c->retired = NULL;
 		for (uint32_t i = 0; i < parts; i++)
 			built += target->backend->on_device ? task->segments[i]->device_bytes :
@@ -813,7 +611,7 @@ gpuvec_stage_build(gpuvec_stage *stage, const gpuvec_stage_target *target,
 	}
 	free(rows);
 	free(c.sorted);
-	free_chunks(stage, c.retired);
+	gpuvec_stage_free_chunks(stage, c.retired);
 	for (uint32_t i = 0; ok && i < *nsegments; i++)
 		(*segments)[i]->sorted = target->sorted || *nsegments >= GPUVEC_SORTED_SEGMENTS;
 	if (!ok)

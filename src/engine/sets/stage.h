@@ -43,17 +43,45 @@ extern bool gpuvec_stage_add(gpuvec_stage *stage, const gpuvec_source_row *row, 
 /* Number of cold ids in all rows */
 extern uint64_t gpuvec_stage_cold(const gpuvec_stage *stage);
 
-/*
- * Call visit for all rows, until it returns false.  drain: frees the memory
- * of the rows on the way, as far as it goes; then the stage can only be
- * freed.
- */
+/* Call visit for all rows, until it returns false */
 typedef bool (*gpuvec_row_visitor) (void *arg, const gpuvec_source_row *row, gpuvec_error *error);
 
 extern bool gpuvec_stage_visit(const gpuvec_stage *stage, gpuvec_row_visitor visit, void *arg,
 							   gpuvec_error *error);
-extern bool gpuvec_stage_drain(gpuvec_stage *stage, gpuvec_row_visitor visit, void *arg,
-							   gpuvec_error *error);
+
+/*
+ * The parts of a stage, in the order of its rows: a malloc'd array, which is
+ * valid until the stage is changed.  Threads may visit parts beside one
+ * another.
+ */
+typedef struct gpuvec_stage_part
+{
+	struct stage_chunk *chunk;	/* NULL: all rows of a stage that has few */
+	int			in_class;
+} gpuvec_stage_part;
+
+extern gpuvec_stage_part *gpuvec_stage_parts(const gpuvec_stage *stage, uint64_t *n,
+											 gpuvec_error *error);
+extern bool gpuvec_stage_visit_part(const gpuvec_stage *stage, const gpuvec_stage_part *part,
+									gpuvec_row_visitor visit, void *arg, gpuvec_error *error);
+
+/* Parts for each thread in one run of a pool that others wait for */
+#define GPUVEC_PARTS_AT_ONCE	8
+
+/* True if the stage has so many rows that they were spread over classes */
+extern bool gpuvec_stage_is_spread(const gpuvec_stage *stage);
+
+/*
+ * Give all rows of a stage that is spread other ids, as many as they have.
+ * All threads of the pool call rewrite, which sets ncold and ids of *to.
+ * These stay valid until the thread's next call.  On failure the stage can
+ * only be freed.
+ */
+typedef void (*gpuvec_row_rewriter) (void *arg, int thread, const gpuvec_source_row *row,
+									 gpuvec_source_row *to);
+
+extern bool gpuvec_stage_rewrite(gpuvec_stage *stage, gpuvec_thread_pool *pool,
+								 gpuvec_row_rewriter rewrite, void *arg, gpuvec_error *error);
 
 extern uint64_t gpuvec_stage_rows(const gpuvec_stage *stage);
 

@@ -7,6 +7,7 @@
  */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "engine/log.h"
 #include "engine/store/store.h"
@@ -80,20 +81,27 @@ cgroup_limit(void)
 	return limit;
 }
 
+/* The share of a machine's memory that may be used */
+static size_t
+machine_budget(size_t memory)
+{
+	size_t		limit = cgroup_limit();
+
+	return (memory < limit ? memory : limit) / 100 * MACHINE_PERCENT;
+}
+
 /* The bytes of a device that mirrors may use */
 static size_t
 choose_budget(gpuvec_backend *backend, const gpuvec_engine_options *options)
 {
 	gpuvec_backend_info info;
-	size_t		limit;
 
 	if (options->memory_mb > 0)
 		return (size_t) options->memory_mb * MEGABYTE;
 	backend->info(backend, &info);
 	if (backend->on_device)
 		return info.memory_free / 100 * DEVICE_PERCENT;
-	limit = cgroup_limit();
-	return (info.memory_total < limit ? info.memory_total : limit) / 100 * MACHINE_PERCENT;
+	return machine_budget(info.memory_total);
 }
 
 /* Add a device with an open backend */
@@ -218,6 +226,8 @@ gpuvec_store_open(gpuvec_store *store, const gpuvec_engine_options *options)
 		gpuvec_log("ERROR", "%s", error.message);
 		return false;
 	}
+	store->work_budget = machine_budget((size_t) sysconf(_SC_PHYS_PAGES) *
+										(size_t) sysconf(_SC_PAGESIZE));
 	log_ready(store);
 	return true;
 }

@@ -374,6 +374,62 @@ gpuvec_store_charge(gpuvec_store *store, gpuvec_mirror *mirror, size_t *charged,
 }
 
 /*
+ * What host memory for work is counted in: *used of *budget.  The device of
+ * the CPU backend has all host memory.
+ */
+static gpuvec_device *
+work_account(gpuvec_store *store, size_t **used, size_t *budget)
+{
+	gpuvec_device *device = &store->devices[0];
+	bool		on_cpu = !device->backend->on_device;
+
+	*used = on_cpu ? &device->used : &store->work_used;
+	*budget = on_cpu ? device->budget : store->work_budget;
+	return on_cpu ? device : NULL;
+}
+
+bool
+gpuvec_store_reserve(gpuvec_store *store, size_t bytes, gpuvec_error *error)
+{
+	gpuvec_mirror *dead = NULL;
+	gpuvec_device *device;
+	size_t	   *used;
+	size_t		budget;
+	bool		ok;
+
+	pthread_mutex_lock(&store->mutex);
+	device = work_account(store, &used, &budget);
+	ok = bytes <= budget && *used <= budget - bytes;
+	if (!ok && device)
+		ok = make_room(store, device, bytes, &dead);
+	if (ok)
+		*used += bytes;
+	else
+	{
+		gpuvec_fail(error, GPUVEC_OUT_OF_MEMORY, NULL,
+					device ? "Increase gpuvec.device_memory." : NULL, "out of gpuvec memory");
+		snprintf(error->detail, sizeof(error->detail),
+				 "%zu kB more are needed; the budget is %zu kB, of which %zu kB are in use.",
+				 bytes / 1024, budget / 1024, *used / 1024);
+	}
+	pthread_mutex_unlock(&store->mutex);
+	free_mirrors(dead);
+	return ok;
+}
+
+void
+gpuvec_store_unreserve(gpuvec_store *store, size_t bytes)
+{
+	size_t	   *used;
+	size_t		budget;
+
+	pthread_mutex_lock(&store->mutex);
+	(void) work_account(store, &used, &budget);
+	*used -= bytes;
+	pthread_mutex_unlock(&store->mutex);
+}
+
+/*
  * Bytes of a mirror on host and device, with nblocks pages and the rows of an
  * update (NULL: with its current rows)
  */

@@ -147,6 +147,10 @@ typedef struct gpuvec_store
 								 * while the engine runs */
 	uint64_t	evictions;
 	size_t		kept_bytes;		/* bytes of rows that are kept for mirrors */
+	size_t		work_budget;	/* bytes of host memory for work beside
+								 * mirrors, if these are on devices; on the
+								 * CPU all share the device's budget */
+	size_t		work_used;		/* such bytes that are reserved */
 	int64_t		started;
 } gpuvec_store;
 
@@ -248,6 +252,14 @@ extern void gpuvec_store_release(gpuvec_store *store, gpuvec_mirror *mirror);
  */
 extern bool gpuvec_store_charge(gpuvec_store *store, gpuvec_mirror *mirror, size_t *charged,
 								size_t bytes, bool evict, gpuvec_error *error);
+
+/*
+ * Reserve host memory for work that belongs to no mirror, and give it back.
+ * If it does not fit, mirrors on the CPU are evicted.  Fails if it still does
+ * not fit.
+ */
+extern bool gpuvec_store_reserve(gpuvec_store *store, size_t bytes, gpuvec_error *error);
+extern void gpuvec_store_unreserve(gpuvec_store *store, size_t bytes);
 
 /*
  * Charge a mirror for what it takes, plus the update under way and the work

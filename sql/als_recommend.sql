@@ -1,0 +1,137 @@
+-- Using factors: users folded in (gpuvec_als_fold_in), and the best items of users (gpuvec_recommend), against plain SQL.
+\set SHOW_CONTEXT never
+CREATE TABLE events (u int, i bigint, w real);
+INSERT INTO events SELECT u, i, CASE WHEN (u + i) % 11 = 0 THEN -1 ELSE (u * i) % 5 + 0.5 END FROM generate_series(1, 60) u, generate_series(1, 40) i WHERE (u * u + i * 7) % 5 < 2;
+CREATE TABLE users (key bigint PRIMARY KEY, embedding real[]);
+CREATE TABLE items (key bigint PRIMARY KEY, embedding real[]);
+CREATE FUNCTION dot(a float8[], b float8[]) RETURNS float8 LANGUAGE sql IMMUTABLE AS $$ SELECT sum(x * y) FROM unnest(a, b) t (x, y) $$;
+SELECT count(*) FROM gpuvec_als('events', 'u', 'i', 'users', 'items', 'w', 6, 15, 0.1, 2);
+-- a folded-in factor is where the loss has no slope: the largest slope of all users, by the definition of the loss
+CREATE TABLE folded (key bigint, embedding real[]);
+CREATE FUNCTION largest_slope(regularization float8, alpha float8) RETURNS float8 LANGUAGE sql AS $$
+	WITH pair AS (SELECT u, i, sum(w)::float8 AS w FROM events WHERE w IS NOT NULL GROUP BY u, i HAVING sum(w) <> 0),
+	term AS (SELECT x.key, x.embedding AS x, y.embedding AS y, coalesce(alpha * abs(w), 1) * (CASE WHEN w > 0 THEN 1 ELSE 0 END - dot(x.embedding, y.embedding)) AS rest
+		FROM folded x CROSS JOIN items y LEFT JOIN pair ON u = x.key AND i = y.key)
+	SELECT max(abs(slope)) FROM (SELECT sum(rest * y[f]) - regularization * x[f] AS slope FROM term, generate_series(1, 6) f GROUP BY key, x, f) s $$;
+INSERT INTO folded SELECT * FROM gpuvec_als_fold_in('events', 'u', 'i', 'items', NULL, 'w', 0.1, 2);
+SELECT count(*), sum(key), largest_slope(0.1, 2) < 1e-3 AS best FROM folded;
+-- a training that has come to its end found the same
+BEGIN;
+SELECT count(*) FROM gpuvec_als('events', 'u', 'i', 'users', 'items', 'w', 6, 300, 0.1, 2, cg_steps => 20);
+SELECT max(abs(x - y)) < 0.01 * max(abs(x)) AS same FROM gpuvec_als_fold_in('events', 'u', 'i', 'items', NULL, 'w', 0.1, 2) f JOIN users t USING (key), unnest(f.embedding, t.embedding) e (x, y);
+ROLLBACK;
+-- some users: the same bits; unknown ones have no row
+SELECT count(*), bool_and(f.embedding = a.embedding) AS same FROM gpuvec_als_fold_in('events', 'u', 'i', 'items', '{7,1000,NULL,3,7}', 'w', 0.1, 2) f JOIN folded a USING (key);
+SELECT count(*) FROM gpuvec_als_fold_in('events', 'u', 'i', 'items', '{}', 'w');
+SELECT count(*) FROM gpuvec_als_fold_in('events', 'u', 'i', 'items', '{1000,NULL}', 'w');
+-- users and items that are new; repeated pairs, zeros and nulls
+INSERT INTO events VALUES (100, 5, 1), (100, 5, 1.5), (100, 500, 3), (100, 6, -1), (100, 7, 0), (100, 8, NULL), (101, 500, 1), (102, 5, 0);
+TRUNCATE folded;
+INSERT INTO folded SELECT * FROM gpuvec_als_fold_in('events', 'u', 'i', 'items', '{100,101,102}', 'w', 0.1, 2);
+SELECT key FROM folded;
+SELECT largest_slope(0.1, 2) < 1e-3 AS best FROM folded;
+-- without weights, other options
+TRUNCATE folded;
+INSERT INTO folded SELECT * FROM gpuvec_als_fold_in('events', 'u', 'i', 'items', regularization => 2);
+BEGIN;
+UPDATE events SET w = 1;
+SELECT count(*), largest_slope(2, 1) < 1e-3 AS best FROM folded;
+ROLLBACK;
+-- items, from the users' factors
+SELECT count(*), bool_and(cardinality(embedding) = 6) AS width FROM gpuvec_als_fold_in('events', 'i', 'u', 'users', '{5,500}', 'w', 0.1, 2);
+-- a table of factors that is kept as its interactions come
+CREATE FUNCTION keep_users() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO users SELECT key, embedding FROM gpuvec_als_fold_in('events', 'u', 'i', 'items', (SELECT array_agg(DISTINCT u::bigint) FROM fresh), 'w', 0.1, 2)
+	ON CONFLICT (key) DO UPDATE SET embedding = excluded.embedding;
+	RETURN NULL;
+END $$;
+CREATE TRIGGER keep AFTER INSERT ON events REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION keep_users();
+INSERT INTO events VALUES (200, 1, 1), (201, 2, 1), (200, 3, 1), (1, 40, 5);
+SELECT count(*), bool_and(f.embedding = users.embedding) AS same FROM users JOIN gpuvec_als_fold_in('events', 'u', 'i', 'items', '{200,201,1}', 'w', 0.1, 2) f USING (key);
+DROP TRIGGER keep ON events;
+DROP FUNCTION keep_users();
+-- the best items, by brute force
+CREATE FUNCTION brute_force(wanted int8[], n int, known bool, excluded int8[]) RETURNS TABLE (user_key int8, rank int8, item_key int8, score numeric) LANGUAGE sql AS $$
+	SELECT * FROM (SELECT x.key, row_number() OVER (PARTITION BY x.key ORDER BY dot(x.embedding, y.embedding) DESC, y.key) AS rank, y.key, round(dot(x.embedding, y.embedding)::numeric, 6)
+		FROM users x CROSS JOIN items y WHERE (wanted IS NULL OR x.key = ANY (wanted)) AND (excluded IS NULL OR y.key <> ALL (array_remove(excluded, NULL)))
+		AND NOT (known AND EXISTS (SELECT FROM events WHERE u = x.key AND i = y.key))) r WHERE rank <= n $$;
+CREATE FUNCTION check_recommend(wanted int8[], n int, known bool, excluded int8[]) RETURNS TABLE (rows int8, wrong int8) LANGUAGE sql AS $$
+	WITH answer AS MATERIALIZED (SELECT r.user_key, r.rank::int8, r.item_key, round(r.score::numeric, 6) AS score FROM gpuvec_recommend('users', 'items', wanted, n, CASE WHEN known THEN 'events'::regclass END, 'u', 'i', excluded) r),
+	expected AS MATERIALIZED (SELECT * FROM brute_force(wanted, n, known, excluded))
+	SELECT (SELECT count(*) FROM answer), (SELECT count(*) FROM ((TABLE answer EXCEPT ALL TABLE expected) UNION ALL (TABLE expected EXCEPT ALL TABLE answer)) d) $$;
+SELECT w, n, known, e, c.* FROM (VALUES (NULL::int8[]), ('{1,5,100,200,3000,NULL}')) w (w), (VALUES (1), (10), (1000)) n (n), (VALUES (false), (true)) k (known), (VALUES (NULL::int8[]), ('{5,7,NULL,9000}')) e (e), check_recommend(w, n, known, e) c ORDER BY w, n, known, e;
+SELECT count(*) FROM gpuvec_recommend('users', 'items', '{}');
+SELECT count(*) FROM gpuvec_recommend('users', 'items', '{77}', interactions => 'events', user_column => 'u', item_column => 'i');
+-- after changes of the factors, in the same transaction
+BEGIN;
+UPDATE items SET embedding = (SELECT array_agg(-x) FROM unnest(embedding) x) WHERE key % 2 = 0;
+DELETE FROM items WHERE key = 9;
+SELECT * FROM check_recommend(NULL, 7, true, '{3}');
+ROLLBACK;
+SELECT * FROM check_recommend(NULL, 7, true, '{3}');
+-- outside of FROM; tables with other names and types
+CREATE SCHEMA "Odd ""Names";
+CREATE TABLE "Odd ""Names"."a Table" ("The Key" smallint PRIMARY KEY, "The Vector" float8[] NOT NULL, n int);
+INSERT INTO "Odd ""Names"."a Table" SELECT * FROM items;
+CREATE VIEW few_users AS SELECT key::int AS id, embedding AS v FROM users WHERE key < 4;
+SELECT count(*), bool_and(a.score = b.score AND a.item_key = b.item_key) AS same FROM gpuvec_recommend('few_users', '"Odd ""Names"."a Table"', k => 3) a, gpuvec_recommend('users', 'items', '{1,2,3}', 3) b WHERE a.user_key = b.user_key AND a.rank = b.rank;
+SELECT count(*) FROM (SELECT gpuvec_recommend('users', 'items', '{1,2}', 3)) r;
+SELECT count(*) FROM (SELECT gpuvec_als_fold_in('events', 'u', 'i', 'items', '{1,2}')) r;
+SELECT count(*) FROM gpuvec_als_fold_in('events', 'u', 'i', '"Odd ""Names"."a Table"', '{1,2}');
+BEGIN READ ONLY;
+SELECT count(*) FROM gpuvec_als_fold_in('events', 'u', 'i', 'items', '{1,2}');
+SELECT count(*) FROM gpuvec_recommend('users', 'items', '{1,2}', 3);
+ROLLBACK;
+DROP TABLE "Odd ""Names"."a Table";
+DROP SCHEMA "Odd ""Names";
+-- errors
+SELECT gpuvec_als_fold_in(NULL, 'u', 'i', 'items');
+SELECT gpuvec_als_fold_in('events', 'u', 'i', 'items', alpha => NULL);
+SELECT gpuvec_als_fold_in('events', 'u', 'i', 'items', alpha => -1);
+SELECT gpuvec_als_fold_in('events', 'u', 'i', 'items', regularization => 'Infinity');
+SELECT gpuvec_als_fold_in('events', 'u', 'no', 'items');
+SELECT gpuvec_als_fold_in('events', 'u', 'i', 'events');
+SELECT gpuvec_als_fold_in('events', 'u', 'i', 'items', weight_column => 'no');
+INSERT INTO events VALUES (300, 3, 'Infinity');
+SELECT gpuvec_als_fold_in('events', 'u', 'i', 'items', '{300}', 'w');
+SELECT count(*) FROM gpuvec_als_fold_in('events', 'u', 'i', 'items', '{1}', 'w');
+DELETE FROM events WHERE u = 300;
+CREATE TABLE bad (key bigint, embedding real[]);
+SELECT count(*) FROM gpuvec_als_fold_in('events', 'u', 'i', 'bad');
+INSERT INTO bad VALUES (1, NULL), (NULL, '{1,2}');
+SELECT count(*) FROM gpuvec_als_fold_in('events', 'u', 'i', 'bad');
+INSERT INTO bad VALUES (1, '{1,2}'), (2, '{3,4}');
+SELECT count(*) > 0 AS some FROM gpuvec_als_fold_in('events', 'u', 'i', 'bad', '{1,2,3,4,5}');
+INSERT INTO bad VALUES (1, '{3,4}');
+SELECT gpuvec_als_fold_in('events', 'u', 'i', 'bad');
+UPDATE bad SET key = 3, embedding = '{1,2,3}' WHERE embedding = '{3,4}' AND key = 1;
+SELECT gpuvec_als_fold_in('events', 'u', 'i', 'bad');
+TRUNCATE bad;
+INSERT INTO bad VALUES (1, array_fill(1, '{1025}'));
+SELECT gpuvec_als_fold_in('events', 'u', 'i', 'bad');
+DROP TABLE bad;
+SELECT gpuvec_recommend(NULL, 'items');
+SELECT gpuvec_recommend('users', 'items', k => NULL);
+SELECT gpuvec_recommend('users', 'items', k => 0);
+SELECT gpuvec_recommend('users', 'items', interactions => 'events', user_column => 'u');
+SELECT gpuvec_recommend('users', 'items', interactions => 'events', user_column => 'u', item_column => 'w');
+SELECT gpuvec_recommend('users', 'events');
+-- rights
+CREATE ROLE regress_als_reader;
+GRANT SELECT ON users TO regress_als_reader;
+SET ROLE regress_als_reader;
+SELECT gpuvec_recommend('users', 'items', '{1}');
+SELECT gpuvec_als_fold_in('events', 'u', 'i', 'users');
+RESET ROLE;
+GRANT SELECT ON items TO regress_als_reader;
+SET ROLE regress_als_reader;
+SELECT count(*) FROM gpuvec_recommend('users', 'items', '{1}');
+SELECT gpuvec_recommend('users', 'items', '{1}', 10, 'events', 'u', 'i');
+RESET ROLE;
+DROP OWNED BY regress_als_reader;
+DROP ROLE regress_als_reader;
+SELECT count(*) FROM gpuvec_training;
+DROP VIEW few_users;
+DROP FUNCTION check_recommend, brute_force, largest_slope, dot;
+DROP TABLE events, users, items, folded;

@@ -1,0 +1,25 @@
+/*-------------------------------------------------------------------------
+ *
+ * exact.h
+ *	  Exact solution of the system of one row.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_EXACT_H
+#define GPUVEC_EXACT_H
+
+#include "engine/als/als_math.h"
+
+/* Number of float64 that a solution needs for itself */
+extern size_t gpuvec_exact_scratch(uint32_t factors);
+
+/*
+ * Solve for a row of half->matrix.  gram[stride * stride] is the sum of y y',
+ * its elements from the diagonal on, without regularization.  If the system
+ * has several solutions, a small number is added to its diagonal.
+ */
+extern void gpuvec_solve_exactly(const gpuvec_als_half *half, const double *gram,
+								 double regularization, uint32_t factors, uint32_t row,
+								 double *scratch);
+
+#endif							/* GPUVEC_EXACT_H */

@@ -1,0 +1,399 @@
+/*-------------------------------------------------------------------------
+ *
+ * serve_als.c
+ *	  Training for a session: one request after another, as the session reads
+ *	  its rows.
+ *
+ * A session may leave the answers to ADD unread, and drop an error among
+ * them.  So an error stays with the job, and the next requests get it as
+ * well.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/als/training.h"
+#include "engine/fault.h"
+#include "engine/serve/session.h"
+
+struct gpuvec_job
+{
+	gpuvec_job *next;			/* guarded by the mutex */
+	gpuvec_als_state state;		/* changed with the mutex */
+	gpuvec_training *training;
+	uint32_t	factors;
+	bool		failed;			/* by `error` */
+	gpuvec_error error;
+};
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static gpuvec_job *jobs = NULL; /* of all sessions */
+
+static void
+list_job(gpuvec_job *job)
+{
+	pthread_mutex_lock(&mutex);
+	job->next = jobs;
+	jobs = job;
+	pthread_mutex_unlock(&mutex);
+}
+
+static void
+unlist_job(gpuvec_job *job)
+{
+	gpuvec_job **link = &jobs;
+
+	pthread_mutex_lock(&mutex);
+	while (*link != job)
+		link = &(*link)->next;
+	*link = job->next;
+	pthread_mutex_unlock(&mutex);
+}
+
+void
+gpuvec_session_end_job(gpuvec_session *s)
+{
+	gpuvec_job *job = s->job;
+
+	if (job == NULL)
+		return;
+	s->job = NULL;
+	unlist_job(job);
+	gpuvec_training_free(job->training);
+	free(job);
+}
+
+/* Set the job's phase; from PREPARE on its sizes are known */
+static void
+set_phase(gpuvec_job *job, gpuvec_als_phase phase)
+{
+	pthread_mutex_lock(&mutex);
+	job->state.phase = phase;
+	job->state.users = gpuvec_training_rows(job->training, GPUVEC_ALS_USERS);
+	job->state.items = gpuvec_training_rows(job->training, GPUVEC_ALS_ITEMS);
+	job->state.entries = gpuvec_training_entries(job->training);
+	pthread_mutex_unlock(&mutex);
+}
+
+/* Answer with the job's state */
+static bool
+answer_state(gpuvec_session *s, const gpuvec_request *request, int64_t started)
+{
+	gpuvec_als_state *state = &s->job->state;
+
+	pthread_mutex_lock(&mutex);
+	state->seconds = (double) (gpuvec_stopwatch() - started) / 1e6;
+	pthread_mutex_unlock(&mutex);
+	return gpuvec_answer(s, request, GPUVEC_MSG_ALS_STATE, state, sizeof(*state));
+}
+
+/* Answer with the job's error, or with *error if it is the first one */
+static bool
+answer_failure(gpuvec_session *s, const gpuvec_request *request, const gpuvec_error *error)
+{
+	if (!s->job->failed)
+		s->job->error = *error;
+	s->job->failed = true;
+	return gpuvec_answer_error(s, request, &s->job->error);
+}
+
+/* What is wrong with the options, or NULL */
+static const char *
+wrong_options(const gpuvec_als_begin *begin)
+{
+	if (begin->factors < 1 || begin->factors > GPUVEC_ALS_MAX_FACTORS)
+		return "ALS_BEGIN has a wrong number of factors.";
+	if (begin->cg_steps < 1 || begin->cg_steps > GPUVEC_ALS_MAX_STEPS || begin->fold_in > 1)
+		return "ALS_BEGIN has wrong options.";
+	if (!isfinite(begin->regularization) || begin->regularization < 0 ||
+		!isfinite(begin->alpha) || begin->alpha <= 0)
+		return "ALS_BEGIN has wrong numbers.";
+	return NULL;
+}
+
+/* Make the session's job */
+static bool
+make_job(gpuvec_session *s, const gpuvec_als_begin *begin, gpuvec_error *error)
+{
+	gpuvec_training_options options = {
+		.factors = begin->factors, .cg_steps = begin->cg_steps, .seed = begin->seed,
+		.regularization = begin->regularization, .alpha = begin->alpha, .fold_in = begin->fold_in
+	};
+	gpuvec_job *job = calloc(1, sizeof(*job));
+
+	if (job == NULL)
+		return gpuvec_fail_memory(error, sizeof(*job));
+	job->training = gpuvec_training_new(&s->server->store, s->server->options->cpu_threads, &options,
+										error);
+	if (job->training == NULL)
+	{
+		free(job);
+		return false;
+	}
+	job->factors = begin->factors;
+	job->state.pid = s->hello.pid;
+	job->state.database = s->hello.database;
+	job->state.role = begin->role;
+	job->state.relation = begin->relation;
+	job->state.iterations = begin->iterations;
+	job->state.fold_in = begin->fold_in;
+	job->state.loss = NAN;
+	list_job(job);
+	s->job = job;
+	return true;
+}
+
+bool
+gpuvec_serve_als_begin(gpuvec_session *s, const gpuvec_request *request)
+{
+	int64_t		started = gpuvec_stopwatch();
+	gpuvec_als_begin begin;
+	gpuvec_error error;
+	const char *wrong;
+
+	if (request->length != sizeof(begin))
+		return gpuvec_answer_violation(s, request, "ALS_BEGIN has the wrong length.");
+	memcpy(&begin, request->data, sizeof(begin));
+	wrong = wrong_options(&begin);
+	if (wrong)
+		return gpuvec_answer_violation(s, request, wrong);
+	gpuvec_session_end_job(s);
+	if (!make_job(s, &begin, &error))
+		return gpuvec_answer_error(s, request, &error);
+	return answer_state(s, request, started);
+}
+
+/*
+ * True if the session's job can take a request in a phase from `from` to
+ * `to`.  If not, it is answered, and *result is what the handler returns.
+ */
+static bool
+in_phase(gpuvec_session *s, const gpuvec_request *request, gpuvec_als_phase from,
+		 gpuvec_als_phase to, bool *result)
+{
+	if (s->job == NULL || (!s->job->failed && (s->job->state.phase < (uint32_t) from ||
+											   s->job->state.phase > (uint32_t) to)))
+		*result = gpuvec_answer_violation(s, request, "A request of a training is out of place.");
+	else if (s->job->failed)
+		*result = answer_failure(s, request, NULL);
+	else
+		return true;
+	return false;
+}
+
+/*
+ * Parse a part of n elements, of which each has `keys` keys and `floats`
+ * floats.  False if its length is wrong.
+ */
+static bool
+parse_part(const gpuvec_request *request, gpuvec_als_part *part, uint32_t keys, uint32_t floats)
+{
+	uint64_t	size;
+
+	if (request->length < sizeof(*part))
+		return false;
+	memcpy(part, request->data, sizeof(*part));
+	if (part->n > GPUVEC_MAX_FRAME)
+		return false;
+	size = sizeof(*part) + part->n * keys * sizeof(int64_t) +
+		(part->n * floats * sizeof(float) + 7) / 8 * 8;
+	return request->length == size && part->side <= GPUVEC_ALS_ITEMS;
+}
+
+/* True if n floats are finite, and none is zero if `nonzero` */
+static bool
+good_floats(const float *floats, uint64_t n, bool nonzero)
+{
+	bool		good = true;
+
+	for (uint64_t i = 0; i < n; i++)
+		good &= isfinite(floats[i]) && (!nonzero || floats[i] != 0);
+	return good;
+}
+
+bool
+gpuvec_serve_als_add(gpuvec_session *s, const gpuvec_request *request)
+{
+	int64_t		started = gpuvec_stopwatch();
+	gpuvec_als_part part;
+	gpuvec_error error;
+	const int64_t *users = (const int64_t *) (request->data + sizeof(part));
+	bool		result;
+
+	if (!in_phase(s, request, GPUVEC_ALS_READING, GPUVEC_ALS_READING, &result))
+		return result;
+	if (!parse_part(request, &part, 2, 1) ||
+		!good_floats((const float *) (users + 2 * part.n), part.n, true))
+		return gpuvec_answer_violation(s, request, "ALS_ADD is wrong.");
+	if (!gpuvec_training_add(s->job->training, part.n, users, users + part.n,
+							 (const float *) (users + 2 * part.n), &error))
+		return answer_failure(s, request, &error);
+	pthread_mutex_lock(&mutex);
+	s->job->state.added += part.n;
+	pthread_mutex_unlock(&mutex);
+	return answer_state(s, request, started);
+}
+
+bool
+gpuvec_serve_als_prepare(gpuvec_session *s, const gpuvec_request *request)
+{
+	int64_t		started = gpuvec_stopwatch();
+	gpuvec_error error;
+	bool		result;
+
+	if (!in_phase(s, request, GPUVEC_ALS_READING, GPUVEC_ALS_READING, &result))
+		return result;
+	set_phase(s->job, GPUVEC_ALS_PREPARING);
+	if (!gpuvec_training_prepare(s->job->training, &error))
+		return answer_failure(s, request, &error);
+	set_phase(s->job, GPUVEC_ALS_TRAINING);
+	return answer_state(s, request, started);
+}
+
+bool
+gpuvec_serve_als_set(gpuvec_session *s, const gpuvec_request *request)
+{
+	int64_t		started = gpuvec_stopwatch();
+	gpuvec_als_phase phase = s->job && s->job->state.fold_in ? GPUVEC_ALS_READING : GPUVEC_ALS_TRAINING;
+	const int64_t *keys = (const int64_t *) (request->data + sizeof(gpuvec_als_part));
+	gpuvec_als_part part;
+	gpuvec_error error;
+	bool		result;
+
+	if (!in_phase(s, request, phase, phase, &result))
+		return result;
+	if (!parse_part(request, &part, 1, s->job->factors) ||
+		(s->job->state.fold_in && part.side != GPUVEC_ALS_ITEMS) ||
+		!good_floats((const float *) (keys + part.n), part.n * s->job->factors, false))
+		return gpuvec_answer_violation(s, request, "ALS_SET is wrong.");
+	if (!gpuvec_training_set(s->job->training, (gpuvec_als_side) part.side, part.n, keys,
+							 (const float *) (keys + part.n), &error))
+		return answer_failure(s, request, &error);
+	return answer_state(s, request, started);
+}
+
+/* Do an iteration, or fold in; *loss is NaN then */
+static bool
+run_job(gpuvec_job *job, const int *canceled, double *loss, gpuvec_error *error)
+{
+	if (!job->state.fold_in)
+		return gpuvec_training_iterate(job->training, canceled, loss, error);
+	*loss = NAN;
+	return gpuvec_training_fold_in(job->training, canceled, error);
+}
+
+bool
+gpuvec_serve_als_run(gpuvec_session *s, const gpuvec_request *request)
+{
+	int64_t		started = gpuvec_stopwatch();
+	int			canceled = 0;
+	gpuvec_error error;
+	double		loss;
+	bool		result;
+
+	if (!in_phase(s, request, GPUVEC_ALS_TRAINING, GPUVEC_ALS_TRAINING, &result))
+		return result;
+	gpuvec_hangup_watch(s->fd, &canceled);
+	gpuvec_fault_crash("crash-on-training");
+	gpuvec_fault_sleep("slow-training", &canceled);
+	result = run_job(s->job, &canceled, &loss, &error);
+	gpuvec_hangup_unwatch(s->fd);
+	if (__atomic_load_n(&canceled, __ATOMIC_RELAXED))
+		return gpuvec_answer_canceled(s, request);
+	if (!result)
+		return answer_failure(s, request, &error);
+	pthread_mutex_lock(&mutex);
+	s->job->state.iteration++;
+	s->job->state.loss = loss;
+	pthread_mutex_unlock(&mutex);
+	return answer_state(s, request, started);
+}
+
+/* Answer with the keys and factors of a part */
+static bool
+answer_factors(gpuvec_session *s, const gpuvec_request *request, const gpuvec_als_part *part)
+{
+	const gpuvec_training *training = s->job->training;
+	size_t		bytes = part->n * s->job->factors * sizeof(float);
+	float	   *elements = malloc(bytes + 1);
+	struct iovec pieces[2];
+	gpuvec_error error;
+	bool		ok;
+
+	if (elements == NULL)
+	{
+		gpuvec_fail_memory(&error, bytes);
+		return answer_failure(s, request, &error);
+	}
+	gpuvec_training_copy(training, (gpuvec_als_side) part->side, part->first, (uint32_t) part->n,
+						 elements);
+	pieces[0].iov_base = (void *) (gpuvec_training_keys(training, (gpuvec_als_side) part->side) +
+								   part->first);
+	pieces[0].iov_len = part->n * sizeof(int64_t);
+	pieces[1].iov_base = elements;
+	pieces[1].iov_len = bytes;
+	ok = gpuvec_send_frame(s->fd, request->number, GPUVEC_MSG_ALS_FACTORS, pieces, 2);
+	free(elements);
+	return ok;
+}
+
+bool
+gpuvec_serve_als_get(gpuvec_session *s, const gpuvec_request *request)
+{
+	gpuvec_als_part part;
+	uint32_t	rows;
+	bool		result;
+
+	if (!in_phase(s, request, GPUVEC_ALS_TRAINING, GPUVEC_ALS_WRITING, &result))
+		return result;
+	if (request->length != sizeof(part))
+		return gpuvec_answer_violation(s, request, "ALS_GET has the wrong length.");
+	memcpy(&part, request->data, sizeof(part));
+	if (part.side > GPUVEC_ALS_ITEMS)
+		return gpuvec_answer_violation(s, request, "ALS_GET has a wrong side.");
+	rows = gpuvec_training_rows(s->job->training, (gpuvec_als_side) part.side);
+	if (part.first > rows || part.n > rows - part.first)
+		return gpuvec_answer_violation(s, request, "ALS_GET asks for rows that there are not.");
+	set_phase(s->job, GPUVEC_ALS_WRITING);
+	return answer_factors(s, request, &part);
+}
+
+bool
+gpuvec_serve_als_end(gpuvec_session *s, const gpuvec_request *request)
+{
+	gpuvec_als_state state = {0};
+
+	if (s->job)
+		state = s->job->state;
+	gpuvec_session_end_job(s);
+	return gpuvec_answer(s, request, GPUVEC_MSG_ALS_STATE, &state, sizeof(state));
+}
+
+bool
+gpuvec_serve_als_list(gpuvec_session *s, const gpuvec_request *request)
+{
+	gpuvec_als_state *states;
+	gpuvec_error error;
+	size_t		n = 0;
+	bool		ok;
+
+	pthread_mutex_lock(&mutex);
+	for (const gpuvec_job *job = jobs; job; job = job->next)
+		n++;
+	states = malloc(n * sizeof(*states) + 1);
+	n = 0;
+	for (const gpuvec_job *job = jobs; states && job; job = job->next)
+		states[n++] = job->state;
+	pthread_mutex_unlock(&mutex);
+	if (states == NULL)
+	{
+		gpuvec_fail_memory(&error, 0);
+		return gpuvec_answer_error(s, request, &error);
+	}
+	ok = gpuvec_answer(s, request, GPUVEC_MSG_ALS_STATES, states, n * sizeof(*states));
+	free(states);
+	return ok;
+}

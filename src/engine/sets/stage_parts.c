@@ -1,0 +1,275 @@
+/*-------------------------------------------------------------------------
+ *
+ * stage_parts.c
+ *	  Staged rows in parts, which several threads visit and rewrite.
+ *
+ * A part is a chunk of rows.  The parts of a stage are in the order of its
+ * rows.  Rewriting replaces the ids of each row by as many others.  So a row
+ * stays in its class, and in its place there, and what comes out does not
+ * depend on which thread rewrites which part.
+ *
+ * Rows get longer or shorter, by how many of their ids are cold.  A thread
+ * writes the rows of a chunk to memory of its own, and from there into the
+ * chunk, if they fit.  Else into a new chunk, which takes the place of the
+ * old one.  So a stage whose rows get shorter, as they mostly do, needs no
+ * other memory.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "engine/sets/first_error.h"
+#include "engine/sets/stage_layout.h"
+
+/* The chunks of all rows, in their order; returns how many */
+static uint64_t
+list_chunks(const gpuvec_stage *stage, gpuvec_stage_part *parts)
+{
+	uint64_t	n = 0;
+
+	for (int class = 0; class < NCLASSES; class++)
+		for (stage_chunk *chunk = stage->classes[class].first; chunk; chunk = chunk->next)
+		{
+			gpuvec_stage_part part = {.chunk = chunk, .in_class = class};
+
+			if (parts != NULL)
+				parts[n] = part;
+			n++;
+		}
+	return n;
+}
+
+gpuvec_stage_part *
+gpuvec_stage_parts(const gpuvec_stage *stage, uint64_t *n, gpuvec_error *error)
+{
+	gpuvec_stage_part *parts;
+
+	*n = stage->spread ? list_chunks(stage, NULL) : 1;
+	parts = calloc(*n + 1, sizeof(*parts));
+	if (parts == NULL)
+		gpuvec_fail_memory(error, *n * sizeof(*parts));
+	else if (stage->spread)
+		list_chunks(stage, parts);
+	return parts;
+}
+
+/* Visit the rows of a stage that has few */
+static bool
+visit_first(const gpuvec_stage *stage, gpuvec_row_visitor visit, void *arg, gpuvec_error *error)
+{
+	for (uint64_t i = 0; i < stage->nrows; i++)
+		if (!visit(arg, &stage->first[i], error))
+			return false;
+	return true;
+}
+
+bool
+gpuvec_stage_visit_part(const gpuvec_stage *stage, const gpuvec_stage_part *part,
+						gpuvec_row_visitor visit, void *arg, gpuvec_error *error)
+{
+	gpuvec_source_row row;
+
+	if (part->chunk == NULL)
+		return visit_first(stage, visit, arg, error);
+	for (size_t offset = 0; offset < part->chunk->used;)
+	{
+		offset += read_row(part->chunk->data + offset, &row);
+		if (!visit(arg, &row, error))
+			return false;
+	}
+	return true;
+}
+
+bool
+gpuvec_stage_visit(const gpuvec_stage *stage, gpuvec_row_visitor visit, void *arg,
+				   gpuvec_error *error)
+{
+	uint64_t	n;
+	gpuvec_stage_part *parts = gpuvec_stage_parts(stage, &n, error);
+	bool		ok = parts != NULL;
+
+	for (uint64_t i = 0; ok && i < n; i++)
+		ok = gpuvec_stage_visit_part(stage, &parts[i], visit, arg, error);
+	free(parts);
+	return ok;
+}
+
+bool
+gpuvec_stage_is_spread(const gpuvec_stage *stage)
+{
+	return stage->spread;
+}
+
+/* Memory that a thread writes rows to */
+typedef struct rewrite_room
+{
+	char	   *memory;
+	size_t		bytes;
+} rewrite_room;
+
+/* What rewriting passes to the threads of the pool */
+typedef struct rewriting
+{
+	gpuvec_stage *stage;
+	gpuvec_stage_part *parts;	/* of this run */
+	gpuvec_row_rewriter rewrite;
+	void	   *arg;
+	rewrite_room *rooms;		/* [threads] */
+	uint64_t	ncold;			/* atomic; what all rewritten rows have */
+	size_t		estimate;		/* atomic */
+	pthread_mutex_t mutex;		/* guards the stage's memory */
+	gpuvec_first_error first;
+} rewriting;
+
+/*
+ * Make room for the rows of a chunk.  With cold ids only, none is more than
+ * twice as long.
+ */
+static bool
+reserve_room(rewrite_room *room, const stage_chunk *chunk, gpuvec_error *error)
+{
+	if (room->bytes >= chunk->used * 2)
+		return true;
+	free(room->memory);
+	room->bytes = chunk->used * 2;
+	room->memory = malloc(room->bytes);
+	if (room->memory != NULL)
+		return true;
+	room->bytes = 0;
+	return gpuvec_fail_memory(error, chunk->used * 2);
+}
+
+/* Write a chunk's rows, with other ids, to a room; returns their bytes */
+static size_t
+rewrite_rows(rewriting *r, const stage_chunk *chunk, int thread)
+{
+	char	   *to = r->rooms[thread].memory;
+	uint64_t	ncold = 0;
+	size_t		estimate = 0;
+
+	for (size_t offset = 0; offset < chunk->used;)
+	{
+		gpuvec_source_row row;
+		gpuvec_source_row rewritten;
+
+		offset += read_row(chunk->data + offset, &row);
+		rewritten = row;
+		r->rewrite(r->arg, thread, &row, &rewritten);
+		to += write_row((staged_row *) to, &rewritten);
+		ncold += rewritten.ncold;
+		estimate += segment_bytes(&rewritten);
+	}
+	__atomic_add_fetch(&r->ncold, ncold, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&r->estimate, estimate, __ATOMIC_RELAXED);
+	return (size_t) (to - r->rooms[thread].memory);
+}
+
+/* Replace a chunk by one of its own memory */
+static bool
+replace_chunk(rewriting *r, gpuvec_stage_part *part, size_t bytes, gpuvec_error *error)
+{
+	stage_chunk *old = part->chunk;
+	stage_chunk *chunk = malloc(sizeof(*chunk) + bytes);
+
+	if (chunk == NULL)
+		return gpuvec_fail_memory(error, bytes);
+	*chunk = (stage_chunk)
+	{
+		.size = bytes
+	};
+	part->chunk = chunk;
+	old->next = NULL;
+	pthread_mutex_lock(&r->mutex);
+	r->stage->bytes += sizeof(*chunk) + bytes;
+	gpuvec_stage_free_chunks(r->stage, old);
+	pthread_mutex_unlock(&r->mutex);
+	return true;
+}
+
+/* Rewrite a part; called by a thread of the pool */
+static void
+rewrite_part(void *arg, uint64_t i, int thread)
+{
+	rewriting  *r = arg;
+	gpuvec_stage_part *part = &r->parts[i];
+	rewrite_room *room = &r->rooms[thread];
+	gpuvec_error error;
+	size_t		bytes;
+
+	if (gpuvec_first_error_is_set(&r->first))
+		return;
+	if (reserve_room(room, part->chunk, &error))
+	{
+		bytes = rewrite_rows(r, part->chunk, thread);
+		if (bytes <= part->chunk->size || replace_chunk(r, part, bytes, &error))
+		{
+			memcpy(part->chunk->data, room->memory, bytes);
+			part->chunk->used = bytes;
+			return;
+		}
+	}
+	gpuvec_first_error_keep(&r->first, &error);
+}
+
+/* Chain the chunks of all parts, some of which are new */
+static void
+chain_chunks(gpuvec_stage *stage, const gpuvec_stage_part *parts, uint64_t n)
+{
+	for (uint64_t i = 0; i < n; i++)
+	{
+		row_class  *class = &stage->classes[parts[i].in_class];
+
+		if (i == 0 || parts[i - 1].in_class != parts[i].in_class)
+			class->first = parts[i].chunk;
+		else
+			class->last->next = parts[i].chunk;
+		class->last = parts[i].chunk;
+		class->last->next = NULL;
+	}
+}
+
+/*
+ * Rewrite all parts, a few for each thread at a time, as others use the pool
+ */
+static void
+rewrite_parts(rewriting *r, gpuvec_stage_part *parts, uint64_t n, gpuvec_thread_pool *pool)
+{
+	uint64_t	step = (uint64_t) gpuvec_thread_pool_threads(pool) * GPUVEC_PARTS_AT_ONCE;
+
+	for (uint64_t i = 0; i < n; i += step)
+	{
+		r->parts = parts + i;
+		gpuvec_thread_pool_run(pool, rewrite_part, r, n - i < step ? n - i : step);
+	}
+	chain_chunks(r->stage, parts, n);
+}
+
+bool
+gpuvec_stage_rewrite(gpuvec_stage *stage, gpuvec_thread_pool *pool, gpuvec_row_rewriter rewrite,
+					 void *arg, gpuvec_error *error)
+{
+	int			threads = gpuvec_thread_pool_threads(pool);
+	rewriting	r = {.stage = stage, .rewrite = rewrite, .arg = arg};
+	uint64_t	n;
+	gpuvec_stage_part *parts = gpuvec_stage_parts(stage, &n, error);
+
+	if (parts == NULL)
+		return false;
+	r.rooms = calloc((size_t) threads, sizeof(rewrite_room));
+	if (r.rooms == NULL)
+	{
+		free(parts);
+		return gpuvec_fail_memory(error, (size_t) threads * sizeof(rewrite_room));
+	}
+	pthread_mutex_init(&r.mutex, NULL);
+	rewrite_parts(&r, parts, n, pool);
+	pthread_mutex_destroy(&r.mutex);
+	stage->ncold = r.ncold;
+	stage->estimate = r.estimate;
+	for (int i = 0; i < threads; i++)
+		free(r.rooms[i].memory);
+	free(r.rooms);
+	free(parts);
+	return gpuvec_first_error_result(&r.first, error);
+}

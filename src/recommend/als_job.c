@@ -1,0 +1,195 @@
+/*-------------------------------------------------------------------------
+ *
+ * als_job.c
+ *	  A training in the engine, as the session sees it.
+ *
+ * The engine keeps the training for as long as the connection lasts.  Between
+ * two requests the session may use the connection for searches: a view of
+ * interactions or a trigger on a table of factors may call functions of the
+ * extension.  Another training at the same time is an error.
+ *
+ * The answer to a part of the interactions is left unread while the session
+ * reads more rows.  If it is an error it is lost; the engine then answers
+ * every later request with it.
+ *
+ * If the connection is lost, so is the training, and the statement fails.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "link/engine_link.h"
+#include "miscadmin.h"
+#include "recommend/recommend.h"
+
+static AlsJob *current = NULL;
+
+AlsJob *
+AlsJobCurrent(void)
+{
+	return current;
+}
+
+/* The request could not be made: raise the engine's refusal, or the loss */
+static void
+fail(uint64 number)
+{
+	const GpuvecRefusal *refusal = GpuvecLinkRefusal();
+
+	if (refusal != NULL && (number == 0 || refusal->request == number))
+		GpuvecLinkRaiseRefusal();
+	ereport(ERROR,
+			(errcode(ERRCODE_SYSTEM_ERROR),
+			 errmsg("lost the connection to the gpuvec engine during a training"),
+			 errdetail("The tables of factors are as they were before.")));
+}
+
+/* Send a request; returns its number */
+static uint64
+begin_request(AlsJob *job, gpuvec_message type, const GpuvecPiece *pieces, int npieces)
+{
+	uint64		number = 0;
+
+	if (GpuvecLinkGeneration() == job->generation)
+		number = GpuvecLinkBegin(type, pieces, npieces);
+	if (number == 0)
+		fail(0);
+	return number;
+}
+
+/* Send a request and take the state that it is answered with */
+static void
+ask(AlsJob *job, gpuvec_message type, const GpuvecPiece *pieces, int npieces)
+{
+	uint64		number = begin_request(job, type, pieces, npieces);
+	GpuvecReply reply;
+
+	if (!GpuvecLinkAnswer(number, GPUVEC_MSG_ALS_STATE, sizeof(job->state), &reply))
+		fail(number);
+	memcpy(&job->state, reply.data, sizeof(job->state));
+	pfree(reply.data);
+}
+
+void
+AlsJobBegin(AlsJob *job)
+{
+	GpuvecPiece piece = {&job->begin, sizeof(job->begin)};
+	const char *reason;
+
+	if (current != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("another training is under way in this session"),
+				 errdetail("A view of interactions or a trigger on a table of factors must not train.")));
+	if (GpuvecLinkOpen(true, &reason) != GPUVEC_LINK_READY)
+		ereport(ERROR,
+				(errcode(ERRCODE_SYSTEM_ERROR),
+				 errmsg("the gpuvec engine is not available"),
+				 errdetail("The engine cannot be used: %s.", reason)));
+	job->generation = GpuvecLinkGeneration();
+	job->sent = job->taken = 0;
+	current = job;
+	ask(job, GPUVEC_MSG_ALS_BEGIN, &piece, 1);
+}
+
+/* GpuvecTakeAnswer: the engine has taken a part */
+static void
+take_answer(const char *data)
+{
+	if (current == NULL)
+		return;
+	current->taken++;
+	memcpy(&current->state, data, sizeof(current->state));
+}
+
+void
+AlsJobAdd(AlsJob *job, uint64 n, const int64 *users, const int64 *items, const float *weights)
+{
+	gpuvec_als_part part = {.n = n};
+	const char	padding[8] = {0};
+	GpuvecPiece pieces[] = {
+		{&part, sizeof(part)}, {users, n * sizeof(int64)}, {items, n * sizeof(int64)},
+		{weights, n * sizeof(float)}, {padding, n % 2 * sizeof(float)}
+	};
+	uint64		number = begin_request(job, GPUVEC_MSG_ALS_ADD, pieces, lengthof(pieces));
+
+	/* the answer to the part before has been read now */
+	if (job->taken != job->sent)
+	{
+		GpuvecReply reply;
+
+		/* and was an error, which comes once more */
+		(void) GpuvecLinkAnswer(number, GPUVEC_MSG_ALS_STATE, sizeof(job->state), &reply);
+		fail(number);
+	}
+	job->sent++;
+	GpuvecLinkLeave(number, GPUVEC_MSG_ALS_STATE, sizeof(job->state), take_answer);
+}
+
+void
+AlsJobPrepare(AlsJob *job)
+{
+	ask(job, GPUVEC_MSG_ALS_PREPARE, NULL, 0);
+}
+
+void
+AlsJobSet(AlsJob *job, gpuvec_als_side side, uint64 n, const int64 *keys, const float *elements)
+{
+	gpuvec_als_part part = {.side = side, .n = n};
+	uint64		count = n * job->begin.factors;
+	const char	padding[8] = {0};
+	GpuvecPiece pieces[] = {
+		{&part, sizeof(part)}, {keys, n * sizeof(int64)}, {elements, count * sizeof(float)},
+		{padding, count % 2 * sizeof(float)}
+	};
+
+	ask(job, GPUVEC_MSG_ALS_SET, pieces, lengthof(pieces));
+}
+
+void
+AlsJobRun(AlsJob *job)
+{
+	ask(job, GPUVEC_MSG_ALS_RUN, NULL, 0);
+}
+
+/*
+ * Keys and factors of n rows of a side, palloc'd in the current memory
+ * context
+ */
+void
+AlsJobGet(AlsJob *job, gpuvec_als_side side, uint32 first, uint32 n, const int64 **keys,
+		  const float **elements)
+{
+	gpuvec_als_part part = {.side = side, .first = first, .n = n};
+	GpuvecPiece piece = {&part, sizeof(part)};
+	uint64		number = begin_request(job, GPUVEC_MSG_ALS_GET, &piece, 1);
+	Size		size = n * (sizeof(int64) + job->begin.factors * sizeof(float));
+	GpuvecReply reply;
+
+	if (!GpuvecLinkAnswer(number, GPUVEC_MSG_ALS_FACTORS, size, &reply))
+		fail(number);
+	*keys = (const int64 *) reply.data;
+	*elements = (const float *) (*keys + n);
+}
+
+void
+AlsJobEnd(AlsJob *job)
+{
+	ask(job, GPUVEC_MSG_ALS_END, NULL, 0);
+	current = NULL;
+}
+
+/*
+ * An error ends the training.  Closing the connection ends it in the engine,
+ * and a request that it is busy with.
+ */
+void
+AlsJobAbandon(const AlsJob *job)
+{
+	/* another training's failure to begin does not end this one */
+	if (current != job)
+		return;
+	current = NULL;
+	if (GpuvecLinkGeneration() == job->generation)
+		GpuvecLinkClose();
+}

@@ -1,0 +1,158 @@
+/*-------------------------------------------------------------------------
+ *
+ * fold_in.c
+ *	  gpuvec_als_fold_in: factors of users from their present interactions.
+ *
+ * While the factors of items stay as they are, the best factor of a user is
+ * the solution of a linear system of its own (core/als.h).  So users who have
+ * come or changed since a training get factors without another one.  Items
+ * are folded in likewise, with both sides exchanged.
+ *
+ * The engine gets the factors of all items, in the order of their keys, then
+ * the interactions, and solves the systems exactly, in float64.  Interactions
+ * with items that have no factor are left out; users who have no others get
+ * no row.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "catalog/pg_type.h"
+#include "embedding/embedding_table.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "recommend/recommend.h"
+#include "search/set_function.h"
+#include "utils/memutils.h"
+#include "utils/tuplestore.h"
+
+PG_FUNCTION_INFO_V1(gpuvec_als_fold_in);
+
+/* Bytes of factors that are asked for at a time */
+#define BATCH_BYTES		((Size) 4 * 1024 * 1024)
+
+/* Positions of the arguments */
+enum
+{
+	ARG_INTERACTIONS,
+	ARG_USER_COLUMN,
+	ARG_ITEM_COLUMN,
+	ARG_ITEM_FACTORS,
+	ARG_USERS,
+	ARG_WEIGHT_COLUMN,
+	ARG_REGULARIZATION,
+	ARG_ALPHA,
+	ARG_KEY_COLUMN,
+	ARG_COLUMN_NAME,
+	N_ARGS
+};
+
+static const char *const required[N_ARGS] = {
+	"interactions", "user_column", "item_column", "item_factors", NULL, NULL, "regularization",
+	"alpha", NULL, NULL
+};
+
+/* A call of gpuvec_als_fold_in */
+typedef struct FoldIn
+{
+	FunctionCallInfo fcinfo;
+	AlsJob		job;
+	AlsInteractions interactions;
+	AlsFactors	items;
+	Datum		users;			/* int8[], or 0: all */
+} FoldIn;
+
+/* Set the options of the job; false if no item has a factor */
+static bool
+take_arguments(FoldIn *call)
+{
+	FunctionCallInfo fcinfo = call->fcinfo;
+	gpuvec_als_begin *begin = &call->job.begin;
+
+	EmbeddingRequireArguments(fcinfo, required, N_ARGS);
+	begin->role = GetUserId();
+	begin->relation = PG_GETARG_OID(ARG_INTERACTIONS);
+	begin->iterations = begin->cg_steps = 1;
+	begin->fold_in = 1;
+	begin->regularization = AlsFloatArgument(fcinfo, ARG_REGULARIZATION, "regularization", false);
+	begin->alpha = AlsFloatArgument(fcinfo, ARG_ALPHA, "alpha", true);
+	if (!PG_ARGISNULL(ARG_USERS))
+		call->users = PointerGetDatum(PG_GETARG_ARRAYTYPE_P(ARG_USERS));
+	AlsDescribeInteractions(begin->relation, AlsNameArgument(fcinfo, ARG_USER_COLUMN),
+							AlsNameArgument(fcinfo, ARG_ITEM_COLUMN),
+							AlsNameArgument(fcinfo, ARG_WEIGHT_COLUMN), &call->interactions);
+	AlsDescribeFactors(PG_GETARG_OID(ARG_ITEM_FACTORS), AlsNameArgument(fcinfo, ARG_KEY_COLUMN),
+					   AlsNameArgument(fcinfo, ARG_COLUMN_NAME), &call->items);
+	begin->factors = AlsFactorWidth(&call->items);
+	return begin->factors > 0;
+}
+
+/* Put a row for each of n users */
+static void
+put_factors(FoldIn *call, uint32 n, const int64 *keys, const float *elements)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) call->fcinfo->resultinfo;
+	uint32		factors = call->job.begin.factors;
+	EmbeddingArrayRoom room = {0};
+	Datum		values[2];
+	bool		nulls[2] = {false, false};
+
+	for (uint32 i = 0; i < n; i++)
+	{
+		values[0] = Int64GetDatum(keys[i]);
+		values[1] = EmbeddingNextArray(&room, elements + (Size) i * factors, factors);
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
+}
+
+/* Put a row for each user that has a factor */
+static void
+put_users(FoldIn *call)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec factors",
+												  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(context);
+	uint32		users = (uint32) call->job.state.users;
+	uint32		most = BATCH_BYTES / (sizeof(int64) + call->job.begin.factors * sizeof(float));
+
+	for (uint32 first = 0; first < users; first += most)
+	{
+		uint32		n = Min(users - first, most);
+		const int64 *keys;
+		const float *elements;
+
+		CHECK_FOR_INTERRUPTS();
+		AlsJobGet(&call->job, GPUVEC_ALS_USERS, first, n, &keys, &elements);
+		put_factors(call, n, keys, elements);
+		MemoryContextReset(context);
+	}
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(context);
+}
+
+Datum
+gpuvec_als_fold_in(PG_FUNCTION_ARGS)
+{
+	FoldIn		call = {.fcinfo = fcinfo};
+
+	GpuvecMaterializedSRF(fcinfo);
+	if (!take_arguments(&call))
+		return (Datum) 0;
+	PG_TRY();
+	{
+		AlsJobBegin(&call.job);
+		(void) AlsReadFactors(&call.job, GPUVEC_ALS_ITEMS, &call.items, true);
+		(void) AlsReadInteractions(&call.job, &call.interactions, call.users);
+		AlsJobPrepare(&call.job);
+		AlsJobRun(&call.job);
+		put_users(&call);
+		AlsJobEnd(&call.job);
+	}
+	PG_CATCH();
+	{
+		AlsJobAbandon(&call.job);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	return (Datum) 0;
+}

@@ -55,6 +55,13 @@ copy_async(void *to, const void *from)
 				 : "memory");
 }
 
+/* Wait for the copies that this thread has begun */
+static __device__ __forceinline__ void
+wait_copies(void)
+{
+	asm volatile("cp.async.wait_all;" : : : "memory");
+}
+
 /*
  * A barrier in shared memory, by which warps wait for others.  It has phases:
  * a phase ends when so many arrivals as it was made for have come.

@@ -120,6 +120,7 @@ struct chunk
 	 */
 	size_t query_bits[DENSE_CHUNKS + 1];
 	size_t query_bits_end;
+	size_t dense_tiles; /* a list of tiles */
 	size_t top[2];
 	size_t candidates;
 	size_t cold_keys; /* tables of rows that share cold numbers */

@@ -15,12 +15,15 @@
  * has the 255 registers that this takes.  If there are fewer queries, warps
  * that have the same ones take tiles in turn.
  *
- * The last warp is also the reader: between its own tiles it finds those of
- * the block's items that are in the round's classes, and begins to copy them
- * to a ring of stages.  Each stage has two barriers: one says that it was
- * filled, the other that all warps are done with it.  So warps need not keep
- * step: one that has rows to score falls behind by as many tiles as the ring
- * has, and catches up.
+ * The tiles to count are listed before (dense_tiles.cu).  A block takes units
+ * of the list in turn with the other blocks, for one batch of queries after
+ * the other.  All warps of a block see the same tiles in the same order, and
+ * each copies an eighth of a tile to a ring of stages, half a ring before it
+ * counts the tile.  A stage has two barriers: one says that all have copied
+ * their part, the other that all are done with the tile.  So warps need not
+ * keep step: one that has rows to score falls behind by up to half a ring, and
+ * catches up.  There is no warp that only copies, as it would have to be
+ * given registers that the others need.
  *
  * For a tile as a whole, lane q finds how many ids queries q and q + 32 need
  * for their bounds (gpuvec_need).  Neighbouring tiles often have rows of the
@@ -34,7 +37,7 @@
  * numbers, as those of a scan, and lengths count all; cold_rows.cu has the
  * rest.
  *
- * Items, rounds and classes of tiles are those of scan.cu.
+ * Rounds and classes of tiles are those of scan.cu.
  *
  * What it takes, with c chunks of 512 ids: a warp multiplies a tile by 32 c
  * instructions mma, of 6 cycles of its quarter of a multiprocessor each, at
@@ -58,11 +61,9 @@ namespace gpuvec
 
 #define DENSE_WARPS 8
 #define DENSE_THREADS (DENSE_WARPS * 32)
-#define READER (DENSE_WARPS - 1)
 #define WARP_QUERIES 64
 #define WARP_GROUPS (WARP_QUERIES / QUERY_GROUP)
 #define BATCH_QUERIES (DENSE_WARPS * WARP_QUERIES)
-#define LISTED_GROUPS 32 /* groups whose tiles are listed at a time */
 #define TILE_GROUPS (GPUVEC_TILE_ROWS / ROW_GROUP)
 #define MOST_STAGES 32
 #define SCORED 32 /* pairs that are scored together */
@@ -73,34 +74,20 @@ namespace gpuvec
 /* What a query needs that no row of a tile can reach */
 #define OUT_OF_REACH (1 << 30)
 
-/* The number of the segment after the last tile */
+/* The number of the segment after the last tile, if the search is to end */
 #define NO_SEGMENT UINT32_MAX
 
 extern __shared__ uint4 shared_memory[];
 
-/* A tile to count */
-struct __align__(16) dense_tile
-{
-	uint32_t segment;
-	uint32_t tile;
-	uint32_t minlen; /* of the shortest row */
-	uint32_t most;   /* hot numbers of a row */
-	const uint4 *bits;
-	uint32_t batch; /* of queries */
-	uint32_t padding;
-};
-
 /* Where a warp is in the ring */
 struct ring_position
 {
-	uint32_t tile; /* how many were before */
 	uint32_t stage;
 	uint32_t parity; /* changes with each round of the ring */
 
 	__device__ __forceinline__ void
 	advance(uint32_t nstages)
 	{
-		tile++;
 		if (++stage == nstages)
 		{
 			stage = 0;
@@ -109,18 +96,51 @@ struct ring_position
 	}
 };
 
-/* Where the reader is */
-struct reader_position
+/*
+ * Where a warp is among the tiles of its block.  The list is cut into units;
+ * the block takes every gridDim.x-th unit of all batches.
+ */
+struct tile_position
 {
-	struct ring_position at; /* the stage to fill next */
-	uint32_t ended;          /* nonzero: all tiles were read */
-	uint32_t batch;          /* of the item */
-	uint32_t group;          /* of the item: the next one to list */
-	uint32_t end;            /* after its last group */
-	uint32_t nlisted;        /* tiles in list[], and how many are in next[] or read */
-	uint32_t listed;
-	uint32_t nnext; /* tiles in next[], and how many are read */
-	uint32_t next;
+	uint32_t unit;  /* of all batches */
+	uint32_t tile;  /* of the unit */
+	uint32_t ntiles; /* of the unit; 0: there are no more */
+	uint32_t batch;
+
+	/* Begin with a unit */
+	__device__ __forceinline__ void
+	begin(const struct dense_params &params, uint32_t listed, uint32_t which)
+	{
+		uint32_t nunits = (listed + params.unit_tiles - 1) / params.unit_tiles;
+
+		unit = which;
+		tile = 0;
+		ntiles = 0;
+		if (unit < nunits * params.scan.nbatches)
+		{
+			batch = unit / nunits;
+			ntiles = min(listed - first(params, listed), params.unit_tiles);
+		}
+	}
+
+	/* The unit's first tile in the list */
+	__device__ __forceinline__ uint32_t
+	first(const struct dense_params &params, uint32_t listed) const
+	{
+		uint32_t nunits = (listed + params.unit_tiles - 1) / params.unit_tiles;
+
+		return (unit - batch * nunits) * params.unit_tiles;
+	}
+
+	/* The next tile; true if it is the first one of its unit */
+	__device__ __forceinline__ bool
+	advance(const struct dense_params &params, uint32_t listed)
+	{
+		if (++tile < ntiles)
+			return false;
+		begin(params, listed, unit + gridDim.x);
+		return true;
+	}
 };
 
 /* What a warp keeps of a query, besides its vector */
@@ -136,15 +156,11 @@ struct query_part
 struct __align__(16) dense_shared
 {
 	struct dense_tile stage[MOST_STAGES];
-	struct dense_tile next[32]; /* the reader's next tiles */
 	shared_barrier full[MOST_STAGES];
 	shared_barrier done[MOST_STAGES];
 	struct query_part query[DENSE_WARPS][WARP_QUERIES];
 	/* pairs: row in the segment and query << 16, and numbers in common */
 	uint2 pairs[DENSE_WARPS][SCORED + GROUP_PAIRS];
-	/* what the reader has found: segment and tile */
-	uint2 list[LISTED_GROUPS * 32];
-	struct reader_position reader;
 };
 
 /* The sum of a number over this lane and all lanes before it */
@@ -186,171 +202,77 @@ score_pairs(const struct dense_params &params, const struct device_segment *segm
 	__syncwarp();
 }
 
-/* Finds tiles and copies them; used by a whole warp */
+/* A warp's part of copying tiles to the ring */
 struct tile_reader
 {
 	const struct dense_params &params;
 	struct dense_shared *shared;
-	struct reader_position p;
-	uint32_t lane;
+	uint32_t listed;
+	struct tile_position at;
+	struct ring_position to;
+	const uint4 *bits; /* of tile lane of the unit */
+	bool stopping;     /* of the first warp: the search is to end */
 
 	__device__ __forceinline__
-	tile_reader(const struct dense_params &params, struct dense_shared *shared)
-		: params(params), shared(shared), p(shared->reader), lane(threadIdx.x % 32)
+	tile_reader(const struct dense_params &params, struct dense_shared *shared, uint32_t listed)
+		: params(params), shared(shared), listed(listed)
 	{
+		/* the barrier of a stage that was never used has parity 1 */
+		to = {0, 1};
+		at.begin(params, listed, blockIdx.x);
+		begin_unit();
 	}
 
-	/* The next item of the block; if the search is to end, none */
-	__device__ __forceinline__ bool
-	take_item()
-	{
-		uint32_t item = params.scan.nitems;
-
-		if (lane == 0 && *(volatile const uint32_t *) params.scan.stop == 0)
-			item = atomicAdd(params.scan.next_item, 1);
-		item = __shfl_sync(FULL_WARP, item, 0);
-		p.batch = item % params.scan.nbatches;
-		p.group = item / params.scan.nbatches * params.scan.range_groups;
-		p.end = min(p.group + params.scan.range_groups, params.scan.ngroups);
-		return item < params.scan.nitems;
-	}
-
-	/* Which tiles of a group are in the round's classes */
-	__device__ __forceinline__ uint32_t
-	choose_tiles(uint2 where)
-	{
-		const struct device_segment *segment = &params.scan.segments[where.x];
-		uint32_t ntiles = min(segment->ntiles - where.y, 32u);
-		uint32_t chosen = 0;
-
-		if (segment->bit_chunks != params.chunks)
-			return 0;
-		for (uint32_t i = 0; i < ntiles; i++)
-		{
-			uint32_t hash = tile_class(where.x, where.y + i);
-
-			if (hash >= params.scan.class_lo && hash < params.scan.class_hi)
-				chosen |= 1u << i;
-		}
-		return chosen;
-	}
-
-	/*
-	 * List the tiles of up to 32 groups of the item, a group a lane, that are
-	 * in the round's classes
-	 */
+	/* Find where the vectors of the unit's tiles are */
 	__device__ __forceinline__ void
-	list_tiles()
+	begin_unit()
 	{
-		uint2 where = make_uint2(0, 0);
-		uint32_t chosen = 0;
-		uint32_t upto;
+		uint32_t lane = threadIdx.x % 32;
 
-		if (p.group + lane < p.end)
-		{
-			where = params.scan.groups[p.group + lane];
-			chosen = choose_tiles(where);
-		}
-		upto = sum_upto_lane(__popc(chosen));
-		for (uint32_t to = upto - __popc(chosen); chosen != 0; chosen &= chosen - 1)
-			shared->list[to++] = make_uint2(where.x, where.y + __ffs(chosen) - 1);
-		p.group += LISTED_GROUPS;
-		p.nlisted = __shfl_sync(FULL_WARP, upto, 31);
-		p.listed = 0;
+		bits = NULL;
+		if (lane < at.ntiles)
+			bits = (const uint4 *) __ldcg((const unsigned long long *) &params
+											  .tiles[at.first(params, listed) + lane]
+											  .bits);
+		stopping = threadIdx.x < 32 && *(volatile const uint32_t *) params.scan.stop != 0;
 	}
 
-	/* Describe up to 32 tiles of the list */
+	/* Copy what describes the tile; called by two lanes of a block */
 	__device__ __forceinline__ void
-	describe_tiles()
+	describe()
 	{
-		p.nnext = min(p.nlisted - p.listed, 32u);
-		p.next = 0;
-		if (lane < p.nnext)
-		{
-			uint2 where = shared->list[p.listed + lane];
-			const struct device_segment *segment = &params.scan.segments[where.x];
-			uint4 about = segment->tiles[where.y];
-			size_t first = (size_t) where.y * params.chunks * (TILE_GROUPS * ROW_LOADS);
+		const struct dense_tile *tile = &params.tiles[at.first(params, listed) + at.tile];
+		struct dense_tile *copy = &shared->stage[to.stage];
 
-			shared->next[lane] = {where.x, where.y, about.z, about.w, segment->bits + first,
-								  p.batch, 0};
-		}
-		p.listed += p.nnext;
+		if (stopping)
+			copy->segment = NO_SEGMENT;
+		else
+			copy_async((uint4 *) copy + threadIdx.x, (const uint4 *) tile + threadIdx.x);
 	}
 
-	/* Find out which tile is next; if there is none, the round has ended */
+	/* Begin to copy the next tile, as soon as its stage is free */
 	__device__ __forceinline__ void
-	find_next()
-	{
-		__syncwarp();
-		while (p.listed == p.nlisted && !p.ended)
-		{
-			if (p.group < p.end || take_item())
-				list_tiles();
-			else
-				p.ended = 1;
-			__syncwarp();
-		}
-		describe_tiles();
-		__syncwarp();
-	}
-
-	/* Fill a stage; after the last tile it says that there is nothing more */
-	__device__ __forceinline__ void
-	fill_stage()
+	read_next()
 	{
 		uint32_t loads = params.chunks * (TILE_GROUPS * ROW_LOADS);
-		uint4 *to = (uint4 *) (shared + 1) + p.at.stage * loads;
-		struct dense_tile tile = {};
+		uint4 *stage = (uint4 *) (shared + 1) + to.stage * loads;
+		const uint4 *from;
 
-		tile.segment = NO_SEGMENT;
-		if (!p.ended)
-		{
-			tile = shared->next[p.next++];
-			for (uint32_t i = lane; i < loads; i += 32)
-				copy_async(to + i, tile.bits + i);
-		}
-		if (lane == 0)
-			shared->stage[p.at.stage] = tile;
-		barrier_arrive_copied(&shared->full[p.at.stage]);
-		if (lane == 0)
-			barrier_arrive(&shared->full[p.at.stage]);
-		p.at.advance(params.nstages);
-	}
-
-	/*
-	 * Fill the stages that are free, at least up to tile t, which is the next
-	 * that this warp counts.  The barrier of a stage that was never used has
-	 * parity 1, as if it had been.
-	 */
-	__device__ __forceinline__ void
-	read(uint32_t t)
-	{
-		while (!p.ended && p.at.tile < t + params.nstages)
-		{
-			if (p.at.tile <= t)
-				barrier_wait(&shared->done[p.at.stage], p.at.parity);
-			else if (!barrier_ended(&shared->done[p.at.stage], p.at.parity))
-				break;
-			if (p.next == p.nnext)
-				find_next();
-			fill_stage();
-		}
-		__syncwarp();
-		if (lane == 0)
-			shared->reader = p;
-		__syncwarp();
+		if (at.ntiles == 0)
+			return;
+		from = (const uint4 *) __shfl_sync(FULL_WARP, (unsigned long long) bits, at.tile);
+		barrier_wait(&shared->done[to.stage], to.parity);
+		for (uint32_t i = threadIdx.x; i < loads; i += DENSE_THREADS)
+			copy_async(stage + i, from + i);
+		if (threadIdx.x < sizeof(struct dense_tile) / sizeof(uint4))
+			describe();
+		barrier_arrive_copied(&shared->full[to.stage]);
+		barrier_arrive(&shared->full[to.stage]);
+		to.advance(params.nstages);
+		if (at.advance(params, listed))
+			begin_unit();
 	}
 };
-
-/* Not inlined, so that it does not take registers of the queries' vectors */
-static __device__ __attribute__((noinline)) void
-read_tiles(const struct dense_params &params, struct dense_shared *shared, uint32_t t)
-{
-	tile_reader reader(params, shared);
-
-	reader.read(t);
-}
 
 /* A warp that counts */
 template <int CHUNKS>
@@ -370,6 +292,7 @@ struct dense_counter
 	uint32_t first;  /* first query of the warp */
 	uint32_t nslots; /* warps that have the same queries */
 	uint32_t slot;   /* which of them this is */
+	uint32_t turn;   /* whose turn the next tile is */
 	/* vectors of the queries: what each instruction takes of each group */
 	uint4 vectors[2 * CHUNKS][WARP_GROUPS];
 
@@ -440,6 +363,7 @@ struct dense_counter
 		batch = which;
 		nslots = DENSE_WARPS / nwarps;
 		slot = warp / nwarps;
+		turn = 0;
 		first = begin + warp % nwarps * WARP_QUERIES;
 		for (uint32_t i = lane; i < WARP_QUERIES; i += 32)
 			shared->query[warp][i] = query_part_of(first + i);
@@ -603,50 +527,63 @@ struct dense_counter
 		}
 	}
 
-	/* Count what the reader reads, to the end */
-	__device__ __forceinline__ void
-	run()
+	/* Count a tile, or leave it to another warp; false: the search ends */
+	__device__ __forceinline__ bool
+	count(uint32_t stage, uint32_t its_batch)
 	{
-		struct ring_position at = {0, 0, 0};
+		const struct dense_tile tile = shared->stage[stage];
+
+		if (tile.segment == NO_SEGMENT)
+			return false;
+		if (its_batch != batch)
+		{
+			end_pairs();
+			load_batch(its_batch);
+		}
+		if (turn == slot)
+			count_tile(tile, stages + stage * TILE_LOADS);
+		turn = turn + 1 == nslots ? 0 : turn + 1;
+		__syncwarp();
+		return true;
+	}
+
+	/* Count the block's tiles */
+	__device__ __forceinline__ void
+	run(uint32_t listed)
+	{
+		tile_reader reader(params, shared, listed);
+		struct tile_position at = reader.at;
+		struct ring_position from = {0, 0};
 
 #pragma unroll 1
-		for (;; at.advance(params.nstages))
+		for (uint32_t i = 0; i < params.nstages / 2; i++)
+			reader.read_next();
+#pragma unroll 1
+		while (at.ntiles > 0)
 		{
-			if (warp == READER)
-				read_tiles(params, shared, at.tile);
-			barrier_wait(&shared->full[at.stage], at.parity);
-			const struct dense_tile tile = shared->stage[at.stage];
-
-			if (tile.segment == NO_SEGMENT)
+			reader.read_next();
+			barrier_wait(&shared->full[from.stage], from.parity);
+			if (!count(from.stage, at.batch))
 				break;
-			if (tile.batch != batch)
-			{
-				end_pairs();
-				load_batch(tile.batch);
-			}
-			if (at.tile % nslots == slot)
-				count_tile(tile, stages + at.stage * TILE_LOADS);
-			__syncwarp();
 			if (lane == 0)
-				barrier_arrive(&shared->done[at.stage]);
+				barrier_arrive(&shared->done[from.stage]);
+			from.advance(params.nstages);
+			at.advance(params, listed);
 		}
 		end_pairs();
+		wait_copies();
 	}
 };
 
-/* Make the barriers, and begin to read; called by the whole thread block */
+/* Make the barriers; called by the whole thread block */
 static __device__ __forceinline__ void
 begin_ring(struct dense_shared *shared)
 {
 	if (threadIdx.x < MOST_STAGES)
 	{
-		barrier_make(&shared->full[threadIdx.x], 32 + 1);
+		/* a thread arrives at once, and when its copies are complete */
+		barrier_make(&shared->full[threadIdx.x], 2 * DENSE_THREADS);
 		barrier_make(&shared->done[threadIdx.x], DENSE_WARPS);
-	}
-	if (threadIdx.x == 0)
-	{
-		shared->reader = {};
-		shared->reader.at.parity = 1;
 	}
 	__syncthreads();
 }
@@ -655,11 +592,11 @@ template <int CHUNKS>
 __global__ void
 __launch_bounds__(DENSE_THREADS, 1) dense_kernel(const __grid_constant__ struct dense_params params)
 {
-	dense_counter<CHUNKS> counter(params, (struct dense_shared *) shared_memory);
+	struct dense_shared *shared = (struct dense_shared *) shared_memory;
 
-	begin_ring((struct dense_shared *) shared_memory);
+	begin_ring(shared);
 	wait_for_previous();
-	counter.run();
+	dense_counter<CHUNKS>(params, shared).run(__ldcg(params.listed));
 }
 
 typedef void (*dense_function)(const struct dense_params);
@@ -698,17 +635,15 @@ dense_batch(void)
 	return BATCH_QUERIES;
 }
 
-/* Launch; sets chunks, and nstages, for which shared memory has room */
+/* Launch; sets nstages, for which shared memory has room */
 cudaError_t
-dense_launch(struct dense_params *params, uint32_t chunks, size_t smem_limit, uint32_t blocks,
-			 cudaStream_t stream)
+dense_launch(struct dense_params *params, size_t smem_limit, uint32_t blocks, cudaStream_t stream)
 {
-	size_t stage = row_bits_bytes(GPUVEC_TILE_ROWS, chunks);
+	size_t stage = row_bits_bytes(GPUVEC_TILE_ROWS, params->chunks);
 	size_t room = (smem_limit - sizeof(struct dense_shared)) / stage;
 
-	params->chunks = chunks;
 	params->nstages = room < MOST_STAGES ? (uint32_t) room : MOST_STAGES;
-	return launch_chained(dense_variant(chunks), dim3(blocks), DENSE_THREADS,
+	return launch_chained(dense_variant(params->chunks), dim3(blocks), DENSE_THREADS,
 						  sizeof(struct dense_shared) + params->nstages * stage, stream, *params);
 }
 

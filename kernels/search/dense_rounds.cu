@@ -76,7 +76,7 @@ choose_dense(const struct search *s, struct chunk *c, uint32_t n)
 		c->lists = false;
 }
 
-/* Reserve scratch memory for the vectors of a chunk's queries */
+/* Reserve scratch memory for the vectors of a chunk's queries, and for tiles */
 void
 lay_out_dense(const struct search *s, struct chunk *c, struct arena *at)
 {
@@ -86,6 +86,7 @@ lay_out_dense(const struct search *s, struct chunk *c, struct arena *at)
 	for (uint32_t i = 1; i <= DENSE_CHUNKS; i++)
 		c->query_bits[i] = at->reserve(s->view->dense_rows[i] > 0 ? query_bits_bytes(c->n, i) : 0);
 	c->query_bits_end = at->used;
+	c->dense_tiles = at->reserve(s->view->ntiles * sizeof(struct dense_tile));
 }
 
 /* Queue the making of the queries' vectors */
@@ -112,22 +113,16 @@ queue_query_bits(struct search *s, struct chunk *c)
 }
 
 /*
- * Cut the counting into items: of dense_tiles tiles each, but so that there
- * are 4 items or more for each block
+ * Tiles of a unit: dense_tiles, but fewer if there are not 16 units or so for
+ * each block
  */
-static void
-cut_items(const struct search *s, struct scan_params *p, uint32_t batch)
+static uint32_t
+unit_tiles(const struct search *s, const struct scan_params *p)
 {
 	double tiles = class_tiles(s, p->class_lo, p->class_hi);
-	double per_group = 32 * std::max(tiles, 1.0) / s->view->ntiles;
-	double groups = s->policy.dense_tiles / per_group;
-	double most;
+	double most = tiles * p->nbatches / (16.0 * s->b->device.sms);
 
-	p->nbatches = (uint32_t) divide_up(p->nqueries, batch);
-	most = (double) p->ngroups * p->nbatches / (4.0 * s->b->device.sms);
-	groups = std::min(std::max(std::min(groups, most), 1.0), (double) p->ngroups);
-	p->range_groups = (uint32_t) groups;
-	p->nitems = (uint32_t) divide_up(p->ngroups, p->range_groups) * p->nbatches;
+	return (uint32_t) std::max(std::min({most, (double) s->policy.dense_tiles, 32.0}), 1.0);
 }
 
 /* Queue the counting of the segments whose vectors have so many chunks */
@@ -141,9 +136,14 @@ queue_dense(struct search *s, struct chunk *c, uint32_t chunks, uint32_t class_l
 	if (!begin_scan(s, c, &p.scan, s->view->ngroups, class_lo, class_hi))
 		return false;
 	p.bits = scratch_at<uint4>(s, c->query_bits[chunks]);
-	cut_items(s, &p.scan, dense_batch());
-	return s->check(dense_launch(&p, chunks, s->b->device.shared_limit,
-								 std::min((uint32_t) s->b->device.sms, p.scan.nitems), s->stream));
+	p.tiles = scratch_at<struct dense_tile>(s, c->dense_tiles);
+	p.listed = p.scan.next_item;
+	p.chunks = chunks;
+	p.scan.nbatches = (uint32_t) divide_up(p.scan.nqueries, dense_batch());
+	p.unit_tiles = unit_tiles(s, &p.scan);
+	return s->check(dense_list(&p, s->stream)) &&
+		   s->check(dense_launch(&p, s->b->device.shared_limit, (uint32_t) s->b->device.sms,
+								 s->stream));
 }
 
 /* Queue the counting of classes class_lo .. class_hi - 1 */

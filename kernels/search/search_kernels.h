@@ -6,6 +6,7 @@
  *
  * scan.cu            counts common ids by a scan, and emits candidates
  * dense.cu           counts by products of bit vectors
+ * dense_tiles.cu     lists the tiles to count so
  * dense_bits.cu      makes these vectors
  * lists_classify.cu  sorts a query's ids by what a segment has for them
  * lists.cu           counts by inverted lists
@@ -148,15 +149,30 @@ struct scan_params
 /* Chunks of a bit vector, at most (dense_cells.cuh) */
 #define DENSE_CHUNKS 4
 
+/* A tile to count by bit vectors */
+struct __align__(16) dense_tile
+{
+	uint32_t segment;
+	uint32_t tile;
+	uint32_t minlen; /* of the shortest row */
+	uint32_t most;   /* hot numbers of a row */
+	const uint4 *bits;
+	uint64_t padding;
+};
+
 /*
- * Parameters of counting by bit vectors of one number of chunks; see dense.cu
+ * Parameters of listing tiles and of counting by bit vectors of one number of
+ * chunks; see dense.cu
  */
 struct dense_params
 {
-	struct scan_params scan; /* the same parameters as for a scan */
-	const uint4 *bits;       /* vectors of the queries */
+	struct scan_params scan;  /* the same parameters as for a scan */
+	const uint4 *bits;        /* vectors of the queries */
+	struct dense_tile *tiles; /* a list with room for all tiles of the view */
+	uint32_t *listed;         /* how many it has: zero before they are listed */
 	uint32_t chunks;
-	uint32_t nstages; /* tiles that shared memory has room for */
+	uint32_t unit_tiles; /* tiles that a block takes at a time, 32 at most */
+	uint32_t nstages;    /* tiles that shared memory has room for */
 };
 
 /* Parameters of making the bit vectors of queries; all bits are 0 before */
@@ -285,7 +301,7 @@ extern cudaError_t
 scan_launch(const struct scan_params *params, uint32_t entry_bits, uint32_t planes,
 			size_t shared_bytes, uint32_t blocks, cudaStream_t stream);
 
-/* dense.cu, dense_bits.cu: chunks is 1 .. DENSE_CHUNKS */
+/* dense.cu, dense_tiles.cu, dense_bits.cu: chunks is 1 .. DENSE_CHUNKS */
 extern cudaError_t
 dense_prepare(size_t smem_limit);
 extern uint32_t
@@ -293,8 +309,9 @@ dense_batch(void);
 extern cudaError_t
 dense_query_bits(const struct query_bits_params *params, cudaStream_t stream);
 extern cudaError_t
-dense_launch(struct dense_params *params, uint32_t chunks, size_t smem_limit, uint32_t blocks,
-			 cudaStream_t stream);
+dense_list(const struct dense_params *params, cudaStream_t stream);
+extern cudaError_t
+dense_launch(struct dense_params *params, size_t smem_limit, uint32_t blocks, cudaStream_t stream);
 
 /* lists.cu: planes is 7, 8 or 17 */
 extern cudaError_t

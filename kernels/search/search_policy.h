@@ -118,7 +118,7 @@ extern "C"
 		uint32_t dense_part;
 
 		/* counting by bit vectors (dense.cu) */
-		uint32_t dense_tiles; /* tiles per item */
+		uint32_t dense_tiles; /* tiles that a block takes at a time, 32 at most */
 		/*
 		 * up to this number of queries, vectors are used only where the method
 		 * is forced

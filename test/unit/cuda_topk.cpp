@@ -710,7 +710,7 @@ random_settings(bool few_planes)
 	VARY(r, item_queries, random_below(2) == 0, 1 + random_below(40));
 	VARY(r, whole_item_queries, random_below(2) == 0, 1 + random_below(40));
 	vary(r, "direct_queries", random_below(2) == 0, 1 + random_below(40), set_direct);
-	VARY(r, dense_tiles, random_below(2) == 0, 1 + random_below(200));
+	VARY(r, dense_tiles, random_below(2) == 0, 1 + random_below(40));
 	VARY(r, dense_queries, random_below(2) == 0, random_below(10));
 	VARY(r, dense_products, random_below(2) == 0, random_below(2) ? 1 : 1000000);
 	VARY(r, lone_queries, random_below(2) == 0, 1 + random_below(20));

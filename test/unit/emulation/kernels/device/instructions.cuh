@@ -39,6 +39,11 @@ copy_async(void *to, const void *from)
 	emu_copy(to, from, 16, from);
 }
 
+static inline void
+wait_copies(void)
+{
+}
+
 /* A barrier: phases that have ended, arrivals of a phase, and those to come */
 struct shared_barrier
 {

@@ -18,9 +18,9 @@
  * The tiles to count are listed before (dense_tiles.cu).  A block takes units
  * of the list in turn with the other blocks, for one batch of queries after
  * the other.  All warps of a block see the same tiles in the same order, and
- * each copies an eighth of a tile to a ring of stages, half a ring before it
- * counts the tile.  A stage has two barriers: one says that all have copied
- * their part, the other that all are done with the tile.  So warps need not
+ * each copies half a tile to a ring of stages of four tiles, half a ring
+ * before it counts them.  A stage has two barriers: one says that all have
+ * copied their part, the other that all are done with it.  So warps need not
  * keep step: one that has rows to score falls behind by up to half a ring, and
  * catches up.  There is no warp that only copies, as it would have to be
  * given registers that the others need.
@@ -51,6 +51,8 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <algorithm>
+
 #include "kernels/device/instructions.cuh"
 #include "kernels/device/launch.h"
 #include "kernels/search/dense_cells.cuh"
@@ -65,7 +67,9 @@ namespace gpuvec
 #define WARP_GROUPS (WARP_QUERIES / QUERY_GROUP)
 #define BATCH_QUERIES (DENSE_WARPS * WARP_QUERIES)
 #define TILE_GROUPS (GPUVEC_TILE_ROWS / ROW_GROUP)
-#define MOST_STAGES 32
+#define STAGE_TILES 4
+#define TILE_THREADS (DENSE_THREADS / STAGE_TILES) /* copy a tile */
+#define MOST_STAGES 16
 #define SCORED 32 /* pairs that are scored together */
 /* rows that are multiplied together, and how many pairs eight of them make */
 #define STEP_ROWS 16
@@ -102,8 +106,8 @@ struct ring_position
  */
 struct tile_position
 {
-	uint32_t unit;  /* of all batches */
-	uint32_t tile;  /* of the unit */
+	uint32_t unit;   /* of all batches */
+	uint32_t tile;   /* of the unit: the first one of a stage */
 	uint32_t ntiles; /* of the unit; 0: there are no more */
 	uint32_t batch;
 
@@ -132,11 +136,12 @@ struct tile_position
 		return (unit - batch * nunits) * params.unit_tiles;
 	}
 
-	/* The next tile; true if it is the first one of its unit */
+	/* The tiles of the next stage; true if a unit begins with them */
 	__device__ __forceinline__ bool
 	advance(const struct dense_params &params, uint32_t listed)
 	{
-		if (++tile < ntiles)
+		tile += STAGE_TILES;
+		if (tile < ntiles)
 			return false;
 		begin(params, listed, unit + gridDim.x);
 		return true;
@@ -155,13 +160,28 @@ struct query_part
 /* Shared memory of a thread block; the stages' rows follow */
 struct __align__(16) dense_shared
 {
-	struct dense_tile stage[MOST_STAGES];
+	uint4 about[MOST_STAGES][STAGE_TILES]; /* of the tiles: segment, tile, minlen, most */
 	shared_barrier full[MOST_STAGES];
 	shared_barrier done[MOST_STAGES];
 	struct query_part query[DENSE_WARPS][WARP_QUERIES];
-	/* pairs: row in the segment and query << 16, and numbers in common */
 	uint2 pairs[DENSE_WARPS][SCORED + GROUP_PAIRS];
 };
+
+/*
+ * A row that may qualify for a query of the warp: row in the segment, query
+ * and numbers in common, of which there are at most 2,048
+ */
+static __device__ __forceinline__ uint2
+pack_pair(uint32_t segment, uint32_t row, uint32_t query, uint32_t common)
+{
+	return make_uint2(row | query << 16 | segment >> 19 << 22, common | segment << 13);
+}
+
+static __device__ __forceinline__ uint32_t
+pair_segment(uint2 pair)
+{
+	return pair.x >> 22 << 19 | pair.y >> 13;
+}
 
 /* The sum of a number over this lane and all lanes before it */
 static __device__ __forceinline__ uint32_t
@@ -184,25 +204,29 @@ sum_upto_lane(uint32_t n)
  * the queries' vectors stay in registers.
  */
 static __device__ __attribute__((noinline)) void
-score_pairs(const struct dense_params &params, const struct device_segment *segment,
-			const uint2 *pairs, uint32_t first, uint32_t n)
+score_pairs(const struct dense_params &params, const uint2 *pairs, uint32_t first, uint32_t n)
 {
 	const struct candidate_sink sink = {params.scan.queries, params.scan.candidates,
 										params.scan.capacity, params.scan.weights,
 										params.scan.measure};
 	uint32_t lane = threadIdx.x % 32;
-	uint2 pair = pairs[lane];
-	uint32_t row = pair.x & 0xFFFF;
-	uint32_t q = first + (pair.x >> 16);
 
-	if (lane < n && row < segment->nrows &&
-		(segment->live == NULL || segment->live[row / 32] >> row % 32 & 1))
-		emit_row(sink, q, &params.scan.queries[q].limits, pair.y, segment->len[row],
-				 segment->tid[row]);
+	if (lane < n)
+	{
+		uint2 pair = pairs[lane];
+		const struct device_segment *segment = &params.scan.segments[pair_segment(pair)];
+		uint32_t row = pair.x & 0xFFFF;
+		uint32_t q = first + (pair.x >> 16) % WARP_QUERIES;
+
+		if (row < segment->nrows &&
+			(segment->live == NULL || segment->live[row / 32] >> row % 32 & 1))
+			emit_row(sink, q, &params.scan.queries[q].limits, pair.y & 0x1FFF, segment->len[row],
+					 segment->tid[row]);
+	}
 	__syncwarp();
 }
 
-/* A warp's part of copying tiles to the ring */
+/* A thread's part of copying tiles to the ring */
 struct tile_reader
 {
 	const struct dense_params &params;
@@ -211,11 +235,12 @@ struct tile_reader
 	struct tile_position at;
 	struct ring_position to;
 	const uint4 *bits; /* of tile lane of the unit */
+	uint32_t mine;     /* tile of a stage that this thread copies */
 	bool stopping;     /* of the first warp: the search is to end */
 
 	__device__ __forceinline__
 	tile_reader(const struct dense_params &params, struct dense_shared *shared, uint32_t listed)
-		: params(params), shared(shared), listed(listed)
+		: params(params), shared(shared), listed(listed), mine(threadIdx.x / TILE_THREADS)
 	{
 		/* the barrier of a stage that was never used has parity 1 */
 		to = {0, 1};
@@ -237,35 +262,37 @@ struct tile_reader
 		stopping = threadIdx.x < 32 && *(volatile const uint32_t *) params.scan.stop != 0;
 	}
 
-	/* Copy what describes the tile; called by two lanes of a block */
+	/* Copy this thread's part of a tile */
 	__device__ __forceinline__ void
-	describe()
+	copy_tile(const uint4 *from)
 	{
-		const struct dense_tile *tile = &params.tiles[at.first(params, listed) + at.tile];
-		struct dense_tile *copy = &shared->stage[to.stage];
+		uint32_t loads = params.chunks * (TILE_GROUPS * ROW_LOADS);
+		uint4 *tile = (uint4 *) (shared + 1) + (to.stage * STAGE_TILES + mine) * loads;
+		uint4 *about = &shared->about[to.stage][mine];
 
+		for (uint32_t i = threadIdx.x % TILE_THREADS; i < loads; i += TILE_THREADS)
+			copy_async(tile + i, from + i);
+		if (threadIdx.x % TILE_THREADS != 0)
+			return;
 		if (stopping)
-			copy->segment = NO_SEGMENT;
+			about->x = NO_SEGMENT;
 		else
-			copy_async((uint4 *) copy + threadIdx.x, (const uint4 *) tile + threadIdx.x);
+			copy_async(about, &params.tiles[at.first(params, listed) + at.tile + mine]);
 	}
 
-	/* Begin to copy the next tile, as soon as its stage is free */
+	/* Begin to copy the next tiles, as soon as a stage is free */
 	__device__ __forceinline__ void
 	read_next()
 	{
-		uint32_t loads = params.chunks * (TILE_GROUPS * ROW_LOADS);
-		uint4 *stage = (uint4 *) (shared + 1) + to.stage * loads;
 		const uint4 *from;
 
 		if (at.ntiles == 0)
 			return;
-		from = (const uint4 *) __shfl_sync(FULL_WARP, (unsigned long long) bits, at.tile);
+		from = (const uint4 *) __shfl_sync(FULL_WARP, (unsigned long long) bits,
+										   (at.tile + mine) % 32);
 		barrier_wait(&shared->done[to.stage], to.parity);
-		for (uint32_t i = threadIdx.x; i < loads; i += DENSE_THREADS)
-			copy_async(stage + i, from + i);
-		if (threadIdx.x < sizeof(struct dense_tile) / sizeof(uint4))
-			describe();
+		if (at.tile + mine < at.ntiles)
+			copy_tile(from);
 		barrier_arrive_copied(&shared->full[to.stage]);
 		barrier_arrive(&shared->full[to.stage]);
 		to.advance(params.nstages);
@@ -302,14 +329,12 @@ struct dense_counter
 	bool active;               /* some query can find such rows */
 	int needs[WARP_GROUPS][2]; /* of queries lane / 4 and lane / 4 + 8 of each group */
 
-	/* pairs that wait */
-	const struct device_segment *segment;
-	uint32_t npairs;
+	uint32_t npairs; /* pairs that wait */
 
 	__device__ __forceinline__
 	dense_counter(const struct dense_params &p, struct dense_shared *s)
 		: params(p), shared(s), stages((const uint4 *) (s + 1)), warp(threadIdx.x / 32),
-		  lane(threadIdx.x % 32), batch(~0u), segment(NULL), npairs(0)
+		  lane(threadIdx.x % 32), batch(~0u), npairs(0)
 	{
 	}
 
@@ -405,7 +430,7 @@ struct dense_counter
 	score_last(uint32_t n)
 	{
 		npairs -= n;
-		score_pairs(params, segment, shared->pairs[warp] + npairs, first, n);
+		score_pairs(params, shared->pairs[warp] + npairs, first, n);
 	}
 
 	/* Score all pairs that wait: fewer than 32 */
@@ -427,9 +452,9 @@ struct dense_counter
 		return to;
 	}
 
-	/* Append the pairs of eight rows, from `row` on, that may qualify */
+	/* Append the pairs of eight rows of a segment, from `row` on, that may qualify */
 	__device__ __forceinline__ void
-	add_pairs(const int (*sums)[4], uint32_t row)
+	add_pairs(const int (*sums)[4], uint32_t segment, uint32_t row)
 	{
 		uint32_t n = 0;
 		uint2 *to;
@@ -443,8 +468,8 @@ struct dense_counter
 #pragma unroll
 		for (int i = 0; i < WARP_GROUPS * 4; i++)
 			if (sums[i / 4][i % 4] >= needs[i / 4][i % 4 / 2])
-				*to++ = make_uint2((row + lane % 4 * 2 + i % 2) | (i / 2 * 8 + lane / 4) << 16,
-								   (uint32_t) sums[i / 4][i % 4]);
+				*to++ = pack_pair(segment, row + lane % 4 * 2 + i % 2, i / 2 * 8 + lane / 4,
+								  (uint32_t) sums[i / 4][i % 4]);
 		__syncwarp();
 #pragma unroll 1
 		while (npairs >= SCORED)
@@ -492,57 +517,63 @@ struct dense_counter
 		return __any_sync(FULL_WARP, all >= 0);
 	}
 
-	/* Count a tile */
+	/* Count a tile: about has segment, tile, minlen, most */
 	__device__ __forceinline__ void
-	count_tile(const struct dense_tile &at, const uint4 *tile)
+	count_tile(uint4 about, const uint4 *tile)
 	{
 		const uint4 *rows = tile + lane;
+		uint32_t row = about.y * GPUVEC_TILE_ROWS;
+		uint32_t end = row + GPUVEC_TILE_ROWS;
 		uint4 b[2];
 
-		if (at.minlen != minlen || at.most != most)
-			set_lengths(at.minlen, at.most);
+		if (about.z != minlen || about.w != most)
+			set_lengths(about.z, about.w);
 		if (!active)
 			return;
-		if (segment != &params.scan.segments[at.segment])
-		{
-			end_pairs();
-			segment = &params.scan.segments[at.segment];
-		}
 		b[0] = rows[0];
 		b[1] = rows[GROUP_LOADS];
 #pragma unroll 1
-		for (uint32_t i = 0; i < GPUVEC_TILE_ROWS; i += STEP_ROWS)
+		for (; row != end; row += STEP_ROWS)
 		{
 			/* after the last rows the first are loaded again, in vain */
-			const uint4 *more = i + STEP_ROWS < GPUVEC_TILE_ROWS ? rows + 2 * GROUP_LOADS : rows;
+			const uint4 *more = row + STEP_ROWS != end ? rows + 2 * GROUP_LOADS : rows;
 			int sums[2][WARP_GROUPS][4];
 
 			multiply(sums, rows, more, b);
 			if (some_qualify(sums))
 			{
-				add_pairs(sums[0], at.tile * GPUVEC_TILE_ROWS + i);
-				add_pairs(sums[1], at.tile * GPUVEC_TILE_ROWS + i + ROW_GROUP);
+				add_pairs(sums[0], about.x, row);
+				add_pairs(sums[1], about.x, row + ROW_GROUP);
 			}
 			rows = more;
 		}
 	}
 
-	/* Count a tile, or leave it to another warp; false: the search ends */
+	/*
+	 * Count the tiles of a stage, or leave them to other warps; false: the
+	 * search ends
+	 */
 	__device__ __forceinline__ bool
-	count(uint32_t stage, uint32_t its_batch)
+	count_stage(uint32_t stage, const struct tile_position &at)
 	{
-		const struct dense_tile tile = shared->stage[stage];
+		const uint4 *about = shared->about[stage];
+		const uint4 *tiles = stages + stage * (STAGE_TILES * TILE_LOADS);
+		uint32_t ntiles = min(at.ntiles - at.tile, (uint32_t) STAGE_TILES);
 
-		if (tile.segment == NO_SEGMENT)
+		if (about[0].x == NO_SEGMENT)
 			return false;
-		if (its_batch != batch)
+		if (at.batch != batch)
 		{
 			end_pairs();
-			load_batch(its_batch);
+			load_batch(at.batch);
 		}
-		if (turn == slot)
-			count_tile(tile, stages + stage * TILE_LOADS);
-		turn = turn + 1 == nslots ? 0 : turn + 1;
+#pragma unroll 1
+		for (uint32_t i = 0; i < ntiles; i++)
+		{
+			if (turn == slot)
+				count_tile(about[i], tiles + i * TILE_LOADS);
+			turn = turn + 1 == nslots ? 0 : turn + 1;
+		}
 		__syncwarp();
 		return true;
 	}
@@ -563,7 +594,7 @@ struct dense_counter
 		{
 			reader.read_next();
 			barrier_wait(&shared->full[from.stage], from.parity);
-			if (!count(from.stage, at.batch))
+			if (!count_stage(from.stage, at))
 				break;
 			if (lane == 0)
 				barrier_arrive(&shared->done[from.stage]);
@@ -635,16 +666,30 @@ dense_batch(void)
 	return BATCH_QUERIES;
 }
 
-/* Launch; sets nstages, for which shared memory has room */
+/* Bytes of a stage */
+static size_t
+stage_bytes(uint32_t chunks)
+{
+	return row_bits_bytes(STAGE_TILES * GPUVEC_TILE_ROWS, chunks);
+}
+
+/* Stages for which shared memory has room; 0: vectors cannot be counted */
+uint32_t
+dense_stages(uint32_t chunks, size_t smem_limit)
+{
+	if (smem_limit < sizeof(struct dense_shared))
+		return 0;
+	return (uint32_t) std::min((smem_limit - sizeof(struct dense_shared)) / stage_bytes(chunks),
+							   (size_t) MOST_STAGES);
+}
+
+/* Launch; sets nstages */
 cudaError_t
 dense_launch(struct dense_params *params, size_t smem_limit, uint32_t blocks, cudaStream_t stream)
 {
-	size_t stage = row_bits_bytes(GPUVEC_TILE_ROWS, params->chunks);
-	size_t room = (smem_limit - sizeof(struct dense_shared)) / stage;
-
-	params->nstages = room < MOST_STAGES ? (uint32_t) room : MOST_STAGES;
+	params->nstages = dense_stages(params->chunks, smem_limit);
 	return launch_chained(dense_variant(params->chunks), dim3(blocks), DENSE_THREADS,
-						  sizeof(struct dense_shared) + params->nstages * stage, stream, *params);
+						  sizeof(struct dense_shared) + params->nstages * stage_bytes(params->chunks), stream, *params);
 }
 
 } // namespace gpuvec

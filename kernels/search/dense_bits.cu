@@ -77,13 +77,14 @@ dense_query_bits(const struct query_bits_params *params, cudaStream_t stream)
 
 /* The chunks of a segment's vectors; 0: it gets none */
 static uint32_t
-choose_chunks(const struct gpuvec_search_policy &policy, const gpuvec_segment *segment,
-			  uint32_t maxid)
+choose_chunks(const struct search_backend *b, const gpuvec_segment *segment, uint32_t maxid)
 {
+	const struct gpuvec_search_policy &policy = b->policy;
 	uint32_t chunks = maxid / CELLS_PER_CHUNK + 1;
 	double cells = (double) segment->nrows * chunks * CELLS_PER_CHUNK;
 
-	if (maxid >= policy.dense_ids || chunks > DENSE_CHUNKS || segment->nrows < policy.dense_rows)
+	if (maxid >= policy.dense_ids || chunks > DENSE_CHUNKS || segment->nrows < policy.dense_rows ||
+		dense_stages(chunks, b->device.shared_limit) == 0)
 		return 0;
 	return (double) gpuvec_segment_hot(segment) * policy.dense_part >= cells ? chunks : 0;
 }
@@ -122,7 +123,7 @@ bool
 dense_build(struct search_backend *b, const gpuvec_segment *segment, struct cuda_segment *mine,
 			size_t *bytes, gpuvec_error *error)
 {
-	uint32_t chunks = choose_chunks(b->policy, segment, mine->maxid);
+	uint32_t chunks = choose_chunks(b, segment, mine->maxid);
 	upload_streams::loan stream;
 
 	*bytes = 0;

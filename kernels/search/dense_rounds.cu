@@ -113,8 +113,8 @@ queue_query_bits(struct search *s, struct chunk *c)
 }
 
 /*
- * Tiles of a unit: dense_tiles, but fewer if there are not 16 units or so for
- * each block
+ * Tiles of a unit: dense_tiles, but fewer, though not less than a stage has, if
+ * there are not 16 units or so for each block
  */
 static uint32_t
 unit_tiles(const struct search *s, const struct scan_params *p)
@@ -122,7 +122,7 @@ unit_tiles(const struct search *s, const struct scan_params *p)
 	double tiles = class_tiles(s, p->class_lo, p->class_hi);
 	double most = tiles * p->nbatches / (16.0 * s->b->device.sms);
 
-	return (uint32_t) std::max(std::min({most, (double) s->policy.dense_tiles, 32.0}), 1.0);
+	return (uint32_t) std::min({std::max(most, 4.0), (double) s->policy.dense_tiles, 32.0});
 }
 
 /* Queue the counting of the segments whose vectors have so many chunks */

@@ -149,7 +149,7 @@ struct scan_params
 /* Chunks of a bit vector, at most (dense_cells.cuh) */
 #define DENSE_CHUNKS 4
 
-/* A tile to count by bit vectors */
+/* A tile to count by bit vectors; the first 16 bytes are copied at once */
 struct __align__(16) dense_tile
 {
 	uint32_t segment;
@@ -306,6 +306,8 @@ extern cudaError_t
 dense_prepare(size_t smem_limit);
 extern uint32_t
 dense_batch(void);
+extern uint32_t
+dense_stages(uint32_t chunks, size_t smem_limit);
 extern cudaError_t
 dense_query_bits(const struct query_bits_params *params, cudaStream_t stream);
 extern cudaError_t

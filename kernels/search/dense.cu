@@ -10,9 +10,9 @@
  * compared with what the queries need; there is no other work for a pair of
  * row and query.
  *
- * A warp holds the vectors of 64 queries in registers while tiles of rows
- * stream by in shared memory.  A thread block has eight warps, so that each
- * has the 255 registers that this takes.  If there are fewer queries, warps
+ * A warp holds the vectors of 48 queries in registers while tiles of rows
+ * stream by in shared memory.  A thread block has twelve warps, so that each
+ * has the 168 registers that this takes.  If there are fewer queries, warps
  * that have the same ones take tiles in turn.
  *
  * The tiles to count are listed before (dense_tiles.cu).  A block takes units
@@ -61,9 +61,11 @@
 namespace gpuvec
 {
 
-#define DENSE_WARPS 8
+#ifndef DENSE_WARPS
+#define DENSE_WARPS 12
+#define WARP_QUERIES 48
+#endif
 #define DENSE_THREADS (DENSE_WARPS * 32)
-#define WARP_QUERIES 64
 #define WARP_GROUPS (WARP_QUERIES / QUERY_GROUP)
 #define BATCH_QUERIES (DENSE_WARPS * WARP_QUERIES)
 #define TILE_GROUPS (GPUVEC_TILE_ROWS / ROW_GROUP)
@@ -77,9 +79,6 @@ namespace gpuvec
 
 /* What a query needs that no row of a tile can reach */
 #define OUT_OF_REACH (1 << 30)
-
-/* The number of the segment after the last tile, if the search is to end */
-#define NO_SEGMENT UINT32_MAX
 
 extern __shared__ uint4 shared_memory[];
 
@@ -100,52 +99,11 @@ struct ring_position
 	}
 };
 
-/*
- * Where a warp is among the tiles of its block.  The list is cut into units;
- * the block takes every gridDim.x-th unit of all batches.
- */
-struct tile_position
+/* The tiles of a stage: none means that there is nothing more to count */
+struct stage_head
 {
-	uint32_t unit;   /* of all batches */
-	uint32_t tile;   /* of the unit: the first one of a stage */
-	uint32_t ntiles; /* of the unit; 0: there are no more */
-	uint32_t batch;
-
-	/* Begin with a unit */
-	__device__ __forceinline__ void
-	begin(const struct dense_params &params, uint32_t listed, uint32_t which)
-	{
-		uint32_t nunits = (listed + params.unit_tiles - 1) / params.unit_tiles;
-
-		unit = which;
-		tile = 0;
-		ntiles = 0;
-		if (unit < nunits * params.scan.nbatches)
-		{
-			batch = unit / nunits;
-			ntiles = min(listed - first(params, listed), params.unit_tiles);
-		}
-	}
-
-	/* The unit's first tile in the list */
-	__device__ __forceinline__ uint32_t
-	first(const struct dense_params &params, uint32_t listed) const
-	{
-		uint32_t nunits = (listed + params.unit_tiles - 1) / params.unit_tiles;
-
-		return (unit - batch * nunits) * params.unit_tiles;
-	}
-
-	/* The tiles of the next stage; true if a unit begins with them */
-	__device__ __forceinline__ bool
-	advance(const struct dense_params &params, uint32_t listed)
-	{
-		tile += STAGE_TILES;
-		if (tile < ntiles)
-			return false;
-		begin(params, listed, unit + gridDim.x);
-		return true;
-	}
+	uint32_t ntiles;
+	uint32_t batch; /* of queries */
 };
 
 /* What a warp keeps of a query, besides its vector */
@@ -161,6 +119,7 @@ struct query_part
 struct __align__(16) dense_shared
 {
 	uint4 about[MOST_STAGES][STAGE_TILES]; /* of the tiles: segment, tile, minlen, most */
+	struct stage_head head[MOST_STAGES];
 	shared_barrier full[MOST_STAGES];
 	shared_barrier done[MOST_STAGES];
 	struct query_part query[DENSE_WARPS][WARP_QUERIES];
@@ -226,78 +185,101 @@ score_pairs(const struct dense_params &params, const uint2 *pairs, uint32_t firs
 	__syncwarp();
 }
 
-/* A thread's part of copying tiles to the ring */
+/*
+ * A thread's part of copying tiles to the ring.  The list is cut into units;
+ * the block takes every gridDim.x-th unit, of all batches in turn.
+ */
+template <int CHUNKS>
 struct tile_reader
 {
+	static constexpr uint32_t TILE_LOADS = TILE_GROUPS * CHUNKS * ROW_LOADS;
+	static constexpr uint32_t MY_LOADS = (TILE_LOADS + TILE_THREADS - 1) / TILE_THREADS;
+
 	const struct dense_params &params;
 	struct dense_shared *shared;
-	uint32_t listed;
-	struct tile_position at;
+	uint32_t listed;   /* tiles of the list */
+	uint32_t nunits;   /* of the list */
+	uint32_t unit;     /* of all batches */
+	uint32_t batch;    /* of the unit */
+	uint32_t first;    /* tile of the unit in the list */
+	uint32_t ntiles;   /* of the unit; 0: there is no unit */
+	uint32_t next;     /* tile of the unit to read */
+	const uint4 *bits; /* of the unit's tile of this lane */
 	struct ring_position to;
-	const uint4 *bits; /* of tile lane of the unit */
-	uint32_t mine;     /* tile of a stage that this thread copies */
-	bool stopping;     /* of the first warp: the search is to end */
+	bool stopping; /* of the first thread: the search is to end */
+	bool ended;    /* the stage that says so was filled */
 
 	__device__ __forceinline__
 	tile_reader(const struct dense_params &params, struct dense_shared *shared, uint32_t listed)
-		: params(params), shared(shared), listed(listed), mine(threadIdx.x / TILE_THREADS)
+		: params(params), shared(shared), listed(listed),
+		  nunits((listed + params.unit_tiles - 1) / params.unit_tiles), unit(blockIdx.x), batch(0),
+		  first(0), bits(NULL), stopping(false), ended(false)
 	{
 		/* the barrier of a stage that was never used has parity 1 */
 		to = {0, 1};
-		at.begin(params, listed, blockIdx.x);
 		begin_unit();
 	}
 
-	/* Find where the vectors of the unit's tiles are */
+	/* Find the unit's tiles */
 	__device__ __forceinline__ void
 	begin_unit()
 	{
 		uint32_t lane = threadIdx.x % 32;
 
-		bits = NULL;
-		if (lane < at.ntiles)
-			bits = (const uint4 *) __ldcg((const unsigned long long *) &params
-											  .tiles[at.first(params, listed) + lane]
-											  .bits);
-		stopping = threadIdx.x < 32 && *(volatile const uint32_t *) params.scan.stop != 0;
+		ntiles = next = 0;
+		if (unit >= nunits * params.scan.nbatches)
+			return;
+		batch = unit / nunits;
+		first = (unit - batch * nunits) * params.unit_tiles;
+		ntiles = min(listed - first, params.unit_tiles);
+		if (lane < ntiles)
+			bits = (const uint4 *) __ldcg(
+				(const unsigned long long *) &params.tiles[first + lane].bits);
+		if (threadIdx.x == 0)
+			stopping = *(volatile const uint32_t *) params.scan.stop != 0;
 	}
 
-	/* Copy this thread's part of a tile */
+	/* Copy this thread's part of a stage's tile */
 	__device__ __forceinline__ void
-	copy_tile(const uint4 *from)
+	copy_tile(uint32_t mine, const uint4 *from)
 	{
-		uint32_t loads = params.chunks * (TILE_GROUPS * ROW_LOADS);
-		uint4 *tile = (uint4 *) (shared + 1) + (to.stage * STAGE_TILES + mine) * loads;
-		uint4 *about = &shared->about[to.stage][mine];
+		uint32_t part = threadIdx.x % TILE_THREADS;
+		uint4 *tile = (uint4 *) (shared + 1) + (to.stage * STAGE_TILES + mine) * TILE_LOADS;
 
-		for (uint32_t i = threadIdx.x % TILE_THREADS; i < loads; i += TILE_THREADS)
-			copy_async(tile + i, from + i);
-		if (threadIdx.x % TILE_THREADS != 0)
-			return;
-		if (stopping)
-			about->x = NO_SEGMENT;
-		else
-			copy_async(about, &params.tiles[at.first(params, listed) + at.tile + mine]);
+#pragma unroll
+		for (uint32_t i = 0; i < MY_LOADS; i++)
+			if (TILE_LOADS % TILE_THREADS == 0 || part + i * TILE_THREADS < TILE_LOADS)
+				copy_async(tile + part + i * TILE_THREADS, from + part + i * TILE_THREADS);
+		if (part == 0)
+			copy_async(&shared->about[to.stage][mine], &params.tiles[first + next + mine]);
 	}
 
 	/* Begin to copy the next tiles, as soon as a stage is free */
 	__device__ __forceinline__ void
 	read_next()
 	{
+		uint32_t mine = threadIdx.x / TILE_THREADS;
 		const uint4 *from;
 
-		if (at.ntiles == 0)
+		if (ended)
 			return;
-		from = (const uint4 *) __shfl_sync(FULL_WARP, (unsigned long long) bits,
-										   (at.tile + mine) % 32);
+		from = (const uint4 *) __shfl_sync(FULL_WARP, (unsigned long long) bits, (next + mine) % 32);
 		barrier_wait(&shared->done[to.stage], to.parity);
-		if (at.tile + mine < at.ntiles)
-			copy_tile(from);
+		if (next + mine < ntiles)
+			copy_tile(mine, from);
+		if (threadIdx.x == 0)
+			shared->head[to.stage] = {stopping ? 0 : min(ntiles - next, (uint32_t) STAGE_TILES),
+									  batch};
 		barrier_arrive_copied(&shared->full[to.stage]);
 		barrier_arrive(&shared->full[to.stage]);
 		to.advance(params.nstages);
-		if (at.advance(params, listed))
+		ended = ntiles == 0;
+		next += STAGE_TILES;
+		if (next >= ntiles)
+		{
+			unit += gridDim.x;
 			begin_unit();
+		}
 	}
 };
 
@@ -418,7 +400,7 @@ struct dense_counter
 		minlen = shortest;
 		most = most_numbers;
 		mine[0] = need_of(lane);
-		mine[1] = need_of(lane + 32);
+		mine[1] = lane + 32 < WARP_QUERIES ? need_of(lane + 32) : OUT_OF_REACH;
 		active = __any_sync(FULL_WARP, min(mine[0], mine[1]) != OUT_OF_REACH);
 #pragma unroll
 		for (int i = 0; i < 2 * WARP_GROUPS; i++)
@@ -550,28 +532,31 @@ struct dense_counter
 	}
 
 	/*
-	 * Count the tiles of a stage, or leave them to other warps; false: the
-	 * search ends
+	 * Count the tiles of a stage, or leave them to other warps; false: there
+	 * are none, the search ends
 	 */
 	__device__ __forceinline__ bool
-	count_stage(uint32_t stage, const struct tile_position &at)
+	count_stage(uint32_t stage)
 	{
-		const uint4 *about = shared->about[stage];
+		const struct stage_head head = shared->head[stage];
 		const uint4 *tiles = stages + stage * (STAGE_TILES * TILE_LOADS);
-		uint32_t ntiles = min(at.ntiles - at.tile, (uint32_t) STAGE_TILES);
+		uint4 next = shared->about[stage][0];
 
-		if (about[0].x == NO_SEGMENT)
+		if (head.ntiles == 0)
 			return false;
-		if (at.batch != batch)
+		if (head.batch != batch)
 		{
 			end_pairs();
-			load_batch(at.batch);
+			load_batch(head.batch);
 		}
 #pragma unroll 1
-		for (uint32_t i = 0; i < ntiles; i++)
+		for (uint32_t i = 0; i < head.ntiles; i++)
 		{
+			uint4 about = next;
+
+			next = shared->about[stage][(i + 1) % STAGE_TILES];
 			if (turn == slot)
-				count_tile(about[i], tiles + i * TILE_LOADS);
+				count_tile(about, tiles + i * TILE_LOADS);
 			turn = turn + 1 == nslots ? 0 : turn + 1;
 		}
 		__syncwarp();
@@ -582,24 +567,22 @@ struct dense_counter
 	__device__ __forceinline__ void
 	run(uint32_t listed)
 	{
-		tile_reader reader(params, shared, listed);
-		struct tile_position at = reader.at;
+		tile_reader<CHUNKS> reader(params, shared, listed);
 		struct ring_position from = {0, 0};
 
 #pragma unroll 1
 		for (uint32_t i = 0; i < params.nstages / 2; i++)
 			reader.read_next();
 #pragma unroll 1
-		while (at.ntiles > 0)
+		for (;;)
 		{
 			reader.read_next();
 			barrier_wait(&shared->full[from.stage], from.parity);
-			if (!count_stage(from.stage, at))
+			if (!count_stage(from.stage))
 				break;
 			if (lane == 0)
 				barrier_arrive(&shared->done[from.stage]);
 			from.advance(params.nstages);
-			at.advance(params, listed);
 		}
 		end_pairs();
 		wait_copies();

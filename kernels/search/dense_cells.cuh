@@ -3,8 +3,8 @@
  * dense_cells.cuh
  *	  The layout of bit vectors that are counted by products of bits.
  *
- * A vector has a bit, or cell, for each id, in chunks of 512.  A chunk, which
- * is 16 words, takes two instructions mma: the first gets words 4 t and
+ * A vector has bits, called cells, in chunks of 512.  A map says which cell an
+ * id has (dense_map.cu).  A chunk, which is 16 words, takes two instructions mma: the first gets words 4 t and
  * 4 t + 1 from lane 4 g + t, the second words 4 t + 2 and 4 t + 3.  mma
  * numbers them otherwise, but that does not matter, as long as both factors
  * have them in the same order.

@@ -7,7 +7,9 @@ WITH_CUDA ?= auto
 ENGINE_CC ?= $(CC)
 NVCC ?= $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/cuda/bin/nvcc))
 CUDA_ARCHS ?= 80 86 89 90
-CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
+# nvcc may be a script or a link: it knows where its toolkit is
+CUDA_TOP = $(if $(NVCC),$(shell $(NVCC) --dryrun -x cu /dev/null 2>&1 | sed -n 's/^\#$$ TOP=//p'))
+CUDA_HOME ?= $(or $(realpath $(CUDA_TOP)),$(patsubst %/bin/nvcc,%,$(realpath $(NVCC))))
 
 ifeq ($(WITH_CUDA),no)
 CUDA :=
@@ -33,13 +35,14 @@ ENGINE_FLAGS = -std=gnu11 -pthread -fPIE -ffp-contract=off -I$(srcdir)/src -D_GN
 POOLING_SOURCES = $(srcdir)/kernels/device/launch.cu \
 	$(patsubst %,$(srcdir)/kernels/embedding/%.cu,forward gather grad pieces sort)
 
-# that service and what it uses
+# that service and what it uses; training
 EMBEDDING_KERNELS = $(wildcard $(srcdir)/kernels/device/*.cu $(srcdir)/kernels/embedding/*.cu)
+ALS_KERNELS = $(wildcard $(srcdir)/kernels/als/*.cu)
 
 # what all kernels share
 DEVICE_SOURCES = $(wildcard $(srcdir)/kernels/device/*.cu)
 
-ENGINE_SRCS := $(filter-out src/engine/main.c, $(patsubst $(srcdir)/%,%,$(wildcard $(addprefix $(srcdir)/src/engine/,*.c als/*.c cpu/*.c embedding/*.c serve/*.c sets/*.c store/*.c))))
+ENGINE_SRCS := $(filter-out src/engine/main.c, $(patsubst $(srcdir)/%,%,$(wildcard $(addprefix $(srcdir)/src/engine/,*.c als/*.c cpu/*.c embedding/*.c neighbors/*.c serve/*.c sets/*.c store/*.c))))
 ENGINE_OBJS := $(ENGINE_SRCS:%.c=build/%.o)
 KERNEL_OBJS :=
 ENGINE_LIBS = -lm -lpthread
@@ -56,7 +59,7 @@ NVCC_FLAGS = -std=c++17 -O3 -lineinfo --fmad=false -I$(srcdir)/src -I$(srcdir) \
 ENGINE_LIBS += -L$(CUDA_HOME)/lib64 -L$(CUDA_HOME)/targets/x86_64-linux/lib -lcudart_static -ldl -lrt -lstdc++
 else ifeq ($(WITH_CUDA),emulated)
 include $(srcdir)/test/unit/emulation/emulation.mk
-KERNEL_OBJS := $(patsubst $(srcdir)/%.cu,$(EMULATION_DIR)/%.o,$(EMBEDDING_KERNELS)) \
+KERNEL_OBJS := $(patsubst $(srcdir)/%.cu,$(EMULATION_DIR)/%.o,$(EMBEDDING_KERNELS) $(ALS_KERNELS)) \
 	$(patsubst %,$(EMULATION_DIR)/test/unit/emulation/%.o,emulation engine)
 ENGINE_LIBS += -lstdc++
 else
@@ -78,6 +81,10 @@ FLAGS_pool_avx512 = -O3 -mavx512f -mf16c -mfma
 FLAGS_als_portable = -O3
 FLAGS_als_avx2 = -O3 -mavx2
 FLAGS_als_avx512 = -O3 -mavx512f
+FLAGS_exact_portable = -O3
+FLAGS_exact_avx2 = -O3 -mavx2
+FLAGS_exact_avx512 = -O3 -mavx512f
+FLAGS_product = -O3
 FLAGS_scan_lone_avx512 = -O3 -mavx512f -mavx512bw -mavx512vl
 
 ENGINE_LIB = build/libengine.a

@@ -1,14 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * cuda_backend.cu
- *	  The CUDA backend: a GPU that searches and serves embedding tables.
+ *	  The CUDA backend: a GPU that searches, serves embedding tables, trains,
+ *	  and finds neighbors of items.
  *
- * Both share the device that the searching half opens (kernels/device).
- * Embedding tables have streams and buffers of their own.
+ * All share the device that the searching part opens (kernels/device).
+ * Embedding tables, trainings and neighbors have streams and memory of their
+ * own.
  *
  *-------------------------------------------------------------------------
  */
+#include "kernels/als/cuda_als.h"
 #include "kernels/embedding/cuda_embedding.h"
+#include "kernels/neighbors/cuda_neighbors.h"
 #include "kernels/search/search_backend.h"
 
 using namespace gpuvec;
@@ -27,7 +31,11 @@ gpuvec_cuda_open(const gpuvec_backend_options *options, gpuvec_error *error)
 	if (b == NULL)
 		return NULL;
 	b->vectors = embedding_open(b->device, embedding_policy(), error);
-	if (b->vectors == NULL)
+	if (b->vectors)
+		b->trainer = training_open(b->device, training_policy(), error);
+	if (b->trainer)
+		b->finder = neighbors_open(b->device, neighbors_policy(), error);
+	if (b->finder == NULL)
 	{
 		b->close(b);
 		return NULL;

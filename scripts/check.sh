@@ -356,7 +356,7 @@ job_unit() {
 # Engine tests: "make tests" of each makefile names them, and each is a goal "check-NAME"
 suite_unit() {
 	local mk mks= name
-	for mk in unit feed server search embedding cuda; do
+	for mk in unit feed server search neighbors embedding als cuda; do
 		[ $mk != cuda ] || [ "$ENGINE" = cuda ] || continue
 		for name in $(wanted "$(unit_make $mk -s tests)"); do
 			[[ " $mks " == *" $mk "* ]] || mks+=" $mk"

@@ -67,6 +67,23 @@ FROM q, gpuvec_topk_batch('packages', 'words', q.sets, 2) t JOIN packages p ON p
 WHERE p.name <> q.names[t.query] ORDER BY t.query, t.rank;"
 show "2,000 queries in one statement: the nearest neighbours of 2,000 packages" \
 	"SELECT count(*) AS results, round(avg(score)::numeric, 3) AS mean_score FROM gpuvec_topk_batch('packages', 'words', (SELECT array_agg(words) FROM (SELECT words FROM packages ORDER BY name LIMIT 2000) q), 10);"
+show "Factors of packages and tags: packages are users, their tags are items" \
+	"CREATE TABLE numbered AS SELECT row_number() OVER (ORDER BY name) AS package, name, words FROM packages;
+CREATE TABLE package_tags AS SELECT package, w.id AS tag FROM numbered, unnest(words) i JOIN words w ON w.id = i WHERE w.word ~ ':';
+CREATE TABLE package_factors (key bigint PRIMARY KEY, embedding real[]);
+CREATE TABLE tag_factors (key bigint PRIMARY KEY, embedding real[]);
+SELECT iteration, round(loss::numeric, 6) AS loss FROM gpuvec_als('package_tags', 'package', 'tag', 'package_factors', 'tag_factors', factors => 32, regularization => 0.1, alpha => 10) WHERE iteration % 5 = 0;"
+show "Packages that are related to postgresql, by the cosine of their factors" \
+	"SELECT n.rank, round(n.score::numeric, 3) AS score, p.name, left(p.description, 60) AS description
+FROM numbered q JOIN package_factors f ON f.key = q.package, gpuvec_nearest('package_factors', 'key', 'embedding', f.embedding, 6, exclude => ARRAY[f.key]) n
+  JOIN numbered t ON t.package = n.key JOIN packages p USING (name) WHERE q.name = 'postgresql' ORDER BY n.rank;"
+show "Tags that gimp might have as well" \
+	"SELECT r.rank, round(r.score::numeric, 3) AS score, w.word AS tag
+FROM numbered q, gpuvec_recommend('package_factors', 'tag_factors', ARRAY[q.package], 4, 'package_tags', 'package', 'tag') r JOIN words w ON w.id = r.item_key WHERE q.name = 'gimp' ORDER BY r.rank;"
+show "Why use::viewing: the tags that it has" \
+	"SELECT round(e.contribution::numeric, 3) AS contribution, w.word AS tag
+FROM numbered q JOIN words v ON v.word = 'use::viewing', gpuvec_als_explain('package_tags', 'package', 'tag', 'tag_factors', q.package, v.id, regularization => 0.1, alpha => 10) e
+  JOIN words w ON w.id = e.item_key WHERE q.name = 'gimp' ORDER BY e.contribution DESC LIMIT 4;"
 show "A change shows in the next search" \
 	"INSERT INTO packages VALUES ('my-postgresql', 'a package that was just added', words_of('postgresql'));
 SELECT t.rank, p.name FROM gpuvec_topk('packages', 'words', words_of('postgresql'), 2) t JOIN packages p ON p.ctid = t.tid ORDER BY t.rank;"

@@ -30,20 +30,23 @@ library         index,recommend         src/gpuvec.c
 
 # The engine.  Of PostgreSQL: nothing
 memory          core                    src/engine/engine_error.[ch] src/engine/host_memory.[ch] src/engine/thread_pool.[ch]
-backend         memory                  src/engine/backend.h src/engine/segment.[ch] src/engine/method_costs.[ch] src/engine/embedding_backend.h
+backend         memory                  src/engine/backend.h src/engine/segment.[ch] src/engine/method_costs.[ch] src/engine/embedding_backend.h src/engine/neighbors_backend.h src/engine/als_backend.h
 tools           memory                  src/engine/log.[ch] src/engine/fault.[ch] src/engine/options.[ch]
 cpu             backend,tools           src/engine/cpu/* src/engine/nocuda/*
 store           backend,tools           src/engine/store/* src/engine/scheduler.[ch]
 sets            store                   src/engine/sets/*
 vectors         store                   src/engine/embedding/*
 als             store                   src/engine/als/*
-serve           sets,vectors,als        src/engine/serve/* src/engine/main.c
+neighbors       als                     src/engine/neighbors/*
+serve           sets,vectors,neighbors  src/engine/serve/* src/engine/main.c
 
 # The kernels.  Of the engine: the interfaces of a backend, errors, memory, threads
 device          backend                 kernels/device/*
 cuda-search     device                  kernels/search/*
 cuda-vectors    device                  kernels/embedding/*
-cuda            cuda-search,cuda-vectors kernels/cuda_backend.cu
+cuda-neighbors  device                  kernels/neighbors/*
+cuda-als        device                  kernels/als/*
+cuda            cuda-search,cuda-vectors,cuda-neighbors,cuda-als kernels/cuda_backend.cu
 '
 
 # Floors whose files may include headers that are not of this repository by their names

@@ -53,7 +53,9 @@ for what in "$@"; do
 			part kernels-build 300 make -s -j"$(nproc)" -f test/unit/cuda.mk
 			part kernels 300 build/test/cuda_topk full
 			part cold 300 build/test/cuda_cold quick
-			tail -qn 1 "$LOGS/kernels.log" "$LOGS/cold.log"
+			part als 300 build/test/cuda_als full
+			part neighbors 300 build/test/cuda_neighbors full
+			tail -qn 1 "$LOGS/kernels.log" "$LOGS/cold.log" "$LOGS/als.log" "$LOGS/neighbors.log"
 			part embedding 300 make -s -j"$(nproc)" -f test/unit/embedding.mk check-gpu
 			grep -h passed "$LOGS/embedding.log"
 			;;
@@ -69,6 +71,12 @@ for what in "$@"; do
 			part racecheck 600 compute-sanitizer --tool racecheck --error-exitcode 1 build/test/cuda_topk tiny
 			part cold-memcheck 300 compute-sanitizer --error-exitcode 1 build/test/cuda_cold quick 1 small
 			part cold-racecheck 600 compute-sanitizer --tool racecheck --error-exitcode 1 build/test/cuda_cold emulated 1 ties
+			for test in random lengths bits; do
+				part "als-$test-memcheck" 300 compute-sanitizer --error-exitcode 1 build/test/cuda_als emulated 1 $test
+				part "als-$test-racecheck" 300 compute-sanitizer --tool racecheck --error-exitcode 1 build/test/cuda_als emulated 1 $test
+			done
+			part neighbors-memcheck 300 compute-sanitizer --error-exitcode 1 build/test/cuda_neighbors quick
+			part neighbors-racecheck 600 compute-sanitizer --tool racecheck --error-exitcode 1 build/test/cuda_neighbors emulated
 			make -s -j"$(nproc)" -f test/unit/embedding.mk test/bench/bin/bench_embedding
 			for tool in memcheck racecheck synccheck; do
 				part "embedding-$tool" 300 compute-sanitizer --tool $tool --error-exitcode 1 \

@@ -52,15 +52,59 @@ SELECT count(*), bool_and(f.embedding = users.embedding) AS same FROM users JOIN
 DROP TRIGGER keep ON events;
 DROP FUNCTION keep_users();
 -- the best items, by brute force
-CREATE FUNCTION brute_force(wanted int8[], n int, known bool, excluded int8[]) RETURNS TABLE (user_key int8, rank int8, item_key int8, score numeric) LANGUAGE sql AS $$
+CREATE FUNCTION brute_force(wanted int8[], n int, known bool, excluded int8[], these int8[]) RETURNS TABLE (user_key int8, rank int8, item_key int8, score numeric) LANGUAGE sql AS $$
 	SELECT * FROM (SELECT x.key, row_number() OVER (PARTITION BY x.key ORDER BY dot(x.embedding, y.embedding) DESC, y.key) AS rank, y.key, round(dot(x.embedding, y.embedding)::numeric, 6)
-		FROM users x CROSS JOIN items y WHERE (wanted IS NULL OR x.key = ANY (wanted)) AND (excluded IS NULL OR y.key <> ALL (array_remove(excluded, NULL)))
+		FROM users x CROSS JOIN items y WHERE (wanted IS NULL OR x.key = ANY (wanted)) AND (excluded IS NULL OR y.key <> ALL (array_remove(excluded, NULL))) AND (these IS NULL OR y.key = ANY (these))
 		AND NOT (known AND EXISTS (SELECT FROM events WHERE u = x.key AND i = y.key))) r WHERE rank <= n $$;
-CREATE FUNCTION check_recommend(wanted int8[], n int, known bool, excluded int8[]) RETURNS TABLE (rows int8, wrong int8) LANGUAGE sql AS $$
-	WITH answer AS MATERIALIZED (SELECT r.user_key, r.rank::int8, r.item_key, round(r.score::numeric, 6) AS score FROM gpuvec_recommend('users', 'items', wanted, n, CASE WHEN known THEN 'events'::regclass END, 'u', 'i', excluded) r),
-	expected AS MATERIALIZED (SELECT * FROM brute_force(wanted, n, known, excluded))
+CREATE FUNCTION check_recommend(wanted int8[], n int, known bool, excluded int8[], these int8[] DEFAULT NULL) RETURNS TABLE (rows int8, wrong int8) LANGUAGE sql AS $$
+	WITH answer AS MATERIALIZED (SELECT r.user_key, r.rank::int8, r.item_key, round(r.score::numeric, 6) AS score FROM gpuvec_recommend('users', 'items', wanted, n, CASE WHEN known THEN 'events'::regclass END, 'u', 'i', excluded, these) r),
+	expected AS MATERIALIZED (SELECT * FROM brute_force(wanted, n, known, excluded, these))
 	SELECT (SELECT count(*) FROM answer), (SELECT count(*) FROM ((TABLE answer EXCEPT ALL TABLE expected) UNION ALL (TABLE expected EXCEPT ALL TABLE answer)) d) $$;
 SELECT w, n, known, e, c.* FROM (VALUES (NULL::int8[]), ('{1,5,100,200,3000,NULL}')) w (w), (VALUES (1), (10), (1000)) n (n), (VALUES (false), (true)) k (known), (VALUES (NULL::int8[]), ('{5,7,NULL,9000}')) e (e), check_recommend(w, n, known, e) c ORDER BY w, n, known, e;
+-- among given items
+SELECT w, n, known, e, o, c.* FROM (VALUES (NULL::int8[]), ('{1,5,100,200,3000,NULL}')) w (w), (VALUES (2), (1000)) n (n), (VALUES (false), (true)) k (known), (VALUES (NULL::int8[]), ('{5,7,NULL,9000}')) e (e), (VALUES ('{3,5,3,NULL,40,8000,1,7,12}'::int8[]), ('{}'), ('{8000}')) o (o), check_recommend(w, n, known, e, o) c ORDER BY w, n, known, e, o;
+-- known items may stay in
+SELECT count(*) AS differ FROM gpuvec_recommend('users', 'items', NULL, 7, 'events', 'u', 'i', exclude_known => false) a FULL JOIN gpuvec_recommend('users', 'items', NULL, 7) b USING (user_key, rank, item_key, score) WHERE a IS NULL OR b IS NULL;
+-- many users: several batches, and users with as many known items as there are items
+BEGIN;
+INSERT INTO users SELECT 10000 + n, ARRAY[sin(n), cos(n), sin(2 * n), cos(2 * n), sin(3 * n), 0.5]::real[] FROM generate_series(1, 3000) n;
+INSERT INTO events SELECT 10000 + n, i, 1 FROM generate_series(1, 3000) n, generate_series(1, n % 41) i;
+SELECT * FROM check_recommend(NULL, 3, true, NULL);
+SELECT * FROM check_recommend(NULL, 100, true, '{1,7}');
+SELECT * FROM check_recommend(NULL, 3, true, '{1,7}', '{1,2,3,4,5,6,7,8,9}');
+-- of several batches only what is asked for; and once more from the beginning
+SELECT count(*) FROM (SELECT FROM gpuvec_recommend('users', 'items', NULL, 2, 'events', 'u', 'i') LIMIT 5) r;
+SELECT n, count(*), count(DISTINCT user_key) FROM generate_series(1, 2) n LEFT JOIN gpuvec_recommend('users', 'items', NULL, 5, exclude => '{1}') r ON r.rank > n GROUP BY n ORDER BY n;
+DECLARE few CURSOR WITH HOLD FOR SELECT count(*) OVER (ORDER BY user_key, rank) AS row FROM gpuvec_recommend('users', 'items', '{1,2,3}', 2);
+DECLARE held CURSOR WITH HOLD FOR SELECT rank FROM gpuvec_recommend('users', 'items', NULL, 5);
+FETCH 2 FROM few;
+MOVE 3 FROM held;
+DELETE FROM users WHERE key > 10000;
+DELETE FROM events WHERE u > 10000;
+COMMIT;
+MOVE ALL FROM held;
+FETCH ALL FROM few;
+CLOSE ALL;
+-- several rows with a user's or an item's key
+CREATE TABLE twice (key bigint, embedding real[]);
+INSERT INTO twice SELECT * FROM items UNION ALL SELECT key, embedding FROM items WHERE key < 4;
+SELECT count(*), count(DISTINCT item_key) FROM gpuvec_recommend('users', 'twice', '{1,2}', 1000, 'events', 'u', 'i', '{2}');
+SELECT gpuvec_recommend('users', 'twice', '{1,2}', among => '{1,7}');
+SELECT count(*), count(DISTINCT user_key) FROM gpuvec_recommend('twice', 'items', '{1,9}', 3);
+-- other numbers of elements
+INSERT INTO twice VALUES (77, '{1,2}');
+SELECT count(*) FROM gpuvec_recommend('twice', 'items', '{77}');
+SELECT count(*) FROM gpuvec_recommend('twice', 'items', '{77}', among => '{1}');
+SELECT count(*) FROM gpuvec_recommend('twice', 'items', '{77,1}');
+SELECT count(*) FROM gpuvec_recommend('users', 'twice', '{1}', 1000);
+INSERT INTO twice VALUES (78, '{1,2,NULL,4,5,6}');
+SELECT count(*) FROM gpuvec_recommend('twice', 'items', '{78}');
+DELETE FROM twice WHERE key < 70;
+SELECT count(*) FROM gpuvec_recommend('users', 'twice', '{1}');
+TRUNCATE twice;
+SELECT count(*) FROM gpuvec_recommend('users', 'twice');
+SELECT count(*) FROM gpuvec_recommend('twice', 'items');
+DROP TABLE twice;
 SELECT count(*) FROM gpuvec_recommend('users', 'items', '{}');
 SELECT count(*) FROM gpuvec_recommend('users', 'items', '{77}', interactions => 'events', user_column => 'u', item_column => 'i');
 -- after changes of the factors, in the same transaction
@@ -110,13 +154,48 @@ SELECT gpuvec_als_fold_in('events', 'u', 'i', 'bad');
 TRUNCATE bad;
 INSERT INTO bad VALUES (1, array_fill(1, '{1025}'));
 SELECT gpuvec_als_fold_in('events', 'u', 'i', 'bad');
+-- the largest factors, and larger ones, whose products would overflow
+TRUNCATE bad;
+INSERT INTO bad SELECT i, ARRAY[1e15, -1e15 / i] FROM generate_series(1, 40) i;
+SELECT count(*), bool_and(f.embedding = a.embedding) AS same FROM gpuvec_als_fold_in('events', 'u', 'i', 'bad', '{1,2,3}', regularization => 0) f JOIN gpuvec_als_fold_in('events', 'u', 'i', 'bad', regularization => 0) a USING (key);
+SELECT count(*) > 0 AS some FROM gpuvec_als_explain('events', 'u', 'i', 'bad', 2, 9, regularization => 0);
+INSERT INTO bad VALUES (41, '{3e38,-3e38}');
+SELECT gpuvec_als_fold_in('events', 'u', 'i', 'bad', '{1,2,3}');
+SELECT gpuvec_als_fold_in('events', 'u', 'i', 'bad');
+SELECT gpuvec_als_explain('events', 'u', 'i', 'bad', 2, 9);
 DROP TABLE bad;
+-- a cursor whose items go away between two parts fails, rather than that users have no more items
+BEGIN;
+DECLARE c CURSOR FOR SELECT user_key FROM gpuvec_recommend('users', 'items', NULL, 1000);
+MOVE 1 FROM c;
+TRUNCATE items;
+SELECT count(*) FROM items;
+FETCH ALL FROM c;
+ROLLBACK;
 SELECT gpuvec_recommend(NULL, 'items');
 SELECT gpuvec_recommend('users', 'items', k => NULL);
 SELECT gpuvec_recommend('users', 'items', k => 0);
 SELECT gpuvec_recommend('users', 'items', interactions => 'events', user_column => 'u');
 SELECT gpuvec_recommend('users', 'items', interactions => 'events', user_column => 'u', item_column => 'w');
 SELECT gpuvec_recommend('users', 'events');
+SELECT gpuvec_recommend('users', 'items', exclude_known => NULL);
+SELECT gpuvec_recommend('users', 'items', among => '{{1},{2}}');
+-- the plan
+EXPLAIN (COSTS OFF) SELECT * FROM gpuvec_recommend('users', 'items', '{1,2}');
+SET search_path = '';
+SELECT count(*) FROM public.gpuvec_recommend('public.users', 'public.items', '{1,2}', 3, 'public.events', 'u', 'i');
+-- names that SQL could take for others
+RESET search_path;
+CREATE SCHEMA trap;
+CREATE FUNCTION trap.array_agg(bigint) RETURNS bigint[] LANGUAGE sql AS 'SELECT 1 / 0; SELECT NULL::bigint[]';
+CREATE FUNCTION trap.never(bigint, bigint) RETURNS bool LANGUAGE sql AS 'SELECT 1 / 0 = 1';
+CREATE OPERATOR trap.= (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = trap.never);
+SET search_path = trap, public, pg_catalog;
+SELECT count(*) FROM gpuvec_recommend('users', 'items', '{1,2}', 3, 'events', 'u', 'i', '{3}', '{1,2,3,4,5}');
+RESET search_path;
+DROP OPERATOR trap.= (bigint, bigint);
+DROP FUNCTION trap.never, trap.array_agg;
+DROP SCHEMA trap;
 -- rights
 CREATE ROLE regress_als_reader;
 GRANT SELECT ON users TO regress_als_reader;
@@ -129,6 +208,24 @@ SET ROLE regress_als_reader;
 SELECT count(*) FROM gpuvec_recommend('users', 'items', '{1}');
 SELECT gpuvec_recommend('users', 'items', '{1}', 10, 'events', 'u', 'i');
 RESET ROLE;
+-- policies of interactions and of users; the table of items must have none
+GRANT SELECT ON events TO regress_als_reader;
+ALTER TABLE events ENABLE ROW LEVEL SECURITY;
+CREATE POLICY few ON events TO regress_als_reader USING (i > 10);
+ALTER TABLE users ENABLE ROW LEVEL SECURITY;
+CREATE POLICY few ON users TO regress_als_reader USING (key < 3);
+SET ROLE regress_als_reader;
+SELECT user_key, count(*), count(*) FILTER (WHERE item_key <= 10) AS beyond_the_policy FROM gpuvec_recommend('users', 'items', '{1,2,3}', 1000, 'events', 'u', 'i') GROUP BY 1 ORDER BY 1;
+RESET ROLE;
+ALTER TABLE items ENABLE ROW LEVEL SECURITY;
+SET ROLE regress_als_reader;
+SELECT gpuvec_recommend('users', 'items', '{1}', among => '{}');
+RESET ROLE;
+ALTER TABLE items DISABLE ROW LEVEL SECURITY;
+ALTER TABLE events DISABLE ROW LEVEL SECURITY;
+ALTER TABLE users DISABLE ROW LEVEL SECURITY;
+DROP POLICY few ON events;
+DROP POLICY few ON users;
 DROP OWNED BY regress_als_reader;
 DROP ROLE regress_als_reader;
 SELECT count(*) FROM gpuvec_training;

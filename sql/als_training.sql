@@ -281,6 +281,29 @@ SELECT public.gpuvec_als('events', 'no', 'i', 'users', 'items', factors => 2, it
 RESET search_path;
 DROP FUNCTION traps.gpuvec_als_rows, traps.no;
 DROP SCHEMA traps;
+-- a cursor that a trigger left open does not outlive the training, nor take another one for it
+CREATE TABLE cursor_events AS SELECT n % 9 AS u, n % 7 AS i FROM generate_series(1, 40) n;
+CREATE TABLE cursor_users (key bigint PRIMARY KEY, embedding real[]);
+CREATE TABLE cursor_items (key bigint PRIMARY KEY, embedding real[]);
+CREATE FUNCTION leave_open() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+	c refcursor := 'left_open';
+	r record;
+BEGIN
+	OPEN c FOR SELECT key, cardinality(embedding) FROM gpuvec_als_rows(0);
+	FETCH c INTO r;
+	RETURN NULL;
+END $$;
+CREATE TRIGGER leave AFTER INSERT ON cursor_users FOR EACH STATEMENT EXECUTE FUNCTION leave_open();
+BEGIN;
+SELECT count(*) FROM gpuvec_als('cursor_events', 'u', 'i', 'cursor_users', 'cursor_items', NULL, 5, 2);
+DROP TRIGGER leave ON cursor_users;
+SELECT count(*) FROM gpuvec_als('cursor_events', 'u', 'i', 'cursor_users', 'cursor_items', NULL, 900, 1);
+-- rows that were fetched before are those of the first training
+FETCH 2 FROM left_open;
+ROLLBACK;
+DROP TABLE cursor_events, cursor_users, cursor_items;
+DROP FUNCTION leave_open;
 DROP VIEW events_view;
 DROP MATERIALIZED VIEW events_matview;
 DROP TABLE events, events2, parts, users, items, users1, items1, items_kept, run, kept CASCADE;

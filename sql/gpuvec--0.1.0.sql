@@ -986,15 +986,46 @@ CREATE FUNCTION gpuvec_als_fold_in(
 COMMENT ON FUNCTION gpuvec_als_fold_in(regclass, name, name, regclass, int8[], name, float8, float8, name, name)
 	IS 'factors of users from their present interactions and the factors of items, without training';
 
+CREATE FUNCTION gpuvec_als_explain(
+	interactions regclass, user_column name, item_column name, item_factors regclass, user_key int8, recommended int8,
+	weight_column name DEFAULT NULL, regularization float8 DEFAULT 0.01, alpha float8 DEFAULT 1,
+	key_column name DEFAULT NULL, column_name name DEFAULT NULL,
+	OUT item_key int8, OUT contribution float8, OUT weight float8)
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 100;
+COMMENT ON FUNCTION gpuvec_als_explain(regclass, name, name, regclass, int8, int8, name, float8, float8, name, name)
+	IS 'what each item of a user contributes to the score of an item, largest contributions first';
+
+CREATE FUNCTION gpuvec_recommend_support(internal) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION gpuvec_recommend_support(internal)
+	IS 'planner support of gpuvec_recommend: expected number of rows';
+
 CREATE FUNCTION gpuvec_recommend(
 	user_factors regclass, item_factors regclass, users int8[] DEFAULT NULL, k int8 DEFAULT 10,
 	interactions regclass DEFAULT NULL, user_column name DEFAULT NULL, item_column name DEFAULT NULL,
-	exclude int8[] DEFAULT NULL, key_column name DEFAULT NULL, column_name name DEFAULT NULL,
+	exclude int8[] DEFAULT NULL, among int8[] DEFAULT NULL, exclude_known bool DEFAULT true,
+	key_column name DEFAULT NULL, column_name name DEFAULT NULL,
 	OUT user_key int8, OUT rank int4, OUT item_key int8, OUT score float8)
 	RETURNS SETOF record
-	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 100000 ROWS 1000;
-COMMENT ON FUNCTION gpuvec_recommend(regclass, regclass, int8[], int8, regclass, name, name, int8[], name, name)
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 100000 ROWS 1000
+	SUPPORT gpuvec_recommend_support;
+COMMENT ON FUNCTION gpuvec_recommend(regclass, regclass, int8[], int8, regclass, name, name, int8[], int8[], bool, name, name)
 	IS 'the k items with the highest scores for each user, without those that the user has interacted with';
+
+CREATE FUNCTION gpuvec_draw(user_key int8, item_key int8, seed int8 DEFAULT 0) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION gpuvec_draw(int8, int8, int8)
+	IS 'a random number from 0 to less than 1 for a pair, always the same with the same seed';
+
+CREATE FUNCTION gpuvec_item_neighbors(
+	interactions regclass, user_column name, item_column name, k int8 DEFAULT 20, weight_column name DEFAULT NULL,
+	weighting text DEFAULT 'cosine', bm25_k1 float8 DEFAULT 100, bm25_b float8 DEFAULT 0.8,
+	OUT item_key int8, OUT rank int4, OUT neighbor_key int8, OUT score float8)
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 100000 ROWS 100000;
+COMMENT ON FUNCTION gpuvec_item_neighbors(regclass, name, name, int8, name, text, float8, float8)
+	IS 'the k items that are nearest to each item, by the users who have interacted with both';
 
 CREATE FUNCTION gpuvec_stat_training(
 	OUT pid int4, OUT database oid, OUT relation oid, OUT phase text, OUT rows int8, OUT users int8, OUT items int8,

@@ -211,18 +211,32 @@ cuda_device::open(int device_number, gpuvec_error *error)
 
 /* ---- owners ---- */
 
-bool
-create_stream(struct cuda_device &device, unique_stream &stream, gpuvec_error *error)
+/* CUDA takes the nearest one for a priority that the device does not have */
+static bool
+create_with_priority(struct cuda_device &device, unique_stream &stream, int priority,
+					 gpuvec_error *error)
 {
 	cudaStream_t created;
 
 	if (stream != NULL)
 		return true;
-	if (!device.check(cudaStreamCreateWithFlags(&created, cudaStreamNonBlocking),
+	if (!device.check(cudaStreamCreateWithPriority(&created, cudaStreamNonBlocking, priority),
 					  "create a CUDA stream", error))
 		return false;
 	stream = unique_stream(created, {&device});
 	return true;
+}
+
+bool
+create_stream(struct cuda_device &device, unique_stream &stream, gpuvec_error *error)
+{
+	return create_with_priority(device, stream, -1, error);
+}
+
+bool
+create_patient_stream(struct cuda_device &device, unique_stream &stream, gpuvec_error *error)
+{
+	return create_with_priority(device, stream, 0, error);
 }
 
 bool
@@ -317,6 +331,20 @@ memory_deleter::operator()(void *memory) const
 		cudaFreeAsync(memory, stream);
 	else
 		cudaFree(memory);
+	cudaGetLastError();
+}
+
+void
+free_and_wait(struct cuda_device &device, unique_memory &memory)
+{
+	gpuvec_error ignored;
+	cudaStream_t stream = memory.get_deleter().stream;
+
+	if (memory == NULL)
+		return;
+	memory.reset();
+	if (device.enter(&ignored))
+		cudaStreamSynchronize(stream);
 	cudaGetLastError();
 }
 

@@ -68,6 +68,12 @@ typedef std::unique_ptr<char[], pinned_deleter> unique_pinned;
  */
 extern bool
 create_stream(struct cuda_device &device, unique_stream &stream, gpuvec_error *error);
+/*
+ * A stream for long work: blocks of kernels of all other streams start before
+ * those of its kernels
+ */
+extern bool
+create_patient_stream(struct cuda_device &device, unique_stream &stream, gpuvec_error *error);
 extern bool
 create_event(struct cuda_device &device, unique_event &event, gpuvec_error *error);
 extern bool
@@ -82,6 +88,13 @@ create_pinned(struct cuda_device &device, unique_pinned &pinned, size_t bytes, g
 extern bool
 allocate(struct cuda_device &device, unique_memory &memory, size_t bytes, cudaStream_t stream,
 		 const char *what, gpuvec_error *error);
+
+/*
+ * Free memory, and wait until that is done: only then can trimming give it
+ * back to the system
+ */
+extern void
+free_and_wait(struct cuda_device &device, unique_memory &memory);
 
 /*
  * Let memory be freed in the order of another stream than the one in which it

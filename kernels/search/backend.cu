@@ -53,6 +53,10 @@ close(gpuvec_backend *backend)
 
 	if (b->vectors)
 		b->vectors->close(b->vectors);
+	if (b->trainer)
+		b->trainer->close(b->trainer);
+	if (b->finder)
+		b->finder->close(b->finder);
 	if (b->pool)
 		gpuvec_thread_pool_free(b->pool);
 	if (b->stream != NULL && b->device.enter(&ignored))

@@ -29,7 +29,9 @@
 #ifndef GPUVEC_ALS_H
 #define GPUVEC_ALS_H
 
-#include "core/pooling.h"
+#include <math.h>
+
+#include "core/key_hash.h"
 
 /* Largest number of elements of a factor */
 #define GPUVEC_ALS_MAX_FACTORS	1024
@@ -43,6 +45,12 @@
  * are far from the limits of float32.
  */
 #define GPUVEC_ALS_MAX_CONFIDENCE 1e12
+
+/*
+ * Largest element of a factor that is read.  Sums of many products of two of
+ * them are far from the limits of float32.
+ */
+#define GPUVEC_ALS_MAX_ELEMENT	1e15f
 
 /*
  * Conjugate gradient ends when the squared residual is less than this, or
@@ -62,8 +70,13 @@ typedef enum gpuvec_als_side
 
 /*
  * Element i of the factor that a key has before training, between -0.5 and
- * 0.5 divided by the number of factors.  It depends on nothing else than
- * these arguments, so not on the order in which keys come.
+ * 0.5 divided by the square root of the number of factors.  So scalar
+ * products are of the size of preferences, whatever the number of factors.
+ * If they are much smaller, the first iterations have regularization to fight
+ * rather than the interactions to fit, and training takes longer.
+ *
+ * It depends on nothing else than these arguments, so not on the order in
+ * which keys come.
  */
 static inline float
 gpuvec_als_initial(int64_t seed, gpuvec_als_side side, int64_t key, uint32_t i, uint32_t factors)
@@ -76,7 +89,7 @@ gpuvec_als_initial(int64_t seed, gpuvec_als_side side, int64_t key, uint32_t i, 
 														   UINT64_C(0x14057B7EF767814F))));
 	h = gpuvec_hash_key((int64_t) (h + (i + UINT64_C(1)) * UINT64_C(0xD1B54A32D192ED03)));
 	uniform = (double) (h >> 11) / 9007199254740992.0;
-	return (float) ((uniform - 0.5) / factors);
+	return (float) ((uniform - 0.5) / sqrt(factors));
 }
 
 #endif							/* GPUVEC_ALS_H */

@@ -34,9 +34,10 @@
 #include "core/pooling.h"
 #include "core/bounds.h"
 #include "core/nearest.h"
+#include "core/weighting.h"
 
 #define GPUVEC_PROTOCOL_MAGIC	UINT32_C(0x47505643)	/* "GPVC" */
-#define GPUVEC_PROTOCOL_VERSION 16
+#define GPUVEC_PROTOCOL_VERSION 17
 
 /* Largest length of a frame; senders split pages into much shorter frames */
 #define GPUVEC_MAX_FRAME		(UINT32_C(1) << 30)
@@ -60,6 +61,7 @@ typedef enum gpuvec_message
 	GPUVEC_MSG_EMBEDDING,		/* gpuvec_embedding_request ... ->
 								 * EMBEDDING_ANSWER */
 	GPUVEC_MSG_NEAREST,			/* gpuvec_nearest_head ... -> EMBEDDING_ANSWER */
+	GPUVEC_MSG_GRAM,			/* gpuvec_gram_head ... -> EMBEDDING_ANSWER */
 	GPUVEC_MSG_REFRESH_PAGES,	/* gpuvec_refresh_part, gpuvec_page ... (no
 								 * reply) */
 	GPUVEC_MSG_ROWS,			/* gpuvec_rows, gpuvec_feed_record ... ->
@@ -72,6 +74,8 @@ typedef enum gpuvec_message
 	GPUVEC_MSG_ALS_GET,			/* gpuvec_als_part -> ALS_FACTORS */
 	GPUVEC_MSG_ALS_END,			/* nothing -> ALS_STATE */
 	GPUVEC_MSG_ALS_LIST,		/* nothing -> ALS_STATES */
+	GPUVEC_MSG_NEIGHBORS_BEGIN, /* gpuvec_neighbors_begin -> ALS_STATE */
+	GPUVEC_MSG_NEIGHBORS,		/* nothing -> NEIGHBORS_FOUND */
 
 	/* engine -> session */
 	GPUVEC_MSG_WELCOME = 64,	/* gpuvec_welcome */
@@ -86,7 +90,8 @@ typedef enum gpuvec_message
 	GPUVEC_MSG_ALS_STATE,		/* gpuvec_als_state */
 	GPUVEC_MSG_ALS_FACTORS,		/* int64_t keys[n], float elements[n *
 								 * factors] */
-	GPUVEC_MSG_ALS_STATES		/* gpuvec_als_state[] */
+	GPUVEC_MSG_ALS_STATES,		/* gpuvec_als_state[] */
+	GPUVEC_MSG_NEIGHBORS_FOUND	/* gpuvec_als_state, gpuvec_neighbor[] */
 } gpuvec_message;
 
 typedef struct gpuvec_frame
@@ -577,7 +582,8 @@ typedef enum gpuvec_embedding_status
 	GPUVEC_EMBEDDING_WIDTHS,	/* vectors of `key` and `other_key` differ in
 								 * width */
 	GPUVEC_EMBEDDING_GRADIENT,	/* the gradient must have `count` elements */
-	GPUVEC_EMBEDDING_LARGE		/* the answer would be too large */
+	GPUVEC_EMBEDDING_LARGE,		/* the answer would be too large */
+	GPUVEC_EMBEDDING_UNFIT		/* for GRAM only */
 } gpuvec_embedding_status;
 
 /*
@@ -646,6 +652,32 @@ typedef struct gpuvec_nearest_head
 #define GPUVEC_MAX_NEAR			1000000
 
 /*
+ * The Gram matrix of an embedding table whose vectors are factors: the sum of
+ * y y' over all rows, as gpuvec_training_fold_in() makes it, in the order of
+ * keys.  Followed, in this order, by
+ *
+ *		uint64_t verdicts[nverdicts]	as for EMBEDDING
+ *		uint8_t map[map_bytes]			as for EMBEDDING
+ *
+ * The answer is an EMBEDDING_ANSWER as well.  DONE is followed by
+ *
+ *		double gram[width * width]		its elements from the diagonal on
+ *
+ * UNFIT: the session has to compute it otherwise.  It does not see all rows
+ * of the mirror, or would have to decide about very many, or they are not
+ * factors: there are none, keys come twice, or vectors differ in width or
+ * have elements that are not finite.
+ */
+typedef struct gpuvec_gram_head
+{
+	gpuvec_mirror_key key;
+	uint64_t	position;		/* answer only if checked >= position */
+	uint64_t	known;			/* number of a refresh; 0: ignore the map */
+	uint64_t	nverdicts;
+	uint64_t	map_bytes;		/* a multiple of 8 */
+} gpuvec_gram_head;
+
+/*
  * Training of factors by alternating least squares (core/als.h).  It belongs
  * to a session, which has one at most: another BEGIN ends the former.  The
  * order of requests is BEGIN, ADD ..., PREPARE, SET ..., RUN for each
@@ -697,7 +729,8 @@ typedef enum gpuvec_als_phase
 	GPUVEC_ALS_READING,
 	GPUVEC_ALS_PREPARING,
 	GPUVEC_ALS_TRAINING,
-	GPUVEC_ALS_WRITING
+	GPUVEC_ALS_WRITING,
+	GPUVEC_ALS_NEIGHBORS
 } gpuvec_als_phase;
 
 typedef struct gpuvec_als_state
@@ -707,7 +740,7 @@ typedef struct gpuvec_als_state
 	uint32_t	role;
 	uint32_t	relation;
 	uint32_t	phase;			/* gpuvec_als_phase */
-	uint32_t	iteration;		/* iterations done ... */
+	uint32_t	iteration;		/* iterations, or items, done ... */
 	uint32_t	iterations;		/* ... of this many */
 	uint32_t	fold_in;
 	uint64_t	added;			/* interactions that were added */
@@ -717,6 +750,29 @@ typedef struct gpuvec_als_state
 	double		loss;			/* after the last iteration; NaN: none yet */
 	double		seconds;		/* that the last request took in the engine */
 } gpuvec_als_state;
+
+/*
+ * The nearest items of each item (core/weighting.h).  It takes the place of a
+ * training: the order of requests is NEIGHBORS_BEGIN, ADD ..., PREPARE,
+ * NEIGHBORS until as many items are done as there are, END.  Each answer to
+ * NEIGHBORS has all neighbors of the next items, in the order of their keys.
+ */
+typedef struct gpuvec_neighbors_begin
+{
+	uint32_t	role;			/* OID of the role that asks, ... */
+	uint32_t	relation;		/* ... and of what it reads, for ALS_LIST */
+	uint32_t	k;				/* 1 .. GPUVEC_MAX_K */
+	uint32_t	weighting;		/* gpuvec_weighting */
+	double		k1;				/* 0 .. GPUVEC_MAX_BM25_K1 */
+	double		b;				/* 0 .. 1 */
+} gpuvec_neighbors_begin;
+
+typedef struct gpuvec_neighbor
+{
+	int64_t		item;			/* keys of both */
+	int64_t		neighbor;
+	double		score;			/* more than zero */
+} gpuvec_neighbor;
 
 typedef struct gpuvec_mirror_info
 {

@@ -49,7 +49,11 @@ typedef struct Question
 	gpuvec_embedding_request embedding;
 	const EmbeddingNearest *nearest;	/* to find the nearest rows; else NULL */
 	gpuvec_nearest_head head;
+	gpuvec_gram_head gram;		/* if there are neither bags nor nearest */
 } Question;
+
+/* A question about all rows is worth reading the map */
+#define ALL_ROWS		1e6
 
 static const char zeros[8] = {0};
 
@@ -143,6 +147,25 @@ make_nearest(Question *question, const MirrorConversation *talk, MirrorRequest *
 	add_piece(request, talk->map, talk->map_bytes);
 }
 
+/* Make the request for the Gram matrix */
+static void
+make_gram(Question *question, const MirrorConversation *talk, MirrorRequest *request)
+{
+	const EmbeddingVerdicts *verdicts = &question->table->verdicts[question->target];
+	gpuvec_gram_head *head = &question->gram;
+
+	memset(head, 0, sizeof(*head));
+	head->key = talk->target->key;
+	head->known = talk->known;
+	head->nverdicts = verdicts->n;
+	head->map_bytes = TYPEALIGN(8, talk->map_bytes);
+	request->type = GPUVEC_MSG_GRAM;
+	request->position = &head->position;
+	add_piece(request, head, sizeof(*head));
+	add_piece(request, verdicts->verdicts, verdicts->n * sizeof(uint64));
+	add_piece(request, talk->map, talk->map_bytes);
+}
+
 /* Make the request of a question.  It is never sent along with a refresh. */
 static void
 make_request(Question *question, const MirrorConversation *talk, MirrorRequest *request)
@@ -154,6 +177,8 @@ make_request(Question *question, const MirrorConversation *talk, MirrorRequest *
 	request->context = CurrentMemoryContext;
 	if (question->bags)
 		make_embedding(question, talk, request);
+	else if (question->nearest == NULL)
+		make_gram(question, talk, request);
 	else
 		make_nearest(question, talk, request);
 }
@@ -172,6 +197,12 @@ read_front(const Question *question, EmbeddingAnswer *answer, Size *front, Size 
 	*size = answer->head.status == GPUVEC_EMBEDDING_UNDECIDED ? sizeof(uint64) : 0;
 	if (answer->head.status != GPUVEC_EMBEDDING_DONE)
 		return;
+	if (question->bags == NULL && question->nearest == NULL)
+	{
+		*size = sizeof(double);
+		answer->gram = (const double *) answer->body;
+		return;
+	}
 	if (question->bags == NULL)
 	{
 		*front = TYPEALIGN(8, question->nearest->nqueries * sizeof(uint32));
@@ -328,4 +359,16 @@ EmbeddingAskNearest(EmbeddingTable *table, int target, const EmbeddingNearest *n
 	Question	question = {.table = table, .target = target, .nearest = nearest};
 
 	return converse(&question, (uint64) nearest->k * nearest->nqueries, answer, reason);
+}
+
+/*
+ * Ask for the Gram matrix of a target that has a shared mirror; as
+ * EmbeddingAsk()
+ */
+bool
+EmbeddingAskGram(EmbeddingTable *table, int target, EmbeddingAnswer *answer, const char **reason)
+{
+	Question	question = {.table = table, .target = target};
+
+	return converse(&question, ALL_ROWS, answer, reason);
 }

@@ -10,7 +10,8 @@
  * cache.c			vectors kept for later groups of an aggregate
  * pool.c			pooling bags of keys, in the engine or in this session
  * gradient.c		gradients of pooling, likewise
- * nearest.c		SQL functions that search for the nearest rows
+ * nearest_search.c	finding the nearest rows
+ * nearest.c		SQL functions that do so
  * arguments.c		arguments of the SQL functions
  * functions.c		SQL functions that return one value
  * rows.c			SQL functions that return rows
@@ -26,6 +27,7 @@
 
 #include "postgres.h"
 
+#include "core/nearest.h"
 #include "core/pooling.h"
 #include "fmgr.h"
 #include "mirror/conversation.h"
@@ -125,6 +127,7 @@ typedef struct EmbeddingAnswer
 	const uint32 *counts;		/* [nqueries]: number of nearest rows of each
 								 * query */
 	const gpuvec_near *rows;
+	const double *gram;			/* [width * width] */
 } EmbeddingAnswer;
 
 /* A search for the nearest rows */
@@ -142,8 +145,37 @@ typedef struct EmbeddingNearest
 extern bool EmbeddingAsk(EmbeddingTable *table, int target, gpuvec_embedding_op op, uint32 flags,
 						 const EmbeddingBags *bags, EmbeddingAnswer *answer, const char **reason);
 
+extern bool EmbeddingAskGram(EmbeddingTable *table, int target, EmbeddingAnswer *answer,
+							 const char **reason);
+
 extern bool EmbeddingAskNearest(EmbeddingTable *table, int target, const EmbeddingNearest *nearest,
 								EmbeddingAnswer *answer, const char **reason);
+
+/* nearest_search.c */
+
+/*
+ * Keys that single queries exclude besides EmbeddingNearest.excluded: those
+ * of query i are from offsets[i] to offsets[i + 1], ascending
+ */
+typedef struct EmbeddingLists
+{
+	const int64 *keys;
+	const int64 *offsets;		/* [nqueries + 1]; NULL: there are none */
+} EmbeddingLists;
+
+/*
+ * Find the rows of as many queries, from query `first` on, as one request can
+ * have.  *some describes these queries.  Returns their rows, nearest first,
+ * in the current memory context.
+ */
+extern gpuvec_near_heap *EmbeddingFindNearest(EmbeddingTable *table, const EmbeddingNearest *all,
+											  const EmbeddingLists *lists, uint32 first,
+											  EmbeddingNearest *some);
+extern void EmbeddingCheckQueries(EmbeddingTable *table, uint32 width);
+
+/* qsort comparator of keys */
+extern int	EmbeddingCompareKeys(const void *a, const void *b);
+extern void EmbeddingSortKeys(int64 *keys, uint64 n);
 
 /* local_rows.c */
 typedef struct EmbeddingRow

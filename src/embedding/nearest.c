@@ -4,22 +4,14 @@
  *	  The SQL functions gpuvec_nearest and gpuvec_nearest_batch: find the rows
  *	  whose vectors are nearest to queries.
  *
- * Tables with a mirror are searched in the engine, others are scanned.  The
- * rows of several relations are merged.
- *
- * A request has one list of excluded keys for all its queries.  If each query
- * of a batch has its own short list, several queries still share a request.
- * It asks for k plus the length of the longest list, and excluded rows are
- * dropped in this session.  If that leaves too few rows (several rows may
- * have the same key), or a list is long, the query is sent alone with its
- * list.
+ * They search (nearest_search.c) one request after the other, and put the rows
+ * into a tuplestore.
  *
  *-------------------------------------------------------------------------
  */
 #include "gpuvec.h"
 
 #include "embedding/embedding_table.h"
-#include "link/engine_link.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
@@ -41,162 +33,6 @@ enum
 	ARG_EXCLUDE,
 	ARG_EXCLUDE_OFFSETS			/* gpuvec_nearest_batch only */
 };
-
-/* A query with a longer list of excluded keys is sent alone */
-#define MAX_MORE_ROWS	1000
-
-/*
- * The excluded keys of query i: from offsets[i] to offsets[i + 1], ascending
- */
-typedef struct NearestLists
-{
-	const int64 *keys;
-	const int64 *offsets;		/* [nqueries + 1]; NULL: one list for all */
-} NearestLists;
-
-/* A scan of a relation for all queries */
-typedef struct NearestScan
-{
-	MirrorTarget *target;
-	const EmbeddingNearest *nearest;
-	gpuvec_near_heap *heaps;
-} NearestScan;
-
-/* True if a key is in an ascending list */
-static bool
-is_listed(const int64 *keys, uint64 n, int64 key)
-{
-	uint64		low = 0;
-	uint64		high = n;
-
-	while (low < high)
-	{
-		uint64		middle = (low + high) / 2;
-
-		if (keys[middle] < key)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low < n && keys[low] == key;
-}
-
-/* EmbeddingScan callback: offer the row to all queries */
-static bool
-offer_row(void *arg, const EmbeddingRow *row)
-{
-	NearestScan *scan = arg;
-	const EmbeddingNearest *nearest = scan->nearest;
-	gpuvec_near near = {.key = row->key, .tid = row->tid};
-	MirrorVector vector;
-
-	MirrorReadVector(row->value, scan->target, &vector);
-	if (vector.kind != GPUVEC_VECTOR_GOOD || vector.width != nearest->width ||
-		is_listed(nearest->excluded, nearest->nexcluded, near.key))
-		return true;
-	for (uint32 i = 0; i < nearest->nqueries; i++)
-	{
-		const float *query = nearest->queries + (Size) i * nearest->width;
-
-		near.score = gpuvec_near_score(nearest->metric, query,
-									   gpuvec_product(query, query, nearest->width),
-									   vector.elements, nearest->width);
-		if (!gpuvec_near_hopeless(&scan->heaps[i], near.score))
-			gpuvec_near_offer(&scan->heaps[i], &near);
-	}
-	return true;
-}
-
-/*
- * Offer the nearest rows of a relation from its mirror.  False, with *reason,
- * if there is no engine.
- */
-static bool
-ask_target(EmbeddingTable *table, int target, const EmbeddingNearest *nearest,
-		   gpuvec_near_heap *heaps, const char **reason)
-{
-	EmbeddingAnswer answer;
-	const gpuvec_near *rows;
-
-	if (!EmbeddingAskNearest(table, target, nearest, &answer, reason))
-		return false;
-	if (answer.head.status != GPUVEC_EMBEDDING_DONE)
-		EmbeddingComplain(table, &answer.head);
-	rows = answer.rows;
-	for (uint32 i = 0; i < nearest->nqueries; i++)
-		for (uint32 j = 0; j < answer.counts[i]; j++)
-			gpuvec_near_offer(&heaps[i], rows++);
-	return true;
-}
-
-/* Make an empty heap for each query, in the current memory context */
-static gpuvec_near_heap *
-make_heaps(const EmbeddingNearest *nearest)
-{
-	gpuvec_near_heap *heaps = palloc_array(gpuvec_near_heap, Max(nearest->nqueries, 1));
-
-	for (uint32 i = 0; i < nearest->nqueries; i++)
-	{
-		memset(&heaps[i], 0, sizeof(heaps[i]));
-		heaps[i].rows = MemoryContextAllocHuge(CurrentMemoryContext, nearest->k * sizeof(gpuvec_near));
-		heaps[i].k = nearest->k;
-	}
-	return heaps;
-}
-
-/* Fail if two answers differ */
-static void
-compare_heaps(EmbeddingTable *table, const EmbeddingNearest *nearest, const gpuvec_near_heap *a,
-			  const gpuvec_near_heap *b)
-{
-	for (uint32 i = 0; i < nearest->nqueries; i++)
-		if (a[i].n != b[i].n || memcmp(a[i].rows, b[i].rows, a[i].n * sizeof(gpuvec_near)) != 0)
-			EmbeddingReportWrong(table);
-}
-
-/* Find the nearest rows of all queries in all targets, nearest first */
-static gpuvec_near_heap *
-find_nearest(EmbeddingTable *table, const EmbeddingNearest *nearest, bool use_engine)
-{
-	gpuvec_near_heap *heaps = make_heaps(nearest);
-	NearestScan scan = {.nearest = nearest, .heaps = heaps};
-
-	for (int i = 0; i < table->ntargets; i++)
-	{
-		const char *reason;
-
-		if (use_engine && table->targets[i].mode == MIRROR_SHARED)
-		{
-			if (ask_target(table, i, nearest, heaps, &reason))
-				continue;
-			GpuvecLinkWarn(reason);
-			/* an engine that refuses this relation may serve the others */
-			use_engine = GpuvecLinkRefusal() != NULL;
-		}
-		scan.target = &table->targets[i];
-		EmbeddingScan(scan.target, table->snapshot, false, offer_row, &scan);
-	}
-	for (uint32 i = 0; i < nearest->nqueries; i++)
-		gpuvec_near_sort(&heaps[i]);
-	return heaps;
-}
-
-/*
- * After a search that found nothing: fail if the queries and the table's
- * vectors differ in width
- */
-static void
-check_width(EmbeddingTable *table, uint32 width)
-{
-	uint32		table_width;
-
-	if (EmbeddingWidth(table, &table_width) && table_width != width)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_EXCEPTION),
-				 errmsg("query and vectors have different numbers of elements"),
-				 errdetail("The query has %u, vectors of relation \"%s\" have %u.", width,
-						   get_rel_name(table->relid), table_width)));
-}
 
 static gpuvec_metric
 metric_argument(FunctionCallInfo fcinfo)
@@ -254,17 +90,7 @@ queries_argument(FunctionCallInfo fcinfo, bool batch, EmbeddingNearest *nearest)
 	nearest->queries = queries;
 }
 
-/* qsort comparator of keys */
-static int
-compare_keys(const void *a, const void *b)
-{
-	int64		x = *(const int64 *) a;
-	int64		y = *(const int64 *) b;
-
-	return x < y ? -1 : x > y;
-}
-
-/* Read the offsets of the lists of excluded keys, as in NearestLists */
+/* Read the offsets of the lists of excluded keys, as in EmbeddingLists */
 static const int64 *
 list_offsets(FunctionCallInfo fcinfo, uint64 nkeys, uint64 nqueries)
 {
@@ -291,7 +117,7 @@ list_offsets(FunctionCallInfo fcinfo, uint64 nkeys, uint64 nqueries)
  */
 static void
 exclude_argument(FunctionCallInfo fcinfo, bool batch, EmbeddingNearest *nearest,
-				 NearestLists *lists)
+				 EmbeddingLists *lists)
 {
 	bool		several = batch && !PG_ARGISNULL(ARG_EXCLUDE_OFFSETS);
 	bool	   *nulls = NULL;
@@ -314,7 +140,7 @@ exclude_argument(FunctionCallInfo fcinfo, bool batch, EmbeddingNearest *nearest,
 			sorted[nsorted++] = keys[i];
 	if (!several)
 	{
-		qsort(sorted, nsorted, sizeof(int64), compare_keys);
+		EmbeddingSortKeys(sorted, nsorted);
 		nearest->excluded = sorted;
 		nearest->nexcluded = nsorted;
 		return;
@@ -322,53 +148,7 @@ exclude_argument(FunctionCallInfo fcinfo, bool batch, EmbeddingNearest *nearest,
 	lists->keys = sorted;
 	lists->offsets = list_offsets(fcinfo, n, nearest->nqueries);
 	for (uint32 i = 0; i < nearest->nqueries; i++)
-		qsort(sorted + lists->offsets[i], lists->offsets[i + 1] - lists->offsets[i],
-			  sizeof(int64), compare_keys);
-}
-
-/* Make a search of one query, with its list of excluded keys */
-static void
-take_alone(const EmbeddingNearest *all, const NearestLists *lists, uint32 query,
-		   EmbeddingNearest *some)
-{
-	*some = *all;
-	some->queries += (Size) query * all->width;
-	some->nqueries = 1;
-	some->excluded = lists->keys + lists->offsets[query];
-	some->nexcluded = lists->offsets[query + 1] - lists->offsets[query];
-}
-
-/* Make a search of the queries, from `first` on, that share a request */
-static void
-take_queries(const EmbeddingNearest *all, const NearestLists *lists, uint32 first,
-			 EmbeddingNearest *some)
-{
-	uint64		more = 0;
-	uint32		n = 0;
-
-	*some = *all;
-	some->queries += (Size) first * all->width;
-	if (lists->offsets == NULL)
-	{
-		some->nqueries = Min(Max(GPUVEC_MAX_NEAR / all->k, 1), all->nqueries - first);
-		return;
-	}
-	for (; first + n < all->nqueries; n++)
-	{
-		uint64		length = lists->offsets[first + n + 1] - lists->offsets[first + n];
-		uint64		k = all->k + Max(more, length);
-
-		if (length > MAX_MORE_ROWS || k > GPUVEC_MAX_K || (n + 1) * k > GPUVEC_MAX_NEAR)
-			break;
-		more = Max(more, length);
-	}
-	if (n == 0)
-	{
-		take_alone(all, lists, first, some);
-		return;
-	}
-	some->nqueries = n;
-	some->k += more;
+		EmbeddingSortKeys(sorted + lists->offsets[i], lists->offsets[i + 1] - lists->offsets[i]);
 }
 
 /*
@@ -403,64 +183,6 @@ put_rows(ReturnSetInfo *rsinfo, bool batch, uint32 first, const EmbeddingNearest
 	return total;
 }
 
-/*
- * Find the rows of some queries; with gpuvec_verify, compare them with a scan
- */
-static gpuvec_near_heap *
-find_verified(EmbeddingTable *table, const EmbeddingNearest *nearest)
-{
-	gpuvec_near_heap *heaps = find_nearest(table, nearest, true);
-
-	if (gpuvec_verify)
-		compare_heaps(table, nearest, heaps, find_nearest(table, nearest, false));
-	return heaps;
-}
-
-/*
- * Drop excluded rows, and rows beyond the k-th.  False if fewer than k rows
- * are left and the table may have more.
- */
-static bool
-drop_excluded(gpuvec_near_heap *heap, const NearestLists *lists, uint32 query, uint32 k)
-{
-	const int64 *keys = lists->keys + lists->offsets[query];
-	uint64		nkeys = lists->offsets[query + 1] - lists->offsets[query];
-	bool		all = heap->n < heap->k;
-	uint64		n = 0;
-
-	for (uint64 i = 0; i < heap->n && n < k; i++)
-		if (!is_listed(keys, nkeys, heap->rows[i].key))
-			heap->rows[n++] = heap->rows[i];
-	heap->n = n;
-	return all || n == k;
-}
-
-/*
- * Find the rows of some queries, from query `first` on.  *some describes the
- * queries that were searched for.
- */
-static gpuvec_near_heap *
-find_group(EmbeddingTable *table, const EmbeddingNearest *all, const NearestLists *lists,
-		   uint32 first, EmbeddingNearest *some)
-{
-	gpuvec_near_heap *heaps;
-
-	take_queries(all, lists, first, some);
-	heaps = find_verified(table, some);
-	if (lists->offsets == NULL || some->excluded)
-		return heaps;
-	for (uint32 i = 0; i < some->nqueries; i++)
-	{
-		EmbeddingNearest alone;
-
-		if (drop_excluded(&heaps[i], lists, first + i, all->k))
-			continue;
-		take_alone(all, lists, first + i, &alone);
-		heaps[i] = *find_verified(table, &alone);
-	}
-	return heaps;
-}
-
 /* Serve both functions */
 static Datum
 find_rows(FunctionCallInfo fcinfo, bool batch)
@@ -468,7 +190,7 @@ find_rows(FunctionCallInfo fcinfo, bool batch)
 	EmbeddingTable *table;
 	EmbeddingNearest all = {0};
 	EmbeddingNearest some;
-	NearestLists lists;
+	EmbeddingLists lists;
 	uint64		total = 0;
 
 	GpuvecMaterializedSRF(fcinfo);
@@ -487,7 +209,7 @@ find_rows(FunctionCallInfo fcinfo, bool batch)
 		MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec nearest",
 													  ALLOCSET_DEFAULT_SIZES);
 		MemoryContext old = MemoryContextSwitchTo(context);
-		gpuvec_near_heap *heaps = find_group(table, &all, &lists, first, &some);
+		gpuvec_near_heap *heaps = EmbeddingFindNearest(table, &all, &lists, first, &some);
 
 		MemoryContextSwitchTo(old);
 		total += put_rows((ReturnSetInfo *) fcinfo->resultinfo, batch, first, &some, heaps);
@@ -496,7 +218,7 @@ find_rows(FunctionCallInfo fcinfo, bool batch)
 		memset(table->verdicts, 0, table->ntargets * sizeof(EmbeddingVerdicts));
 	}
 	if (total == 0 && all.nqueries > 0)
-		check_width(table, all.width);
+		EmbeddingCheckQueries(table, all.width);
 	EmbeddingClose(table);
 	return (Datum) 0;
 }

@@ -17,7 +17,9 @@
 #include "core/method.h"
 #include "engine/engine_error.h"
 #include "engine/segment.h"
+#include "engine/als_backend.h"
 #include "engine/embedding_backend.h"
+#include "engine/neighbors_backend.h"
 
 #ifdef __cplusplus
 extern "C"
@@ -112,6 +114,9 @@ struct gpuvec_backend
 								 * may have others than ids[] */
 	gpuvec_vectors *vectors;	/* stores the rows of embedding tables; NULL:
 								 * they are kept on the host */
+	gpuvec_trainer *trainer;	/* trains factors; NULL: threads of the CPU do */
+	gpuvec_finder *finder;		/* finds neighbors of items; NULL: threads of
+								 * the CPU do */
 
 	void		(*info) (gpuvec_backend *backend, gpuvec_backend_info *info);
 

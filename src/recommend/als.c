@@ -244,7 +244,7 @@ ask_states(GpuvecReply *reply)
 static void
 put_state(ReturnSetInfo *rsinfo, const gpuvec_als_state *state)
 {
-	static const char *const phases[] = {"reading", "preparing", "training", "writing"};
+	static const char *const phases[] = {"reading", "preparing", "training", "writing", "neighbors"};
 	bool		sizes = state->phase >= GPUVEC_ALS_TRAINING;
 	Datum		values[11];
 	bool		nulls[11] = {0};

@@ -30,3 +30,15 @@ AlsFloatArgument(FunctionCallInfo fcinfo, int argument, const char *name, bool p
 				 errmsg("%s must be a finite number that is not negative", name)));
 	return number;
 }
+
+uint32
+AlsRowsArgument(FunctionCallInfo fcinfo, int argument)
+{
+	int64		k = PG_GETARG_INT64(argument);
+
+	if (k < 1 || k > GPUVEC_MAX_K)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("k must be between 1 and %d", GPUVEC_MAX_K)));
+	return (uint32) k;
+}

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * als_job.c
- *	  A training in the engine, as the session sees it.
+ *	  A training in the engine, or a search for neighbors of items, as the
+ *	  session sees it.
  *
  * The engine keeps the training for as long as the connection lasts.  Between
  * two requests the session may use the connection for searches: a view of
@@ -38,6 +39,10 @@ fail(uint64 number)
 
 	if (refusal != NULL && (number == 0 || refusal->request == number))
 		GpuvecLinkRaiseRefusal();
+	if (current != NULL && current->neighbors)
+		ereport(ERROR,
+				(errcode(ERRCODE_SYSTEM_ERROR),
+				 errmsg("lost the connection to the gpuvec engine while it looked for neighbors")));
 	ereport(ERROR,
 			(errcode(ERRCODE_SYSTEM_ERROR),
 			 errmsg("lost the connection to the gpuvec engine during a training"),
@@ -70,10 +75,12 @@ ask(AlsJob *job, gpuvec_message type, const GpuvecPiece *pieces, int npieces)
 	pfree(reply.data);
 }
 
-void
-AlsJobBegin(AlsJob *job)
+/* Connect, and send the first request of a job */
+static void
+begin_job(AlsJob *job, gpuvec_message type, const void *begin, Size size)
 {
-	GpuvecPiece piece = {&job->begin, sizeof(job->begin)};
+	GpuvecPiece piece = {begin, size};
+	static uint64 last_number = 0;
 	const char *reason;
 
 	if (current != NULL)
@@ -87,9 +94,24 @@ AlsJobBegin(AlsJob *job)
 				 errmsg("the gpuvec engine is not available"),
 				 errdetail("The engine cannot be used: %s.", reason)));
 	job->generation = GpuvecLinkGeneration();
+	job->number = ++last_number;
 	job->sent = job->taken = 0;
 	current = job;
-	ask(job, GPUVEC_MSG_ALS_BEGIN, &piece, 1);
+	ask(job, type, &piece, 1);
+}
+
+void
+AlsJobBegin(AlsJob *job)
+{
+	begin_job(job, GPUVEC_MSG_ALS_BEGIN, &job->begin, sizeof(job->begin));
+}
+
+void
+AlsJobBeginNeighbors(AlsJob *job, const gpuvec_neighbors_begin *begin)
+{
+	job->begin.alpha = 1;
+	job->neighbors = true;
+	begin_job(job, GPUVEC_MSG_NEIGHBORS_BEGIN, begin, sizeof(*begin));
 }
 
 /* GpuvecTakeAnswer: the engine has taken a part */
@@ -170,6 +192,23 @@ AlsJobGet(AlsJob *job, gpuvec_als_side side, uint32 first, uint32 n, const int64
 		fail(number);
 	*keys = (const int64 *) reply.data;
 	*elements = (const float *) (*keys + n);
+}
+
+/*
+ * The neighbors of the next items, palloc'd in the current memory context;
+ * returns their number
+ */
+uint64
+AlsJobNeighbors(AlsJob *job, const gpuvec_neighbor **rows)
+{
+	uint64		number = begin_request(job, GPUVEC_MSG_NEIGHBORS, NULL, 0);
+	GpuvecReply reply;
+
+	if (!GpuvecLinkAnswer(number, GPUVEC_MSG_NEIGHBORS_FOUND, sizeof(job->state), &reply))
+		fail(number);
+	memcpy(&job->state, reply.data, sizeof(job->state));
+	*rows = (const gpuvec_neighbor *) (reply.data + sizeof(job->state));
+	return (reply.length - sizeof(job->state)) / sizeof(gpuvec_neighbor);
 }
 
 void

@@ -35,12 +35,14 @@
 /* Bytes of factors in one message */
 #define PART_BYTES		((Size) 4 * 1024 * 1024)
 
-/* Interactions, on their way to the engine */
+/* Interactions, on their way to the engine or to a list */
 typedef struct InteractionReceiver
 {
 	DestReceiver dest;
-	AlsJob	   *job;
+	AlsJob	   *job;			/* NULL: to the list */
+	AlsPairs   *pairs;
 	const AlsInteractions *interactions;
+	double		alpha;
 	uint64		rows;
 	uint32		n;				/* rows in the part */
 	int64		users[PART_ROWS];
@@ -48,12 +50,15 @@ typedef struct InteractionReceiver
 	float		weights[PART_ROWS];
 } InteractionReceiver;
 
-/* Factors, on their way to the engine */
+/* Factors, on their way to the engine or to a function */
 typedef struct FactorReceiver
 {
 	DestReceiver dest;
-	AlsJob	   *job;
+	AlsJob	   *job;			/* NULL: to the function */
 	gpuvec_als_side side;
+	AlsTakeFactors *take;
+	void	   *arg;
+	uint32		width;			/* elements of each factor */
 	const AlsFactors *factors;
 	bool		ascending;		/* keys must be distinct; they come in order */
 	int64		last;			/* the last row's key */
@@ -101,10 +106,37 @@ AlsReadRows(const char *sql, int n, Oid *types, Datum *values, const char *nulls
 
 /* ---- interactions ---- */
 
+/* Append a part to the list, as far as it may have that many */
+static void
+keep_pairs(InteractionReceiver *receiver)
+{
+	AlsPairs   *pairs = receiver->pairs;
+
+	for (uint32 i = 0; i < receiver->n && pairs->n <= pairs->most; i++)
+	{
+		AlsPair    *pair;
+
+		if (pairs->n == pairs->room)
+		{
+			pairs->room = Max(2 * pairs->room, 256);
+			pairs->pairs = pairs->pairs ?
+				repalloc_huge(pairs->pairs, pairs->room * sizeof(AlsPair)) :
+				MemoryContextAllocHuge(pairs->context, pairs->room * sizeof(AlsPair));
+		}
+		pair = &pairs->pairs[pairs->n++];
+		memset(pair, 0, sizeof(*pair));
+		pair->user = receiver->users[i];
+		pair->item = receiver->items[i];
+		pair->weight = receiver->weights[i];
+	}
+}
+
 static void
 send_interactions(InteractionReceiver *receiver)
 {
-	if (receiver->n > 0)
+	if (receiver->job == NULL)
+		keep_pairs(receiver);
+	else if (receiver->n > 0)
 		AlsJobAdd(receiver->job, receiver->n, receiver->users, receiver->items, receiver->weights);
 	receiver->n = 0;
 }
@@ -162,7 +194,7 @@ receive_interaction(TupleTableSlot *slot, DestReceiver *self)
 	item = MirrorKey(slot->tts_values[1], from->types[1]);
 	if (weighted)
 		weight = decode_weight(slot->tts_values[2], from->types[2]);
-	if (!(fabs(weight) <= Min(GPUVEC_ALS_MAX_CONFIDENCE / receiver->job->begin.alpha, FLT_MAX)))
+	if (!(fabs(weight) <= Min(GPUVEC_ALS_MAX_CONFIDENCE / receiver->alpha, FLT_MAX)))
 		complain_of_weight(weight, user, item);
 	receiver->users[receiver->n] = user;
 	receiver->items[receiver->n] = item;
@@ -171,20 +203,22 @@ receive_interaction(TupleTableSlot *slot, DestReceiver *self)
 		receiver->n++;
 	if (receiver->n == PART_ROWS)
 		send_interactions(receiver);
-	return true;
+	return receiver->job != NULL || receiver->pairs->n <= receiver->pairs->most;
 }
 
-uint64
-AlsReadInteractions(AlsJob *job, const AlsInteractions *interactions, Datum keys)
+/*
+ * Read interactions, of these users only unless keys is 0; returns the number
+ * of rows that were read
+ */
+static uint64
+read_interactions(InteractionReceiver *receiver, const AlsInteractions *interactions, Datum keys)
 {
-	InteractionReceiver *receiver = palloc_object(InteractionReceiver);
 	bool		some = DatumGetPointer(keys) != NULL;
 	Oid			type = INT8ARRAYOID;
 	StringInfoData sql;
 	uint64		rows;
 
 	AlsInitReceiver(&receiver->dest, receive_interaction);
-	receiver->job = job;
 	receiver->interactions = interactions;
 	receiver->rows = receiver->n = 0;
 	initStringInfo(&sql);
@@ -202,19 +236,45 @@ AlsReadInteractions(AlsJob *job, const AlsInteractions *interactions, Datum keys
 	return rows;
 }
 
+uint64
+AlsReadInteractions(AlsJob *job, const AlsInteractions *interactions, Datum keys)
+{
+	InteractionReceiver *receiver = palloc0_object(InteractionReceiver);
+
+	receiver->job = job;
+	receiver->alpha = job->begin.alpha;
+	return read_interactions(receiver, interactions, keys);
+}
+
+bool
+AlsReadPairs(const AlsInteractions *interactions, Datum keys, double alpha, uint64 most,
+			 AlsPairs *pairs)
+{
+	InteractionReceiver *receiver = palloc0_object(InteractionReceiver);
+
+	memset(pairs, 0, sizeof(*pairs));
+	pairs->most = most;
+	pairs->context = CurrentMemoryContext;
+	receiver->pairs = pairs;
+	receiver->alpha = alpha;
+	(void) read_interactions(receiver, interactions, keys);
+	return pairs->n <= most;
+}
+
 /* ---- factors ---- */
 
 static void
 send_factors(FactorReceiver *receiver)
 {
-	if (receiver->n > 0)
+	if (receiver->n > 0 && receiver->job)
 		AlsJobSet(receiver->job, receiver->side, receiver->n, receiver->keys, receiver->elements);
+	else if (receiver->n > 0)
+		receiver->take(receiver->arg, receiver->n, receiver->keys, receiver->elements);
 	receiver->n = 0;
 }
 
-/* Raise the error that a factor cannot be used */
-static void
-complain_of_factor(const AlsFactors *factors, int64 key, const char *detail)
+void
+AlsComplainOfFactor(const AlsFactors *factors, int64 key, const char *detail)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_EXCEPTION),
@@ -223,29 +283,32 @@ complain_of_factor(const AlsFactors *factors, int64 key, const char *detail)
 			 errdetail_internal("%s", detail)));
 }
 
-/* Decode the factor in a row; *key is its key */
-static void
-decode_factor(TupleTableSlot *slot, const AlsFactors *factors, int64 *key, MirrorVector *vector)
+void
+AlsDecodeFactor(TupleTableSlot *slot, const AlsFactors *factors, int64 *key, MirrorVector *vector)
 {
 	*key = MirrorKey(slot->tts_values[0], factors->key_type);
 	MirrorDecodeVector((struct varlena *) DatumGetPointer(slot->tts_values[1]), factors->type,
 					   vector);
 	if (vector->kind != GPUVEC_VECTOR_GOOD)
-		complain_of_factor(factors, *key, _("It is no array of one dimension without nulls."));
+		AlsComplainOfFactor(factors, *key, _("It is no array of one dimension without nulls."));
 }
 
 /* Append a factor to the part */
 static void
 add_factor(FactorReceiver *receiver, int64 key, const MirrorVector *vector)
 {
-	uint32		factors = receiver->job->begin.factors;
+	uint32		factors = receiver->width;
 
 	if (vector->width != factors)
-		complain_of_factor(receiver->factors, key,
-						   psprintf(_("It has %u elements, not %u."), vector->width, factors));
+		AlsComplainOfFactor(receiver->factors, key,
+							psprintf(_("It has %u elements, not %u."), vector->width, factors));
 	for (uint32 i = 0; i < factors; i++)
+	{
 		if (!isfinite(vector->elements[i]))
-			complain_of_factor(receiver->factors, key, _("An element is not a finite number."));
+			AlsComplainOfFactor(receiver->factors, key, _("An element is not a finite number."));
+		if (fabsf(vector->elements[i]) > GPUVEC_ALS_MAX_ELEMENT)
+			AlsComplainOfFactor(receiver->factors, key, _("An element is too large."));
+	}
 	receiver->keys[receiver->n] = key;
 	memcpy(receiver->elements + (Size) receiver->n * factors, vector->elements,
 		   factors * sizeof(float));
@@ -264,9 +327,9 @@ receive_factor(TupleTableSlot *slot, DestReceiver *self)
 	slot_getallattrs(slot);
 	if (!slot->tts_isnull[0] && !slot->tts_isnull[1])
 	{
-		decode_factor(slot, receiver->factors, &key, &vector);
+		AlsDecodeFactor(slot, receiver->factors, &key, &vector);
 		if (receiver->ascending && receiver->rows > 0 && receiver->last == key)
-			complain_of_factor(receiver->factors, key, _("Several rows have this key."));
+			AlsComplainOfFactor(receiver->factors, key, _("Several rows have this key."));
 		if (receiver->n == receiver->room)
 			send_factors(receiver);
 		add_factor(receiver, key, &vector);
@@ -278,32 +341,52 @@ receive_factor(TupleTableSlot *slot, DestReceiver *self)
 	return true;
 }
 
+/* Read a table of factors; returns the number of factors */
+static uint64
+read_factors(FactorReceiver *receiver)
+{
+	const AlsFactors *factors = receiver->factors;
+	StringInfoData sql;
+
+	AlsInitReceiver(&receiver->dest, receive_factor);
+	receiver->context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec factor",
+											  ALLOCSET_DEFAULT_SIZES);
+	receiver->room = PART_BYTES / (receiver->width * sizeof(float));
+	receiver->keys = palloc_array(int64, receiver->room);
+	receiver->elements = palloc_array(float, (Size) receiver->room * receiver->width);
+	initStringInfo(&sql);
+	appendStringInfo(&sql, "SELECT t.%s, t.%s FROM %s t", factors->key, factors->column,
+					 factors->relation);
+	if (receiver->ascending)
+		appendStringInfo(&sql, " ORDER BY t.%s USING OPERATOR(pg_catalog.<)", factors->key);
+	AlsReadRows(sql.data, 0, NULL, NULL, NULL, &receiver->dest);
+	send_factors(receiver);
+	pfree(receiver->keys);
+	pfree(receiver->elements);
+	pfree(sql.data);
+	MemoryContextDelete(receiver->context);
+	return receiver->rows;
+}
+
 uint64
 AlsReadFactors(AlsJob *job, gpuvec_als_side side, const AlsFactors *factors, bool ascending)
 {
 	FactorReceiver receiver = {
-		.job = job, .side = side, .factors = factors, .ascending = ascending
+		.job = job, .side = side, .factors = factors, .ascending = ascending,
+		.width = job->begin.factors
 	};
-	StringInfoData sql;
 
-	AlsInitReceiver(&receiver.dest, receive_factor);
-	receiver.context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec factor",
-											 ALLOCSET_DEFAULT_SIZES);
-	receiver.room = PART_BYTES / (job->begin.factors * sizeof(float));
-	receiver.keys = palloc_array(int64, receiver.room);
-	receiver.elements = palloc_array(float, (Size) receiver.room * job->begin.factors);
-	initStringInfo(&sql);
-	appendStringInfo(&sql, "SELECT t.%s, t.%s FROM %s t", factors->key, factors->column,
-					 factors->relation);
-	if (ascending)
-		appendStringInfo(&sql, " ORDER BY t.%s USING OPERATOR(pg_catalog.<)", factors->key);
-	AlsReadRows(sql.data, 0, NULL, NULL, NULL, &receiver.dest);
-	send_factors(&receiver);
-	pfree(receiver.keys);
-	pfree(receiver.elements);
-	pfree(sql.data);
-	MemoryContextDelete(receiver.context);
-	return receiver.rows;
+	return read_factors(&receiver);
+}
+
+void
+AlsReadFactorParts(const AlsFactors *factors, uint32 width, AlsTakeFactors *take, void *arg)
+{
+	FactorReceiver receiver = {
+		.factors = factors, .ascending = true, .width = width, .take = take, .arg = arg
+	};
+
+	(void) read_factors(&receiver);
 }
 
 /* ---- their width ---- */
@@ -324,11 +407,11 @@ receive_width(TupleTableSlot *slot, DestReceiver *self)
 	int64		key;
 
 	slot_getallattrs(slot);
-	decode_factor(slot, receiver->factors, &key, &vector);
+	AlsDecodeFactor(slot, receiver->factors, &key, &vector);
 	if (vector.width < 1 || vector.width > GPUVEC_ALS_MAX_FACTORS)
-		complain_of_factor(receiver->factors, key,
-						   psprintf(_("It has %u elements; it must have between 1 and %d."), vector.width,
-									GPUVEC_ALS_MAX_FACTORS));
+		AlsComplainOfFactor(receiver->factors, key,
+							psprintf(_("It has %u elements; it must have between 1 and %d."), vector.width,
+									 GPUVEC_ALS_MAX_FACTORS));
 	receiver->width = vector.width;
 	return true;
 }

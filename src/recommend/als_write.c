@@ -42,7 +42,8 @@ PG_FUNCTION_INFO_V1(gpuvec_als_rows);
 
 typedef struct FactorRows
 {
-	AlsJob	   *job;
+	uint64		job;			/* its number */
+	uint32		factors;		/* elements of each factor */
 	gpuvec_als_side side;
 	MemoryContext context;		/* of the batch */
 	uint32		rows;			/* of the side */
@@ -58,17 +59,19 @@ static void *
 factors_begin(FunctionCallInfo fcinfo, int form, Snapshot snapshot)
 {
 	FactorRows *call = palloc0_object(FactorRows);
+	const AlsJob *job = AlsJobCurrent();
 	int32		side = PG_GETARG_INT32(0);
 
-	call->job = AlsJobCurrent();
-	if (call->job == NULL || call->job->state.phase < GPUVEC_ALS_TRAINING ||
+	if (job == NULL || job->state.phase < GPUVEC_ALS_TRAINING ||
 		side < GPUVEC_ALS_USERS || side > GPUVEC_ALS_ITEMS)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("no training is under way that has factors"),
 				 errhint("Call gpuvec_als() or gpuvec_als_fold_in().")));
+	call->job = job->number;
+	call->factors = job->begin.factors;
 	call->side = (gpuvec_als_side) side;
-	call->rows = (uint32) (side == GPUVEC_ALS_USERS ? call->job->state.users : call->job->state.items);
+	call->rows = (uint32) (side == GPUVEC_ALS_USERS ? job->state.users : job->state.items);
 	call->context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec factors",
 										  ALLOCSET_DEFAULT_SIZES);
 	return call;
@@ -78,18 +81,22 @@ factors_begin(FunctionCallInfo fcinfo, int form, Snapshot snapshot)
 static void
 next_batch(FactorRows *call)
 {
-	uint32		most = BATCH_BYTES / (sizeof(int64) + call->job->begin.factors * sizeof(float));
+	uint32		most = BATCH_BYTES / (sizeof(int64) + call->factors * sizeof(float));
 	uint32		n = Min(call->rows - call->row, most);
+	AlsJob	   *job = AlsJobCurrent();
 	MemoryContext old;
 
-	/* a cursor may outlive the statement that trained */
-	if (call->job != AlsJobCurrent())
+	/*
+	 * A cursor of a trigger may outlive the statement that trained, and the
+	 * job, in whose place another one may be
+	 */
+	if (job == NULL || job->number != call->job)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("the training has ended")));
 	MemoryContextReset(call->context);
 	old = MemoryContextSwitchTo(call->context);
-	AlsJobGet(call->job, call->side, call->row, n, &call->keys, &call->elements);
+	AlsJobGet(job, call->side, call->row, n, &call->keys, &call->elements);
 	MemoryContextSwitchTo(old);
 	call->first = call->row;
 	call->end = call->row + n;
@@ -100,18 +107,16 @@ static bool
 factors_next(void *state, Datum *values, bool *nulls)
 {
 	FactorRows *call = state;
-	uint32		factors;
 
 	CHECK_FOR_INTERRUPTS();
 	if (call->row == call->rows)
 		return false;
 	if (call->row < call->first || call->row >= call->end)
 		next_batch(call);
-	factors = call->job->begin.factors;
 	values[0] = Int64GetDatum(call->keys[call->row - call->first]);
 	values[1] = EmbeddingNextArray(&call->room,
-								   call->elements + (Size) (call->row - call->first) * factors,
-								   factors);
+								   call->elements + (Size) (call->row - call->first) * call->factors,
+								   call->factors);
 	call->row++;
 	return true;
 }
@@ -131,6 +136,7 @@ void
 RecommendInit(void)
 {
 	SetFunctionsAdd(functions);
+	SetFunctionsAdd(RecommendFunctions);
 }
 
 Datum

@@ -8,16 +8,22 @@
  * come or changed since a training get factors without another one.  Items
  * are folded in likewise, with both sides exchanged.
  *
- * The engine gets the factors of all items, in the order of their keys, then
- * the interactions, and solves the systems exactly, in float64.  Interactions
- * with items that have no factor are left out; users who have no others get
- * no row.
+ * The systems of a few users are solved here, if the engine has what they
+ * need (als_items.c).
+ *
+ * Else the engine gets the factors of all items, in the order of their keys,
+ * then the interactions, and solves the systems.  Both is exact, in float64,
+ * and gives the same bits.
+ *
+ * Interactions with items that have no factor are left out; users who have no
+ * others get no row.
  *
  *-------------------------------------------------------------------------
  */
 #include "gpuvec.h"
 
 #include "catalog/pg_type.h"
+#include "core/als_solve.h"
 #include "embedding/embedding_table.h"
 #include "funcapi.h"
 #include "miscadmin.h"
@@ -27,6 +33,10 @@
 #include "utils/tuplestore.h"
 
 PG_FUNCTION_INFO_V1(gpuvec_als_fold_in);
+
+/* Most users, and most rows of them, whose systems are solved here */
+#define MOST_USERS		32
+#define MOST_PAIRS		16384
 
 /* Bytes of factors that are asked for at a time */
 #define BATCH_BYTES		((Size) 4 * 1024 * 1024)
@@ -62,8 +72,8 @@ typedef struct FoldIn
 	Datum		users;			/* int8[], or 0: all */
 } FoldIn;
 
-/* Set the options of the job; false if no item has a factor */
-static bool
+/* Set the options of the job, but for the number of factors */
+static void
 take_arguments(FoldIn *call)
 {
 	FunctionCallInfo fcinfo = call->fcinfo;
@@ -83,8 +93,6 @@ take_arguments(FoldIn *call)
 							AlsNameArgument(fcinfo, ARG_WEIGHT_COLUMN), &call->interactions);
 	AlsDescribeFactors(PG_GETARG_OID(ARG_ITEM_FACTORS), AlsNameArgument(fcinfo, ARG_KEY_COLUMN),
 					   AlsNameArgument(fcinfo, ARG_COLUMN_NAME), &call->items);
-	begin->factors = AlsFactorWidth(&call->items);
-	return begin->factors > 0;
 }
 
 /* Put a row for each of n users */
@@ -130,29 +138,98 @@ put_users(FoldIn *call)
 	MemoryContextDelete(context);
 }
 
+/* Let the engine compute all factors */
+static void
+fold_in_engine(FoldIn *call)
+{
+	AlsJob	   *job = &call->job;
+
+	PG_TRY();
+	{
+		AlsJobBegin(job);
+		(void) AlsReadFactors(job, GPUVEC_ALS_ITEMS, &call->items, true);
+		(void) AlsReadInteractions(job, &call->interactions, call->users);
+		AlsJobPrepare(job);
+		AlsJobRun(job);
+		put_users(call);
+		AlsJobEnd(job);
+	}
+	PG_CATCH();
+	{
+		AlsJobAbandon(job);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+}
+
+/* True if there are few users to fold in */
+static bool
+few_users(const FoldIn *call)
+{
+	const ArrayType *users = (const ArrayType *) DatumGetPointer(call->users);
+
+	return users != NULL && ArrayGetNItems(ARR_NDIM(users), ARR_DIMS(users)) <= MOST_USERS;
+}
+
+/* Put a row for each user of the pairs */
+static void
+solve_users(FoldIn *call, const AlsPairs *pairs, const AlsItems *items)
+{
+	uint32		n = items->factors;
+	double	   *a = MemoryContextAllocHuge(CurrentMemoryContext, (Size) n * n * sizeof(double));
+	double	   *b = palloc_array(double, n);
+	float	   *factor = palloc_array(float, n);
+	uint64		end;
+
+	for (uint64 i = 0; i < pairs->n; i = end)
+	{
+		const AlsPair *first = &pairs->pairs[i];
+		bool		some;
+
+		CHECK_FOR_INTERRUPTS();
+		for (end = i; end < pairs->n && pairs->pairs[end].user == first->user;)
+			end++;
+		some = AlsPrepareSystem(items, first, end - i, call->job.begin.regularization, a, b);
+		if (some)
+			gpuvec_als_substitute(a, n, b);
+		for (uint32 j = 0; j < n; j++)
+			factor[j] = some ? (float) b[j] : 0;
+		put_factors(call, 1, &first->user, factor);
+	}
+}
+
+/* Compute the factors of a few users; false if that cannot be done here */
+static bool
+fold_in_here(FoldIn *call)
+{
+	double		alpha = call->job.begin.alpha;
+	AlsPairs	pairs;
+	AlsItems	items = {0};
+
+	if (!few_users(call) ||
+		!AlsReadPairs(&call->interactions, call->users, alpha, MOST_PAIRS, &pairs))
+		return false;
+	if (pairs.n == 0)
+		return false;
+	if (!AlsGatherItems(&call->items, &pairs, pairs.pairs[0].item, &items))
+		return false;
+	AlsUnitePairs(&pairs, &items, alpha);
+	call->job.begin.factors = items.factors;
+	solve_users(call, &pairs, &items);
+	return true;
+}
+
 Datum
 gpuvec_als_fold_in(PG_FUNCTION_ARGS)
 {
 	FoldIn		call = {.fcinfo = fcinfo};
 
 	GpuvecMaterializedSRF(fcinfo);
-	if (!take_arguments(&call))
+	take_arguments(&call);
+	if (fold_in_here(&call))
 		return (Datum) 0;
-	PG_TRY();
-	{
-		AlsJobBegin(&call.job);
-		(void) AlsReadFactors(&call.job, GPUVEC_ALS_ITEMS, &call.items, true);
-		(void) AlsReadInteractions(&call.job, &call.interactions, call.users);
-		AlsJobPrepare(&call.job);
-		AlsJobRun(&call.job);
-		put_users(&call);
-		AlsJobEnd(&call.job);
-	}
-	PG_CATCH();
-	{
-		AlsJobAbandon(&call.job);
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
+	call.job.begin.factors = AlsFactorWidth(&call.items);
+	if (call.job.begin.factors > 0)
+		fold_in_engine(&call);
 	return (Datum) 0;
 }

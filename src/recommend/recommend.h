@@ -6,11 +6,15 @@
  * als.c			gpuvec_als, which trains
  * fold_in.c		gpuvec_als_fold_in
  * best_items.c		gpuvec_recommend
+ * neighbors.c		gpuvec_item_neighbors
  * als_arguments.c	arguments of these functions
  * als_tables.c		what they require of tables and columns
  * als_job.c		a training in the engine, as the session sees it
  * als_read.c		rows of tables to the engine
  * als_write.c		factors from the engine into tables
+ * als_items.c		items of a few users, and the Gram matrix of all
+ * explain.c		gpuvec_als_explain
+ * draw.c			gpuvec_draw
  *
  *-------------------------------------------------------------------------
  */
@@ -23,6 +27,7 @@
 #include "core/protocol.h"
 #include "fmgr.h"
 #include "mirror/mirror.h"
+#include "search/set_function.h"
 #include "tcop/dest.h"
 
 /* A table of interactions: names are quoted */
@@ -56,6 +61,9 @@ extern const char *AlsNameArgument(FunctionCallInfo fcinfo, int argument);
 extern double AlsFloatArgument(FunctionCallInfo fcinfo, int argument, const char *name,
 							   bool positive);
 
+/* k, the number of rows for each user or item, which is not null */
+extern uint32 AlsRowsArgument(FunctionCallInfo fcinfo, int argument);
+
 /* als_tables.c */
 
 extern void AlsDescribeInteractions(Oid relid, const char *user_column, const char *item_column,
@@ -69,13 +77,15 @@ extern void AlsDescribeFactors(Oid relid, const char *key_column, const char *co
 extern void AlsCheckWritable(const AlsFactors *factors);
 
 /*
- * A training in the engine.  AlsJobBegin() fails while another one is under
- * way in this session.  If an error ends what follows, AlsJobAbandon() must
- * be called.
+ * A training in the engine, or a search for neighbors of items.
+ * AlsJobBegin() fails while another one is under way in this session.  If an
+ * error ends what follows, AlsJobAbandon() must be called.
  */
 typedef struct AlsJob
 {
-	gpuvec_als_begin begin;
+	gpuvec_als_begin begin;		/* of neighbors: alpha only */
+	bool		neighbors;
+	uint64		number;			/* no other job of the session has it */
 	gpuvec_als_state state;		/* as of the last answer */
 	uint64		generation;		/* of the connection */
 	uint64		sent;			/* parts of interactions that were sent ... */
@@ -84,6 +94,7 @@ typedef struct AlsJob
 
 /* als_job.c */
 extern void AlsJobBegin(AlsJob *job);
+extern void AlsJobBeginNeighbors(AlsJob *job, const gpuvec_neighbors_begin *begin);
 extern void AlsJobAdd(AlsJob *job, uint64 n, const int64 *users, const int64 *items,
 					  const float *weights);
 extern void AlsJobPrepare(AlsJob *job);
@@ -92,6 +103,7 @@ extern void AlsJobSet(AlsJob *job, gpuvec_als_side side, uint64 n, const int64 *
 extern void AlsJobRun(AlsJob *job);
 extern void AlsJobGet(AlsJob *job, gpuvec_als_side side, uint32 first, uint32 n,
 					  const int64 **keys, const float **elements);
+extern uint64 AlsJobNeighbors(AlsJob *job, const gpuvec_neighbor **rows);
 extern void AlsJobEnd(AlsJob *job);
 extern void AlsJobAbandon(const AlsJob *job);
 
@@ -107,6 +119,41 @@ extern uint64 AlsReadInteractions(AlsJob *job, const AlsInteractions *interactio
 extern uint64 AlsReadFactors(AlsJob *job, gpuvec_als_side side, const AlsFactors *factors,
 							 bool ascending);
 
+/*
+ * A pair of a user and an item, and its weight.  What follows is set by
+ * AlsUnitePairs().
+ */
+typedef struct AlsPair
+{
+	int64		user;
+	int64		item;
+	double		weight;
+	float		confidence;		/* negative for a dislike */
+	const float *factor;		/* of the item */
+} AlsPair;
+
+typedef struct AlsPairs
+{
+	AlsPair    *pairs;			/* [n] */
+	uint64		n;
+	uint64		room;
+	uint64		most;
+	MemoryContext context;
+} AlsPairs;
+
+/*
+ * Read interactions of these users into the current memory context.  False if
+ * there are more than `most`.
+ */
+extern bool AlsReadPairs(const AlsInteractions *interactions, Datum keys, double alpha,
+						 uint64 most, AlsPairs *pairs);
+
+/* Read factors of `width` elements, in the order of distinct keys */
+typedef void AlsTakeFactors (void *arg, uint32 n, const int64 *keys, const float *elements);
+
+extern void AlsReadFactorParts(const AlsFactors *factors, uint32 width, AlsTakeFactors *take,
+							   void *arg);
+
 /* Fill in what all receivers of rows have in common */
 extern void AlsInitReceiver(DestReceiver *dest,
 							bool (*receive) (TupleTableSlot *slot, DestReceiver *self));
@@ -115,13 +162,66 @@ extern void AlsInitReceiver(DestReceiver *dest,
 extern void AlsReadRows(const char *sql, int n, Oid *types, Datum *values, const char *nulls,
 						DestReceiver *dest);
 
+/*
+ * Decode the factor of a row whose first columns are a key and a vector; both
+ * are not null.  Fails if it is no vector.
+ */
+extern void AlsDecodeFactor(TupleTableSlot *slot, const AlsFactors *factors, int64 *key,
+							MirrorVector *vector);
+
+/* Raise the error that a factor cannot be used */
+extern void AlsComplainOfFactor(const AlsFactors *factors, int64 key, const char *detail)
+			pg_attribute_noreturn();
+
 /* Number of elements of the factors in a table, by one of them; 0: none */
 extern uint32 AlsFactorWidth(const AlsFactors *factors);
+
+/* als_items.c */
+
+/* Items of some users, and what else their systems need */
+typedef struct AlsItems
+{
+	uint32		factors;		/* elements of a factor; 0: there is none */
+	const double *gram;			/* [factors * factors]: from the diagonal on */
+	const int64 *keys;			/* [n], ascending and distinct */
+	const float **vectors;		/* [n]: the factor of each; NULL: it has none */
+	uint64		n;
+} AlsItems;
+
+/*
+ * Get the factors of the pairs' items, and of one more item, from the table's
+ * mirror.  False if that is not possible.
+ */
+extern bool AlsGatherItems(const AlsFactors *table, const AlsPairs *pairs, int64 more,
+						   AlsItems *items);
+
+/* The same by reading the table */
+extern void AlsScanItems(const AlsFactors *table, const AlsPairs *pairs, int64 more,
+						 AlsItems *items);
+
+/* The factor of an item, or NULL */
+extern const float *AlsItemFactor(const AlsItems *items, int64 key);
+
+/*
+ * Sort the pairs by users and items, unite those that come several times, and
+ * leave out those whose item has no factor, and those without weight
+ */
+extern void AlsUnitePairs(AlsPairs *pairs, const AlsItems *items, double alpha);
+
+/*
+ * Make and decompose the system of a user with these pairs; as
+ * gpuvec_als_prepare()
+ */
+extern bool AlsPrepareSystem(const AlsItems *items, const AlsPair *pairs, uint64 n,
+							 double regularization, double *a, double *b);
 
 /* als_write.c; lock: against all who write, until the transaction ends */
 extern void AlsLockFactors(const AlsFactors *factors);
 extern uint64 AlsReplaceFactors(AlsJob *job, FunctionCallInfo fcinfo, gpuvec_als_side side,
 								const AlsFactors *factors);
 extern void RecommendInit(void);
+
+/* best_items.c: its function that returns rows */
+extern const SetFunction RecommendFunctions[];
 
 #endif							/* GPUVEC_RECOMMEND_H */

@@ -48,7 +48,7 @@ GpuvecMaterializedSRF(FunctionCallInfo fcinfo)
 }
 
 /* Lists of functions; the first is built in */
-#define MAX_LISTS	4
+#define MAX_LISTS	8
 
 static const SetFunction *lists[MAX_LISTS] = {TopKFunctions};
 static int	nlists = 1;

@@ -8,6 +8,9 @@
 #   make bench-embedding                              kernels of embedding tables, see bench_embedding.cu
 #   make bench-embedding-sql                          embedding tables through SQL
 #   make bench-vectors                                embedding tables on a GPU, see bench_vectors.c
+#   make bench-als                                    trainings in the engine alone, see bench_als.cpp
+#   make bench-als-sql SCALE=1                        trainings through SQL
+#   make bench-neighbors                              nearest items of each item, see bench_neighbors.cpp
 #   make bench-peers                                  index scans against other ways to the same rows
 #   make bench-index                                  what an index costs
 #   make bench-writers                                searches beside writers, see bench_writers.sh
@@ -24,6 +27,8 @@
 # bench-churn: a mirror under a flood of small updates, see bench_churn.cpp
 #
 # bench-embedding-sql: ROWS, ITEMS, USERS, CLICKS, BAGS, HOTNESS, WIDTH, ENGINE, THREADS (0: all), REPEATS
+#
+# bench-als-sql: SCALE (0.1, of 20,000,263 interactions), FACTORS (64), ITERATIONS (15), ENGINE, THREADS (0: all), REPEATS (3), USERS (100,000), GOAL
 #
 # bench-peers and bench-index: ROWS, QUERIES, THREADS (0: all), and
 # PARTS        of bench-peers: sets, text, fingerprints; the latter with
@@ -71,6 +76,11 @@ EMBEDDING_SQL_SETTINGS = $(call given,ITEMS USERS CLICKS BAGS HOTNESS WIDTH ENGI
 
 bench-embedding-sql: $(BENCH_BIN)/bench_gen
 	$(PEERS_SETTINGS) $(EMBEDDING_SQL_SETTINGS) bash $(srcdir)/test/bench/embedding_sql.sh
+
+ALS_SQL_SETTINGS = $(call given,SCALE FACTORS ITERATIONS GOAL ENGINE USERS)
+
+bench-als-sql: $(BENCH_BIN)/bench_gen $(BENCH_BIN)/bench_als
+	$(PEERS_SETTINGS) $(ALS_SQL_SETTINGS) bash $(srcdir)/test/bench/als_sql.sh
 
 bench-index: $(BENCH_BIN)/bench_gen
 	$(PEERS_SETTINGS) bash $(srcdir)/test/bench/index_cost.sh
@@ -127,8 +137,22 @@ $(BENCH_BIN)/bench_vectors: $(srcdir)/test/bench/bench_vectors.c $(wildcard $(sr
 	@mkdir -p $(@D)
 	$(ENGINE_CC) $(ENGINE_FLAGS) -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS)
 
+# Trainings in the engine
+bench-als: $(BENCH_BIN)/bench_als
+
+$(BENCH_BIN)/bench_als: $(srcdir)/test/bench/bench_als.cpp $(srcdir)/test/bench/als_data.h $(wildcard $(srcdir)/kernels/als/*.h $(srcdir)/src/engine/*.h $(srcdir)/src/engine/als/*.h) $(ENGINE_LIB)
+	@mkdir -p $(@D)
+	$(CXX) $(BENCH_CXXFLAGS) -O3 -march=native -fassociative-math -fno-signed-zeros -fno-trapping-math -fno-math-errno -I$(srcdir) $(if $(CUDA),-DWITH_CUDA -I$(CUDA_HOME)/include) -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS)
+
+# The nearest items of each item, without PostgreSQL
+bench-neighbors: $(BENCH_BIN)/bench_neighbors
+
+$(BENCH_BIN)/bench_neighbors: $(srcdir)/test/bench/bench_neighbors.cpp $(srcdir)/test/bench/als_data.h $(ENGINE_LIB)
+	@mkdir -p $(@D)
+	$(CXX) $(BENCH_CXXFLAGS) -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS)
+
 clean: clean-bench
 clean-bench:
 	rm -rf $(BENCH_BIN)
 
-.PHONY: bench bench-engine bench-choice bench-embedding bench-embedding-sql bench-vectors bench-peers bench-index bench-churn bench-writers soak-writers clean-bench
+.PHONY: bench bench-engine bench-neighbors bench-choice bench-embedding bench-embedding-sql bench-vectors bench-als bench-als-sql bench-peers bench-index bench-churn bench-writers soak-writers clean-bench

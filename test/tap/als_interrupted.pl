@@ -139,19 +139,44 @@ $node->stop;
 {
 	local $ENV{GPUVEC_ENGINE_FAULT} = 'slow-training:2000';
 	$node->start;
-	$psql = start_psql($train);
+	# looks in its own transaction: the other one may end at any time
+	$psql = start_psql("CREATE TEMP TABLE trained AS $train; SELECT count, max(key) FROM trained, users GROUP BY count");
 	wait_for_phase('training');
 	$node->safe_psql('postgres', 'INSERT INTO events VALUES (31, 1), (1, 21)');
 	my $second = start_psql($train =~ s/factors => 4/factors => 5/r);
 	is($node->safe_psql('postgres', $contents), $before, 'training: others see the old factors');
-	is(finish_psql($psql), '2', 'the first training');
-	is($node->safe_psql('postgres', 'SELECT max(key) FROM users'), '30', 'it has the rows of its snapshot');
+	is(finish_psql($psql), '2|30', 'the first training has the rows of its snapshot');
 	is(finish_psql($second), '2', 'the second training');
 	is($node->safe_psql('postgres', 'SELECT max(key), min(cardinality(embedding)) FROM users'), '31|5', 'it has those that came before it');
 	is($node->safe_psql('postgres', 'SELECT max(key), min(cardinality(embedding)) FROM items'), '21|5', 'items as well');
 	$node->stop;
 }
+
+# without an engine
+{
+	local $ENV{GPUVEC_ENGINE_FAULT} = 'crash-at-start';
+	$node->start;
+	$before = $node->safe_psql('postgres', $contents);
+	my ($rc, $out, $err) = $node->psql('postgres', $train);
+	like($err, qr/ERROR:  the gpuvec engine is not available/, 'without an engine');
+	is($node->safe_psql('postgres', $contents), $before, 'without an engine: the tables are as they were');
+	$node->stop;
+}
+
+# a subtransaction that fails takes its training back, and the session trains again
+$node->append_conf('postgresql.conf', "gpuvec.engine = cpu\ngpuvec.device_memory = '12MB'");
 $node->start;
-is($node->safe_psql('postgres', $train), '2', 'in the end there is an engine');
+is($node->safe_psql('postgres', "DO \$\$ BEGIN PERFORM gpuvec_als('events', 'u', 'i', 'users', 'items', iterations => 1); PERFORM 1 / 0;
+	EXCEPTION WHEN division_by_zero THEN NULL; END \$\$; $contents; $train"), "$before\n2", 'after a subtransaction that failed');
+
+# too little memory: an error of the statement, and the memory is given back
+$before = $node->safe_psql('postgres', $contents);
+is($node->safe_psql('postgres', 'SELECT memory_used FROM gpuvec_engine'), 0, 'the memory of a training is given back');
+$node->safe_psql('postgres', 'CREATE TABLE more AS SELECT n % 1000 AS u, n / 1000 AS i FROM generate_series(1, 1500000) n');
+my ($rc, $out, $err) = $node->psql('postgres', "\\set VERBOSITY verbose\n" . $train =~ s/'events'/'more'/r);
+like($err, qr/ERROR:  53200: out of gpuvec memory/, 'too much data');
+is($node->safe_psql('postgres', 'SELECT memory_used FROM gpuvec_engine'), 0, 'too much data: the memory is given back');
+is($node->safe_psql('postgres', $contents), $before, 'too much data: the tables are as they were');
+is($node->safe_psql('postgres', $train), '2', 'little data fits');
 $node->stop;
 done_testing();

@@ -7,6 +7,7 @@
  *-------------------------------------------------------------------------
  */
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include "als_reference.h"
 #include "engine/als/als_math.h"
 #include "engine/als/training.h"
+#include "engine/store/store.h"
 #include "unit_test.h"
 
 /* Interactions as they come */
@@ -85,12 +87,12 @@ iterate(gpuvec_training *training, int times)
 
 /* All factors of a side, malloc'd */
 static float *
-factors_of(const gpuvec_training *training, gpuvec_als_side side, uint32_t factors)
+factors_of(gpuvec_training *training, gpuvec_als_side side, uint32_t factors)
 {
 	uint32_t	rows = gpuvec_training_rows(training, side);
 	float	   *out = malloc(((size_t) rows * factors + 1) * sizeof(float));
 
-	gpuvec_training_copy(training, side, 0, rows, out);
+	check(gpuvec_training_copy(training, side, 0, rows, out, NULL), "factors are copied");
 	return out;
 }
 
@@ -162,7 +164,7 @@ first_factors(als_reference *ref, int64_t seed)
 }
 
 static void
-compare_factors(const als_reference *ref, const gpuvec_training *training, double tolerance)
+compare_factors(const als_reference *ref, gpuvec_training *training, double tolerance)
 {
 	for (int side = 0; side < 2; side++)
 	{
@@ -239,7 +241,7 @@ test_fold_in(void)
 			int64_t		key = item_key(i);
 
 			for (int k = 0; k < ref.factors; k++)
-				ref.y[i][k] = elements[k] = (float) ref.y[i][k] * ref.factors;
+				ref.y[i][k] = elements[k] = (float) ref.y[i][k] * sqrtf((float) ref.factors);
 			check(gpuvec_training_set(training, GPUVEC_ALS_ITEMS, 1, &key, elements, &error), "items come first");
 		}
 		/* an item without a factor does not count */
@@ -402,9 +404,9 @@ test_loss_by_hand(void)
 		double		loss = (2 * (1 - x * y) * (1 - x * y) + 0.5 * (x * x + y * y)) / 2;
 
 		check(near(iterate(training, 1), loss, 1e-6), "the loss of one pair");
-		gpuvec_training_copy(training, GPUVEC_ALS_USERS, 0, 1, &factor);
+		gpuvec_training_copy(training, GPUVEC_ALS_USERS, 0, 1, &factor, NULL);
 		check(near(factor, x, 1e-6), "the user of one pair");
-		gpuvec_training_copy(training, GPUVEC_ALS_ITEMS, 0, 1, &factor);
+		gpuvec_training_copy(training, GPUVEC_ALS_ITEMS, 0, 1, &factor, NULL);
 		check(near(factor, y, 1e-6), "the item of one pair");
 	}
 	gpuvec_training_free(training);
@@ -523,9 +525,128 @@ test_limits(void)
 	gpuvec_training_free(training);
 }
 
+/* ---- a device that trains ---- */
+
+enum {DEVICE_BYTES = 1000};
+
+static const char *device_refuses;	/* the SQLSTATE that it fails with */
+static int	device_solvers;		/* that are open */
+static int	device_calls;
+
+static void
+device_close(gpuvec_als_solver *solver)
+{
+	device_solvers--;
+	free(solver);
+}
+
+static bool
+device_copy(gpuvec_als_solver *solver __attribute__((unused)), gpuvec_als_side side __attribute__((unused)),
+			gpuvec_error *error __attribute__((unused)))
+{
+	device_calls++;
+	return true;
+}
+
+static bool
+device_solve(gpuvec_als_solver *solver __attribute__((unused)), gpuvec_als_side side __attribute__((unused)),
+			 const int *canceled __attribute__((unused)), gpuvec_error *error __attribute__((unused)))
+{
+	device_calls++;
+	return true;
+}
+
+static bool
+device_loss(gpuvec_als_solver *solver __attribute__((unused)), const int *canceled __attribute__((unused)),
+			double *loss, gpuvec_error *error __attribute__((unused)))
+{
+	*loss = 5;
+	return true;
+}
+
+static size_t
+device_bytes(gpuvec_trainer *trainer __attribute__((unused)),
+			 const gpuvec_als_problem *problem __attribute__((unused)))
+{
+	return DEVICE_BYTES;
+}
+
+static gpuvec_als_solver *
+device_solver(gpuvec_trainer *trainer __attribute__((unused)),
+			  const gpuvec_als_problem *problem __attribute__((unused)), gpuvec_error *error)
+{
+	gpuvec_als_solver *solver;
+
+	if (device_refuses)
+	{
+		gpuvec_fail(error, device_refuses, NULL, NULL, "the device refuses");
+		return NULL;
+	}
+	solver = calloc(1, sizeof(*solver));
+	*solver = (gpuvec_als_solver)
+	{
+		device_close, device_copy, device_copy, device_solve, device_loss, NULL
+	};
+	device_solvers++;
+	return solver;
+}
+
+static gpuvec_trainer device_trainer = {NULL, device_bytes, device_solver};
+static gpuvec_backend device_backend = {.on_device = true, .trainer = &device_trainer};
+
+/* One iteration with a device of this budget; NAN if there is an error */
+static double
+train_on_device(size_t budget, const char *refuses)
+{
+	static gpuvec_store store;
+	gpuvec_training *training;
+	gpuvec_error error;
+	float		factor[4];
+	double		loss = NAN;
+
+	memset(&store, 0, sizeof(store));
+	pthread_mutex_init(&store.mutex, NULL);
+	store.devices[0] = (gpuvec_device)
+	{
+		.backend = &device_backend, .budget = budget
+	};
+	store.ndevices = 1;
+	store.work_budget = (size_t) 1 << 30;
+	device_refuses = refuses;
+	device_calls = 0;
+	training = gpuvec_training_new(&store, 1, &plain, &error);
+	check(gpuvec_training_add(training, n, users, items, weights, &error), "interactions are taken");
+	if (gpuvec_training_prepare(training, &error))
+	{
+		check(store.devices[0].used == (device_solvers ? DEVICE_BYTES : 0), "the device is charged");
+		check(gpuvec_training_iterate(training, NULL, &loss, &error) &&
+			  gpuvec_training_copy(training, GPUVEC_ALS_USERS, 0, 1, factor, &error) &&
+			  gpuvec_training_copy(training, GPUVEC_ALS_USERS, 0, 1, factor, &error), "a training runs");
+	}
+	gpuvec_training_free(training);
+	check(store.devices[0].used == 0 && store.work_used == 0 && device_solvers == 0, "nothing stays charged");
+	return loss;
+}
+
+/* A device trains if it has room, else threads; other errors are raised */
+static void
+test_devices(void)
+{
+	n = 0;
+	add(1, 1, 1);
+	add(2, 1, 2);
+	check(train_on_device(DEVICE_BYTES, NULL) == 5.0 / 3, "a device trains");
+	check(device_calls == 3, "factors are copied once");
+	check(train_on_device(DEVICE_BYTES - 1, NULL) < 1 && device_calls == 0,
+		  "threads train where the device has no room");
+	check(train_on_device(DEVICE_BYTES, GPUVEC_OUT_OF_MEMORY) < 1, "threads train where its memory is lacking");
+	check(isnan(train_on_device(DEVICE_BYTES, GPUVEC_SYSTEM_ERROR)), "other errors are raised");
+}
+
 int
 main(void)
 {
+	test_devices();
 	test_random();
 	test_fold_in();
 	test_bits();

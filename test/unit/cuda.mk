@@ -10,7 +10,7 @@ srcdir ?= .
 EXTVERSION ?= 0.1.0
 WITH_CUDA := yes
 
-cuda-tests: build/test/cuda_topk build/test/cuda_cold build/test/cuda_bench
+cuda-tests: build/test/cuda_topk build/test/cuda_cold build/test/cuda_als build/test/cuda_bench build/test/cuda_neighbors
 
 include engine.mk
 
@@ -27,14 +27,19 @@ build/test/cuda_%: $(srcdir)/test/unit/cuda_%.cpp $(CUDA_TEST_HEADERS) $(CUDA_TE
 # the CPU backend, to compare with
 build/test/cuda_cold: $(filter build/src/engine/cpu/%,$(ENGINE_OBJS))
 
+# the engine's threads, to compare with
+build/test/cuda_neighbors build/test/cuda_als: build/test/cuda_%: $(srcdir)/test/unit/cuda_%.cpp $(CUDA_TEST_HEADERS) $(srcdir)/test/unit/unit_test.h $(ENGINE_LIB)
+	@mkdir -p $(@D)
+	$(CXX) $(CUDA_TEST_FLAGS) -isystem $(CUDA_HOME)/include -I$(srcdir)/test/bench -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS)
+
 # these need a GPU
-CUDA_TESTS = gpu_search gpu_cold gpu_kernels gpu_vectors
+CUDA_TESTS = gpu_search gpu_cold gpu_als gpu_neighbors gpu_kernels gpu_vectors
 ON_GPU = $(MAKE) -f test/unit/embedding.mk WITH_CUDA=yes CUDA_ARCHS='$(CUDA_ARCHS)'
 
 tests:
 	@echo $(CUDA_TESTS)
 
-programs: build/test/cuda_topk build/test/cuda_cold
+programs: build/test/cuda_topk build/test/cuda_cold build/test/cuda_als build/test/cuda_neighbors
 	+$(ON_GPU) programs-gpu
 
 check: $(CUDA_TESTS:%=check-%)
@@ -43,6 +48,12 @@ check-gpu_search: build/test/cuda_topk
 	$< full
 
 check-gpu_cold: build/test/cuda_cold
+	$< full
+
+check-gpu_als: build/test/cuda_als
+	$< full
+
+check-gpu_neighbors: build/test/cuda_neighbors
 	$< full
 
 check-gpu_kernels check-gpu_vectors:

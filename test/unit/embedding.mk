@@ -21,7 +21,7 @@ include test/bench/bench.mk
 include test/unit/emulation/emulation.mk
 
 EMULATED = $(patsubst $(srcdir)/%.cu,%,$(POOLING_SOURCES)) test/bench/bench_embedding
-EMULATED_VECTORS = $(patsubst $(srcdir)/%.cu,%,$(EMBEDDING_KERNELS)) test/unit/emulation/engine
+EMULATED_VECTORS = $(patsubst $(srcdir)/%.cu,%,$(EMBEDDING_KERNELS) $(ALS_KERNELS)) test/unit/emulation/engine
 
 # the kernels, what the CUDA backend makes of them, and the server with that
 EMBEDDING_TESTS = embedding_kernels embedding_vectors embedding_server
@@ -44,7 +44,7 @@ check-embedding_vectors: $(EMULATION_DIR)/vectors_test
 	$< $(CASES)
 
 check-embedding_server:
-	+$(EMULATED_SERVER) check-emulated SERVER_TEST_ARGS="embed embed_concurrency"
+	+$(EMULATED_SERVER) check-emulated SERVER_TEST_ARGS="embed embed_concurrency als als_violations als_budget als_memory"
 else
 programs:
 

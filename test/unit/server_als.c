@@ -1,8 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * server_als.c
- *	  Trainings over the socket: the order of requests, what is refused, and
- *	  memory that is lacking.  What training computes is tested in als_test.c.
+ *	  Trainings over the socket, and neighbors of items: the order of
+ *	  requests, what is refused, and memory that is lacking.  What they
+ *	  compute is tested in als_test.c and neighbors_test.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -196,6 +197,76 @@ test_als(void)
 	engine_stop(&e);
 }
 
+/* ---- neighbors of items ---- */
+
+static gpuvec_neighbors_begin
+neighbor_options(void)
+{
+	return (gpuvec_neighbors_begin) {
+		.role = 10,.relation = 20,.k = 5,.weighting = GPUVEC_WEIGHTING_NONE,.k1 = 100,.b = 0.8
+	};
+}
+
+static bool
+neighbors_begin(client *c)
+{
+	gpuvec_neighbors_begin begin = neighbor_options();
+
+	return als_call(c, GPUVEC_MSG_NEIGHBORS_BEGIN, &begin, sizeof(begin));
+}
+
+/* Ask for neighbors: n rows, after which so many items are done */
+static bool
+neighbors_get(client *c, size_t n, uint32_t done)
+{
+	return client_call(c, GPUVEC_MSG_NEIGHBORS, NULL, 0, GPUVEC_MSG_NEIGHBORS_FOUND) &&
+		c->frame.length == sizeof(gpuvec_als_state) + n * sizeof(gpuvec_neighbor) &&
+		state_of(c).iteration == done;
+}
+
+/* Row i of the answer */
+static gpuvec_neighbor
+neighbor_of(const client *c, int i)
+{
+	gpuvec_neighbor row;
+
+	memcpy(&row, c->data + sizeof(gpuvec_als_state) + i * sizeof(row), sizeof(row));
+	return row;
+}
+
+void
+test_neighbors(void)
+{
+	engine		e = engine_start(NULL, plain);
+	client		c = client_open(&e);
+	client		other = client_open(&e);
+
+	check(neighbors_begin(&c) && als_add(&c) && als_add(&c) && count_trainings(&other) == 1, "interactions");
+	check(als_simple(&c, GPUVEC_MSG_ALS_PREPARE) && state_of(&c).items == 2 && state_of(&c).users == 3 && state_of(&c).entries == 4 &&
+		  state_of(&c).iteration == 0 && state_of(&c).iterations == 2 && state_of(&c).phase == GPUVEC_ALS_NEIGHBORS, "prepared");
+	/* user 7 has 3 of item 2 and -2 of item 1: the product is negative */
+	check(neighbors_get(&c, 0, 2) && neighbors_get(&c, 0, 2), "no neighbors, and the end");
+	check(als_simple(&c, GPUVEC_MSG_ALS_END) && count_trainings(&other) == 0, "the end of it");
+	{
+		interactions in = some();
+
+		in.weights[2] = 1;
+		check(neighbors_begin(&c) && als_call(&c, GPUVEC_MSG_ALS_ADD, &in, sizeof(in)) && als_simple(&c, GPUVEC_MSG_ALS_PREPARE) &&
+			  neighbors_get(&c, 2, 2), "neighbors");
+	}
+	check(neighbor_of(&c, 0).item == 1 && neighbor_of(&c, 0).neighbor == 2 && neighbor_of(&c, 0).score == 1.5 &&
+		  neighbor_of(&c, 1).item == 2 && neighbor_of(&c, 1).neighbor == 1 && neighbor_of(&c, 1).score == 1.5, "their rows");
+	/* a training takes the place of it, and it that of a training */
+	check_training(&c, &other);
+	check(neighbors_begin(&c) && als_simple(&c, GPUVEC_MSG_ALS_PREPARE) && neighbors_get(&c, 0, 0), "without any interaction");
+	client_close(&c);
+	for (int i = 0; i < 200 && count_trainings(&other) != 0; i++)
+		usleep(50000);
+	check(count_trainings(&other) == 0, "it ends with its session");
+	client_close(&other);
+	engine_stop(&e);
+}
+
 /* Is this the last request of the connection? */
 static void
 expect_violation(client *c, gpuvec_message type, const void *data, size_t size, const char *what)
@@ -306,6 +377,54 @@ test_als_violations(void)
 	engine_stop(&e);
 }
 
+/* A request for neighbors, while it reads or when it is prepared */
+static void
+expect_bad_neighbors(const engine *e, bool prepared, gpuvec_message type, const void *data, size_t size, const char *what)
+{
+	client		c = client_open(e);
+
+	check(neighbors_begin(&c) && als_add(&c) && (!prepared || als_simple(&c, GPUVEC_MSG_ALS_PREPARE)), "neighbors begin");
+	expect_violation(&c, type, data, size, what);
+}
+
+static void
+bad_neighbor_options(engine e)
+{
+	gpuvec_neighbors_begin begin = neighbor_options();
+
+	BAD(begin, 0, GPUVEC_MSG_NEIGHBORS_BEGIN, begin.k = 0, "k 0");
+	BAD(begin, 0, GPUVEC_MSG_NEIGHBORS_BEGIN, begin.k = GPUVEC_MAX_K + 1, "k too large");
+	BAD(begin, 0, GPUVEC_MSG_NEIGHBORS_BEGIN, begin.weighting = GPUVEC_N_WEIGHTINGS, "an unknown weighting");
+	BAD(begin, 0, GPUVEC_MSG_NEIGHBORS_BEGIN, begin.k1 = -1, "K1 negative");
+	BAD(begin, 0, GPUVEC_MSG_NEIGHBORS_BEGIN, begin.k1 = INFINITY, "K1 infinite");
+	BAD(begin, 0, GPUVEC_MSG_NEIGHBORS_BEGIN, begin.b = 1.5, "B above 1");
+	BAD(begin, 0, GPUVEC_MSG_NEIGHBORS_BEGIN, begin.b = NAN, "B NaN");
+	expect_bad(&e, 0, GPUVEC_MSG_NEIGHBORS_BEGIN, &begin, sizeof(begin) - 1, "a short NEIGHBORS_BEGIN");
+}
+
+void
+test_neighbors_violations(void)
+{
+	engine		e = engine_start(NULL, plain);
+	interactions in = some();
+	factors		f = two_items();
+	gpuvec_als_part part = {.n = 1};
+
+	bad_neighbor_options(e);
+	for (int point = 0; point < 5; point++)
+		expect_bad(&e, point, GPUVEC_MSG_NEIGHBORS, NULL, 0, "NEIGHBORS of a training");
+	expect_bad_neighbors(&e, false, GPUVEC_MSG_NEIGHBORS, NULL, 0, "NEIGHBORS out of place");
+	expect_bad_neighbors(&e, true, GPUVEC_MSG_ALS_ADD, &in, sizeof(in), "ADD out of place");
+	expect_bad_neighbors(&e, true, GPUVEC_MSG_ALS_PREPARE, NULL, 0, "PREPARE out of place");
+	for (int prepared = 0; prepared < 2; prepared++)
+	{
+		expect_bad_neighbors(&e, prepared, GPUVEC_MSG_ALS_SET, &f, sizeof(f), "neighbors have no factors");
+		expect_bad_neighbors(&e, prepared, GPUVEC_MSG_ALS_RUN, NULL, 0, "and no iterations");
+		expect_bad_neighbors(&e, prepared, GPUVEC_MSG_ALS_GET, &part, sizeof(part), "and no factors to get");
+	}
+	engine_stop(&e);
+}
+
 /* Interactions that do not fit are refused, until the next training */
 void
 test_als_budget(void)
@@ -347,6 +466,18 @@ ask_training(client *c, void *arg)
 		als_simple(c, GPUVEC_MSG_ALS_RUN) && als_get(c, GPUVEC_ALS_USERS, 0, 3, users) && als_simple(c, GPUVEC_MSG_ALS_END);
 }
 
+/* A whole search for neighbors; the rows are those of some() */
+static bool
+ask_neighbors(client *c, void *arg)
+{
+	interactions in = some();
+
+	(void) arg;
+	in.weights[2] = 1;
+	return neighbors_begin(c) && als_call(c, GPUVEC_MSG_ALS_ADD, &in, sizeof(in)) && als_simple(c, GPUVEC_MSG_ALS_PREPARE) &&
+		neighbors_get(c, 2, 2) && als_simple(c, GPUVEC_MSG_ALS_END);
+}
+
 /* Each allocation of a training fails */
 void
 test_als_memory(void)
@@ -356,6 +487,7 @@ test_als_memory(void)
 
 	memory_try(&e, &c, "a training", ask_training, ask_training, NULL, false);
 	memory_try(&e, &c, "folding in", ask_training, ask_training, &e, false);
+	memory_try(&e, &c, "neighbors", ask_neighbors, ask_neighbors, NULL, false);
 	client_close(&c);
 	memory_engine_stop(&e);
 }

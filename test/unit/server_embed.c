@@ -973,6 +973,79 @@ check_nearest(client *c, const vector_model *m)
 	return ok;
 }
 
+/* Are there rows, all of them seen, with vectors that can be factors? */
+static bool
+has_gram(const vector_model *m)
+{
+	uint64_t	nrows = 0;
+
+	for (uint32_t block = 0; block < m->nblocks; block++)
+		for (uint32_t i = 0; i < m->pages[block].nrows; i++, nrows++)
+			if (!m->pages[block].rows[i].visible || m->pages[block].rows[i].head.width != m->width)
+				return false;
+	return nrows > 0;
+}
+
+/* Is this the sum of y y' over all rows, from the diagonal on? */
+static bool
+gram_right(const vector_model *m, const double *got)
+{
+	bool		ok = true;
+
+	for (uint32_t i = 0; i < m->width; i++)
+		for (uint32_t j = i; j < m->width; j++)
+		{
+			double		sum = 0;
+			double		size = 0;
+
+			for (uint32_t block = 0; block < m->nblocks; block++)
+				for (uint32_t k = 0; k < m->pages[block].nrows; k++)
+				{
+					const float *y = m->pages[block].rows[k].elements;
+
+					sum += (double) y[i] * y[j];
+					size += fabs((double) y[i] * y[j]);
+				}
+			ok = ok && fabs(got[(size_t) i * m->width + j] - sum) <= 1e-4 * size;
+		}
+	return ok;
+}
+
+/* A request for the Gram matrix, until there is an answer */
+static bool
+check_gram(client *c, const vector_model *m)
+{
+	request		r = {0};
+	gpuvec_gram_head head = {.key = m->key};
+	gpuvec_embedding_answer answer = {.status = GPUVEC_EMBEDDING_UNDECIDED};
+	bool		ok = true;
+
+	make_map(&r, m);
+	head.known = r.head.known;
+	head.map_bytes = r.head.map_bytes;
+	for (int round = 0; ok && round < 2 && answer.status == GPUVEC_EMBEDDING_UNDECIDED; round++)
+	{
+		buffer		b = {0};
+
+		head.nverdicts = r.head.nverdicts;
+		buffer_add(&b, &head, sizeof(head));
+		buffer_add(&b, r.verdicts, r.head.nverdicts * sizeof(uint64_t));
+		buffer_add(&b, r.map, r.head.map_bytes);
+		ok = client_call(c, GPUVEC_MSG_GRAM, b.data, b.length, GPUVEC_MSG_EMBEDDING_ANSWER);
+		free(b.data);
+		if (ok)
+			memcpy(&answer, c->data, sizeof(answer));
+		if (ok && answer.status == GPUVEC_EMBEDDING_UNDECIDED)
+			ok = decide(c, &r, m, answer.count);
+	}
+	free_request(&r);
+	if (ok && answer.status == GPUVEC_EMBEDDING_UNFIT)
+		return !has_gram(m);
+	return ok && answer.status == GPUVEC_EMBEDDING_DONE && has_gram(m) && answer.width == m->width &&
+		answer.count == (uint64_t) m->width * m->width &&
+		gram_right(m, (const double *) (c->data + sizeof(answer)));
+}
+
 /* Change some pages, or the number of pages */
 static void
 change(vector_model *m)
@@ -1023,6 +1096,68 @@ test_embed(void)
 			/* what it knows is of the time before */
 			check(check_again(&c, &m, &r), "the same request after it");
 			free_request(&r);
+		}
+		free_model(&m);
+	}
+	client_close(&c);
+	engine_stop(&e);
+}
+
+/*
+ * Make all rows seen, or all but one.  Rows that were not sent yet get keys
+ * that no other row has.
+ */
+static void
+see_rows(vector_model *m, bool all)
+{
+	static uint64_t next = 0;
+
+	for (uint32_t block = 0; block < m->nblocks; block++)
+		for (uint32_t i = 0; i < m->pages[block].nrows; i++)
+		{
+			vector_row *row = &m->pages[block].rows[i];
+
+			row->visible = all;
+			all = true;
+			if (m->pages[block].dirty)
+				row->head.key = (int64_t) (++next * UINT64_C(0x9E3779B97F4A7C15));
+		}
+}
+
+/* The Gram matrix of tables that change; sessions see all rows, or not */
+void
+test_embed_gram(void)
+{
+	static const uint32_t widths[] = {1, 16, 33, 64};
+	engine		e = engine_start(NULL, (const char *const[]) {"--cpu-threads", "2", NULL});
+	client		c = client_open(&e);
+
+	for (int i = 0; i < 8; i++)
+	{
+		/* the last table has other widths */
+		vector_model m = model_of_vectors(6000 + (uint32_t) i, i < 3 ? 200 : 1 + (uint32_t) random_below(30),
+										  widths[i % 4], 1000, i == 7,
+										  i % 2 ? GPUVEC_FLOAT16 : GPUVEC_FLOAT32);
+
+		see_rows(&m, true);
+		check(load(&c, &m), "load");
+		for (int round = 0; round < 8; round++)
+		{
+			check(check_gram(&c, &m), "a Gram matrix");
+			see_rows(&m, false);
+			check(check_gram(&c, &m), "a row is not seen");
+			change(&m);
+			see_rows(&m, true);
+			check(refresh(&c, &m), "refresh");
+			check(check_gram(&c, &m), "a Gram matrix after a refresh");
+		}
+		if (m.nblocks > 0 && m.pages[0].nrows > 1)
+		{
+			m.pages[0].rows[1].head.key = m.pages[0].rows[0].head.key;
+			m.pages[0].dirty = true;
+			m.pages[0].lsn++;
+			check(refresh(&c, &m), "refresh");
+			check(!check_gram(&c, &m) || !has_gram(&m), "a key comes twice");
 		}
 		free_model(&m);
 	}
@@ -1406,6 +1541,27 @@ test_embed_violations(void)
 	BAD_NEAREST(h->width = UINT32_MAX, "far too wide");
 	BAD_NEAREST(h->nexcluded = UINT64_MAX, "excluded keys that overflow");
 	BAD_NEAREST(((int64_t *) (h + 1))[0] = 7, "excluded keys not in order");
+
+#define BAD_GRAM(change, what) \
+	do { \
+		buffer		b = {0}; \
+		gpuvec_gram_head head = {.key = m.key,.nverdicts = 4,.map_bytes = 8}; \
+		gpuvec_gram_head *h; \
+		buffer_add(&b, &head, sizeof(head)); \
+		buffer_add(&b, (uint64_t[]) {2, 4, 6, 8}, 4 * sizeof(uint64_t)); \
+		buffer_add(&b, map, sizeof(map)); \
+		h = (gpuvec_gram_head *) b.data; \
+		change; \
+		(void) h; \
+		expect_violation(&e, GPUVEC_MSG_GRAM, &b, what); \
+		free(b.data); \
+	} while (0)
+	BAD_GRAM(b.length = 20, "a head that is cut off");
+	BAD_GRAM(b.length -= 8, "a map that is cut off");
+	BAD_GRAM(h->key.key_attnum = 0, "no embedding table");
+	BAD_GRAM(h->nverdicts = UINT64_MAX, "verdicts that overflow");
+	BAD_GRAM(h->map_bytes = UINT64_MAX, "a map that overflows");
+	BAD_GRAM(((uint64_t *) (h + 1))[1] = 2, "verdicts not in order");
 
 	/* pages */
 	{

@@ -11,6 +11,7 @@
 #include "server_model.h"
 
 extern void test_embed(void);
+extern void test_embed_gram(void);
 extern void test_embed_room(void);
 extern void test_embed_limit(void);
 extern void test_embed_failed(void);

@@ -15,7 +15,7 @@
 srcdir ?= .
 WITH_CUDA ?= auto
 EXTVERSION ?= 0.1.0
-UNIT_TESTS = measure method stage numbers topk embed als
+UNIT_TESTS = measure method stage numbers topk embed als neighbors
 
 check:
 

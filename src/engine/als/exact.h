@@ -8,6 +8,7 @@
 #ifndef GPUVEC_EXACT_H
 #define GPUVEC_EXACT_H
 
+#include "core/als_solve.h"
 #include "engine/als/als_math.h"
 
 /* Number of float64 that a solution needs for itself */
@@ -21,5 +22,16 @@ extern size_t gpuvec_exact_scratch(uint32_t factors);
 extern void gpuvec_solve_exactly(const gpuvec_als_half *half, const double *gram,
 								 double regularization, uint32_t factors, uint32_t row,
 								 double *scratch);
+
+/*
+ * gpuvec_als_prepare() for each instruction set.  All give the same bits: no
+ * sum is made in another order, and products are rounded before they are
+ * added.
+ */
+typedef bool gpuvec_exact_prepare (const gpuvec_als_system *system, double *a, double *b);
+
+extern gpuvec_exact_prepare gpuvec_exact_prepare_portable;
+extern gpuvec_exact_prepare gpuvec_exact_prepare_avx2;
+extern gpuvec_exact_prepare gpuvec_exact_prepare_avx512;
 
 #endif							/* GPUVEC_EXACT_H */

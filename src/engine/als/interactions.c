@@ -10,10 +10,11 @@
  * float64, ascending.  So training gives the same bits, however a table's
  * rows lie in its pages.
  *
- * Sorting is by counting.  Interactions are dealt out to items, and then,
- * item by item, to users, so that the entries of each user are in the order
- * of items.  When repeated pairs have become one, the entries of users are
- * dealt out to items once more.
+ * All cores sort.  Interactions are dealt out to users, in any order, and each
+ * user's are sorted by items and weights.  When repeated pairs have become
+ * one, the entries of users are dealt out to items: each core takes a range
+ * of users, and knows from counts of all ranges where in an item's row its
+ * entries begin.
  *
  * A pair whose weights add up to zero is left out like a weight of zero, and
  * so are users and items that have no pair left.
@@ -22,15 +23,15 @@
  */
 #include <inttypes.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/als/interactions.h"
-#include "engine/thread_pool.h"
 
-/* Rows after which the engine's progress is reported */
-#define REPORT_ROWS		4096
+/* Entries that a thread takes at a time */
+#define PART_ENTRIES	65536
 
 void
 gpuvec_interactions_init(gpuvec_interactions *in, gpuvec_als_memory *memory)
@@ -207,125 +208,343 @@ begin_filling(gpuvec_als_matrix *matrix)
 	}
 }
 
-static void
-add_entry(gpuvec_als_matrix *matrix, uint32_t row, uint32_t other, float confidence)
+uint32_t
+gpuvec_als_first_row(const gpuvec_als_matrix *matrix, uint64_t entry)
 {
-	gpuvec_als_entry *entry = &matrix->entries[matrix->starts[row + 1]++];
+	uint32_t	low = 0;
+	uint32_t	high = matrix->nrows;
 
-	entry->other = other;
-	entry->confidence = confidence;
+	while (low < high)
+	{
+		uint32_t	middle = low + (high - low) / 2;
+
+		if (matrix->starts[middle] < entry)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
 }
 
-/* Deal out the interactions to items, in any order */
-static void
-deal_triples(const gpuvec_interactions *in, uint32_t *const *row_of, gpuvec_als_matrix *items)
-{
-	for (const gpuvec_triple_block *block = in->blocks; block; block = block->next)
-		for (uint32_t i = 0; i < block->n; i++)
-			items->starts[row_of[GPUVEC_ALS_ITEMS][block->triples[i].number[GPUVEC_ALS_ITEMS]] + 1]++;
-	begin_filling(items);
-	for (const gpuvec_triple_block *block = in->blocks; block; block = block->next)
-	{
-		gpuvec_progress_made();
-		for (uint32_t i = 0; i < block->n; i++)
-		{
-			const gpuvec_triple *triple = &block->triples[i];
+/* ---- dealing out to users ---- */
 
-			add_entry(items, row_of[GPUVEC_ALS_ITEMS][triple->number[GPUVEC_ALS_ITEMS]],
-					  row_of[GPUVEC_ALS_USERS][triple->number[GPUVEC_ALS_USERS]], triple->weight);
-		}
+typedef struct deal_task
+{
+	gpuvec_triple_block **blocks;	/* a part each */
+	uint32_t   *const *row_of;	/* the row of each number, of both sides */
+	gpuvec_als_matrix *users;
+} deal_task;
+
+static void
+count_part(void *arg, uint64_t part, int thread)
+{
+	deal_task  *task = arg;
+	const gpuvec_triple_block *block = task->blocks[part];
+
+	(void) thread;
+	for (uint32_t i = 0; i < block->n; i++)
+	{
+		uint32_t	row = task->row_of[GPUVEC_ALS_USERS][block->triples[i].number[GPUVEC_ALS_USERS]];
+
+		__atomic_fetch_add(&task->users->starts[row + 1], 1, __ATOMIC_RELAXED);
 	}
 }
 
-/* Transpose a matrix into one whose starts are zero */
 static void
-transpose(const gpuvec_als_matrix *from, gpuvec_als_matrix *to)
+deal_part(void *arg, uint64_t part, int thread)
 {
-	for (uint64_t i = 0; i < from->starts[from->nrows]; i++)
-		to->starts[from->entries[i].other + 1]++;
-	begin_filling(to);
-	for (uint32_t row = 0; row < from->nrows; row++)
+	deal_task  *task = arg;
+	const gpuvec_triple_block *block = task->blocks[part];
+
+	(void) thread;
+	for (uint32_t i = 0; i < block->n; i++)
 	{
-		if (row % REPORT_ROWS == 0)
-			gpuvec_progress_made();
-		for (uint64_t i = from->starts[row]; i < from->starts[row + 1]; i++)
-			add_entry(to, from->entries[i].other, row, from->entries[i].confidence);
+		const gpuvec_triple *triple = &block->triples[i];
+		uint32_t	row = task->row_of[GPUVEC_ALS_USERS][triple->number[GPUVEC_ALS_USERS]];
+		uint64_t	at = __atomic_fetch_add(&task->users->starts[row + 1], 1, __ATOMIC_RELAXED);
+
+		task->users->entries[at].other =
+			task->row_of[GPUVEC_ALS_ITEMS][triple->number[GPUVEC_ALS_ITEMS]];
+		task->users->entries[at].confidence = triple->weight;
 	}
 }
 
+/* Deal out the interactions to users, in any order */
+static bool
+deal_triples(const gpuvec_interactions *in, gpuvec_thread_pool *pool, uint32_t *const *row_of,
+			 gpuvec_als_matrix *users, gpuvec_error *error)
+{
+	uint64_t	nblocks = 0;
+	deal_task	task = {NULL, row_of, users};
+
+	for (const gpuvec_triple_block *block = in->blocks; block; block = block->next)
+		nblocks++;
+	task.blocks = gpuvec_als_new(in->memory, nblocks, sizeof(*task.blocks), error);
+	if (task.blocks == NULL)
+		return false;
+	nblocks = 0;
+	for (gpuvec_triple_block *block = in->blocks; block; block = block->next)
+		task.blocks[nblocks++] = block;
+	gpuvec_thread_pool_run(pool, count_part, &task, nblocks);
+	begin_filling(users);
+	gpuvec_thread_pool_run(pool, deal_part, &task, nblocks);
+	gpuvec_als_free(in->memory, task.blocks);
+	return true;
+}
+
+/* ---- making each pair one entry ---- */
+
+/* By items, then by weights */
 static int
-compare_weights(const void *a, const void *b)
+compare_entries(const void *a, const void *b)
 {
-	float		x = ((const gpuvec_als_entry *) a)->confidence;
-	float		y = ((const gpuvec_als_entry *) b)->confidence;
+	const gpuvec_als_entry *x = a;
+	const gpuvec_als_entry *y = b;
 
-	return x < y ? -1 : x > y;
+	if (x->other != y->other)
+		return x->other < y->other ? -1 : 1;
+	return x->confidence < y->confidence ? -1 : x->confidence > y->confidence;
 }
 
-/* The sum of the weights of n entries of the same pair; sorts them */
-static double
-sum_weights(gpuvec_als_entry *entries, uint64_t n)
+/* Sort entries, unless they come sorted, as they often do */
+static void
+sort_entries(gpuvec_als_entry *entries, uint64_t n)
 {
-	double		sum = 0;
+	for (uint64_t i = 1; i < n; i++)
+		if (compare_entries(&entries[i - 1], &entries[i]) > 0)
+		{
+			qsort(entries, n, sizeof(*entries), compare_entries);
+			return;
+		}
+}
 
-	if (n > 1)
-		qsort(entries, n, sizeof(*entries), compare_weights);
-	for (uint64_t i = 0; i < n; i++)
-		sum += entries[i].confidence;
-	return sum;
+/* A pair whose confidence is too large */
+typedef struct bad_pair
+{
+	uint32_t	user;			/* GPUVEC_NO_NUMBER: there is none */
+	uint32_t	item;
+	double		confidence;
+} bad_pair;
+
+typedef struct unite_task
+{
+	gpuvec_als_matrix *users;
+	double		alpha;
+	uint32_t   *kept;			/* entries that remain of each row */
+	pthread_mutex_t mutex;
+	bad_pair	bad;			/* the first one; guarded by the mutex */
+} unite_task;
+
+/* Keep the first pair that is bad, whoever finds it when */
+static void
+keep_bad(unite_task *task, uint32_t user, uint32_t item, double confidence)
+{
+	pthread_mutex_lock(&task->mutex);
+	if (user < task->bad.user)
+		task->bad = (bad_pair)
+	{
+		user, item, confidence
+	};
+	pthread_mutex_unlock(&task->mutex);
+}
+
+/*
+ * Make each pair of a row one entry, at the row's beginning, and weights
+ * confidences.  Pairs that add up to zero are left out.
+ */
+static void
+unite_row(unite_task *task, uint32_t row)
+{
+	uint64_t	end = task->users->starts[row + 1];
+	uint64_t	from = task->users->starts[row];
+	gpuvec_als_entry *entries = task->users->entries;
+	gpuvec_als_entry *to = entries + from;
+
+	sort_entries(to, end - from);
+	task->kept[row] = 0;
+	while (from < end)
+	{
+		uint32_t	other = entries[from].other;
+		double		sum = 0;
+
+		while (from < end && entries[from].other == other)
+			sum += entries[from++].confidence;
+		sum *= task->alpha;
+		if (!(fabs(sum) <= GPUVEC_ALS_MAX_CONFIDENCE))
+		{
+			keep_bad(task, row, other, sum);
+			return;
+		}
+		to[task->kept[row]].other = other;
+		to[task->kept[row]].confidence = (float) sum;
+		task->kept[row] += (float) sum != 0;
+	}
+}
+
+static void
+unite_part(void *arg, uint64_t part, int thread)
+{
+	unite_task *task = arg;
+	uint32_t	end = gpuvec_als_first_row(task->users, (part + 1) * PART_ENTRIES);
+
+	(void) thread;
+	for (uint32_t row = gpuvec_als_first_row(task->users, part * PART_ENTRIES); row < end; row++)
+		unite_row(task, row);
+}
+
+/* Move the entries that remain together, and set starts accordingly */
+static void
+close_gaps(gpuvec_als_matrix *matrix, const uint32_t *kept)
+{
+	uint64_t	to = 0;
+
+	for (uint32_t row = 0; row < matrix->nrows; row++)
+	{
+		uint64_t	from = matrix->starts[row];
+
+		if (from != to)
+			memmove(matrix->entries + to, matrix->entries + from, kept[row] * sizeof(*matrix->entries));
+		matrix->starts[row] = to;
+		to += kept[row];
+	}
+	matrix->starts[matrix->nrows] = to;
 }
 
 /* Report that the confidence of a pair is too large */
 static bool
-fail_confidence(const gpuvec_side_rows *rows, uint32_t user, uint32_t item, double confidence,
+fail_confidence(const gpuvec_side_rows *rows, double alpha, const bad_pair *bad,
 				gpuvec_error *error)
 {
-	gpuvec_fail(error, GPUVEC_OUT_OF_RANGE, NULL, "Make weights or alpha smaller.",
+	gpuvec_fail(error, GPUVEC_OUT_OF_RANGE, NULL,
+				alpha == 1 ? "Make weights smaller." : "Make weights or alpha smaller.",
 				"weight of user %" PRId64 " and item %" PRId64 " is too large",
-				rows[GPUVEC_ALS_USERS].keys[user], rows[GPUVEC_ALS_ITEMS].keys[item]);
+				rows[GPUVEC_ALS_USERS].keys[bad->user], rows[GPUVEC_ALS_ITEMS].keys[bad->item]);
 	snprintf(error->detail, sizeof(error->detail),
-			 "The sum of the pair's weights times alpha is %g; it must be between %g and %g.",
-			 confidence, -GPUVEC_ALS_MAX_CONFIDENCE, GPUVEC_ALS_MAX_CONFIDENCE);
+			 "The sum of the pair's weights%s is %g; it must be between %g and %g.",
+			 alpha == 1 ? "" : " times alpha", bad->confidence, -GPUVEC_ALS_MAX_CONFIDENCE, GPUVEC_ALS_MAX_CONFIDENCE);
 	return false;
 }
 
 /*
  * Make each pair of the users' matrix one entry, and weights confidences.
- * Pairs that add up to zero are left out.
+ * kept[] has room for an element for each user.
  */
 static bool
-unite_pairs(gpuvec_side_rows *rows, double alpha, gpuvec_error *error)
+unite_pairs(gpuvec_side_rows *rows, gpuvec_thread_pool *pool, double alpha, uint32_t *kept,
+			gpuvec_error *error)
 {
 	gpuvec_als_matrix *users = &rows[GPUVEC_ALS_USERS].matrix;
-	uint64_t	from = 0;
-	uint64_t	to = 0;
+	unite_task	task = {
+		users, alpha, kept, PTHREAD_MUTEX_INITIALIZER, {GPUVEC_NO_NUMBER, 0, 0}
+	};
 
-	for (uint32_t row = 0; row < users->nrows; row++)
-	{
-		uint64_t	end = users->starts[row + 1];
-
-		if (row % REPORT_ROWS == 0)
-			gpuvec_progress_made();
-		users->starts[row] = to;
-		while (from < end)
-		{
-			gpuvec_als_entry *first = &users->entries[from];
-			uint32_t	other = first->other;
-			double		confidence;
-
-			while (from < end && users->entries[from].other == other)
-				from++;
-			confidence = alpha * sum_weights(first, (uint64_t) (&users->entries[from] - first));
-			if (!(fabs(confidence) <= GPUVEC_ALS_MAX_CONFIDENCE))
-				return fail_confidence(rows, row, other, confidence, error);
-			users->entries[to].other = other;
-			users->entries[to].confidence = (float) confidence;
-			to += users->entries[to].confidence != 0;
-		}
-	}
-	users->starts[users->nrows] = to;
+	gpuvec_thread_pool_run(pool, unite_part, &task, users->starts[users->nrows] / PART_ENTRIES + 1);
+	if (task.bad.user != GPUVEC_NO_NUMBER)
+		return fail_confidence(rows, alpha, &task.bad, error);
+	close_gaps(users, kept);
 	return true;
 }
+
+/* ---- dealing out to items ---- */
+
+typedef struct transpose_task
+{
+	const gpuvec_als_matrix *from;
+	gpuvec_als_matrix *to;
+	uint64_t	nparts;
+	uint64_t   *next;			/* [nparts][to->nrows]: how many entries a
+								 * part has for a row; then, where the next
+								 * one goes */
+} transpose_task;
+
+/* The rows of a part: from the result to *end */
+static uint32_t
+transposed_rows(const transpose_task *task, uint64_t part, uint32_t *end)
+{
+	uint64_t	entries = task->from->starts[task->from->nrows] / task->nparts + 1;
+
+	*end = gpuvec_als_first_row(task->from, (part + 1) * entries);
+	return gpuvec_als_first_row(task->from, part * entries);
+}
+
+static void
+count_others_part(void *arg, uint64_t part, int thread)
+{
+	transpose_task *task = arg;
+	uint64_t   *counts = task->next + part * task->to->nrows;
+	uint32_t	end;
+	uint32_t	first = transposed_rows(task, part, &end);
+
+	(void) thread;
+	memset(counts, 0, task->to->nrows * sizeof(*counts));
+	for (uint64_t i = task->from->starts[first]; i < task->from->starts[end]; i++)
+		counts[task->from->entries[i].other]++;
+}
+
+static void
+transpose_part(void *arg, uint64_t part, int thread)
+{
+	transpose_task *task = arg;
+	uint64_t   *next = task->next + part * task->to->nrows;
+	const gpuvec_als_matrix *from = task->from;
+	uint32_t	end;
+
+	(void) thread;
+	for (uint32_t row = transposed_rows(task, part, &end); row < end; row++)
+		for (uint64_t i = from->starts[row]; i < from->starts[row + 1]; i++)
+		{
+			gpuvec_als_entry *to = &task->to->entries[next[from->entries[i].other]++];
+
+			to->other = row;
+			to->confidence = from->entries[i].confidence;
+		}
+}
+
+/* Turn counts into where entries go, in the order of parts */
+static void
+place_parts(const transpose_task *task)
+{
+	gpuvec_als_matrix *to = task->to;
+	uint64_t	start = 0;
+
+	for (uint32_t row = 0; row < to->nrows; row++)
+	{
+		to->starts[row] = start;
+		for (uint64_t part = 0; part < task->nparts; part++)
+		{
+			uint64_t   *next = &task->next[part * to->nrows + row];
+			uint64_t	count = *next;
+
+			*next = start;
+			start += count;
+		}
+	}
+	to->starts[to->nrows] = start;
+}
+
+/*
+ * Transpose a matrix.  The counts of all parts take no more memory than the
+ * entries.
+ */
+static bool
+transpose(gpuvec_als_memory *memory, gpuvec_thread_pool *pool, const gpuvec_als_matrix *from,
+		  gpuvec_als_matrix *to, gpuvec_error *error)
+{
+	transpose_task task = {from, to, (uint64_t) gpuvec_thread_pool_threads(pool), NULL};
+
+	while (task.nparts > 1 && task.nparts * to->nrows > from->starts[from->nrows])
+		task.nparts--;
+	task.next = gpuvec_als_new(memory, task.nparts * to->nrows, sizeof(*task.next), error);
+	if (task.next == NULL)
+		return false;
+	gpuvec_thread_pool_run(pool, count_others_part, &task, task.nparts);
+	place_parts(&task);
+	gpuvec_thread_pool_run(pool, transpose_part, &task, task.nparts);
+	gpuvec_als_free(memory, task.next);
+	return true;
+}
+
+/* ---- rows without entries ---- */
 
 /* Leave out users without entries */
 static void
@@ -344,20 +563,59 @@ drop_users(gpuvec_side_rows *users)
 	users->n = users->matrix.nrows = kept;
 }
 
+typedef struct item_task
+{
+	gpuvec_als_matrix *users;
+	uint32_t   *number;			/* of each item */
+} item_task;
+
+/* The entries of a part: from the result to *end */
+static uint64_t
+part_entries(const gpuvec_als_matrix *matrix, uint64_t part, uint64_t *end)
+{
+	uint64_t	n = matrix->starts[matrix->nrows];
+
+	*end = (part + 1) * PART_ENTRIES < n ? (part + 1) * PART_ENTRIES : n;
+	return part * PART_ENTRIES;
+}
+
+static void
+mark_part(void *arg, uint64_t part, int thread)
+{
+	item_task  *task = arg;
+	uint64_t	end;
+
+	(void) thread;
+	for (uint64_t i = part_entries(task->users, part, &end); i < end; i++)
+		__atomic_store_n(&task->number[task->users->entries[i].other], 1, __ATOMIC_RELAXED);
+}
+
+static void
+renumber_part(void *arg, uint64_t part, int thread)
+{
+	item_task  *task = arg;
+	uint64_t	end;
+
+	(void) thread;
+	for (uint64_t i = part_entries(task->users, part, &end); i < end; i++)
+		task->users->entries[i].other = task->number[task->users->entries[i].other];
+}
+
 /*
  * Leave out items without entries.  number[] has room for the new number of
  * each item.
  */
 static void
-drop_items(gpuvec_side_rows *rows, uint32_t *number)
+drop_items(gpuvec_side_rows *rows, gpuvec_thread_pool *pool, uint32_t *number)
 {
 	gpuvec_side_rows *items = &rows[GPUVEC_ALS_ITEMS];
 	gpuvec_als_matrix *users = &rows[GPUVEC_ALS_USERS].matrix;
+	item_task	task = {users, number};
+	uint64_t	nparts = users->starts[users->nrows] / PART_ENTRIES + 1;
 	uint32_t	kept = 0;
 
 	memset(number, 0, items->n * sizeof(*number));
-	for (uint64_t i = 0; i < users->starts[users->nrows]; i++)
-		number[users->entries[i].other] = 1;
+	gpuvec_thread_pool_run(pool, mark_part, &task, nparts);
 	for (uint32_t item = 0; item < items->n; item++)
 	{
 		if (number[item] == 0)
@@ -365,40 +623,36 @@ drop_items(gpuvec_side_rows *rows, uint32_t *number)
 		items->keys[kept] = items->keys[item];
 		number[item] = kept++;
 	}
-	for (uint64_t i = 0; i < users->starts[users->nrows]; i++)
-		users->entries[i].other = number[users->entries[i].other];
-	items->n = items->matrix.nrows = kept;
+	if (kept < items->n)
+		gpuvec_thread_pool_run(pool, renumber_part, &task, nparts);
+	items->n = kept;
 }
 
 /* Sort the interactions, given the row of each number */
 static bool
-sort_triples(gpuvec_interactions *in, double alpha, uint32_t **row_of, gpuvec_side_rows *rows,
-			 gpuvec_error *error)
+sort_triples(gpuvec_interactions *in, gpuvec_thread_pool *pool, double alpha, uint32_t **row_of,
+			 gpuvec_side_rows *rows, gpuvec_error *error)
 {
 	gpuvec_side_rows *users = &rows[GPUVEC_ALS_USERS];
 	gpuvec_side_rows *items = &rows[GPUVEC_ALS_ITEMS];
-	uint64_t	n = in->ntriples;
 
-	if (!new_matrix(in->memory, &items->matrix, items->n, n, error))
+	if (!new_matrix(in->memory, &users->matrix, users->n, in->ntriples, error) ||
+		!deal_triples(in, pool, row_of, &users->matrix, error))
 		return false;
-	deal_triples(in, row_of, &items->matrix);
 	free_blocks(in);
-	if (!new_matrix(in->memory, &users->matrix, users->n, n, error))
-		return false;
-	transpose(&items->matrix, &users->matrix);
-	if (!unite_pairs(rows, alpha, error))
+	/* rows of numbers are not needed any more, but have the right size */
+	if (!unite_pairs(rows, pool, alpha, row_of[GPUVEC_ALS_USERS], error))
 		return false;
 	drop_users(users);
 	if (!in->known_items)
-		drop_items(rows, row_of[GPUVEC_ALS_ITEMS]);
-	memset(items->matrix.starts, 0, ((size_t) items->n + 1) * sizeof(uint64_t));
-	transpose(&users->matrix, &items->matrix);
-	return true;
+		drop_items(rows, pool, row_of[GPUVEC_ALS_ITEMS]);
+	return new_matrix(in->memory, &items->matrix, items->n, users->matrix.starts[users->n], error) &&
+		transpose(in->memory, pool, &users->matrix, &items->matrix, error);
 }
 
 bool
-gpuvec_interactions_sort(gpuvec_interactions *in, double alpha, gpuvec_side_rows *rows,
-						 gpuvec_error *error)
+gpuvec_interactions_sort(gpuvec_interactions *in, gpuvec_thread_pool *pool, double alpha,
+						 gpuvec_side_rows *rows, gpuvec_error *error)
 {
 	uint32_t   *row_of[2] = {NULL, NULL};
 	bool		ok = true;
@@ -411,7 +665,7 @@ gpuvec_interactions_sort(gpuvec_interactions *in, double alpha, gpuvec_side_rows
 		if (ok)
 			gpuvec_key_numbers_free(&in->numbers[side]);
 	}
-	ok = ok && sort_triples(in, alpha, row_of, rows, error);
+	ok = ok && sort_triples(in, pool, alpha, row_of, rows, error);
 	for (int side = 0; side < 2; side++)
 	{
 		gpuvec_als_free(in->memory, row_of[side]);

@@ -9,23 +9,9 @@
 #ifndef GPUVEC_INTERACTIONS_H
 #define GPUVEC_INTERACTIONS_H
 
-#include "core/als.h"
 #include "engine/als/key_numbers.h"
-
-/* A pair, in a row of a matrix */
-typedef struct gpuvec_als_entry
-{
-	uint32_t	other;			/* row number of the other side */
-	float		confidence;		/* negative: a dislike */
-} gpuvec_als_entry;
-
-/* The pairs of each row, by ascending numbers of the other side */
-typedef struct gpuvec_als_matrix
-{
-	uint32_t	nrows;
-	uint64_t   *starts;			/* [nrows + 1]: where rows begin in entries */
-	gpuvec_als_entry *entries;	/* [starts[nrows]] */
-} gpuvec_als_matrix;
+#include "engine/als_backend.h"
+#include "engine/thread_pool.h"
 
 /* A side: its keys in ascending order, and its matrix */
 typedef struct gpuvec_side_rows
@@ -74,9 +60,12 @@ extern bool gpuvec_interactions_add(gpuvec_interactions *in, uint64_t n, const i
  * Sort all interactions into the matrices of both sides, and free them.  On
  * failure, rows[] is empty.
  */
-extern bool gpuvec_interactions_sort(gpuvec_interactions *in, double alpha, gpuvec_side_rows *rows,
-									 gpuvec_error *error);
+extern bool gpuvec_interactions_sort(gpuvec_interactions *in, gpuvec_thread_pool *pool,
+									 double alpha, gpuvec_side_rows *rows, gpuvec_error *error);
 extern void gpuvec_side_rows_free(gpuvec_als_memory *memory, gpuvec_side_rows *rows);
+
+/* The first row that begins at an entry or behind it */
+extern uint32_t gpuvec_als_first_row(const gpuvec_als_matrix *matrix, uint64_t entry);
 
 /* The row of a key, or GPUVEC_NO_NUMBER */
 extern uint32_t gpuvec_als_find_row(const gpuvec_side_rows *rows, int64_t key);

@@ -18,8 +18,15 @@
 #ifndef GPUVEC_TRAINING_H
 #define GPUVEC_TRAINING_H
 
-#include "engine/als/interactions.h"
-#include "engine/thread_pool.h"
+#include "engine/als_backend.h"
+
+#ifdef __cplusplus
+extern "C"
+{
+#endif
+
+/* engine/store/store.h */
+struct gpuvec_store;
 
 typedef struct gpuvec_training_options
 {
@@ -29,12 +36,14 @@ typedef struct gpuvec_training_options
 	double		alpha;			/* finite, more than 0 */
 	int64_t		seed;
 	bool		fold_in;
+	gpuvec_trainer *trainer;	/* NULL: one of the store's GPUs if there is
+								 * one with room, else the CPU */
 } gpuvec_training_options;
 
 typedef struct gpuvec_training gpuvec_training;
 
 /* store: where memory is charged, or NULL.  threads: 0: one for each core. */
-extern gpuvec_training *gpuvec_training_new(gpuvec_store *store, int threads,
+extern gpuvec_training *gpuvec_training_new(struct gpuvec_store *store, int threads,
 											const gpuvec_training_options *options,
 											gpuvec_error *error);
 extern void gpuvec_training_free(gpuvec_training *training);
@@ -60,6 +69,18 @@ extern bool gpuvec_training_set(gpuvec_training *training, gpuvec_als_side side,
 extern bool gpuvec_training_iterate(gpuvec_training *training, const int *canceled, double *loss,
 									gpuvec_error *error);
 
+/* Seconds of the parts of an iteration */
+typedef struct gpuvec_training_times
+{
+	double		users;
+	double		items;
+	double		loss;			/* on a GPU: and the beginning of the next
+								 * iteration */
+} gpuvec_training_times;
+
+/* Those of the last iteration */
+extern gpuvec_training_times gpuvec_training_last_times(const gpuvec_training *training);
+
 /* Compute the factors of all users exactly */
 extern bool gpuvec_training_fold_in(gpuvec_training *training, const int *canceled,
 									gpuvec_error *error);
@@ -70,7 +91,11 @@ extern const int64_t *gpuvec_training_keys(const gpuvec_training *training, gpuv
 extern uint64_t gpuvec_training_entries(const gpuvec_training *training);
 
 /* Copy n factors, of rows first and on, to out[n * factors] */
-extern void gpuvec_training_copy(const gpuvec_training *training, gpuvec_als_side side,
-								 uint32_t first, uint32_t n, float *out);
+extern bool gpuvec_training_copy(gpuvec_training *training, gpuvec_als_side side, uint32_t first,
+								 uint32_t n, float *out, gpuvec_error *error);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif							/* GPUVEC_TRAINING_H */

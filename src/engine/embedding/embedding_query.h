@@ -8,6 +8,7 @@
  * pool_grad.c		gradients of pooling
  * on_device.c		gathering, pooling and gradients with vectors on a device
  * nearest_rows.c	finding the nearest rows
+ * all_rows.c		requests about all rows
  * pool_*.c			inner loops, compiled for each instruction set
  *
  *-------------------------------------------------------------------------
@@ -84,6 +85,45 @@ typedef struct gpuvec_nearest_query
 extern bool gpuvec_nearest_run(gpuvec_embedding_table *table, gpuvec_thread_pool *pool,
 							   gpuvec_nearest_query *q, gpuvec_error *error);
 
+/* A request for the Gram matrix: all_rows.c, and serve/serve_gram.c */
+typedef struct gpuvec_gram_query
+{
+	gpuvec_gram_head head;
+	gpuvec_sight sight;
+
+	/* the answer; body is malloc'd */
+	gpuvec_embedding_answer answer;
+	void	   *body;			/* tids, or the matrix */
+	size_t		body_size;
+} gpuvec_gram_query;
+
+/* The slot of a row with a key */
+typedef struct gpuvec_key_slot
+{
+	int64_t		key;
+	uint32_t	slot;
+} gpuvec_key_slot;
+
+/*
+ * Set the answer's status: DONE if the session sees all rows, UNDECIDED with
+ * the rows that it has to decide about, or UNFIT.  This and what follows: the
+ * caller holds the table's lock.
+ */
+extern bool gpuvec_all_rows_seen(const gpuvec_embedding_table *table, gpuvec_gram_query *q,
+								 gpuvec_error *error);
+
+/* The bank that has all live rows; NULL: there are several, or bad vectors */
+extern const gpuvec_bank *gpuvec_only_bank(const gpuvec_embedding_table *table);
+
+/* The n live slots of a bank by their keys, malloc'd.  NULL on failure. */
+extern gpuvec_key_slot *gpuvec_slots_by_key(const gpuvec_bank *bank, uint64_t *n, bool *distinct,
+											gpuvec_error *error);
+
+/* Copy the vectors of n slots to out[n * stride], with zeros behind each */
+extern bool gpuvec_copy_vectors(const gpuvec_embedding_table *table, const gpuvec_bank *bank,
+								const gpuvec_key_slot *slots, uint64_t n, uint32_t stride,
+								float *out, gpuvec_error *error);
+
 /* Tell whether the session's snapshot sees the row, as far as is known */
 extern gpuvec_seen gpuvec_embedding_sees(const gpuvec_embedding_table *table,
 										 const gpuvec_sight *sight,
@@ -103,5 +143,6 @@ extern uint64_t gpuvec_distinct_tids(uint64_t *tids, uint64_t n);
 extern const char *gpuvec_embedding_parse(gpuvec_embedding_query *q, const char *data,
 										  size_t length);
 extern const char *gpuvec_nearest_parse(gpuvec_nearest_query *q, const char *data, size_t length);
+extern const char *gpuvec_gram_parse(gpuvec_gram_query *q, const char *data, size_t length);
 
 #endif							/* GPUVEC_EMBEDDING_QUERY_H */

@@ -85,6 +85,7 @@ gpuvec_embedding_new(gpuvec_storage storage, gpuvec_vectors *vectors, gpuvec_err
 		gpuvec_fail_memory(error, sizeof(*table));
 		return NULL;
 	}
+	pthread_mutex_init(&table->gram_mutex, NULL);
 	table->refs = 1;
 	table->storage = storage;
 	table->vectors = vectors;
@@ -127,11 +128,13 @@ gpuvec_embedding_unref(gpuvec_embedding_table *table)
 		free(table->banks[i]);
 	}
 	gpuvec_key_map_free(table->map);
+	free(table->gram);
 	free(table->banks);
 	free(table->entries);
 	free(table->blocks);
 	free(table->staged);
 	gpuvec_page_numbers_unref(table->numbers);
+	pthread_mutex_destroy(&table->gram_mutex);
 	pthread_rwlock_destroy(&table->lock);
 	free(table);
 }
@@ -538,6 +541,8 @@ gpuvec_embedding_publish(gpuvec_embedding_table *table, const uint32_t *blocks, 
 		table->banks[i]->nlive = table->banks[i]->nslots;
 	table->nblocks = nblocks;
 	table->version++;
+	free(table->gram);
+	table->gram = NULL;
 }
 
 void

@@ -126,6 +126,17 @@ typedef struct gpuvec_key_map
 } gpuvec_key_map;
 
 /*
+ * The Gram matrix of a table's rows, made when a reader asks for it, and
+ * dropped when rows are published
+ */
+typedef struct gpuvec_gram
+{
+	uint32_t	width;
+	bool		fit;			/* false: there is none */
+	double		elements[];		/* [width * width]: those from the diagonal on */
+} gpuvec_gram;
+
+/*
  * A table.  Readers hold the lock shared.  Only the mirror's updater changes
  * anything.  It needs no lock for rows that no reader can find yet, and holds
  * the lock exclusively for all other changes.
@@ -151,6 +162,8 @@ typedef struct gpuvec_embedding_table
 	uint32_t	nblocks;
 	uint64_t	nrows;
 	uint64_t	version;		/* incremented whenever rows are published */
+	pthread_mutex_t gram_mutex; /* guards gram among readers */
+	gpuvec_gram *gram;			/* NULL: nobody has asked for it */
 
 	/*
 	 * the updater's: rows that are not published yet, in the order of their

@@ -147,3 +147,24 @@ gpuvec_nearest_parse(gpuvec_nearest_query *q, const char *data, size_t length)
 		return "The verdicts or keys of NEAREST are not in order.";
 	return NULL;
 }
+
+const char *
+gpuvec_gram_parse(gpuvec_gram_query *q, const char *data, size_t length)
+{
+	frame_rest	rest = {data + sizeof(q->head), length - sizeof(q->head)};
+
+	memset(q, 0, sizeof(*q));
+	if (length < sizeof(q->head))
+		return "GRAM is cut off.";
+	memcpy(&q->head, data, sizeof(q->head));
+	if (!gpuvec_is_embedding_key(&q->head.key))
+		return "GRAM names no embedding table.";
+	q->sight.known = q->head.known;
+	q->sight.nverdicts = q->head.nverdicts;
+	q->sight.map_bytes = q->head.map_bytes;
+	q->sight.verdicts = take(&rest, q->head.nverdicts, sizeof(uint64_t));
+	q->sight.map = take(&rest, q->head.map_bytes, 1);
+	if (q->sight.verdicts == NULL || q->sight.map == NULL || rest.length > 0)
+		return "GRAM has the wrong length.";
+	return verdicts_valid(&q->sight) ? NULL : "The verdicts of GRAM are not in order.";
+}

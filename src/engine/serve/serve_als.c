@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * serve_als.c
- *	  Training for a session: one request after another, as the session reads
- *	  its rows.
+ *	  Training for a session, or finding the neighbors of items: one request
+ *	  after another, as the session reads its rows.
  *
  * A session may leave the answers to ADD unread, and drop an error among
  * them.  So an error stays with the job, and the next requests get it as
@@ -17,13 +17,15 @@
 
 #include "engine/als/training.h"
 #include "engine/fault.h"
+#include "engine/neighbors/neighbors.h"
 #include "engine/serve/session.h"
 
 struct gpuvec_job
 {
 	gpuvec_job *next;			/* guarded by the mutex */
 	gpuvec_als_state state;		/* changed with the mutex */
-	gpuvec_training *training;
+	gpuvec_training *training;	/* this one, ... */
+	gpuvec_neighbors *neighbors;	/* ... or this one; the other is NULL */
 	uint32_t	factors;
 	bool		failed;			/* by `error` */
 	gpuvec_error error;
@@ -62,8 +64,26 @@ gpuvec_session_end_job(gpuvec_session *s)
 		return;
 	s->job = NULL;
 	unlist_job(job);
-	gpuvec_training_free(job->training);
+	if (job->training)
+		gpuvec_training_free(job->training);
+	if (job->neighbors)
+		gpuvec_neighbors_free(job->neighbors);
 	free(job);
+}
+
+/* Number of users or items of a job, from PREPARE on */
+static uint32_t
+job_rows(const gpuvec_job *job, gpuvec_als_side side)
+{
+	return job->neighbors ? gpuvec_neighbors_rows(job->neighbors, side) :
+		gpuvec_training_rows(job->training, side);
+}
+
+static uint64_t
+job_entries(const gpuvec_job *job)
+{
+	return job->neighbors ? gpuvec_neighbors_entries(job->neighbors) :
+		gpuvec_training_entries(job->training);
 }
 
 /* Set the job's phase; from PREPARE on its sizes are known */
@@ -72,9 +92,11 @@ set_phase(gpuvec_job *job, gpuvec_als_phase phase)
 {
 	pthread_mutex_lock(&mutex);
 	job->state.phase = phase;
-	job->state.users = gpuvec_training_rows(job->training, GPUVEC_ALS_USERS);
-	job->state.items = gpuvec_training_rows(job->training, GPUVEC_ALS_ITEMS);
-	job->state.entries = gpuvec_training_entries(job->training);
+	job->state.users = job_rows(job, GPUVEC_ALS_USERS);
+	job->state.items = job_rows(job, GPUVEC_ALS_ITEMS);
+	job->state.entries = job_entries(job);
+	if (job->neighbors)
+		job->state.iterations = (uint32_t) job->state.items;
 	pthread_mutex_unlock(&mutex);
 }
 
@@ -114,6 +136,19 @@ wrong_options(const gpuvec_als_begin *begin)
 	return NULL;
 }
 
+/* Give the session a job, and list it */
+static void
+take_job(gpuvec_session *s, gpuvec_job *job, uint32_t role, uint32_t relation)
+{
+	job->state.pid = s->hello.pid;
+	job->state.database = s->hello.database;
+	job->state.role = role;
+	job->state.relation = relation;
+	job->state.loss = NAN;
+	list_job(job);
+	s->job = job;
+}
+
 /* Make the session's job */
 static bool
 make_job(gpuvec_session *s, const gpuvec_als_begin *begin, gpuvec_error *error)
@@ -134,15 +169,9 @@ make_job(gpuvec_session *s, const gpuvec_als_begin *begin, gpuvec_error *error)
 		return false;
 	}
 	job->factors = begin->factors;
-	job->state.pid = s->hello.pid;
-	job->state.database = s->hello.database;
-	job->state.role = begin->role;
-	job->state.relation = begin->relation;
 	job->state.iterations = begin->iterations;
 	job->state.fold_in = begin->fold_in;
-	job->state.loss = NAN;
-	list_job(job);
-	s->job = job;
+	take_job(s, job, begin->role, begin->relation);
 	return true;
 }
 
@@ -214,6 +243,17 @@ good_floats(const float *floats, uint64_t n, bool nonzero)
 	return good;
 }
 
+/* Add n interactions: users, then items, then weights */
+static bool
+add_interactions(gpuvec_job *job, uint64_t n, const int64_t *users, gpuvec_error *error)
+{
+	const int64_t *items = users + n;
+	const float *weights = (const float *) (items + n);
+
+	return job->neighbors ? gpuvec_neighbors_add(job->neighbors, n, users, items, weights, error) :
+		gpuvec_training_add(job->training, n, users, items, weights, error);
+}
+
 bool
 gpuvec_serve_als_add(gpuvec_session *s, const gpuvec_request *request)
 {
@@ -228,13 +268,19 @@ gpuvec_serve_als_add(gpuvec_session *s, const gpuvec_request *request)
 	if (!parse_part(request, &part, 2, 1) ||
 		!good_floats((const float *) (users + 2 * part.n), part.n, true))
 		return gpuvec_answer_violation(s, request, "ALS_ADD is wrong.");
-	if (!gpuvec_training_add(s->job->training, part.n, users, users + part.n,
-							 (const float *) (users + 2 * part.n), &error))
+	if (!add_interactions(s->job, part.n, users, &error))
 		return answer_failure(s, request, &error);
 	pthread_mutex_lock(&mutex);
 	s->job->state.added += part.n;
 	pthread_mutex_unlock(&mutex);
 	return answer_state(s, request, started);
+}
+
+static bool
+prepare_job(gpuvec_job *job, gpuvec_error *error)
+{
+	return job->neighbors ? gpuvec_neighbors_prepare(job->neighbors, error) :
+		gpuvec_training_prepare(job->training, error);
 }
 
 bool
@@ -247,9 +293,9 @@ gpuvec_serve_als_prepare(gpuvec_session *s, const gpuvec_request *request)
 	if (!in_phase(s, request, GPUVEC_ALS_READING, GPUVEC_ALS_READING, &result))
 		return result;
 	set_phase(s->job, GPUVEC_ALS_PREPARING);
-	if (!gpuvec_training_prepare(s->job->training, &error))
+	if (!prepare_job(s->job, &error))
 		return answer_failure(s, request, &error);
-	set_phase(s->job, GPUVEC_ALS_TRAINING);
+	set_phase(s->job, s->job->neighbors ? GPUVEC_ALS_NEIGHBORS : GPUVEC_ALS_TRAINING);
 	return answer_state(s, request, started);
 }
 
@@ -301,7 +347,7 @@ gpuvec_serve_als_run(gpuvec_session *s, const gpuvec_request *request)
 	gpuvec_fault_sleep("slow-training", &canceled);
 	result = run_job(s->job, &canceled, &loss, &error);
 	gpuvec_hangup_unwatch(s->fd);
-	if (__atomic_load_n(&canceled, __ATOMIC_RELAXED))
+	if (__atomic_load_n(&canceled, __ATOMIC_RELAXED) && (result || !error.fatal))
 		return gpuvec_answer_canceled(s, request);
 	if (!result)
 		return answer_failure(s, request, &error);
@@ -316,7 +362,7 @@ gpuvec_serve_als_run(gpuvec_session *s, const gpuvec_request *request)
 static bool
 answer_factors(gpuvec_session *s, const gpuvec_request *request, const gpuvec_als_part *part)
 {
-	const gpuvec_training *training = s->job->training;
+	gpuvec_training *training = s->job->training;
 	size_t		bytes = part->n * s->job->factors * sizeof(float);
 	float	   *elements = malloc(bytes + 1);
 	struct iovec pieces[2];
@@ -328,8 +374,12 @@ answer_factors(gpuvec_session *s, const gpuvec_request *request, const gpuvec_al
 		gpuvec_fail_memory(&error, bytes);
 		return answer_failure(s, request, &error);
 	}
-	gpuvec_training_copy(training, (gpuvec_als_side) part->side, part->first, (uint32_t) part->n,
-						 elements);
+	if (!gpuvec_training_copy(training, (gpuvec_als_side) part->side, part->first,
+							  (uint32_t) part->n, elements, &error))
+	{
+		free(elements);
+		return answer_failure(s, request, &error);
+	}
 	pieces[0].iov_base = (void *) (gpuvec_training_keys(training, (gpuvec_als_side) part->side) +
 								   part->first);
 	pieces[0].iov_len = part->n * sizeof(int64_t);
@@ -396,4 +446,102 @@ gpuvec_serve_als_list(gpuvec_session *s, const gpuvec_request *request)
 	ok = gpuvec_answer(s, request, GPUVEC_MSG_ALS_STATES, states, n * sizeof(*states));
 	free(states);
 	return ok;
+}
+
+/* ---- neighbors ---- */
+
+/* What is wrong with the options, or NULL */
+static const char *
+wrong_neighbors(const gpuvec_neighbors_begin *begin)
+{
+	if (begin->k < 1 || begin->k > GPUVEC_MAX_K)
+		return "NEIGHBORS_BEGIN has a wrong k.";
+	if (begin->weighting >= GPUVEC_N_WEIGHTINGS)
+		return "NEIGHBORS_BEGIN has an unknown weighting.";
+	if (!(begin->k1 >= 0 && begin->k1 <= GPUVEC_MAX_BM25_K1) || !(begin->b >= 0 && begin->b <= 1))
+		return "NEIGHBORS_BEGIN has wrong numbers.";
+	return NULL;
+}
+
+/* Make the session's job: to find neighbors */
+static bool
+make_neighbors(gpuvec_session *s, const gpuvec_neighbors_begin *begin, gpuvec_error *error)
+{
+	gpuvec_neighbors_options options = {
+		.k = begin->k, .weighting = (gpuvec_weighting) begin->weighting, .k1 = begin->k1, .b = begin->b
+	};
+	gpuvec_job *job = calloc(1, sizeof(*job));
+
+	if (job == NULL)
+		return gpuvec_fail_memory(error, sizeof(*job));
+	job->neighbors = gpuvec_neighbors_new(&s->server->store, s->server->options->cpu_threads,
+										  &options, error);
+	if (job->neighbors == NULL)
+	{
+		free(job);
+		return false;
+	}
+	take_job(s, job, begin->role, begin->relation);
+	return true;
+}
+
+bool
+gpuvec_serve_neighbors_begin(gpuvec_session *s, const gpuvec_request *request)
+{
+	int64_t		started = gpuvec_stopwatch();
+	gpuvec_neighbors_begin begin;
+	gpuvec_error error;
+	const char *wrong;
+
+	if (request->length != sizeof(begin))
+		return gpuvec_answer_violation(s, request, "NEIGHBORS_BEGIN has the wrong length.");
+	memcpy(&begin, request->data, sizeof(begin));
+	wrong = wrong_neighbors(&begin);
+	if (wrong)
+		return gpuvec_answer_violation(s, request, wrong);
+	gpuvec_session_end_job(s);
+	if (!make_neighbors(s, &begin, &error))
+		return gpuvec_answer_error(s, request, &error);
+	return answer_state(s, request, started);
+}
+
+/* Answer with the job's state and n rows */
+static bool
+answer_neighbors(gpuvec_session *s, const gpuvec_request *request, int64_t started,
+				 const gpuvec_neighbor *rows, uint64_t n)
+{
+	gpuvec_als_state *state = &s->job->state;
+	struct iovec pieces[2] = {
+		{state, sizeof(*state)}, {(void *) rows, n * sizeof(*rows)}
+	};
+
+	pthread_mutex_lock(&mutex);
+	state->iteration = gpuvec_neighbors_done(s->job->neighbors);
+	state->seconds = (double) (gpuvec_stopwatch() - started) / 1e6;
+	pthread_mutex_unlock(&mutex);
+	return gpuvec_send_frame(s->fd, request->number, GPUVEC_MSG_NEIGHBORS_FOUND, pieces, 2);
+}
+
+bool
+gpuvec_serve_neighbors(gpuvec_session *s, const gpuvec_request *request)
+{
+	int64_t		started = gpuvec_stopwatch();
+	int			canceled = 0;
+	const gpuvec_neighbor *rows;
+	gpuvec_error error;
+	uint64_t	n;
+	bool		result;
+
+	if (!in_phase(s, request, GPUVEC_ALS_NEIGHBORS, GPUVEC_ALS_NEIGHBORS, &result))
+		return result;
+	gpuvec_hangup_watch(s->fd, &canceled);
+	gpuvec_fault_crash("crash-on-training");
+	gpuvec_fault_sleep("slow-training", &canceled);
+	result = gpuvec_neighbors_next(s->job->neighbors, &canceled, &rows, &n, &error);
+	gpuvec_hangup_unwatch(s->fd);
+	if (__atomic_load_n(&canceled, __ATOMIC_RELAXED) && (result || !error.fatal))
+		return gpuvec_answer_canceled(s, request);
+	if (!result)
+		return answer_failure(s, request, &error);
+	return answer_neighbors(s, request, started, rows, n);
 }

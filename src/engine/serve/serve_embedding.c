@@ -11,9 +11,10 @@
 #include "engine/embedding/embedding_mirror.h"
 #include "engine/embedding/embedding_query.h"
 #include "engine/fault.h"
+#include "engine/serve/serve_gram.h"
 #include "engine/serve/session.h"
 
-/* A request of either type: pooling or nearest rows */
+/* A request of any type: pooling, nearest rows, the Gram matrix */
 typedef struct table_request
 {
 	const gpuvec_mirror_key *key;
@@ -161,6 +162,28 @@ gpuvec_serve_nearest(gpuvec_session *s, const gpuvec_request *request)
 	body.iov_len = q.body_size;
 	ok = answer_request(s, request, &r, ok, &error, counts, body, started);
 	free(q.counts);
+	free(q.body);
+	return ok;
+}
+
+bool
+gpuvec_serve_gram(gpuvec_session *s, const gpuvec_request *request)
+{
+	int64_t		started = gpuvec_stopwatch();
+	gpuvec_gram_query q;
+	gpuvec_error error;
+	const char *wrong = gpuvec_gram_parse(&q, request->data, request->length);
+	table_request r = {&q.head.key, 1, &q.answer, &q, gpuvec_gram_run, 0};
+	struct iovec none = {NULL, 0};
+	struct iovec body = {NULL, 0};
+	bool		ok;
+
+	if (wrong)
+		return gpuvec_answer_violation(s, request, wrong);
+	ok = run_request(s, &r, &error);
+	body.iov_base = q.body;
+	body.iov_len = q.body_size;
+	ok = answer_request(s, request, &r, ok, &error, none, body, started);
 	free(q.body);
 	return ok;
 }

@@ -8,7 +8,7 @@
  * serve_embedding.c	requests to embedding tables
  * serve_update.c		loads and refreshes
  * serve_rows.c			rows of a feed
- * serve_als.c			training
+ * serve_als.c			training, and neighbors of items
  * serve_admin.c		listing and dropping mirrors
  *
  *-------------------------------------------------------------------------
@@ -65,6 +65,7 @@ extern gpuvec_request_handler gpuvec_serve_search;
 /* serve_embedding.c */
 extern gpuvec_request_handler gpuvec_serve_pooling;
 extern gpuvec_request_handler gpuvec_serve_nearest;
+extern gpuvec_request_handler gpuvec_serve_gram;
 
 /* serve_update.c */
 extern gpuvec_request_handler gpuvec_serve_load_begin;
@@ -86,6 +87,8 @@ extern gpuvec_request_handler gpuvec_serve_als_run;
 extern gpuvec_request_handler gpuvec_serve_als_get;
 extern gpuvec_request_handler gpuvec_serve_als_end;
 extern gpuvec_request_handler gpuvec_serve_als_list;
+extern gpuvec_request_handler gpuvec_serve_neighbors_begin;
+extern gpuvec_request_handler gpuvec_serve_neighbors;
 extern void gpuvec_session_end_job(gpuvec_session *s);
 
 /* serve_admin.c */

@@ -429,6 +429,33 @@ gpuvec_store_unreserve(gpuvec_store *store, size_t bytes)
 	pthread_mutex_unlock(&store->mutex);
 }
 
+gpuvec_device *
+gpuvec_store_borrow(gpuvec_store *store, size_t bytes)
+{
+	gpuvec_mirror *dead = NULL;
+	gpuvec_device *device;
+	bool		fits;
+
+	pthread_mutex_lock(&store->mutex);
+	device = gpuvec_roomiest_device(store);
+	fits = bytes <= device->budget && device->used <= device->budget - bytes;
+	if (fits || make_room(store, device, bytes, &dead))
+		device->used += bytes;
+	else
+		device = NULL;
+	pthread_mutex_unlock(&store->mutex);
+	free_mirrors(dead);
+	return device;
+}
+
+void
+gpuvec_store_repay(gpuvec_store *store, gpuvec_device *device, size_t bytes)
+{
+	pthread_mutex_lock(&store->mutex);
+	device->used -= bytes;
+	pthread_mutex_unlock(&store->mutex);
+}
+
 /*
  * Bytes of a mirror on host and device, with nblocks pages and the rows of an
  * update (NULL: with its current rows)

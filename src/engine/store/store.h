@@ -262,6 +262,14 @@ extern bool gpuvec_store_reserve(gpuvec_store *store, size_t bytes, gpuvec_error
 extern void gpuvec_store_unreserve(gpuvec_store *store, size_t bytes);
 
 /*
+ * Charge the device with the most free budget for work that belongs to no
+ * mirror, and give it back.  If it does not fit, mirrors are evicted; if it
+ * still does not fit, NULL.
+ */
+extern gpuvec_device *gpuvec_store_borrow(gpuvec_store *store, size_t bytes);
+extern void gpuvec_store_repay(gpuvec_store *store, gpuvec_device *device, size_t bytes);
+
+/*
  * Charge a mirror for what it takes, plus the update under way and the work
  * in the background, instead of what it was charged.  Called after rows were
  * published, or an update has failed and its memory stays with the mirror

@@ -363,6 +363,18 @@ cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind kind, cudaS
 }
 
 extern "C" cudaError_t
+cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
+				  size_t height, cudaMemcpyKind kind, cudaStream_t stream)
+{
+	cudaError_t rc = cudaSuccess;
+
+	for (size_t row = 0; rc == cudaSuccess && row < height; row++)
+		rc = cudaMemcpyAsync((char *) to + row * to_pitch, (const char *) from + row * from_pitch,
+							 width, kind, stream);
+	return rc;
+}
+
+extern "C" cudaError_t
 cudaHostAlloc(void **p, size_t n, unsigned)
 {
 	*p = malloc(n);
@@ -377,7 +389,7 @@ cudaFreeHost(void *p)
 }
 
 extern "C" cudaError_t
-cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
+cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned, int)
 {
 	*stream = (cudaStream_t) &turns;
 	return cudaSuccess;

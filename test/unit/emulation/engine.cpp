@@ -4,12 +4,13 @@
  *	  A GPU for an engine that is made with WITH_CUDA=emulated.
  *
  * Sets are searched on the CPU; vectors of embedding tables are served by the
- * kernels and by all that is around them, one thread at a time.  For tests
- * only: it is slow.
+ * kernels and by all that is around them, one thread at a time, and so are
+ * trainings.  For tests only: it is slow.
  *
  *-------------------------------------------------------------------------
  */
 #include "engine/backend.h"
+#include "kernels/als/cuda_als.h"
 #include "kernels/embedding/cuda_embedding.h"
 
 static struct gpuvec::cuda_device device;
@@ -47,5 +48,6 @@ gpuvec_cuda_open(const gpuvec_backend_options *options, gpuvec_error *error)
 	if (backend == NULL || !device.open(0, error))
 		return NULL;
 	backend->vectors = gpuvec::embedding_open(device, small_policy(), error);
-	return backend->vectors ? backend : NULL;
+	backend->trainer = gpuvec::training_open(device, gpuvec::training_policy(), error);
+	return backend->vectors && backend->trainer ? backend : NULL;
 }

@@ -1,0 +1,15 @@
+/*-------------------------------------------------------------------------
+ *
+ * exact_avx512.c
+ *	  Systems of rows are made and decomposed, for processors with AVX-512.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "core/als_solve.h"
+#include "engine/als/exact.h"
+
+bool
+gpuvec_exact_prepare_avx512(const gpuvec_als_system *system, double *a, double *b)
+{
+	return gpuvec_als_prepare(system, a, b);
+}

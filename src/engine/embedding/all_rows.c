@@ -1,0 +1,186 @@
+/*-------------------------------------------------------------------------
+ *
+ * all_rows.c
+ *	  Requests about all rows of a table: does the session see each of them,
+ *	  and their vectors in the order of keys.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/embedding/embedding_query.h"
+#include "engine/fault.h"
+
+/* If the session had to decide about more rows, it had better read them */
+#define MOST_UNDECIDED	4096
+
+/* ---- who sees them ---- */
+
+/* Note whether the session sees a row; *nundecided may be beyond tids[] */
+static void
+note_row(gpuvec_gram_query *q, gpuvec_seen seen, uint64_t tid, uint64_t *tids)
+{
+	if (seen == GPUVEC_UNSEEN)
+		q->answer.status = GPUVEC_EMBEDDING_UNFIT;
+	if (seen == GPUVEC_UNDECIDED && q->answer.count++ < MOST_UNDECIDED)
+		tids[q->answer.count - 1] = tid;
+}
+
+/* Note the rows of a page */
+static void
+note_page(const gpuvec_embedding_table *table, gpuvec_gram_query *q, uint32_t block,
+		  uint64_t *tids)
+{
+	gpuvec_vector_ref ref = table->blocks[block];
+
+	if (ref == GPUVEC_NO_VECTOR || gpuvec_page_proven(table, &q->sight, block))
+		return;
+	while (ref != GPUVEC_NO_VECTOR)
+	{
+		const gpuvec_vector_info *row = gpuvec_vector_at(table, ref);
+
+		note_row(q, gpuvec_embedding_sees(table, &q->sight, row->tid), row->tid, tids);
+		ref = row->next_in_block;
+	}
+}
+
+bool
+gpuvec_all_rows_seen(const gpuvec_embedding_table *table, gpuvec_gram_query *q,
+					 gpuvec_error *error)
+{
+	uint64_t   *tids = malloc(MOST_UNDECIDED * sizeof(*tids));
+
+	if (tids == NULL)
+		return gpuvec_fail_memory(error, MOST_UNDECIDED * sizeof(*tids));
+	q->answer.status = GPUVEC_EMBEDDING_DONE;
+	q->answer.count = 0;
+	for (uint32_t block = 0; block < table->nblocks && q->answer.status == GPUVEC_EMBEDDING_DONE &&
+		 q->answer.count <= MOST_UNDECIDED; block++)
+		note_page(table, q, block, tids);
+	if (q->answer.count > MOST_UNDECIDED)
+		q->answer.status = GPUVEC_EMBEDDING_UNFIT;
+	if (q->answer.status == GPUVEC_EMBEDDING_DONE && q->answer.count > 0)
+	{
+		q->answer.status = GPUVEC_EMBEDDING_UNDECIDED;
+		q->answer.count = gpuvec_distinct_tids(tids, q->answer.count);
+		q->body = tids;
+		q->body_size = q->answer.count * sizeof(*tids);
+		return true;
+	}
+	q->answer.count = 0;
+	free(tids);
+	return true;
+}
+
+/* ---- their vectors ---- */
+
+const gpuvec_bank *
+gpuvec_only_bank(const gpuvec_embedding_table *table)
+{
+	const gpuvec_bank *found = NULL;
+
+	for (uint32_t i = 0; i < table->nbanks; i++)
+	{
+		const gpuvec_bank *bank = table->banks[i];
+
+		if (bank->nlive == 0 || memchr(bank->live, 1, bank->nlive) == NULL)
+			continue;
+		if (found || bank->kind != GPUVEC_VECTOR_GOOD)
+			return NULL;
+		found = bank;
+	}
+	return found;
+}
+
+/* qsort comparator of keys with their slots */
+static int
+compare_keys(const void *a, const void *b)
+{
+	int64_t		x = ((const gpuvec_key_slot *) a)->key;
+	int64_t		y = ((const gpuvec_key_slot *) b)->key;
+
+	return x < y ? -1 : x > y;
+}
+
+gpuvec_key_slot *
+gpuvec_slots_by_key(const gpuvec_bank *bank, uint64_t *n, bool *distinct, gpuvec_error *error)
+{
+	gpuvec_key_slot *slots = malloc((bank->nlive + (size_t) 1) * sizeof(*slots));
+
+	*n = 0;
+	*distinct = true;
+	if (slots == NULL)
+	{
+		gpuvec_fail_memory(error, bank->nlive * sizeof(*slots));
+		return NULL;
+	}
+	for (uint32_t slot = 0; slot < bank->nlive; slot++)
+		if (bank->live[slot])
+		{
+			slots[*n].key = bank->rows[slot].key;
+			slots[(*n)++].slot = slot;
+		}
+	qsort(slots, *n, sizeof(*slots), compare_keys);
+	for (uint64_t i = 1; i < *n; i++)
+		*distinct &= slots[i - 1].key < slots[i].key;
+	return slots;
+}
+
+/* Copy vectors from a device, one behind the other */
+static bool
+copy_from_device(const gpuvec_embedding_table *table, const gpuvec_bank *bank,
+				 const gpuvec_key_slot *slots, uint64_t n, float *out, gpuvec_error *error)
+{
+	uint32_t   *numbers = malloc((n + 1) * sizeof(*numbers));
+	gpuvec_slot_bags bags = {
+		.slots = numbers, .nslots = n, .hotness = 1, .nbags = n, .mode = GPUVEC_POOL_CONCAT
+	};
+	bool		ok;
+
+	if (numbers == NULL)
+		return gpuvec_fail_memory(error, n * sizeof(*numbers));
+	for (uint64_t i = 0; i < n; i++)
+		numbers[i] = slots[i].slot;
+	ok = table->vectors->pool(table->vectors, bank->device, &bags, out, error);
+	free(numbers);
+	return ok;
+}
+
+/* Copy a vector of the host */
+static void
+copy_from_host(const gpuvec_embedding_table *table, const gpuvec_bank *bank, uint32_t slot,
+			   float *out)
+{
+	const char *from = bank->elements + slot * gpuvec_vector_bytes(table, bank);
+
+	if (table->storage == GPUVEC_FLOAT16)
+		gpuvec_halves_to_floats(out, (const uint16_t *) from, bank->width);
+	else
+		memcpy(out, from, bank->width * sizeof(float));
+}
+
+/* Move vectors that lie one behind the other apart, from the last one on */
+static void
+spread(float *rows, uint64_t n, uint32_t width, uint32_t stride)
+{
+	for (uint64_t i = n; i-- > 0;)
+	{
+		memmove(rows + i * stride, rows + i * width, width * sizeof(float));
+		memset(rows + i * stride + width, 0, (stride - width) * sizeof(float));
+	}
+}
+
+bool
+gpuvec_copy_vectors(const gpuvec_embedding_table *table, const gpuvec_bank *bank,
+					const gpuvec_key_slot *slots, uint64_t n, uint32_t stride, float *out,
+					gpuvec_error *error)
+{
+	if (bank->device && !copy_from_device(table, bank, slots, n, out, error))
+		return false;
+	for (uint64_t i = 0; bank->device == NULL && i < n; i++)
+		copy_from_host(table, bank, slots[i].slot, out + i * bank->width);
+	spread(out, n, bank->width, stride);
+	return true;
+}

@@ -114,13 +114,12 @@ struct chunk
 	size_t uploaded; /* end of what is copied in */
 	size_t entries;  /* of the queries, for each segment */
 	size_t nentries_of;
-	/*
-	 * the queries' bit vectors of i chunks, for each i that the view has; from
-	 * [0] to the end they are set to 0
-	 */
-	size_t query_bits[DENSE_CHUNKS + 1];
-	size_t query_bits_end;
-	size_t dense_tiles; /* a list of tiles */
+	/* the queries' bit vectors, and counters: these are set to 0 */
+	size_t query_bits;
+	size_t dense_counts;
+	size_t dense_zero_end;
+	size_t dense_panels; /* a list of panels */
+	size_t pairs;        /* of rows and queries that may qualify */
 	size_t top[2];
 	size_t candidates;
 	size_t cold_keys; /* tables of rows that share cold numbers */
@@ -205,7 +204,7 @@ begin_scan(struct search *s, struct chunk *c, struct scan_params *p, uint32_t ng
 		   uint32_t class_lo, uint32_t class_hi);
 extern bool
 queue_scan(struct search *s, struct chunk *c, uint32_t ngroups, uint32_t class_lo,
-		   uint32_t class_hi);
+		   uint32_t class_hi, bool plain);
 extern bool
 queue_select(struct search *s, struct chunk *c, enum select_mode mode);
 extern bool
@@ -234,6 +233,8 @@ queue_list_rounds(struct search *s, struct chunk *c);
 /* dense_rounds.cu */
 extern void
 choose_dense(const struct search *s, struct chunk *c, uint32_t n);
+extern size_t
+query_dense_bytes(const struct search *s, uint32_t capacity);
 extern void
 lay_out_dense(const struct search *s, struct chunk *c, struct arena *at);
 extern bool

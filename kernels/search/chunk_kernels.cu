@@ -133,18 +133,18 @@ begin_scan(struct search *s, struct chunk *c, struct scan_params *p, uint32_t ng
 
 /*
  * Queue the scan of classes class_lo .. class_hi - 1 of the first ngroups
- * groups; of a chunk that is counted by bit vectors only where there are none
+ * groups; if `plain`, only of segments without bit vectors
  */
 bool
 queue_scan(struct search *s, struct chunk *c, uint32_t ngroups, uint32_t class_lo,
-		   uint32_t class_hi)
+		   uint32_t class_hi, bool plain)
 {
 	struct scan_params p;
 
 	memset(&p, 0, sizeof(p));
 	if (!begin_scan(s, c, &p, ngroups, class_lo, class_hi))
 		return false;
-	p.plain = c->dense;
+	p.plain = plain;
 	p.nbatches = (c->n + c->batch - 1) / c->batch;
 	cut_items(s, c, &p);
 	return s->check(scan_launch(&p, c->entry_bits, c->planes, c->shared_bytes,

@@ -2,83 +2,86 @@
  *
  * dense.cu
  *	  Counts the ids that rows share with queries by products of bit matrices,
- *	  and emits the rows that may be among the best.
+ *	  and lists the pairs of row and query that may be among the best.
  *
  * Rows and queries are vectors of bits, one for each id (dense_cells.cuh,
- * dense_bits.cu).  The instruction mma multiplies 16 queries by 8 rows and 256
- * ids, with AND for multiplication, and adds the ones to its sums.  These are
- * compared with what the queries need; there is no other work for a pair of
- * row and query.
+ * dense_bits.cu).  The instruction wgmma multiplies 64 queries by 128 rows and
+ * 256 ids, with AND for multiplication, and adds the ones to its sums.  These
+ * are compared with what the queries need; there is no other work for a pair
+ * of row and query.
  *
- * A warp holds the vectors of 48 queries in registers while tiles of rows
- * stream by in shared memory.  A thread block has twelve warps, so that each
- * has the 168 registers that this takes.  If there are fewer queries, warps
- * that have the same ones take tiles in turn.
+ * A thread block has four groups of four warps that count.  Each group has 64
+ * queries, whose vectors stay in shared memory while panels of 128 rows stream
+ * by.  A warp has 16 of these queries, and a thread 32 rows of the panel for
+ * each of two of them, so what it needs to know of its queries is two numbers.
  *
- * The tiles to count are listed before (dense_tiles.cu).  A block takes units
- * of the list in turn with the other blocks, for one batch of queries after
- * the other.  All warps of a block see the same tiles in the same order, and
- * each copies half a tile to a ring of stages of four tiles, half a ring
- * before it counts them.  A stage has two barriers: one says that all have
- * copied their part, the other that all are done with it.  So warps need not
- * keep step: one that has rows to score falls behind by up to half a ring, and
- * catches up.  There is no warp that only copies, as it would have to be
- * given registers that the others need.
+ * The panels to count are listed before (dense_panels.cu).  An item is a unit
+ * of the list and a batch of queries, as many as the block's groups have.
+ * Blocks take items in turn, all batches of a unit first: so blocks that run
+ * at the same time read the same rows, and most of them from the L2 cache.
+ * One more warp does so, and copies panels to a ring of stages in shared
+ * memory.  A stage has two barriers: one says that its panel is there, the
+ * other that all warps are done with it.
  *
- * For a tile as a whole, lane q finds how many ids queries q and q + 32 need
- * for their bounds (gpuvec_need).  Neighbouring tiles often have rows of the
- * same lengths, so this is done when lengths change.  A warp none of whose
- * queries can find such rows skips the tile.
+ * While a group looks at its sums, the tensor cores must have something to do.
+ * If all groups multiplied at the same time, they would also look at the same
+ * time.  So they begin their products in turn: a group passes the turn on as
+ * soon as the instructions are issued, and waits for its sums while those of
+ * the others queue up behind.  A group that finds pairs has the time of three
+ * products for them.
  *
- * Pairs that may qualify wait in a queue of the warp until there are 32, so
- * that each lane scores one.
+ * For a panel as a whole, lane q of a warp finds how many ids queries q and q +
+ * 32 of the group need for their bounds (gpuvec_need).  Neighboring panels
+ * often have rows of the same lengths, so this is done when lengths change.  A
+ * group none of whose queries can find such rows skips the panel.
+ *
+ * Pairs that may qualify wait in a queue of the warp until there are 32, and
+ * go to a list in global memory.  The next kernel scores them
+ * (dense_score.cu).  A query for whose pairs the list has no room has lost
+ * candidates, and is searched again by other means.
  *
  * Rows may have cold numbers, which the vectors lack.  So sums are of hot
  * numbers, as those of a scan, and lengths count all; cold_rows.cu has the
  * rest.
  *
- * Rounds and classes of tiles are those of scan.cu.
- *
- * What it takes, with c chunks of 512 ids: a warp multiplies a tile by 32 c
- * instructions mma, of 6 cycles of its quarter of a multiprocessor each, at
- * 5,200 * 10^12 products a second on an H200.  It reads 2 c KiB of shared
- * memory for that, 16 c cycles of 48 c.  With c = 4 and 8.5 million rows,
- * 2,000 queries take 265,625 tiles * 4 batches / 132 multiprocessors * 1,536
- * cycles, 6.8 ms at 1.8 GHz.  Of the 112 instructions for 16 rows 64 are mma,
- * 384 cycles; in the 80 cycles that follow the quarter's other warp
- * multiplies.  Below about 64 queries reading 64 c bytes a row takes longer:
- * 0.46 ms with c = 4.
+ * What it takes: a multiprocessor multiplies 32,768 bits a cycle, a panel by
+ * 256 queries in 2,048 cycles.  With 8.5 million rows, 2,000 queries take
+ * 66,407 panels * 8 batches / 132 multiprocessors * 2,048 cycles, 4.2 ms at
+ * 1.98 GHz.  For this it reads 96 of the 128 bytes that shared memory gives a
+ * cycle.  Beside it a warp looks at 64 sums in about 80 instructions, of which
+ * a quarter of a multiprocessor issues 320 in that time.
  *
  *-------------------------------------------------------------------------
  */
 #include <algorithm>
 
+#include "kernels/device/bit_product.cuh"
 #include "kernels/device/instructions.cuh"
 #include "kernels/device/launch.h"
+#include "kernels/device/warp_barrier.cuh"
 #include "kernels/search/dense_cells.cuh"
-#include "kernels/search/emit.cuh"
+#include "kernels/search/search_kernels.h"
 
 namespace gpuvec
 {
 
-#ifndef DENSE_WARPS
-#define DENSE_WARPS 12
-#define WARP_QUERIES 48
-#endif
-#define DENSE_THREADS (DENSE_WARPS * 32)
-#define WARP_GROUPS (WARP_QUERIES / QUERY_GROUP)
-#define BATCH_QUERIES (DENSE_WARPS * WARP_QUERIES)
-#define TILE_GROUPS (GPUVEC_TILE_ROWS / ROW_GROUP)
-#define STAGE_TILES 4
-#define TILE_THREADS (DENSE_THREADS / STAGE_TILES) /* copy a tile */
-#define MOST_STAGES 16
-#define SCORED 32 /* pairs that are scored together */
-/* rows that are multiplied together, and how many pairs eight of them make */
-#define STEP_ROWS 16
-#define GROUP_PAIRS (ROW_GROUP * WARP_QUERIES)
+#define GROUPS 4
+#define GROUP_WARPS 4
+#define COUNTING_WARPS (GROUPS * GROUP_WARPS)
+#define GROUP_THREADS (GROUP_WARPS * 32)
+/* the warps of one more group; the first of them copies */
+#define DENSE_THREADS ((GROUPS + 1) * GROUP_THREADS)
+#define BATCH_QUERIES (GROUPS * PANEL_QUERIES)
+#define STAGES 4
+#define SUMS (PANEL_ROWS * PANEL_QUERIES / GROUP_THREADS)
+#define SET_SUMS 16 /* sums that are looked at together */
+#define SENT 32     /* pairs that are sent together */
 
-/* What a query needs that no row of a tile can reach */
+/* What a query needs that no row of a panel can reach */
 #define OUT_OF_REACH (1 << 30)
+
+/* The batch of a stage that says that there is nothing more to count */
+#define NO_BATCH (~0u)
 
 extern __shared__ uint4 shared_memory[];
 
@@ -89,9 +92,9 @@ struct ring_position
 	uint32_t parity; /* changes with each round of the ring */
 
 	__device__ __forceinline__ void
-	advance(uint32_t nstages)
+	advance()
 	{
-		if (++stage == nstages)
+		if (++stage == STAGES)
 		{
 			stage = 0;
 			parity ^= 1;
@@ -99,14 +102,17 @@ struct ring_position
 	}
 };
 
-/* The tiles of a stage: none means that there is nothing more to count */
-struct stage_head
+/* The panel of a stage */
+struct stage_panel
 {
-	uint32_t ntiles;
-	uint32_t batch; /* of queries */
+	uint32_t batch; /* of queries, or NO_BATCH */
+	uint32_t segment;
+	uint32_t row; /* its first one */
+	uint32_t minlen;
+	uint32_t most;
 };
 
-/* What a warp keeps of a query, besides its vector */
+/* What a group keeps of a query, besides its vector */
 struct query_part
 {
 	uint32_t len;
@@ -115,230 +121,181 @@ struct query_part
 	uint32_t alive; /* nonzero: it has not overflowed */
 };
 
-/* Shared memory of a thread block; the stages' rows follow */
-struct __align__(16) dense_shared
+/* Shared memory of a thread block, at a multiple of PANEL_ALIGNMENT */
+struct dense_shared
 {
-	uint4 about[MOST_STAGES][STAGE_TILES]; /* of the tiles: segment, tile, minlen, most */
-	struct stage_head head[MOST_STAGES];
-	shared_barrier full[MOST_STAGES];
-	shared_barrier done[MOST_STAGES];
-	struct query_part query[DENSE_WARPS][WARP_QUERIES];
-	uint2 pairs[DENSE_WARPS][SCORED + GROUP_PAIRS];
+	char rows[STAGES][ROW_PANEL_BYTES];
+	char queries[GROUPS][QUERY_PANEL_BYTES];
+	struct query_part query[GROUPS][PANEL_QUERIES];
+	uint2 pairs[COUNTING_WARPS][2 * SENT];
+	struct stage_panel panel[STAGES];
+	warp_barrier full[STAGES];
+	warp_barrier done[STAGES];
+	warp_barrier turn[GROUPS];
+	warp_barrier together[GROUPS]; /* the warps of a group wait for each other */
 };
 
-/*
- * A row that may qualify for a query of the warp: row in the segment, query
- * and numbers in common, of which there are at most 2,048
- */
-static __device__ __forceinline__ uint2
-pack_pair(uint32_t segment, uint32_t row, uint32_t query, uint32_t common)
+#define PANEL_ALIGNMENT 1024
+
+#if BIT_PRODUCTS
+
+/* The warp that copies panels to the ring */
+struct panel_reader
 {
-	return make_uint2(row | query << 16 | segment >> 19 << 22, common | segment << 13);
-}
-
-static __device__ __forceinline__ uint32_t
-pair_segment(uint2 pair)
-{
-	return pair.x >> 22 << 19 | pair.y >> 13;
-}
-
-/* The sum of a number over this lane and all lanes before it */
-static __device__ __forceinline__ uint32_t
-sum_upto_lane(uint32_t n)
-{
-	uint32_t lane = threadIdx.x % 32;
-
-#pragma unroll
-	for (uint32_t d = 1; d < 32; d *= 2)
-	{
-		uint32_t left = __shfl_up_sync(FULL_WARP, n, d);
-
-		n += lane >= d ? left : 0;
-	}
-	return n;
-}
-
-/*
- * Score n pairs, a pair a lane.  Not inlined, and given values only, so that
- * the queries' vectors stay in registers.
- */
-static __device__ __attribute__((noinline)) void
-score_pairs(const struct dense_params &params, const uint2 *pairs, uint32_t first, uint32_t n)
-{
-	const struct candidate_sink sink = {params.scan.queries, params.scan.candidates,
-										params.scan.capacity, params.scan.weights,
-										params.scan.measure};
-	uint32_t lane = threadIdx.x % 32;
-
-	if (lane < n)
-	{
-		uint2 pair = pairs[lane];
-		const struct device_segment *segment = &params.scan.segments[pair_segment(pair)];
-		uint32_t row = pair.x & 0xFFFF;
-		uint32_t q = first + (pair.x >> 16) % WARP_QUERIES;
-
-		if (row < segment->nrows &&
-			(segment->live == NULL || segment->live[row / 32] >> row % 32 & 1))
-			emit_row(sink, q, &params.scan.queries[q].limits, pair.y & 0x1FFF, segment->len[row],
-					 segment->tid[row]);
-	}
-	__syncwarp();
-}
-
-/*
- * A thread's part of copying tiles to the ring.  The list is cut into units;
- * the block takes every gridDim.x-th unit, of all batches in turn.
- */
-template <int CHUNKS>
-struct tile_reader
-{
-	static constexpr uint32_t TILE_LOADS = TILE_GROUPS * CHUNKS * ROW_LOADS;
-	static constexpr uint32_t MY_LOADS = (TILE_LOADS + TILE_THREADS - 1) / TILE_THREADS;
-
 	const struct dense_params &params;
 	struct dense_shared *shared;
-	uint32_t listed;   /* tiles of the list */
-	uint32_t nunits;   /* of the list */
-	uint32_t unit;     /* of all batches */
-	uint32_t batch;    /* of the unit */
-	uint32_t first;    /* tile of the unit in the list */
-	uint32_t ntiles;   /* of the unit; 0: there is no unit */
-	uint32_t next;     /* tile of the unit to read */
-	const uint4 *bits; /* of the unit's tile of this lane */
+	uint32_t lane;
 	struct ring_position to;
-	bool stopping; /* of the first thread: the search is to end */
-	bool ended;    /* the stage that says so was filled */
+	struct dense_panel mine; /* of the list: one of 32 that were looked up together */
 
 	__device__ __forceinline__
-	tile_reader(const struct dense_params &params, struct dense_shared *shared, uint32_t listed)
-		: params(params), shared(shared), listed(listed),
-		  nunits((listed + params.unit_tiles - 1) / params.unit_tiles), unit(blockIdx.x), batch(0),
-		  first(0), bits(NULL), stopping(false), ended(false)
+	panel_reader(const struct dense_params &p, struct dense_shared *s)
+		: params(p), shared(s), lane(threadIdx.x % 32)
 	{
 		/* the barrier of a stage that was never used has parity 1 */
 		to = {0, 1};
-		begin_unit();
 	}
 
-	/* Find the unit's tiles */
-	__device__ __forceinline__ void
-	begin_unit()
+	/* Take the next item of all blocks; has a lane's value for all */
+	__device__ __forceinline__ uint32_t
+	next_item()
 	{
-		uint32_t lane = threadIdx.x % 32;
+		uint32_t item = 0;
 
-		ntiles = next = 0;
-		if (unit >= nunits * params.scan.nbatches)
-			return;
-		batch = unit / nunits;
-		first = (unit - batch * nunits) * params.unit_tiles;
-		ntiles = min(listed - first, params.unit_tiles);
-		if (lane < ntiles)
-			bits = (const uint4 *) __ldcg(
-				(const unsigned long long *) &params.tiles[first + lane].bits);
-		if (threadIdx.x == 0)
-			stopping = *(volatile const uint32_t *) params.scan.stop != 0;
+		if (lane == 0)
+			item = *(volatile const uint32_t *) params.scan.stop
+					   ? ~0u
+					   : atomicAdd(&params.counts->items, 1);
+		return __shfl_sync(FULL_WARP, item, 0);
 	}
 
-	/* Copy this thread's part of a stage's tile */
-	__device__ __forceinline__ void
-	copy_tile(uint32_t mine, const uint4 *from)
+	/* A number of the panel that a lane has looked up */
+	template <typename T>
+	__device__ __forceinline__ T
+	of_lane(T number, uint32_t which)
 	{
-		uint32_t part = threadIdx.x % TILE_THREADS;
-		uint4 *tile = (uint4 *) (shared + 1) + (to.stage * STAGE_TILES + mine) * TILE_LOADS;
-
-#pragma unroll
-		for (uint32_t i = 0; i < MY_LOADS; i++)
-			if (TILE_LOADS % TILE_THREADS == 0 || part + i * TILE_THREADS < TILE_LOADS)
-				copy_async(tile + part + i * TILE_THREADS, from + part + i * TILE_THREADS);
-		if (part == 0)
-			copy_async(&shared->about[to.stage][mine], &params.tiles[first + next + mine]);
+		return __shfl_sync(FULL_WARP, number, which);
 	}
 
-	/* Begin to copy the next tiles, as soon as a stage is free */
+	/* Copy panel `which` of those that were looked up, as soon as a stage is free */
 	__device__ __forceinline__ void
-	read_next()
+	copy(uint32_t batch, uint32_t which)
 	{
-		uint32_t mine = threadIdx.x / TILE_THREADS;
-		const uint4 *from;
+		const char *bits = (const char *) of_lane((unsigned long long) mine.bits, which);
+		struct stage_panel panel = {batch, of_lane(mine.segment, which), of_lane(mine.row, which),
+									of_lane(mine.minlen, which), of_lane(mine.most, which)};
 
-		if (ended)
-			return;
-		from = (const uint4 *) __shfl_sync(FULL_WARP, (unsigned long long) bits, (next + mine) % 32);
 		barrier_wait(&shared->done[to.stage], to.parity);
-		if (next + mine < ntiles)
-			copy_tile(mine, from);
-		if (threadIdx.x == 0)
-			shared->head[to.stage] = {stopping ? 0 : min(ntiles - next, (uint32_t) STAGE_TILES),
-									  batch};
-		barrier_arrive_copied(&shared->full[to.stage]);
-		barrier_arrive(&shared->full[to.stage]);
-		to.advance(params.nstages);
-		ended = ntiles == 0;
-		next += STAGE_TILES;
-		if (next >= ntiles)
+		if (lane == 0)
 		{
-			unit += gridDim.x;
-			begin_unit();
+			shared->panel[to.stage] = panel;
+			barrier_arrive_bytes(&shared->full[to.stage], ROW_PANEL_BYTES);
+			barrier_copy(shared->rows[to.stage], bits, ROW_PANEL_BYTES, &shared->full[to.stage]);
+		}
+		to.advance();
+	}
+
+	/* Copy the panels of an item */
+	__device__ __forceinline__ void
+	copy_item(uint32_t item, uint32_t listed)
+	{
+		uint32_t unit = item / params.scan.nbatches;
+		uint32_t first = unit * params.unit_panels;
+		uint32_t n = min(listed - first, params.unit_panels);
+
+#pragma unroll 1
+		for (uint32_t i = 0; i < n; i++)
+		{
+			if (i % 32 == 0 && i + lane < n)
+				mine = params.panels[first + i + lane];
+			copy(item % params.scan.nbatches, i % 32);
+		}
+	}
+
+	/* Copy panels until there are no more items, and say so */
+	__device__ __forceinline__ void
+	run()
+	{
+		uint32_t listed = __ldcg(&params.counts->listed);
+		uint32_t nunits = (listed + params.unit_panels - 1) / params.unit_panels;
+		uint32_t item;
+
+#pragma unroll 1
+		while ((item = next_item()) < nunits * params.scan.nbatches)
+			copy_item(item, listed);
+		barrier_wait(&shared->done[to.stage], to.parity);
+		if (lane == 0)
+		{
+			shared->panel[to.stage].batch = NO_BATCH;
+			barrier_arrive(&shared->full[to.stage]);
 		}
 	}
 };
 
 /* A warp that counts */
-template <int CHUNKS>
 struct dense_counter
 {
-	static constexpr uint32_t TILE_LOADS = TILE_GROUPS * CHUNKS * ROW_LOADS;
-	static constexpr uint32_t GROUP_LOADS = CHUNKS * ROW_LOADS;
-
 	const struct dense_params &params;
 	struct dense_shared *shared;
-	const uint4 *stages;
-	uint32_t warp;
+	uint32_t warp; /* of the group */
+	uint32_t group;
 	uint32_t lane;
 
 	/* of the batch */
 	uint32_t batch;
-	uint32_t first;  /* first query of the warp */
-	uint32_t nslots; /* warps that have the same queries */
-	uint32_t slot;   /* which of them this is */
-	uint32_t turn;   /* whose turn the next tile is */
-	/* vectors of the queries: what each instruction takes of each group */
-	uint4 vectors[2 * CHUNKS][WARP_GROUPS];
+	uint32_t first; /* first query of the group */
 
-	/* the lengths of the last tile, and what follows from them */
+	/* the lengths of the last panel, and what follows from them */
 	uint32_t minlen;
 	uint32_t most;
-	bool active;               /* some query can find such rows */
-	int needs[WARP_GROUPS][2]; /* of queries lane / 4 and lane / 4 + 8 of each group */
+	bool active;  /* some query of the group can find such rows */
+	int needs[2]; /* of queries lane / 4 and lane / 4 + 8 of the warp */
 
-	uint32_t npairs; /* pairs that wait */
+	uint2 *pairs;    /* that wait */
+	uint32_t npairs; /* how many do */
+
+	uint32_t turn_parity;
+	uint32_t together_parity;
 
 	__device__ __forceinline__
 	dense_counter(const struct dense_params &p, struct dense_shared *s)
-		: params(p), shared(s), stages((const uint4 *) (s + 1)), warp(threadIdx.x / 32),
-		  lane(threadIdx.x % 32), batch(~0u), npairs(0)
+		: params(p), shared(s), warp(threadIdx.x / 32 % GROUP_WARPS),
+		  group(threadIdx.x / GROUP_THREADS), lane(threadIdx.x % 32), batch(NO_BATCH),
+		  pairs(s->pairs[threadIdx.x / 32]), npairs(0), turn_parity(0), together_parity(0)
 	{
+		/* the first group begins */
+		if (group == GROUPS - 1)
+			pass_turn();
 	}
 
-	/* Load this lane's part of the queries' vectors */
+	/* Wait until it is the group's turn to multiply */
 	__device__ __forceinline__ void
-	load_vectors()
+	wait_turn()
 	{
-		uint32_t ngroups = (params.scan.nqueries + QUERY_GROUP - 1) / QUERY_GROUP;
-
-#pragma unroll
-		for (int m = 0; m < WARP_GROUPS; m++)
-		{
-			uint32_t group = first / QUERY_GROUP + m;
-			const uint4 *from = params.bits + (size_t) group * CHUNKS * QUERY_LOADS + lane;
-
-#pragma unroll
-			for (int i = 0; i < 2 * CHUNKS; i++)
-				vectors[i][m] = group < ngroups ? __ldcg(&from[i * 32]) : make_uint4(0, 0, 0, 0);
-		}
+		barrier_wait(&shared->turn[group], turn_parity);
+		turn_parity ^= 1;
 	}
 
-	/* What the warp keeps of a query */
+	/* Let the next group multiply */
+	__device__ __forceinline__ void
+	pass_turn()
+	{
+		if (lane == 0)
+			barrier_arrive(&shared->turn[(group + 1) % GROUPS]);
+	}
+
+	/* Wait for the other warps of the group */
+	__device__ __forceinline__ void
+	wait_group()
+	{
+		__syncwarp();
+		if (lane == 0)
+			barrier_arrive(&shared->together[group]);
+		barrier_wait(&shared->together[group], together_parity);
+		together_parity ^= 1;
+	}
+
+	/* What the group keeps of a query */
 	__device__ __forceinline__ struct query_part
 	query_part_of(uint32_t q)
 	{
@@ -357,289 +314,276 @@ struct dense_counter
 	}
 
 	/*
-	 * Take the warp's queries of a batch.  The last batch may have fewer than
-	 * the block has warps for.
+	 * Take the group's queries of a batch, of which each warp copies a
+	 * quarter.  There may be none.
 	 */
 	__device__ __forceinline__ void
 	load_batch(uint32_t which)
 	{
-		uint32_t begin = which * BATCH_QUERIES;
-		uint32_t nqueries = min(params.scan.nqueries - begin, (uint32_t) BATCH_QUERIES);
-		uint32_t nwarps = (nqueries + WARP_QUERIES - 1) / WARP_QUERIES;
+		constexpr uint32_t PIECES = QUERY_PANEL_BYTES / sizeof(uint4);
+		uint32_t i = threadIdx.x % GROUP_THREADS;
+		const uint4 *from;
 
 		batch = which;
-		nslots = DENSE_WARPS / nwarps;
-		slot = warp / nwarps;
-		turn = 0;
-		first = begin + warp % nwarps * WARP_QUERIES;
-		for (uint32_t i = lane; i < WARP_QUERIES; i += 32)
-			shared->query[warp][i] = query_part_of(first + i);
-		__syncwarp();
-		load_vectors();
+		first = which * BATCH_QUERIES + group * PANEL_QUERIES;
+		from = params.bits + (size_t) (first / PANEL_QUERIES) * PIECES;
+		wait_group();
+		if (i < PANEL_QUERIES)
+			shared->query[group][i] = query_part_of(first + i);
+#pragma unroll
+		for (; i < PIECES; i += GROUP_THREADS)
+			((uint4 *) shared->queries[group])[i] =
+				first < params.scan.nqueries ? __ldcg(&from[i]) : make_uint4(0, 0, 0, 0);
+		product_fence();
+		wait_group();
 		minlen = ~0u;
 		most = 0;
 	}
 
-	/* What query q of the warp needs for rows of the lengths */
+	/* What query q of the group needs for rows of the lengths */
 	__device__ __forceinline__ int
 	need_of(uint32_t q)
 	{
-		const struct query_part &query = shared->query[warp][q];
+		const struct query_part &query = shared->query[group][q];
 		uint32_t need = gpuvec_need_with(params.scan.measure, params.scan.weights, query.len,
 										 minlen, query.score);
 
 		return query.alive && need <= min(query.nids, most) ? (int) need : OUT_OF_REACH;
 	}
 
-	/* Find what the queries need for rows of these lengths */
+	/*
+	 * Find what the queries need for rows of these lengths.  All warps of the
+	 * group look at all of its queries, so that they agree on `active`.
+	 */
 	__device__ __forceinline__ void
 	set_lengths(uint32_t shortest, uint32_t most_numbers)
 	{
 		int mine[2];
+		int of_warp;
 
 		minlen = shortest;
 		most = most_numbers;
 		mine[0] = need_of(lane);
-		mine[1] = lane + 32 < WARP_QUERIES ? need_of(lane + 32) : OUT_OF_REACH;
+		mine[1] = need_of(lane + 32);
 		active = __any_sync(FULL_WARP, min(mine[0], mine[1]) != OUT_OF_REACH);
-#pragma unroll
-		for (int i = 0; i < 2 * WARP_GROUPS; i++)
-			needs[i / 2][i % 2] = __shfl_sync(FULL_WARP, mine[i / 4], i % 4 * 8 + lane / 4);
-	}
-
-	/* Score the last n pairs that wait; n is 32 at most */
-	__device__ __forceinline__ void
-	score_last(uint32_t n)
-	{
-		npairs -= n;
-		score_pairs(params, shared->pairs[warp] + npairs, first, n);
-	}
-
-	/* Score all pairs that wait: fewer than 32 */
-	__device__ __forceinline__ void
-	end_pairs()
-	{
-		if (npairs > 0)
-			score_last(npairs);
-	}
-
-	/* Where this lane's n pairs go; counts those of all lanes */
-	__device__ __forceinline__ uint2 *
-	make_room(uint32_t n)
-	{
-		uint32_t upto = sum_upto_lane(n);
-		uint2 *to = shared->pairs[warp] + npairs + upto - n;
-
-		npairs += __shfl_sync(FULL_WARP, upto, 31);
-		return to;
-	}
-
-	/* Append the pairs of eight rows of a segment, from `row` on, that may qualify */
-	__device__ __forceinline__ void
-	add_pairs(const int (*sums)[4], uint32_t segment, uint32_t row)
-	{
-		uint32_t n = 0;
-		uint2 *to;
-
-#pragma unroll
-		for (int i = 0; i < WARP_GROUPS * 4; i++)
-			n += sums[i / 4][i % 4] >= needs[i / 4][i % 4 / 2];
-		if (!__any_sync(FULL_WARP, n > 0))
-			return;
-		to = make_room(n);
-#pragma unroll
-		for (int i = 0; i < WARP_GROUPS * 4; i++)
-			if (sums[i / 4][i % 4] >= needs[i / 4][i % 4 / 2])
-				*to++ = pack_pair(segment, row + lane % 4 * 2 + i % 2, i / 2 * 8 + lane / 4,
-								  (uint32_t) sums[i / 4][i % 4]);
-		__syncwarp();
-#pragma unroll 1
-		while (npairs >= SCORED)
-			score_last(SCORED);
-	}
-
-	/* Multiply the warp's queries by 16 rows; the next ones are at `more` */
-	__device__ __forceinline__ void
-	multiply(int (*sums)[WARP_GROUPS][4], const uint4 *rows, const uint4 *more, uint4 *b)
-	{
-		const int none[4] = {0, 0, 0, 0};
-
-#pragma unroll
-		for (int c = 0; c < CHUNKS; c++)
-		{
-			const uint4 *from = c + 1 < CHUNKS ? rows + (c + 1) * ROW_LOADS : more;
-			uint4 now[2] = {b[0], b[1]};
-
-			b[0] = from[0];
-			b[1] = from[GROUP_LOADS];
-#pragma unroll
-			for (int i = 0; i < 2 * WARP_GROUPS; i++)
-				multiply_bits(sums[i % 2][i / 2], vectors[2 * c][i / 2], now[i % 2].x, now[i % 2].y,
-							  c == 0 ? none : sums[i % 2][i / 2]);
-#pragma unroll
-			for (int i = 0; i < 2 * WARP_GROUPS; i++)
-				multiply_bits(sums[i % 2][i / 2], vectors[2 * c + 1][i / 2], now[i % 2].z,
-							  now[i % 2].w, sums[i % 2][i / 2]);
-		}
-	}
-
-	/* True if a pair of some lane may qualify: a difference is not negative */
-	__device__ __forceinline__ bool
-	some_qualify(const int (*sums)[WARP_GROUPS][4])
-	{
-		int all = -1;
-
-#pragma unroll
-		for (int m = 0; m < WARP_GROUPS; m++)
-#pragma unroll
-			for (int h = 0; h < 2; h++)
-				all &= max(max(sums[0][m][2 * h], sums[0][m][2 * h + 1]),
-						   max(sums[1][m][2 * h], sums[1][m][2 * h + 1])) -
-					   needs[m][h];
-		return __any_sync(FULL_WARP, all >= 0);
-	}
-
-	/* Count a tile: about has segment, tile, minlen, most */
-	__device__ __forceinline__ void
-	count_tile(uint4 about, const uint4 *tile)
-	{
-		const uint4 *rows = tile + lane;
-		uint32_t row = about.y * GPUVEC_TILE_ROWS;
-		uint32_t end = row + GPUVEC_TILE_ROWS;
-		uint4 b[2];
-
-		if (about.z != minlen || about.w != most)
-			set_lengths(about.z, about.w);
-		if (!active)
-			return;
-		b[0] = rows[0];
-		b[1] = rows[GROUP_LOADS];
-#pragma unroll 1
-		for (; row != end; row += STEP_ROWS)
-		{
-			/* after the last rows the first are loaded again, in vain */
-			const uint4 *more = row + STEP_ROWS != end ? rows + 2 * GROUP_LOADS : rows;
-			int sums[2][WARP_GROUPS][4];
-
-			multiply(sums, rows, more, b);
-			if (some_qualify(sums))
-			{
-				add_pairs(sums[0], about.x, row);
-				add_pairs(sums[1], about.x, row + ROW_GROUP);
-			}
-			rows = more;
-		}
+		of_warp = warp < 2 ? mine[0] : mine[1];
+		for (uint32_t i = 0; i < 2; i++)
+			needs[i] = __shfl_sync(FULL_WARP, of_warp, warp % 2 * 16 + i * 8 + lane / 4);
 	}
 
 	/*
-	 * Count the tiles of a stage, or leave them to other warps; false: there
-	 * are none, the search ends
+	 * Send the last n pairs that wait to the list; n is 32 at most.  A query
+	 * one of whose pairs finds no room has lost candidates.
 	 */
-	__device__ __forceinline__ bool
-	count_stage(uint32_t stage)
+	__device__ __forceinline__ void
+	send_pairs(uint32_t n)
 	{
-		const struct stage_head head = shared->head[stage];
-		const uint4 *tiles = stages + stage * (STAGE_TILES * TILE_LOADS);
-		uint4 next = shared->about[stage][0];
+		uint32_t at = 0;
 
-		if (head.ntiles == 0)
-			return false;
-		if (head.batch != batch)
+		__syncwarp();
+		npairs -= n;
+		if (lane == 0)
+			at = atomicAdd(&params.counts->pairs, n);
+		at = __shfl_sync(FULL_WARP, at, 0) + lane;
+		if (lane < n)
 		{
-			end_pairs();
-			load_batch(head.batch);
-		}
-#pragma unroll 1
-		for (uint32_t i = 0; i < head.ntiles; i++)
-		{
-			uint4 about = next;
+			uint2 pair = pairs[npairs + lane];
 
-			next = shared->about[stage][(i + 1) % STAGE_TILES];
-			if (turn == slot)
-				count_tile(about, tiles + i * TILE_LOADS);
-			turn = turn + 1 == nslots ? 0 : turn + 1;
+			if (at < params.room)
+				params.pairs[at] = pair;
+			else
+				params.scan.queries[pair_query(pair)].overflow = 1;
 		}
 		__syncwarp();
+	}
+
+	/* Add a pair of each lane that has one; sum is that of the lane's row and query */
+	__device__ __forceinline__ void
+	add_pairs(bool mine, uint32_t segment, uint32_t row, uint32_t query, int sum)
+	{
+		uint32_t chosen = __ballot_sync(FULL_WARP, mine);
+
+		if (chosen == 0)
+			return;
+		if (mine)
+			pairs[npairs + __popc(chosen & ((1u << lane) - 1))] =
+				pack_pair(segment, row, query, (uint32_t) sum);
+		npairs += __popc(chosen);
+		if (npairs >= SENT)
+			send_pairs(SENT);
+	}
+
+	/* The largest of the sums of a set for query h of the thread */
+	static __device__ __forceinline__ int
+	largest(const int (&sums)[SUMS], int set, int h)
+	{
+		int result = sums[set + 2 * h];
+
+#pragma unroll
+		for (int i = 1; i < SET_SUMS / 2; i++)
+			result = max(result, sums[set + i / 2 * 4 + 2 * h + i % 2]);
+		return result;
+	}
+
+	/* Look for pairs that may qualify among the sums of a panel */
+	__device__ __forceinline__ void
+	look(const int (&sums)[SUMS], const struct stage_panel &panel)
+	{
+		uint32_t query = first + warp * 16 + lane / 4;
+		bool some[SUMS / SET_SUMS];
+		bool any = false;
+
+#pragma unroll
+		for (int s = 0; s < SUMS / SET_SUMS; s++)
+		{
+			some[s] = largest(sums, s * SET_SUMS, 0) >= needs[0] ||
+					  largest(sums, s * SET_SUMS, 1) >= needs[1];
+			any |= some[s];
+		}
+		if (!__any_sync(FULL_WARP, any))
+			return;
+#pragma unroll
+		for (int s = 0; s < SUMS / SET_SUMS; s++)
+		{
+			if (!__any_sync(FULL_WARP, some[s]))
+				continue;
+#pragma unroll
+			for (int i = s * SET_SUMS; i < (s + 1) * SET_SUMS; i++)
+				add_pairs(sums[i] >= needs[i / 2 % 2], panel.segment,
+						  panel.row + i / 4 * 8 + lane % 4 * 2 + i % 2, query + i / 2 % 2 * 8,
+						  sums[i]);
+		}
+	}
+
+	/* The warp is done with the panel of a stage */
+	__device__ __forceinline__ void
+	release(uint32_t stage)
+	{
+		if (lane == 0)
+			barrier_arrive(&shared->done[stage]);
+	}
+
+	/* Count a panel */
+	__device__ __forceinline__ void
+	count_panel(uint32_t stage, const struct stage_panel &panel, int (&sums)[SUMS])
+	{
+		wait_turn();
+		begin_product<HALVES, LINE_BYTES * PANEL_QUERIES, LINE_BYTES * PANEL_ROWS>(
+			sums, shared->queries[group], shared->rows[stage]);
+		pass_turn();
+		end_product(sums);
+		release(stage);
+		look(sums, panel);
+	}
+
+	/* Leave out a panel none of whose rows the group's queries can find */
+	__device__ __forceinline__ void
+	skip_panel(uint32_t stage)
+	{
+		wait_turn();
+		pass_turn();
+		release(stage);
+	}
+
+	/* Count the panel of a stage; false: there is none, the search ends */
+	__device__ __forceinline__ bool
+	count_stage(uint32_t stage, int (&sums)[SUMS])
+	{
+		const struct stage_panel panel = shared->panel[stage];
+
+		if (panel.batch == NO_BATCH)
+			return false;
+		if (panel.batch != batch)
+			load_batch(panel.batch);
+		if (panel.minlen != minlen || panel.most != most)
+			set_lengths(panel.minlen, panel.most);
+		if (active)
+			count_panel(stage, panel, sums);
+		else
+			skip_panel(stage);
 		return true;
 	}
 
-	/* Count the block's tiles */
+	/* Count the block's panels */
 	__device__ __forceinline__ void
-	run(uint32_t listed)
+	run()
 	{
-		tile_reader<CHUNKS> reader(params, shared, listed);
 		struct ring_position from = {0, 0};
+		int sums[SUMS];
 
-#pragma unroll 1
-		for (uint32_t i = 0; i < params.nstages / 2; i++)
-			reader.read_next();
 #pragma unroll 1
 		for (;;)
 		{
-			reader.read_next();
 			barrier_wait(&shared->full[from.stage], from.parity);
-			if (!count_stage(from.stage))
+			if (!count_stage(from.stage, sums))
 				break;
-			if (lane == 0)
-				barrier_arrive(&shared->done[from.stage]);
-			from.advance(params.nstages);
+			from.advance();
 		}
-		end_pairs();
-		wait_copies();
+		if (npairs > 0)
+			send_pairs(npairs);
 	}
 };
 
 /* Make the barriers; called by the whole thread block */
 static __device__ __forceinline__ void
-begin_ring(struct dense_shared *shared)
+make_barriers(struct dense_shared *shared)
 {
-	if (threadIdx.x < MOST_STAGES)
+	if (threadIdx.x == 0)
 	{
-		/* a thread arrives at once, and when its copies are complete */
-		barrier_make(&shared->full[threadIdx.x], 2 * DENSE_THREADS);
-		barrier_make(&shared->done[threadIdx.x], DENSE_WARPS);
+		for (uint32_t i = 0; i < STAGES; i++)
+		{
+			barrier_make(&shared->full[i], 1);
+			barrier_make(&shared->done[i], COUNTING_WARPS);
+		}
+		for (uint32_t i = 0; i < GROUPS; i++)
+		{
+			barrier_make(&shared->turn[i], GROUP_WARPS);
+			barrier_make(&shared->together[i], GROUP_WARPS);
+		}
+		barriers_made();
 	}
 	__syncthreads();
 }
 
-template <int CHUNKS>
-__global__ void
+#endif /* BIT_PRODUCTS */
+
+static __global__ void
 __launch_bounds__(DENSE_THREADS, 1) dense_kernel(const __grid_constant__ struct dense_params params)
 {
-	struct dense_shared *shared = (struct dense_shared *) shared_memory;
+#if BIT_PRODUCTS
+	struct dense_shared *shared =
+		(struct dense_shared *) (((uintptr_t) shared_memory + PANEL_ALIGNMENT - 1) /
+								 PANEL_ALIGNMENT * PANEL_ALIGNMENT);
 
-	begin_ring(shared);
+	make_barriers(shared);
 	wait_for_previous();
-	dense_counter<CHUNKS>(params, shared).run(__ldcg(params.listed));
+	if (threadIdx.x >= GROUPS * GROUP_THREADS)
+	{
+		if (threadIdx.x < GROUPS * GROUP_THREADS + 32)
+			panel_reader(params, shared).run();
+	}
+	else
+		dense_counter(params, shared).run();
+#endif
 }
 
-typedef void (*dense_function)(const struct dense_params);
+#define SHARED_BYTES (sizeof(struct dense_shared) + PANEL_ALIGNMENT)
 
-/* The kernel for vectors of this number of chunks */
-static dense_function
-dense_variant(uint32_t chunks)
-{
-	static_assert(DENSE_CHUNKS == 4, "there is a kernel for each number of chunks");
-	return chunks == 1   ? dense_kernel<1>
-		   : chunks == 2 ? dense_kernel<2>
-		   : chunks == 3 ? dense_kernel<3>
-						 : dense_kernel<4>;
-}
-
-/* Allow the kernels as much shared memory as the device has */
+/* Allow the kernel the shared memory that it needs, if the device has it */
 cudaError_t
 dense_prepare(size_t smem_limit)
 {
-	for (uint32_t chunks = 1; chunks <= DENSE_CHUNKS; chunks++)
-	{
-		cudaError_t rc =
-			cudaFuncSetAttribute((const void *) dense_variant(chunks),
-								 cudaFuncAttributeMaxDynamicSharedMemorySize, (int) smem_limit);
+	if (!dense_possible(smem_limit))
+		return cudaSuccess;
+	return cudaFuncSetAttribute((const void *) dense_kernel,
+								cudaFuncAttributeMaxDynamicSharedMemorySize, (int) SHARED_BYTES);
+}
 
-		if (rc != cudaSuccess)
-			return rc;
-	}
-	return cudaSuccess;
+/* True if a device with so much shared memory has room for a block */
+bool
+dense_possible(size_t smem_limit)
+{
+	return smem_limit >= SHARED_BYTES;
 }
 
 /* Queries of a batch */
@@ -649,30 +593,10 @@ dense_batch(void)
 	return BATCH_QUERIES;
 }
 
-/* Bytes of a stage */
-static size_t
-stage_bytes(uint32_t chunks)
-{
-	return row_bits_bytes(STAGE_TILES * GPUVEC_TILE_ROWS, chunks);
-}
-
-/* Stages for which shared memory has room; 0: vectors cannot be counted */
-uint32_t
-dense_stages(uint32_t chunks, size_t smem_limit)
-{
-	if (smem_limit < sizeof(struct dense_shared))
-		return 0;
-	return (uint32_t) std::min((smem_limit - sizeof(struct dense_shared)) / stage_bytes(chunks),
-							   (size_t) MOST_STAGES);
-}
-
-/* Launch; sets nstages */
 cudaError_t
-dense_launch(struct dense_params *params, size_t smem_limit, uint32_t blocks, cudaStream_t stream)
+dense_count(const struct dense_params *params, uint32_t blocks, cudaStream_t stream)
 {
-	params->nstages = dense_stages(params->chunks, smem_limit);
-	return launch_chained(dense_variant(params->chunks), dim3(blocks), DENSE_THREADS,
-						  sizeof(struct dense_shared) + params->nstages * stage_bytes(params->chunks), stream, *params);
+	return launch_chained(dense_kernel, dim3(blocks), DENSE_THREADS, SHARED_BYTES, stream, *params);
 }
 
 } // namespace gpuvec

@@ -9,6 +9,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <algorithm>
 #include <string.h>
 
 #include "kernels/device/instructions.cuh"
@@ -30,7 +31,6 @@ struct row_bits_params
 {
 	struct device_segment segment;
 	uint32_t *words;
-	uint32_t chunks;
 };
 
 /* Set the bits of rows; a thread a row */
@@ -44,12 +44,12 @@ __launch_bounds__(BITS_THREADS) row_bits_kernel(const __grid_constant__ struct r
 	for_each_row_id(p.segment.ids + (size_t) p.segment.tiles[row / 32].x * 32, row % 32,
 					p.segment.hot_len[row],
 					[=](uint32_t id, uint32_t)
-					{ atomicOr(&p.words[row_word(row, p.chunks, id)], 1u << id % 32); });
+					{ atomicOr(&p.words[vector_word(row, PANEL_ROWS, id)], 1u << id % 32); });
 }
 
 /*
- * Set the bits of queries; a warp a query.  An id for which rows have no cell
- * is left out.
+ * Set the bits of queries; a warp a query.  An id beyond the vectors, which no
+ * row with a vector has, is left out.
  */
 static __global__ void
 __launch_bounds__(BITS_THREADS)
@@ -63,8 +63,8 @@ __launch_bounds__(BITS_THREADS)
 		return;
 	ids = p.ids + p.queries[q].ids;
 	for (uint32_t i = threadIdx.x % 32; i < p.queries[q].nids; i += 32)
-		if (ids[i] < p.chunks * CELLS_PER_CHUNK)
-			atomicOr(&p.words[query_word(q, p.chunks, ids[i])], 1u << ids[i] % 32);
+		if (ids[i] < DENSE_BITS)
+			atomicOr(&p.words[vector_word(q, PANEL_QUERIES, ids[i])], 1u << ids[i] % 32);
 }
 
 cudaError_t
@@ -75,27 +75,24 @@ dense_query_bits(const struct query_bits_params *params, cudaStream_t stream)
 						  BITS_THREADS, 0, stream, *params);
 }
 
-/* The chunks of a segment's vectors; 0: it gets none */
-static uint32_t
-choose_chunks(const struct search_backend *b, const gpuvec_segment *segment, uint32_t maxid)
+/* True if the segment is to get vectors */
+static bool
+wants_vectors(const struct search_backend *b, const gpuvec_segment *segment, uint32_t maxid)
 {
 	const struct gpuvec_search_policy &policy = b->policy;
-	uint32_t chunks = maxid / CELLS_PER_CHUNK + 1;
-	double cells = (double) segment->nrows * chunks * CELLS_PER_CHUNK;
 
-	if (maxid >= policy.dense_ids || chunks > DENSE_CHUNKS || segment->nrows < policy.dense_rows ||
-		dense_stages(chunks, b->device.shared_limit) == 0)
-		return 0;
-	return (double) gpuvec_segment_hot(segment) * policy.dense_part >= cells ? chunks : 0;
+	return maxid < std::min(policy.dense_ids, (uint32_t) DENSE_BITS) && segment->nrows > 0 &&
+		   segment->nrows >= policy.dense_rows && dense_usable(b) &&
+		   gpuvec_segment_hot(segment) * policy.dense_part >= (uint64_t) segment->nrows * maxid;
 }
 
-/* Make vectors of so many chunks */
+/* Make vectors of an uploaded segment */
 static bool
-build(struct search_backend *b, staged_stream &stream, uint32_t chunks, struct cuda_segment *mine,
-	  size_t *bytes, gpuvec_error *error)
+build(struct search_backend *b, staged_stream &stream, struct cuda_segment *mine, size_t *bytes,
+	  gpuvec_error *error)
 {
-	struct row_bits_params p = {mine->desc, NULL, chunks};
-	size_t size = row_bits_bytes((size_t) mine->desc.ntiles * GPUVEC_TILE_ROWS, chunks);
+	struct row_bits_params p = {mine->desc, NULL};
+	size_t size = vectors_bytes(mine->desc.nrows, PANEL_ROWS);
 	unique_memory words;
 
 	if (!allocate(b->device, words, size, stream.get(), whose, error))
@@ -114,7 +111,6 @@ build(struct search_backend *b, staged_stream &stream, uint32_t chunks, struct c
 	free_in_stream(words, b->device.side_stream.get());
 	mine->bits_memory = std::move(words);
 	mine->desc.bits = (const uint4 *) p.words;
-	mine->desc.bit_chunks = p.chunks;
 	*bytes = size;
 	return true;
 }
@@ -123,16 +119,15 @@ bool
 dense_build(struct search_backend *b, const gpuvec_segment *segment, struct cuda_segment *mine,
 			size_t *bytes, gpuvec_error *error)
 {
-	uint32_t chunks = choose_chunks(b, segment, mine->maxid);
 	upload_streams::loan stream;
 
 	*bytes = 0;
-	if (chunks == 0)
+	if (!wants_vectors(b, segment, mine->maxid))
 		return true;
 	stream = take_upload_stream(b, error);
 	if (stream == NULL)
 		return false;
-	return build(b, *stream, chunks, mine, bytes, error) ||
+	return build(b, *stream, mine, bytes, error) ||
 		   (!b->device.broken && strcmp(error->sqlstate, GPUVEC_OUT_OF_MEMORY) == 0);
 }
 

@@ -3,18 +3,12 @@
  * dense_cells.cuh
  *	  The layout of bit vectors that are counted by products of bits.
  *
- * A vector has bits, called cells, in chunks of 512.  A map says which cell an
- * id has (dense_map.cu).  A chunk, which is 16 words, takes two instructions mma: the first gets words 4 t and
- * 4 t + 1 from lane 4 g + t, the second words 4 t + 2 and 4 t + 3.  mma
- * numbers them otherwise, but that does not matter, as long as both factors
- * have them in the same order.
- *
- * Vectors lie in groups, so that what a lane loads by 16 bytes is what
- * instructions take from registers that follow one another:
- *
- *	 - eight rows: words 4 t .. 4 t + 3 of row g, for both instructions;
- *	 - 16 queries, for each instruction: a word of query g, the same of query
- *	   g + 8, then the next word of both.
+ * A vector has a bit for each id below DENSE_BITS.  Vectors lie in panels as
+ * tensor cores take them from shared memory: 128 rows or 64 queries.  A panel
+ * has two halves; each has of every vector a line of 1,024 bits.  The eight
+ * pieces of 16 bytes of a line are in another order in each of eight
+ * neighboring lines, so that these lines are read without bank conflicts
+ * ("swizzle of 128 bytes").
  *
  *-------------------------------------------------------------------------
  */
@@ -29,47 +23,75 @@
 namespace gpuvec
 {
 
-#define CELLS_PER_CHUNK 512
-#define ROW_GROUP 8
-#define QUERY_GROUP 16
+#define DENSE_BITS 2048
+#define VECTOR_BYTES (DENSE_BITS / 8)
+#define LINE_BYTES 128
+#define HALVES (VECTOR_BYTES / LINE_BYTES)
 
-/* Loads of 16 bytes of a chunk of a group: one or two for each lane */
-#define ROW_LOADS 32
-#define QUERY_LOADS 64
+#define PANEL_ROWS 128
+#define PANEL_TILES (PANEL_ROWS / GPUVEC_TILE_ROWS)
+#define PANEL_QUERIES 64
+#define ROW_PANEL_BYTES (PANEL_ROWS * VECTOR_BYTES)
+#define QUERY_PANEL_BYTES (PANEL_QUERIES * VECTOR_BYTES)
 
-/* The position of the word that has a cell of a row */
+/*
+ * The word that has the bit of an id of vector v, in panels of so many
+ * vectors
+ */
 static __device__ __forceinline__ size_t
-row_word(size_t row, uint32_t chunks, uint32_t cell)
+vector_word(size_t v, uint32_t panel, uint32_t id)
 {
-	size_t chunk = row / ROW_GROUP * chunks + cell / CELLS_PER_CHUNK;
+	uint32_t line = (uint32_t) (v % panel);
+	uint32_t half = id / (LINE_BYTES * 8);
+	uint32_t piece = id / 128 % 8 ^ line % 8;
 
-	return chunk * ROW_LOADS * 4 + row % ROW_GROUP * (CELLS_PER_CHUNK / 32) +
-		   cell % CELLS_PER_CHUNK / 32;
+	return v / panel * panel * (VECTOR_BYTES / 4) + (half * panel + line) * (LINE_BYTES / 4) +
+		   piece * 4 + id / 32 % 4;
 }
 
-/* The same of a query */
-static __device__ __forceinline__ size_t
-query_word(size_t query, uint32_t chunks, uint32_t cell)
-{
-	size_t chunk = query / QUERY_GROUP * chunks + cell / CELLS_PER_CHUNK;
-	uint32_t word = cell % CELLS_PER_CHUNK / 32;
-	uint32_t lane = query % 8 * 4 + word / 4;
-
-	return ((chunk * 2 + word % 4 / 2) * 32 + lane) * 4 + word % 2 * 2 + query % QUERY_GROUP / 8;
-}
-
-/* Bytes of the vectors of n rows */
+/* Bytes of the vectors of n rows or queries, in panels of so many */
 static inline size_t
-row_bits_bytes(size_t n, uint32_t chunks)
+vectors_bytes(size_t n, uint32_t panel)
 {
-	return (n + ROW_GROUP - 1) / ROW_GROUP * chunks * ROW_LOADS * sizeof(uint4);
+	return (n + panel - 1) / panel * panel * VECTOR_BYTES;
 }
 
-/* Bytes of the vectors of n queries */
-static inline size_t
-query_bits_bytes(size_t n, uint32_t chunks)
+/*
+ * A row that may qualify for a query: the row in its segment, of which there
+ * are at most 2^16; the query in its chunk; and how many ids they have in
+ * common, at most DENSE_BITS
+ */
+#define MOST_DENSE_SEGMENTS (1u << 20)
+#define MOST_DENSE_QUERIES (1u << 16)
+
+static __device__ __forceinline__ uint2
+pack_pair(uint32_t segment, uint32_t row, uint32_t query, uint32_t common)
 {
-	return (n + QUERY_GROUP - 1) / QUERY_GROUP * chunks * QUERY_LOADS * sizeof(uint4);
+	return make_uint2(row | query << 16, common | segment << 12);
+}
+
+static __device__ __forceinline__ uint32_t
+pair_row(uint2 pair)
+{
+	return pair.x & 0xFFFF;
+}
+
+static __device__ __forceinline__ uint32_t
+pair_query(uint2 pair)
+{
+	return pair.x >> 16;
+}
+
+static __device__ __forceinline__ uint32_t
+pair_common(uint2 pair)
+{
+	return pair.y & 0xFFF;
+}
+
+static __device__ __forceinline__ uint32_t
+pair_segment(uint2 pair)
+{
+	return pair.y >> 12;
 }
 
 } // namespace gpuvec

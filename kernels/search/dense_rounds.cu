@@ -3,20 +3,38 @@
  * dense_rounds.cu
  *	  Chooses and queues the counting of a chunk by bit vectors.
  *
- * Rounds are those of a scan (topk.cu).  In each round there is a kernel for
- * each number of chunks that vectors of the view have, and a scan of the
- * segments without vectors.
+ * Rounds are those of a scan (topk.cu), but for the first one: nearly every
+ * row of it qualifies, which is not what dense.cu is made for.  So a scan of
+ * these rows gives the first bounds, and they are counted again in the second
+ * round.  In each round segments without vectors are scanned.
  *
  *-------------------------------------------------------------------------
  */
 #include <algorithm>
 #include <string.h>
 
+#include "kernels/device/launch.h"
 #include "kernels/search/chunk.h"
 #include "kernels/search/dense_cells.cuh"
 
 namespace gpuvec
 {
+
+/* Panels of a group of 32 tiles */
+#define GROUP_PANELS (32 / PANEL_TILES)
+
+/*
+ * Room for pairs is that for candidates, divided by this: a round finds far
+ * fewer than there is room for
+ */
+#define PAIRS_PART 2
+
+/* True if the device multiplies bits, and the kernels were made for it */
+bool
+dense_usable(const struct search_backend *b)
+{
+	return b->device.capability == 90 && kernels_wait() && dense_possible(b->device.shared_limit);
+}
 
 /* Nanoseconds that a scan of so many ids takes for n queries, about */
 static double
@@ -34,41 +52,34 @@ dense_time(const struct search *s, uint32_t n)
 {
 	const struct cuda_view *view = s->view;
 	double nids = (double) view->nids / std::max(view->nrows, (uint64_t) 1);
-	double time = scan_time(s, nids * (double) view->dense_rows[0], n);
+	double bits = (double) view->dense_rows * DENSE_BITS;
+	uint64_t queries = divide_up(n, dense_batch()) * dense_batch();
 
-	for (uint32_t c = 1; c <= DENSE_CHUNKS; c++)
-	{
-		double cells = (double) view->dense_rows[c] * c * CELLS_PER_CHUNK;
-
-		time +=
-			std::max(cells * (double) divide_up(n, 64) * 64 / (1000.0 * s->policy.dense_products),
-					 cells / 8 / s->policy.dense_bytes);
-	}
-	return time;
+	return scan_time(s, nids * (double) (view->nrows - view->dense_rows), n) +
+		   std::max(bits * (double) queries / (1000.0 * s->policy.dense_products),
+					bits / 8 / s->policy.dense_bytes);
 }
 
 /*
  * True if bit vectors should take less time than a scan for n queries.  Lists
  * may be faster than both, but less so the more of the ids a row has; so
  * segments whose rows have few get no vectors.
- *
- * Of GPUs other than those of compute capability 9.0 it is not known that they
- * multiply bits fast enough.
  */
 static bool
 dense_pays(const struct search *s, uint32_t n)
 {
 	const struct cuda_view *view = s->view;
 
-	return s->b->device.capability == 90 && view->dense_rows[0] * 2 <= view->nrows &&
-		   n > s->policy.dense_queries && dense_time(s, n) < scan_time(s, (double) view->nids, n);
+	return view->dense_rows * 2 >= view->nrows && n > s->policy.dense_queries &&
+		   dense_time(s, n) < scan_time(s, (double) view->nids, n);
 }
 
 /* Choose between bit vectors and what was chosen without them for n queries */
 void
 choose_dense(const struct search *s, struct chunk *c, uint32_t n)
 {
-	if (s->view->dense_rows[0] == s->view->nrows)
+	if (s->view->dense_rows == 0 || s->view->nsegments > MOST_DENSE_SEGMENTS ||
+		n > MOST_DENSE_QUERIES)
 		return;
 	c->dense =
 		s->method == GPUVEC_METHOD_DENSE || (s->method == GPUVEC_METHOD_AUTO && dense_pays(s, n));
@@ -76,84 +87,94 @@ choose_dense(const struct search *s, struct chunk *c, uint32_t n)
 		c->lists = false;
 }
 
-/* Reserve scratch memory for the vectors of a chunk's queries, and for tiles */
+/* Pairs of a chunk for which there is room */
+static uint32_t
+pairs_room(const struct chunk *c)
+{
+	return (uint32_t) std::min((uint64_t) c->n * c->capacity / PAIRS_PART, (uint64_t) UINT32_MAX);
+}
+
+/* Bytes of scratch memory that counting by bit vectors takes for a query */
+size_t
+query_dense_bytes(const struct search *s, uint32_t capacity)
+{
+	return s->view->dense_rows > 0 ? VECTOR_BYTES + capacity / PAIRS_PART * sizeof(uint2) : 0;
+}
+
+/*
+ * Reserve scratch memory for the vectors of a chunk's queries, the counters of
+ * all rounds, and lists of panels and pairs
+ */
 void
 lay_out_dense(const struct search *s, struct chunk *c, struct arena *at)
 {
 	if (!c->dense)
 		return;
-	c->query_bits[0] = at->used;
-	for (uint32_t i = 1; i <= DENSE_CHUNKS; i++)
-		c->query_bits[i] = at->reserve(s->view->dense_rows[i] > 0 ? query_bits_bytes(c->n, i) : 0);
-	c->query_bits_end = at->used;
-	c->dense_tiles = at->reserve(s->view->ntiles * sizeof(struct dense_tile));
+	c->query_bits = at->reserve(vectors_bytes(c->n, PANEL_QUERIES));
+	c->dense_counts = at->reserve(MAX_ROUNDS * sizeof(struct dense_counts));
+	c->dense_zero_end = at->used;
+	c->dense_panels =
+		at->reserve((size_t) s->view->ngroups * GROUP_PANELS * sizeof(struct dense_panel));
+	c->pairs = at->reserve(pairs_room(c) * sizeof(uint2));
 }
 
-/* Queue the making of the queries' vectors */
+/* Queue the making of the queries' vectors; counters become 0 */
 static bool
 queue_query_bits(struct search *s, struct chunk *c)
 {
 	struct query_bits_params p;
 
-	if (!s->check(cudaMemsetAsync(scratch_at<char>(s, c->query_bits[0]), 0,
-								  c->query_bits_end - c->query_bits[0], s->stream)))
-		return false;
-	memset(&p, 0, sizeof(p));
 	p.queries = scratch_at<struct query_state>(s, c->states);
 	p.ids = scratch_at<uint16_t>(s, c->ids);
+	p.words = scratch_at<uint32_t>(s, c->query_bits);
 	p.nqueries = c->n;
-	for (uint32_t i = 1; i <= DENSE_CHUNKS; i++)
-	{
-		p.words = scratch_at<uint32_t>(s, c->query_bits[i]);
-		p.chunks = i;
-		if (s->view->dense_rows[i] > 0 && !s->check(dense_query_bits(&p, s->stream)))
-			return false;
-	}
-	return true;
+	return s->check(cudaMemsetAsync(p.words, 0, c->dense_zero_end - c->query_bits, s->stream)) &&
+		   s->check(dense_query_bits(&p, s->stream));
 }
 
 /*
- * Tiles of a unit: dense_tiles, but fewer, though not less than a stage has, if
- * there are not 16 units or so for each block
+ * Panels of a unit: dense_unit, but fewer if there are not 16 items or so for
+ * each block
  */
 static uint32_t
-unit_tiles(const struct search *s, const struct scan_params *p)
+unit_panels(const struct search *s, const struct scan_params *p)
 {
-	double tiles = class_tiles(s, p->class_lo, p->class_hi);
-	double most = tiles * p->nbatches / (16.0 * s->b->device.sms);
+	double panels = class_tiles(s, p->class_lo, p->class_hi) / (double) PANEL_TILES;
+	double most = panels * p->nbatches / (16.0 * s->b->device.sms);
 
-	return (uint32_t) std::min({std::max(most, 4.0), (double) s->policy.dense_tiles, 32.0});
+	return (uint32_t) std::min(std::max(most, 4.0), (double) s->policy.dense_unit);
 }
 
-/* Queue the counting of the segments whose vectors have so many chunks */
+/* Queue the counting of the segments that have vectors in a round */
 static bool
-queue_dense(struct search *s, struct chunk *c, uint32_t chunks, uint32_t class_lo,
+queue_dense(struct search *s, struct chunk *c, uint32_t round, uint32_t class_lo,
 			uint32_t class_hi)
 {
+	uint32_t sms = (uint32_t) s->b->device.sms;
 	struct dense_params p;
 
 	memset(&p, 0, sizeof(p));
 	if (!begin_scan(s, c, &p.scan, s->view->ngroups, class_lo, class_hi))
 		return false;
-	p.bits = scratch_at<uint4>(s, c->query_bits[chunks]);
-	p.tiles = scratch_at<struct dense_tile>(s, c->dense_tiles);
-	p.listed = p.scan.next_item;
-	p.chunks = chunks;
-	p.scan.nbatches = (uint32_t) divide_up(p.scan.nqueries, dense_batch());
-	p.unit_tiles = unit_tiles(s, &p.scan);
-	return s->check(dense_list(&p, s->stream)) &&
-		   s->check(dense_launch(&p, s->b->device.shared_limit, (uint32_t) s->b->device.sms,
-								 s->stream));
+	p.bits = scratch_at<uint4>(s, c->query_bits);
+	p.panels = scratch_at<struct dense_panel>(s, c->dense_panels);
+	p.pairs = scratch_at<uint2>(s, c->pairs);
+	p.counts = scratch_at<struct dense_counts>(s, c->dense_counts) + round;
+	p.room = pairs_room(c);
+	p.scan.nbatches = (uint32_t) divide_up(c->n, dense_batch());
+	p.unit_panels = unit_panels(s, &p.scan);
+	return s->check(dense_list(&p, s->stream)) && s->check(dense_count(&p, sms, s->stream)) &&
+		   s->check(dense_score(&p, sms, s->stream));
 }
 
-/* Queue the counting of classes class_lo .. class_hi - 1 */
+/* Queue a round: the counting of classes class_lo .. class_hi - 1 */
 static bool
-queue_dense_round(struct search *s, struct chunk *c, uint32_t class_lo, uint32_t class_hi)
+queue_dense_round(struct search *s, struct chunk *c, uint32_t round, uint32_t class_lo,
+				  uint32_t class_hi)
 {
-	for (uint32_t i = 1; i <= DENSE_CHUNKS; i++)
-		if (s->view->dense_rows[i] > 0 && !queue_dense(s, c, i, class_lo, class_hi))
-			return false;
-	return s->view->dense_rows[0] == 0 || queue_scan(s, c, s->view->ngroups, class_lo, class_hi);
+	return queue_dense(s, c, round, class_lo, class_hi) &&
+		   (s->view->dense_rows == s->view->nrows ||
+			queue_scan(s, c, s->view->ngroups, class_lo, class_hi, true));
 }
 
 /* Queue all rounds of a chunk that is counted by bit vectors */
@@ -162,13 +183,16 @@ queue_dense_rounds(struct search *s, struct chunk *c)
 {
 	uint32_t ends[MAX_ROUNDS];
 	uint32_t nrounds = plan_rounds(s, c, ends);
+	uint32_t first = nrounds > 1 ? 1 : 0;
 	bool fast = c->kmax <= GPUVEC_FAST_K;
 
 	s->b->stats.dense_chunks++;
-	if (!queue_query_bits(s, c))
+	if (!queue_query_bits(s, c) ||
+		(first > 0 && (!queue_scan(s, c, s->view->ngroups, 0, ends[0], false) ||
+					   !queue_select(s, c, SELECT_TIGHTEN))))
 		return false;
-	for (uint32_t i = 0; i < nrounds; i++)
-		if (!queue_dense_round(s, c, i > 0 ? ends[i - 1] : 0, ends[i]) ||
+	for (uint32_t i = first; i < nrounds; i++)
+		if (!queue_dense_round(s, c, i, i > first ? ends[i - 1] : 0, ends[i]) ||
 			!queue_select(s, c, fast && i + 1 == nrounds ? SELECT_FINAL : SELECT_ROUND))
 			return false;
 	return true;

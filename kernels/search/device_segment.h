@@ -117,7 +117,6 @@ struct device_segment
 	struct device_cold cold;
 	/* bit vectors of rows (dense_cells.cuh); NULL: none */
 	const uint4 *bits;
-	uint32_t bit_chunks; /* chunks of a vector; 0: none */
 };
 
 /*

@@ -75,7 +75,7 @@ struct cuda_view
 	uint32_t nplain = 0;      /* groups of segments without lists */
 	uint64_t listed_rows = 0; /* rows of segments with lists */
 	uint64_t nrows = 0;
-	uint64_t dense_rows[DENSE_CHUNKS + 1] = {}; /* rows with vectors of c chunks; [0]: without */
+	uint64_t dense_rows = 0; /* rows with bit vectors */
 	uint64_t nids = 0; /* ids, or hot numbers, of all rows, dead ones included */
 	uint32_t ntiles = 0;
 	uint32_t maxid = 0;                        /* largest id, or hot number, of all rows */
@@ -193,6 +193,12 @@ lists_build(struct search_backend *b, staged_stream &stream, const gpuvec_segmen
 extern bool
 dense_build(struct search_backend *b, const gpuvec_segment *segment, struct cuda_segment *mine,
 			size_t *bytes, gpuvec_error *error);
+
+/* ---- dense_rounds.cu ---- */
+
+/* True if the device multiplies bits, and the kernels were made for it */
+extern bool
+dense_usable(const struct search_backend *b);
 
 /* ---- views.cu ---- */
 

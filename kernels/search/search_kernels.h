@@ -6,7 +6,8 @@
  *
  * scan.cu            counts common ids by a scan, and emits candidates
  * dense.cu           counts by products of bit vectors
- * dense_tiles.cu     lists the tiles to count so
+ * dense_panels.cu    lists the rows to count so
+ * dense_score.cu     scores the pairs that this finds
  * dense_bits.cu      makes these vectors
  * lists_classify.cu  sorts a query's ids by what a segment has for them
  * lists.cu           counts by inverted lists
@@ -146,33 +147,39 @@ struct scan_params
 	gpuvec_weights weights; /* of tversky */
 };
 
-/* Chunks of a bit vector, at most (dense_cells.cuh) */
-#define DENSE_CHUNKS 4
-
-/* A tile to count by bit vectors; the first 16 bytes are copied at once */
-struct __align__(16) dense_tile
+/* A panel of 128 rows to count by bit vectors (dense_cells.cuh) */
+struct __align__(16) dense_panel
 {
 	uint32_t segment;
-	uint32_t tile;
+	uint32_t row;    /* its first one */
 	uint32_t minlen; /* of the shortest row */
 	uint32_t most;   /* hot numbers of a row */
 	const uint4 *bits;
 	uint64_t padding;
 };
 
+/* Counters of a round by bit vectors; zero before it */
+struct __align__(16) dense_counts
+{
+	uint32_t listed; /* panels of the list */
+	uint32_t items;  /* that were taken */
+	uint32_t pairs;  /* to score, including those for which there was no room */
+	uint32_t padding;
+};
+
 /*
- * Parameters of listing tiles and of counting by bit vectors of one number of
- * chunks; see dense.cu
+ * Parameters of the kernels that list panels, count them by bit vectors, and
+ * score the pairs that they find; see dense.cu
  */
 struct dense_params
 {
-	struct scan_params scan;  /* the same parameters as for a scan */
-	const uint4 *bits;        /* vectors of the queries */
-	struct dense_tile *tiles; /* a list with room for all tiles of the view */
-	uint32_t *listed;         /* how many it has: zero before they are listed */
-	uint32_t chunks;
-	uint32_t unit_tiles; /* tiles that a block takes at a time, 32 at most */
-	uint32_t nstages;    /* tiles that shared memory has room for */
+	struct scan_params scan;    /* the same parameters as for a scan */
+	const uint4 *bits;          /* vectors of the queries */
+	struct dense_panel *panels; /* a list with room for all panels of the view */
+	uint2 *pairs;               /* [room], see pack_pair() */
+	struct dense_counts *counts;
+	uint32_t room;
+	uint32_t unit_panels; /* panels that a thread block takes at a time */
 };
 
 /* Parameters of making the bit vectors of queries; all bits are 0 before */
@@ -182,7 +189,6 @@ struct query_bits_params
 	const uint16_t *ids;
 	uint32_t *words;
 	uint32_t nqueries;
-	uint32_t chunks;
 };
 
 /*
@@ -301,19 +307,21 @@ extern cudaError_t
 scan_launch(const struct scan_params *params, uint32_t entry_bits, uint32_t planes,
 			size_t shared_bytes, uint32_t blocks, cudaStream_t stream);
 
-/* dense.cu, dense_tiles.cu, dense_bits.cu: chunks is 1 .. DENSE_CHUNKS */
+/* dense.cu, dense_bits.cu, dense_panels.cu, dense_score.cu */
 extern cudaError_t
 dense_prepare(size_t smem_limit);
+extern bool
+dense_possible(size_t smem_limit);
 extern uint32_t
 dense_batch(void);
-extern uint32_t
-dense_stages(uint32_t chunks, size_t smem_limit);
 extern cudaError_t
 dense_query_bits(const struct query_bits_params *params, cudaStream_t stream);
 extern cudaError_t
 dense_list(const struct dense_params *params, cudaStream_t stream);
 extern cudaError_t
-dense_launch(struct dense_params *params, size_t smem_limit, uint32_t blocks, cudaStream_t stream);
+dense_count(const struct dense_params *params, uint32_t blocks, cudaStream_t stream);
+extern cudaError_t
+dense_score(const struct dense_params *params, uint32_t blocks, cudaStream_t stream);
 
 /* lists.cu: planes is 7, 8 or 17 */
 extern cudaError_t

@@ -114,11 +114,11 @@ extern "C"
 		 */
 		uint32_t dense_ids;
 		uint32_t dense_rows; /* rows that a segment with vectors has, at least */
-		/* rows have one id in dense_part cells on average, or more */
+		/* rows have at least one in dense_part of all ids on average */
 		uint32_t dense_part;
 
 		/* counting by bit vectors (dense.cu) */
-		uint32_t dense_tiles; /* tiles that a block takes at a time, 32 at most */
+		uint32_t dense_unit; /* panels of 128 rows that a block takes at a time */
 		/*
 		 * up to this number of queries, vectors are used only where the method
 		 * is forced

@@ -22,7 +22,7 @@
  * (launch_chained()).
  *
  * Counting by inverted lists (lists.cu) has other rounds: see list_rounds.cu.
- * Counting by bit vectors (dense.cu) has the same ones: see dense_rounds.cu.
+ * Counting by bit vectors (dense.cu) has nearly the same: see dense_rounds.cu.
  *
  * If queries have cold numbers, a chunk begins with the rows that share these
  * (cold_rows.cu).  They are selected at once, so that there is a bound for
@@ -128,7 +128,7 @@ queue_scan_rounds(struct search *s, struct chunk *c)
 	bool fast = c->kmax <= GPUVEC_FAST_K;
 
 	for (uint32_t i = 0; i < nrounds; i++)
-		if (!queue_scan(s, c, s->view->ngroups, i > 0 ? ends[i - 1] : 0, ends[i]) ||
+		if (!queue_scan(s, c, s->view->ngroups, i > 0 ? ends[i - 1] : 0, ends[i], false) ||
 			!queue_select(s, c, fast && i + 1 == nrounds ? SELECT_FINAL : SELECT_ROUND))
 			return false;
 	return true;
@@ -220,7 +220,7 @@ run_watched(struct search *s, struct chunk *c)
 		bool overflowed;
 
 		if ((c->ncold > 0 && !queue_cold(s, c, lo, hi)) ||
-			!queue_scan(s, c, s->view->ngroups, lo, hi) || !round_overflowed(s, c, &overflowed))
+			!queue_scan(s, c, s->view->ngroups, lo, hi, false) || !round_overflowed(s, c, &overflowed))
 			return false;
 		if (overflowed)
 		{
@@ -404,7 +404,8 @@ next_chunk(struct search *s, uint32_t from, struct chunk *c)
 		if (c->lists)
 			list_bytes += query_list_bytes(s, w->query->len);
 		if (n > 0 && (w->kind != s->work[from].kind || nids > CHUNK_IDS ||
-					  query_bytes(kmax, capacity) * (n + 1) + nids * 2 + list_bytes + cold_bytes >
+					  (query_bytes(kmax, capacity) + query_dense_bytes(s, capacity)) * (n + 1) +
+							  nids * 2 + list_bytes + cold_bytes >
 						  policy.workspace))
 			break;
 		c->list_planes = std::max(c->list_planes, planes_for(s, w->query->len));
@@ -497,7 +498,7 @@ topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measure, g
 	if (nqueries > 0)
 		s.weights = queries[0].weights;
 	s.method = method == GPUVEC_METHOD_READY_LISTS ? GPUVEC_METHOD_INVERTED : method;
-	if (method == GPUVEC_METHOD_DENSE && s.view->dense_rows[0] == s.view->nrows)
+	if (method == GPUVEC_METHOD_DENSE && s.view->dense_rows == 0)
 		s.method = GPUVEC_METHOD_AUTO;
 	s.error = error;
 	memset(&b->stats, 0, sizeof(b->stats));

@@ -183,7 +183,7 @@ fill_view(const gpuvec_view *view, struct cuda_view *mine, char *head, const str
 		if (segment->desc.cold.ngroups > 0)
 			cold_segments[mine->ncold_segments++] = s;
 		mine->cold_rows += segment->cold_rows;
-		mine->dense_rows[segment->desc.bit_chunks] += segment->desc.nrows;
+		mine->dense_rows += segment->desc.bits ? segment->desc.nrows : 0;
 		mine->nrows += segment->desc.nrows;
 		mine->nids += gpuvec_segment_hot(entry->segment);
 		mine->segment_tiles[s] = segment->desc.ntiles;

@@ -710,7 +710,7 @@ random_settings(bool few_planes)
 	VARY(r, item_queries, random_below(2) == 0, 1 + random_below(40));
 	VARY(r, whole_item_queries, random_below(2) == 0, 1 + random_below(40));
 	vary(r, "direct_queries", random_below(2) == 0, 1 + random_below(40), set_direct);
-	VARY(r, dense_tiles, random_below(2) == 0, 1 + random_below(40));
+	VARY(r, dense_unit, random_below(2) == 0, 1 + random_below(40));
 	VARY(r, dense_queries, random_below(2) == 0, random_below(10));
 	VARY(r, dense_products, random_below(2) == 0, random_below(2) ? 1 : 1000000);
 	VARY(r, lone_queries, random_below(2) == 0, 1 + random_below(20));
@@ -862,7 +862,7 @@ test_vectors_bounds(bool bounds)
 		policy.first_per_k = 0;
 		policy.growth = policy.growth_few = 2;
 		policy.candidates = policy.candidates_few = 64;
-		policy.dense_tiles = 1;
+		policy.dense_unit = 1;
 	}
 	build_with_vectors(d, 130, UINT32_MAX);
 	set_policy(policy);

@@ -119,7 +119,7 @@ struct chunk
 	size_t dense_counts;
 	size_t dense_zero_end;
 	size_t dense_panels; /* a list of panels */
-	size_t pairs;        /* of rows and queries that may qualify */
+	size_t finds;        /* where rows may qualify */
 	size_t top[2];
 	size_t candidates;
 	size_t cold_keys; /* tables of rows that share cold numbers */

@@ -2,7 +2,7 @@
  *
  * dense.cu
  *	  Counts the ids that rows share with queries by products of bit matrices,
- *	  and lists the pairs of row and query that may be among the best.
+ *	  and lists where rows may be among the best.
  *
  * Rows and queries are vectors of bits, one for each id (dense_cells.cuh,
  * dense_bits.cu).  The instruction wgmma multiplies 64 queries by 128 rows and
@@ -23,21 +23,20 @@
  * memory.  A stage has two barriers: one says that its panel is there, the
  * other that all warps are done with it.
  *
- * While a group looks at its sums, the tensor cores must have something to do.
- * If all groups multiplied at the same time, they would also look at the same
- * time.  So they begin their products in turn: a group passes the turn on as
- * soon as the instructions are issued, and waits for its sums while those of
- * the others queue up behind.  A group that finds pairs has the time of three
- * products for them.
+ * Each group goes at its own pace: while one looks at its sums, the tensor
+ * cores multiply for the others.
  *
  * For a panel as a whole, lane q of a warp finds how many ids queries q and q +
  * 32 of the group need for their bounds (gpuvec_need).  Neighboring panels
  * often have rows of the same lengths, so this is done when lengths change.  A
  * group none of whose queries can find such rows skips the panel.
  *
- * Pairs that may qualify wait in a queue of the warp until there are 32, and
- * go to a list in global memory.  The next kernel scores them
- * (dense_score.cu).  A query for whose pairs the list has no room has lost
+ * A find is what a thread notes if sums of it reach what they need: a bit for
+ * each two rows.  Most panels have a find or two, so noting one has to be
+ * quick, and its code short: what is seldom run is seldom in the instruction
+ * cache.  Finds wait in a queue of the warp until there are 32, and go to a
+ * list in global memory.  The next kernel counts those few rows again
+ * (dense_score.cu).  A query for whose finds the list has no room has lost
  * candidates, and is searched again by other means.
  *
  * Rows may have cold numbers, which the vectors lack.  So sums are of hot
@@ -71,11 +70,9 @@ namespace gpuvec
 #define GROUP_THREADS (GROUP_WARPS * 32)
 /* the warps of one more group; the first of them copies */
 #define DENSE_THREADS ((GROUPS + 1) * GROUP_THREADS)
-#define BATCH_QUERIES (GROUPS * PANEL_QUERIES)
 #define STAGES 4
 #define SUMS (PANEL_ROWS * PANEL_QUERIES / GROUP_THREADS)
-#define SET_SUMS 16 /* sums that are looked at together */
-#define SENT 32     /* pairs that are sent together */
+#define SENT 32 /* finds that are sent together */
 
 /* What a query needs that no row of a panel can reach */
 #define OUT_OF_REACH (1 << 30)
@@ -105,9 +102,8 @@ struct ring_position
 /* The panel of a stage */
 struct stage_panel
 {
-	uint32_t batch; /* of queries, or NO_BATCH */
-	uint32_t segment;
-	uint32_t row; /* its first one */
+	uint32_t batch;  /* of queries, or NO_BATCH */
+	uint32_t number; /* in the list */
 	uint32_t minlen;
 	uint32_t most;
 };
@@ -127,15 +123,16 @@ struct dense_shared
 	char rows[STAGES][ROW_PANEL_BYTES];
 	char queries[GROUPS][QUERY_PANEL_BYTES];
 	struct query_part query[GROUPS][PANEL_QUERIES];
-	uint2 pairs[COUNTING_WARPS][2 * SENT];
+	uint2 finds[COUNTING_WARPS][2 * SENT];
 	struct stage_panel panel[STAGES];
 	warp_barrier full[STAGES];
 	warp_barrier done[STAGES];
-	warp_barrier turn[GROUPS];
 	warp_barrier together[GROUPS]; /* the warps of a group wait for each other */
 };
 
 #define PANEL_ALIGNMENT 1024
+
+static_assert(BATCH_QUERIES == GROUPS * PANEL_QUERIES, "finds have the batch of their queries");
 
 #if BIT_PRODUCTS
 
@@ -169,21 +166,17 @@ struct panel_reader
 		return __shfl_sync(FULL_WARP, item, 0);
 	}
 
-	/* A number of the panel that a lane has looked up */
-	template <typename T>
-	__device__ __forceinline__ T
-	of_lane(T number, uint32_t which)
-	{
-		return __shfl_sync(FULL_WARP, number, which);
-	}
-
-	/* Copy panel `which` of those that were looked up, as soon as a stage is free */
+	/*
+	 * Copy panel `number` of the list, as soon as a stage is free; `which` of
+	 * those that were looked up together
+	 */
 	__device__ __forceinline__ void
-	copy(uint32_t batch, uint32_t which)
+	copy(uint32_t batch, uint32_t number, uint32_t which)
 	{
-		const char *bits = (const char *) of_lane((unsigned long long) mine.bits, which);
-		struct stage_panel panel = {batch, of_lane(mine.segment, which), of_lane(mine.row, which),
-									of_lane(mine.minlen, which), of_lane(mine.most, which)};
+		const char *bits =
+			(const char *) __shfl_sync(FULL_WARP, (unsigned long long) mine.bits, which);
+		struct stage_panel panel = {batch, number, __shfl_sync(FULL_WARP, mine.minlen, which),
+									__shfl_sync(FULL_WARP, mine.most, which)};
 
 		barrier_wait(&shared->done[to.stage], to.parity);
 		if (lane == 0)
@@ -208,7 +201,7 @@ struct panel_reader
 		{
 			if (i % 32 == 0 && i + lane < n)
 				mine = params.panels[first + i + lane];
-			copy(item % params.scan.nbatches, i % 32);
+			copy(item % params.scan.nbatches, first + i, i % 32);
 		}
 	}
 
@@ -251,37 +244,17 @@ struct dense_counter
 	bool active;  /* some query of the group can find such rows */
 	int needs[2]; /* of queries lane / 4 and lane / 4 + 8 of the warp */
 
-	uint2 *pairs;    /* that wait */
-	uint32_t npairs; /* how many do */
+	uint2 *finds;    /* that wait */
+	uint32_t nfinds; /* how many do */
 
-	uint32_t turn_parity;
 	uint32_t together_parity;
 
 	__device__ __forceinline__
 	dense_counter(const struct dense_params &p, struct dense_shared *s)
 		: params(p), shared(s), warp(threadIdx.x / 32 % GROUP_WARPS),
 		  group(threadIdx.x / GROUP_THREADS), lane(threadIdx.x % 32), batch(NO_BATCH),
-		  pairs(s->pairs[threadIdx.x / 32]), npairs(0), turn_parity(0), together_parity(0)
+		  finds(s->finds[threadIdx.x / 32]), nfinds(0), together_parity(0)
 	{
-		/* the first group begins */
-		if (group == GROUPS - 1)
-			pass_turn();
-	}
-
-	/* Wait until it is the group's turn to multiply */
-	__device__ __forceinline__ void
-	wait_turn()
-	{
-		barrier_wait(&shared->turn[group], turn_parity);
-		turn_parity ^= 1;
-	}
-
-	/* Let the next group multiply */
-	__device__ __forceinline__ void
-	pass_turn()
-	{
-		if (lane == 0)
-			barrier_arrive(&shared->turn[(group + 1) % GROUPS]);
 	}
 
 	/* Wait for the other warps of the group */
@@ -332,8 +305,7 @@ struct dense_counter
 			shared->query[group][i] = query_part_of(first + i);
 #pragma unroll
 		for (; i < PIECES; i += GROUP_THREADS)
-			((uint4 *) shared->queries[group])[i] =
-				first < params.scan.nqueries ? __ldcg(&from[i]) : make_uint4(0, 0, 0, 0);
+			((uint4 *) shared->queries[group])[i] = __ldcg(&from[i]);
 		product_fence();
 		wait_group();
 		minlen = ~0u;
@@ -372,87 +344,64 @@ struct dense_counter
 	}
 
 	/*
-	 * Send the last n pairs that wait to the list; n is 32 at most.  A query
-	 * one of whose pairs finds no room has lost candidates.
+	 * Send the last n finds that wait to the list; n is 32 at most.  The
+	 * queries of a find that finds no room have lost candidates.
 	 */
 	__device__ __forceinline__ void
-	send_pairs(uint32_t n)
+	send_finds(uint32_t n)
 	{
 		uint32_t at = 0;
 
 		__syncwarp();
-		npairs -= n;
+		nfinds -= n;
 		if (lane == 0)
-			at = atomicAdd(&params.counts->pairs, n);
+			at = atomicAdd(&params.counts->finds, n);
 		at = __shfl_sync(FULL_WARP, at, 0) + lane;
 		if (lane < n)
 		{
-			uint2 pair = pairs[npairs + lane];
+			uint2 find = finds[nfinds + lane];
 
 			if (at < params.room)
-				params.pairs[at] = pair;
+				params.finds[at] = find;
 			else
-				params.scan.queries[pair_query(pair)].overflow = 1;
+				for (uint32_t q = find_query(find); q <= find_query(find) + 8; q += 8)
+					if (q < params.scan.nqueries)
+						params.scan.queries[q].overflow = 1;
 		}
 		__syncwarp();
 	}
 
-	/* Add a pair of each lane that has one; sum is that of the lane's row and query */
-	__device__ __forceinline__ void
-	add_pairs(bool mine, uint32_t segment, uint32_t row, uint32_t query, int sum)
+	/* True if a sum of rows 8 j + 2 t and the next one reaches its need */
+	__device__ __forceinline__ bool
+	reached(const int (&sums)[SUMS], int j)
 	{
-		uint32_t chosen = __ballot_sync(FULL_WARP, mine);
+		return max(sums[j * 4], sums[j * 4 + 1]) >= needs[0] ||
+			   max(sums[j * 4 + 2], sums[j * 4 + 3]) >= needs[1];
+	}
 
+	/* Note which sums of a panel reach their needs */
+	__device__ __forceinline__ void
+	look(const int (&sums)[SUMS], uint32_t panel)
+	{
+		uint32_t places = 0;
+		bool any = false;
+		uint32_t chosen;
+
+#pragma unroll
+		for (int j = 0; j < SUMS / 4; j++)
+			any |= reached(sums, j);
+		chosen = __ballot_sync(FULL_WARP, any);
 		if (chosen == 0)
 			return;
-		if (mine)
-			pairs[npairs + __popc(chosen & ((1u << lane) - 1))] =
-				pack_pair(segment, row, query, (uint32_t) sum);
-		npairs += __popc(chosen);
-		if (npairs >= SENT)
-			send_pairs(SENT);
-	}
-
-	/* The largest of the sums of a set for query h of the thread */
-	static __device__ __forceinline__ int
-	largest(const int (&sums)[SUMS], int set, int h)
-	{
-		int result = sums[set + 2 * h];
-
 #pragma unroll
-		for (int i = 1; i < SET_SUMS / 2; i++)
-			result = max(result, sums[set + i / 2 * 4 + 2 * h + i % 2]);
-		return result;
-	}
-
-	/* Look for pairs that may qualify among the sums of a panel */
-	__device__ __forceinline__ void
-	look(const int (&sums)[SUMS], const struct stage_panel &panel)
-	{
-		uint32_t query = first + warp * 16 + lane / 4;
-		bool some[SUMS / SET_SUMS];
-		bool any = false;
-
-#pragma unroll
-		for (int s = 0; s < SUMS / SET_SUMS; s++)
-		{
-			some[s] = largest(sums, s * SET_SUMS, 0) >= needs[0] ||
-					  largest(sums, s * SET_SUMS, 1) >= needs[1];
-			any |= some[s];
-		}
-		if (!__any_sync(FULL_WARP, any))
-			return;
-#pragma unroll
-		for (int s = 0; s < SUMS / SET_SUMS; s++)
-		{
-			if (!__any_sync(FULL_WARP, some[s]))
-				continue;
-#pragma unroll
-			for (int i = s * SET_SUMS; i < (s + 1) * SET_SUMS; i++)
-				add_pairs(sums[i] >= needs[i / 2 % 2], panel.segment,
-						  panel.row + i / 4 * 8 + lane % 4 * 2 + i % 2, query + i / 2 % 2 * 8,
-						  sums[i]);
-		}
+		for (int j = 0; j < SUMS / 4; j++)
+			places |= reached(sums, j) ? 1u << j : 0;
+		if (any)
+			finds[nfinds + __popc(chosen & ((1u << lane) - 1))] =
+				pack_find(panel, batch, threadIdx.x, places);
+		nfinds += __popc(chosen);
+		if (nfinds >= SENT)
+			send_finds(SENT);
 	}
 
 	/* The warp is done with the panel of a stage */
@@ -467,22 +416,11 @@ struct dense_counter
 	__device__ __forceinline__ void
 	count_panel(uint32_t stage, const struct stage_panel &panel, int (&sums)[SUMS])
 	{
-		wait_turn();
 		begin_product<HALVES, LINE_BYTES * PANEL_QUERIES, LINE_BYTES * PANEL_ROWS>(
 			sums, shared->queries[group], shared->rows[stage]);
-		pass_turn();
 		end_product(sums);
 		release(stage);
-		look(sums, panel);
-	}
-
-	/* Leave out a panel none of whose rows the group's queries can find */
-	__device__ __forceinline__ void
-	skip_panel(uint32_t stage)
-	{
-		wait_turn();
-		pass_turn();
-		release(stage);
+		look(sums, panel.number);
 	}
 
 	/* Count the panel of a stage; false: there is none, the search ends */
@@ -497,10 +435,11 @@ struct dense_counter
 			load_batch(panel.batch);
 		if (panel.minlen != minlen || panel.most != most)
 			set_lengths(panel.minlen, panel.most);
+		/* a panel none of whose rows the group's queries can find is left out */
 		if (active)
 			count_panel(stage, panel, sums);
 		else
-			skip_panel(stage);
+			release(stage);
 		return true;
 	}
 
@@ -519,8 +458,8 @@ struct dense_counter
 				break;
 			from.advance();
 		}
-		if (npairs > 0)
-			send_pairs(npairs);
+		if (nfinds > 0)
+			send_finds(nfinds);
 	}
 };
 
@@ -536,10 +475,7 @@ make_barriers(struct dense_shared *shared)
 			barrier_make(&shared->done[i], COUNTING_WARPS);
 		}
 		for (uint32_t i = 0; i < GROUPS; i++)
-		{
-			barrier_make(&shared->turn[i], GROUP_WARPS);
 			barrier_make(&shared->together[i], GROUP_WARPS);
-		}
 		barriers_made();
 	}
 	__syncthreads();
@@ -584,13 +520,6 @@ bool
 dense_possible(size_t smem_limit)
 {
 	return smem_limit >= SHARED_BYTES;
-}
-
-/* Queries of a batch */
-uint32_t
-dense_batch(void)
-{
-	return BATCH_QUERIES;
 }
 
 cudaError_t

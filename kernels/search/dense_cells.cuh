@@ -57,41 +57,41 @@ vectors_bytes(size_t n, uint32_t panel)
 }
 
 /*
- * A row that may qualify for a query: the row in its segment, of which there
- * are at most 2^16; the query in its chunk; and how many ids they have in
- * common, at most DENSE_BITS
+ * A find: rows that may qualify for a query.  It has the number of a panel in
+ * the list of the round; the batch of queries; the thread that found it, whose
+ * two queries are eight apart; and a bit j for rows 8 j + 2 t and the next one
+ * of the panel, t being the thread modulo 4.
  */
-#define MOST_DENSE_SEGMENTS (1u << 20)
-#define MOST_DENSE_QUERIES (1u << 16)
+#define BATCH_QUERIES 256
+#define MOST_DENSE_QUERIES (128 * BATCH_QUERIES)
+#define FIND_PLACES 16
 
 static __device__ __forceinline__ uint2
-pack_pair(uint32_t segment, uint32_t row, uint32_t query, uint32_t common)
+pack_find(uint32_t panel, uint32_t batch, uint32_t thread, uint32_t places)
 {
-	return make_uint2(row | query << 16, common | segment << 12);
+	return make_uint2(panel, thread | batch << 9 | places << 16);
+}
+
+/* The first of the two queries */
+static __device__ __forceinline__ uint32_t
+find_query(uint2 find)
+{
+	uint32_t thread = find.y & 0x1FF;
+
+	return (find.y >> 9 & 0x7F) * BATCH_QUERIES + thread / 32 * 16 + thread % 32 / 4;
+}
+
+/* The first of the two rows of a place, in the panel */
+static __device__ __forceinline__ uint32_t
+find_row(uint2 find, uint32_t place)
+{
+	return place * 8 + find.y % 4 * 2;
 }
 
 static __device__ __forceinline__ uint32_t
-pair_row(uint2 pair)
+find_places(uint2 find)
 {
-	return pair.x & 0xFFFF;
-}
-
-static __device__ __forceinline__ uint32_t
-pair_query(uint2 pair)
-{
-	return pair.x >> 16;
-}
-
-static __device__ __forceinline__ uint32_t
-pair_common(uint2 pair)
-{
-	return pair.y & 0xFFF;
-}
-
-static __device__ __forceinline__ uint32_t
-pair_segment(uint2 pair)
-{
-	return pair.y >> 12;
+	return find.y >> 16;
 }
 
 } // namespace gpuvec

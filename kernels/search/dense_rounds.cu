@@ -24,10 +24,10 @@ namespace gpuvec
 #define GROUP_PANELS (32 / PANEL_TILES)
 
 /*
- * Room for pairs is that for candidates, divided by this: a round finds far
+ * Room for finds is that for candidates, divided by this: a round finds far
  * fewer than there is room for
  */
-#define PAIRS_PART 2
+#define FINDS_PART 2
 
 /* True if the device multiplies bits, and the kernels were made for it */
 bool
@@ -53,7 +53,7 @@ dense_time(const struct search *s, uint32_t n)
 	const struct cuda_view *view = s->view;
 	double nids = (double) view->nids / std::max(view->nrows, (uint64_t) 1);
 	double bits = (double) view->dense_rows * DENSE_BITS;
-	uint64_t queries = divide_up(n, dense_batch()) * dense_batch();
+	uint64_t queries = divide_up(n, BATCH_QUERIES) * BATCH_QUERIES;
 
 	return scan_time(s, nids * (double) (view->nrows - view->dense_rows), n) +
 		   std::max(bits * (double) queries / (1000.0 * s->policy.dense_products),
@@ -78,8 +78,7 @@ dense_pays(const struct search *s, uint32_t n)
 void
 choose_dense(const struct search *s, struct chunk *c, uint32_t n)
 {
-	if (s->view->dense_rows == 0 || s->view->nsegments > MOST_DENSE_SEGMENTS ||
-		n > MOST_DENSE_QUERIES)
+	if (s->view->dense_rows == 0 || n > MOST_DENSE_QUERIES)
 		return;
 	c->dense =
 		s->method == GPUVEC_METHOD_DENSE || (s->method == GPUVEC_METHOD_AUTO && dense_pays(s, n));
@@ -87,35 +86,35 @@ choose_dense(const struct search *s, struct chunk *c, uint32_t n)
 		c->lists = false;
 }
 
-/* Pairs of a chunk for which there is room */
+/* Finds of a chunk for which there is room */
 static uint32_t
-pairs_room(const struct chunk *c)
+finds_room(const struct chunk *c)
 {
-	return (uint32_t) std::min((uint64_t) c->n * c->capacity / PAIRS_PART, (uint64_t) UINT32_MAX);
+	return (uint32_t) std::min((uint64_t) c->n * c->capacity / FINDS_PART, (uint64_t) UINT32_MAX);
 }
 
 /* Bytes of scratch memory that counting by bit vectors takes for a query */
 size_t
 query_dense_bytes(const struct search *s, uint32_t capacity)
 {
-	return s->view->dense_rows > 0 ? VECTOR_BYTES + capacity / PAIRS_PART * sizeof(uint2) : 0;
+	return s->view->dense_rows > 0 ? VECTOR_BYTES + capacity / FINDS_PART * sizeof(uint2) : 0;
 }
 
 /*
  * Reserve scratch memory for the vectors of a chunk's queries, the counters of
- * all rounds, and lists of panels and pairs
+ * all rounds, and lists of panels and finds
  */
 void
 lay_out_dense(const struct search *s, struct chunk *c, struct arena *at)
 {
 	if (!c->dense)
 		return;
-	c->query_bits = at->reserve(vectors_bytes(c->n, PANEL_QUERIES));
+	c->query_bits = at->reserve(vectors_bytes(c->n, BATCH_QUERIES));
 	c->dense_counts = at->reserve(MAX_ROUNDS * sizeof(struct dense_counts));
 	c->dense_zero_end = at->used;
 	c->dense_panels =
 		at->reserve((size_t) s->view->ngroups * GROUP_PANELS * sizeof(struct dense_panel));
-	c->pairs = at->reserve(pairs_room(c) * sizeof(uint2));
+	c->finds = at->reserve(finds_room(c) * sizeof(uint2));
 }
 
 /* Queue the making of the queries' vectors; counters become 0 */
@@ -158,10 +157,10 @@ queue_dense(struct search *s, struct chunk *c, uint32_t round, uint32_t class_lo
 		return false;
 	p.bits = scratch_at<uint4>(s, c->query_bits);
 	p.panels = scratch_at<struct dense_panel>(s, c->dense_panels);
-	p.pairs = scratch_at<uint2>(s, c->pairs);
+	p.finds = scratch_at<uint2>(s, c->finds);
 	p.counts = scratch_at<struct dense_counts>(s, c->dense_counts) + round;
-	p.room = pairs_room(c);
-	p.scan.nbatches = (uint32_t) divide_up(c->n, dense_batch());
+	p.room = finds_room(c);
+	p.scan.nbatches = (uint32_t) divide_up(c->n, BATCH_QUERIES);
 	p.unit_panels = unit_panels(s, &p.scan);
 	return s->check(dense_list(&p, s->stream)) && s->check(dense_count(&p, sms, s->stream)) &&
 		   s->check(dense_score(&p, sms, s->stream));

@@ -7,7 +7,7 @@
  * scan.cu            counts common ids by a scan, and emits candidates
  * dense.cu           counts by products of bit vectors
  * dense_panels.cu    lists the rows to count so
- * dense_score.cu     scores the pairs that this finds
+ * dense_score.cu     scores what this finds
  * dense_bits.cu      makes these vectors
  * lists_classify.cu  sorts a query's ids by what a segment has for them
  * lists.cu           counts by inverted lists
@@ -163,20 +163,20 @@ struct __align__(16) dense_counts
 {
 	uint32_t listed; /* panels of the list */
 	uint32_t items;  /* that were taken */
-	uint32_t pairs;  /* to score, including those for which there was no room */
+	uint32_t finds;  /* including those for which there was no room */
 	uint32_t padding;
 };
 
 /*
  * Parameters of the kernels that list panels, count them by bit vectors, and
- * score the pairs that they find; see dense.cu
+ * score what is found; see dense.cu
  */
 struct dense_params
 {
 	struct scan_params scan;    /* the same parameters as for a scan */
 	const uint4 *bits;          /* vectors of the queries */
 	struct dense_panel *panels; /* a list with room for all panels of the view */
-	uint2 *pairs;               /* [room], see pack_pair() */
+	uint2 *finds;               /* [room], see pack_find() */
 	struct dense_counts *counts;
 	uint32_t room;
 	uint32_t unit_panels; /* panels that a thread block takes at a time */
@@ -312,8 +312,6 @@ extern cudaError_t
 dense_prepare(size_t smem_limit);
 extern bool
 dense_possible(size_t smem_limit);
-extern uint32_t
-dense_batch(void);
 extern cudaError_t
 dense_query_bits(const struct query_bits_params *params, cudaStream_t stream);
 extern cudaError_t

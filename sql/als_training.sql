@@ -191,6 +191,7 @@ SELECT gpuvec_als('events', 'u', 'i', 'users', 'items', cg_steps => 0);
 SELECT gpuvec_als('events', 'u', 'i', 'users', 'items', regularization => -0.1);
 SELECT gpuvec_als('events', 'u', 'i', 'users', 'items', regularization => 'NaN');
 SELECT gpuvec_als('events', 'u', 'i', 'users', 'items', alpha => 0);
+SELECT gpuvec_als('events', 'u', 'i', 'users', 'items', alpha => 1e-30);
 SELECT gpuvec_als('events', 'u', 'i', 'users', 'items', alpha => 'Infinity');
 -- relations and columns
 SELECT gpuvec_als('events', 'u', 'i', 'users', 'users');

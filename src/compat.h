@@ -117,6 +117,13 @@ GpuvecAppendPath(StringInfo out, Oid tablespace, Oid file)
 #endif
 }
 
+/* Send a message through a queue, at once; needs storage/shm_mq.h */
+#if PG_VERSION_NUM >= 150000
+#define GpuvecShmMqSend(queue, size, data) shm_mq_send(queue, size, data, false, true)
+#else
+#define GpuvecShmMqSend(queue, size, data) shm_mq_send(queue, size, data, false)
+#endif
+
 /*
  * Number of pages of the visibility map if the storage manager has it cached,
  * else InvalidBlockNumber

@@ -47,6 +47,12 @@
 #define GPUVEC_ALS_MAX_CONFIDENCE 1e12
 
 /*
+ * Smallest alpha.  With a smaller one, confidences of ordinary weights would
+ * be zero in float32, so that nothing would be left to train on.
+ */
+#define GPUVEC_ALS_MIN_ALPHA	1e-20
+
+/*
  * Largest element of a factor that is read.  Sums of many products of two of
  * them are far from the limits of float32.
  */

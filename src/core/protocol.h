@@ -37,7 +37,7 @@
 #include "core/weighting.h"
 
 #define GPUVEC_PROTOCOL_MAGIC	UINT32_C(0x47505643)	/* "GPVC" */
-#define GPUVEC_PROTOCOL_VERSION 17
+#define GPUVEC_PROTOCOL_VERSION 18
 
 /* Largest length of a frame; senders split pages into much shorter frames */
 #define GPUVEC_MAX_FRAME		(UINT32_C(1) << 30)
@@ -624,6 +624,10 @@ typedef struct gpuvec_embedding_answer
  *
  *		uint64_t verdicts[nverdicts]	as for EMBEDDING
  *		int64_t excluded[nexcluded]		keys to leave out, ascending
+ *		uint64_t offsets[nqueries + 1]	only if nlisted is not 0: where the
+ *										queries' own lists begin
+ *		int64_t listed[nlisted]			these lists: keys to leave out, too,
+ *										ascending in each
  *		float queries[nqueries * width]	padded to 8 bytes
  *		uint8_t map[map_bytes]			as for EMBEDDING
  *
@@ -645,6 +649,7 @@ typedef struct gpuvec_nearest_head
 	uint32_t	width;
 	uint64_t	nverdicts;
 	uint64_t	nexcluded;
+	uint64_t	nlisted;
 	uint64_t	map_bytes;		/* a multiple of 8 */
 } gpuvec_nearest_head;
 
@@ -699,7 +704,7 @@ typedef struct gpuvec_als_begin
 	uint32_t	cg_steps;		/* 1 .. GPUVEC_ALS_MAX_STEPS */
 	uint32_t	fold_in;		/* 0 or 1 */
 	double		regularization; /* finite, at least 0 */
-	double		alpha;			/* finite, more than 0 */
+	double		alpha;			/* finite, at least GPUVEC_ALS_MIN_ALPHA */
 	int64_t		seed;
 } gpuvec_als_begin;
 

@@ -120,6 +120,19 @@ make_embedding(Question *question, const MirrorConversation *talk, MirrorRequest
 	add_piece(request, talk->map, map_bytes);
 }
 
+/* Add the lists of keys that single queries leave out */
+static void
+add_lists(MirrorRequest *request, const EmbeddingNearest *nearest)
+{
+	uint32		n = nearest->nqueries;
+	uint64	   *offsets = MemoryContextAllocHuge(request->context, (n + (Size) 1) * sizeof(uint64));
+
+	for (uint32 i = 0; i <= n; i++)
+		offsets[i] = nearest->offsets[i] - nearest->offsets[0];
+	add_piece(request, offsets, (n + (Size) 1) * sizeof(uint64));
+	add_piece(request, nearest->listed + nearest->offsets[0], offsets[n] * sizeof(int64));
+}
+
 /* Make the request for the nearest rows */
 static void
 make_nearest(Question *question, const MirrorConversation *talk, MirrorRequest *request)
@@ -137,12 +150,16 @@ make_nearest(Question *question, const MirrorConversation *talk, MirrorRequest *
 	head->width = nearest->width;
 	head->nverdicts = verdicts->n;
 	head->nexcluded = nearest->nexcluded;
+	if (nearest->offsets)
+		head->nlisted = nearest->offsets[nearest->nqueries] - nearest->offsets[0];
 	head->map_bytes = TYPEALIGN(8, talk->map_bytes);
 	request->type = GPUVEC_MSG_NEAREST;
 	request->position = &head->position;
 	add_piece(request, head, sizeof(*head));
 	add_piece(request, verdicts->verdicts, verdicts->n * sizeof(uint64));
 	add_piece(request, nearest->excluded, nearest->nexcluded * sizeof(int64));
+	if (head->nlisted > 0)
+		add_lists(request, nearest);
 	add_floats(request, nearest->queries, (uint64) nearest->nqueries * nearest->width);
 	add_piece(request, talk->map, talk->map_bytes);
 }

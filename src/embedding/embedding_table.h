@@ -140,6 +140,14 @@ typedef struct EmbeddingNearest
 	const float *queries;		/* [nqueries * width] */
 	const int64 *excluded;		/* [nexcluded]: keys to leave out, ascending */
 	uint64		nexcluded;
+
+	/*
+	 * Keys that single queries leave out besides: those of query i are
+	 * listed[offsets[i]] .. listed[offsets[i + 1] - 1], ascending.  The first
+	 * offset need not be 0.  NULL: there are none.
+	 */
+	const int64 *offsets;		/* [nqueries + 1] */
+	const int64 *listed;
 } EmbeddingNearest;
 
 extern bool EmbeddingAsk(EmbeddingTable *table, int target, gpuvec_embedding_op op, uint32 flags,
@@ -154,23 +162,12 @@ extern bool EmbeddingAskNearest(EmbeddingTable *table, int target, const Embeddi
 /* nearest_search.c */
 
 /*
- * Keys that single queries exclude besides EmbeddingNearest.excluded: those
- * of query i are from offsets[i] to offsets[i + 1], ascending
- */
-typedef struct EmbeddingLists
-{
-	const int64 *keys;
-	const int64 *offsets;		/* [nqueries + 1]; NULL: there are none */
-} EmbeddingLists;
-
-/*
  * Find the rows of as many queries, from query `first` on, as one request can
  * have.  *some describes these queries.  Returns their rows, nearest first,
  * in the current memory context.
  */
 extern gpuvec_near_heap *EmbeddingFindNearest(EmbeddingTable *table, const EmbeddingNearest *all,
-											  const EmbeddingLists *lists, uint32 first,
-											  EmbeddingNearest *some);
+											  uint32 first, EmbeddingNearest *some);
 extern void EmbeddingCheckQueries(EmbeddingTable *table, uint32 width);
 
 /* qsort comparator of keys */

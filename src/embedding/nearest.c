@@ -90,7 +90,7 @@ queries_argument(FunctionCallInfo fcinfo, bool batch, EmbeddingNearest *nearest)
 	nearest->queries = queries;
 }
 
-/* Read the offsets of the lists of excluded keys, as in EmbeddingLists */
+/* Read the offsets of the lists of excluded keys, as in EmbeddingNearest */
 static const int64 *
 list_offsets(FunctionCallInfo fcinfo, uint64 nkeys, uint64 nqueries)
 {
@@ -116,8 +116,7 @@ list_offsets(FunctionCallInfo fcinfo, uint64 nkeys, uint64 nqueries)
  * errors in lists of several queries.
  */
 static void
-exclude_argument(FunctionCallInfo fcinfo, bool batch, EmbeddingNearest *nearest,
-				 EmbeddingLists *lists)
+exclude_argument(FunctionCallInfo fcinfo, bool batch, EmbeddingNearest *nearest)
 {
 	bool		several = batch && !PG_ARGISNULL(ARG_EXCLUDE_OFFSETS);
 	bool	   *nulls = NULL;
@@ -126,7 +125,6 @@ exclude_argument(FunctionCallInfo fcinfo, bool batch, EmbeddingNearest *nearest,
 	const int64 *keys;
 	int64	   *sorted;
 
-	memset(lists, 0, sizeof(*lists));
 	if (PG_ARGISNULL(ARG_EXCLUDE) && !several)
 		return;
 	if (PG_ARGISNULL(ARG_EXCLUDE))
@@ -145,10 +143,11 @@ exclude_argument(FunctionCallInfo fcinfo, bool batch, EmbeddingNearest *nearest,
 		nearest->nexcluded = nsorted;
 		return;
 	}
-	lists->keys = sorted;
-	lists->offsets = list_offsets(fcinfo, n, nearest->nqueries);
+	nearest->listed = sorted;
+	nearest->offsets = list_offsets(fcinfo, n, nearest->nqueries);
 	for (uint32 i = 0; i < nearest->nqueries; i++)
-		EmbeddingSortKeys(sorted + lists->offsets[i], lists->offsets[i + 1] - lists->offsets[i]);
+		EmbeddingSortKeys(sorted + nearest->offsets[i],
+						  nearest->offsets[i + 1] - nearest->offsets[i]);
 }
 
 /*
@@ -190,7 +189,6 @@ find_rows(FunctionCallInfo fcinfo, bool batch)
 	EmbeddingTable *table;
 	EmbeddingNearest all = {0};
 	EmbeddingNearest some;
-	EmbeddingLists lists;
 	uint64		total = 0;
 
 	GpuvecMaterializedSRF(fcinfo);
@@ -203,13 +201,13 @@ find_rows(FunctionCallInfo fcinfo, bool batch)
 		return (Datum) 0;
 	}
 	queries_argument(fcinfo, batch, &all);
-	exclude_argument(fcinfo, batch, &all, &lists);
+	exclude_argument(fcinfo, batch, &all);
 	for (uint32 first = 0; first < all.nqueries; first += some.nqueries)
 	{
 		MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec nearest",
 													  ALLOCSET_DEFAULT_SIZES);
 		MemoryContext old = MemoryContextSwitchTo(context);
-		gpuvec_near_heap *heaps = EmbeddingFindNearest(table, &all, &lists, first, &some);
+		gpuvec_near_heap *heaps = EmbeddingFindNearest(table, &all, first, &some);
 
 		MemoryContextSwitchTo(old);
 		total += put_rows((ReturnSetInfo *) fcinfo->resultinfo, batch, first, &some, heaps);

@@ -7,12 +7,8 @@
  * Tables with a mirror are searched in the engine, others are scanned.  The
  * rows of several relations are merged.
  *
- * A request has one list of excluded keys for all its queries.  If each query
- * has its own short list besides, several queries still share a request.  It
- * asks for k plus the length of the longest list, and excluded rows are
- * dropped in this session.  If that leaves too few rows (several rows may
- * have the same key), or a list is long, the query is sent alone with its
- * list.
+ * As many queries share a request as its answer may have rows, and as their
+ * own lists of excluded keys fit a message of moderate size.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,8 +20,8 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
-/* A query with a longer list of excluded keys is sent alone */
-#define MAX_MORE_ROWS	1000
+/* Excluded keys of single queries in one request, unless one has more */
+#define MOST_LISTED		((int64) 8 * 1024 * 1024)
 
 /* A scan of a relation for all queries */
 typedef struct NearestScan
@@ -54,6 +50,16 @@ is_listed(const int64 *keys, uint64 n, int64 key)
 	return low < n && keys[low] == key;
 }
 
+/* True if a query's own list has the key */
+static bool
+is_listed_by(const EmbeddingNearest *nearest, uint32 query, int64 key)
+{
+	const int64 *offsets = nearest->offsets;
+
+	return offsets != NULL &&
+		is_listed(nearest->listed + offsets[query], offsets[query + 1] - offsets[query], key);
+}
+
 /* EmbeddingScan callback: offer the row to all queries */
 static bool
 offer_row(void *arg, const EmbeddingRow *row)
@@ -74,7 +80,8 @@ offer_row(void *arg, const EmbeddingRow *row)
 		near.score = gpuvec_near_score(nearest->metric, query,
 									   gpuvec_product(query, query, nearest->width),
 									   vector.elements, nearest->width);
-		if (!gpuvec_near_hopeless(&scan->heaps[i], near.score))
+		if (!gpuvec_near_hopeless(&scan->heaps[i], near.score) &&
+			!is_listed_by(nearest, i, near.key))
 			gpuvec_near_offer(&scan->heaps[i], &near);
 	}
 	return true;
@@ -217,66 +224,21 @@ EmbeddingSortKeys(int64 *keys, uint64 n)
 	qsort(keys, n, sizeof(int64), EmbeddingCompareKeys);
 }
 
-/*
- * Make a search of one query, without the keys that all queries exclude and
- * those of its own list
- */
+/* Make a search of the queries, from `first` on, that share a request */
 static void
-take_alone(const EmbeddingNearest *all, const EmbeddingLists *lists, uint32 query,
-		   EmbeddingNearest *some)
+take_queries(const EmbeddingNearest *all, uint32 first, EmbeddingNearest *some)
 {
-	uint64		n = lists->offsets[query + 1] - lists->offsets[query];
-	int64	   *keys;
-
-	*some = *all;
-	some->queries += (Size) query * all->width;
-	some->nqueries = 1;
-	some->nexcluded += n;
-	keys = MemoryContextAllocHuge(CurrentMemoryContext, (some->nexcluded + 1) * sizeof(int64));
-	memcpy(keys, lists->keys + lists->offsets[query], n * sizeof(int64));
-	if (all->nexcluded > 0)
-	{
-		memcpy(keys + n, all->excluded, all->nexcluded * sizeof(int64));
-		EmbeddingSortKeys(keys, some->nexcluded);
-	}
-	some->excluded = keys;
-}
-
-/*
- * Make a search of the queries, from `first` on, that share a request.  True
- * if it is one query, and its list is part of the search.
- */
-static bool
-take_queries(const EmbeddingNearest *all, const EmbeddingLists *lists, uint32 first,
-			 EmbeddingNearest *some)
-{
-	uint64		more = 0;
-	uint32		n = 0;
+	uint32		n = Min(Max(GPUVEC_MAX_NEAR / all->k, 1), all->nqueries - first);
 
 	*some = *all;
 	some->queries += (Size) first * all->width;
-	if (lists->offsets == NULL)
+	if (all->offsets)
 	{
-		some->nqueries = Min(Max(GPUVEC_MAX_NEAR / all->k, 1), all->nqueries - first);
-		return false;
-	}
-	for (; first + n < all->nqueries; n++)
-	{
-		uint64		length = lists->offsets[first + n + 1] - lists->offsets[first + n];
-		uint64		k = all->k + Max(more, length);
-
-		if (length > MAX_MORE_ROWS || k > GPUVEC_MAX_K || (n + 1) * k > GPUVEC_MAX_NEAR)
-			break;
-		more = Max(more, length);
-	}
-	if (n == 0)
-	{
-		take_alone(all, lists, first, some);
-		return true;
+		some->offsets += first;
+		while (n > 1 && some->offsets[n] - some->offsets[0] > MOST_LISTED)
+			n--;
 	}
 	some->nqueries = n;
-	some->k += more;
-	return false;
 }
 
 /*
@@ -292,42 +254,10 @@ find_verified(EmbeddingTable *table, const EmbeddingNearest *nearest)
 	return heaps;
 }
 
-/*
- * Drop excluded rows, and rows beyond the k-th.  False if fewer than k rows
- * are left and the table may have more.
- */
-static bool
-drop_excluded(gpuvec_near_heap *heap, const EmbeddingLists *lists, uint32 query, uint32 k)
-{
-	const int64 *keys = lists->keys + lists->offsets[query];
-	uint64		nkeys = lists->offsets[query + 1] - lists->offsets[query];
-	bool		all = heap->n < heap->k;
-	uint64		n = 0;
-
-	for (uint64 i = 0; i < heap->n && n < k; i++)
-		if (!is_listed(keys, nkeys, heap->rows[i].key))
-			heap->rows[n++] = heap->rows[i];
-	heap->n = n;
-	return all || n == k;
-}
-
 gpuvec_near_heap *
-EmbeddingFindNearest(EmbeddingTable *table, const EmbeddingNearest *all,
-					 const EmbeddingLists *lists, uint32 first, EmbeddingNearest *some)
+EmbeddingFindNearest(EmbeddingTable *table, const EmbeddingNearest *all, uint32 first,
+					 EmbeddingNearest *some)
 {
-	bool		alone = take_queries(all, lists, first, some);
-	gpuvec_near_heap *heaps = find_verified(table, some);
-
-	if (lists->offsets == NULL || alone)
-		return heaps;
-	for (uint32 i = 0; i < some->nqueries; i++)
-	{
-		EmbeddingNearest one;
-
-		if (drop_excluded(&heaps[i], lists, first + i, all->k))
-			continue;
-		take_alone(all, lists, first + i, &one);
-		heaps[i] = *find_verified(table, &one);
-	}
-	return heaps;
+	take_queries(all, first, some);
+	return find_verified(table, some);
 }

@@ -28,6 +28,10 @@ AlsFloatArgument(FunctionCallInfo fcinfo, int argument, const char *name, bool p
 				 positive ?
 				 errmsg("%s must be a finite number greater than zero", name) :
 				 errmsg("%s must be a finite number that is not negative", name)));
+	if (positive && number < GPUVEC_ALS_MIN_ALPHA)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s must be at least %g", name, GPUVEC_ALS_MIN_ALPHA)));
 	return number;
 }
 

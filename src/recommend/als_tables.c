@@ -98,6 +98,9 @@ AlsDescribeInteractions(Oid relid, const char *user_column, const char *item_col
 	interactions->types[0] = key_type(rel, user_column);
 	interactions->types[1] = key_type(rel, item_column);
 	interactions->types[2] = weight_column ? weight_type(rel, weight_column) : InvalidOid;
+	interactions->attnums[0] = get_attnum(relid, user_column);
+	interactions->attnums[1] = get_attnum(relid, item_column);
+	interactions->attnums[2] = weight_column ? get_attnum(relid, weight_column) : InvalidAttrNumber;
 	interactions->columns[0] = quote_identifier(user_column);
 	interactions->columns[1] = quote_identifier(item_column);
 	interactions->columns[2] = weight_column ? quote_identifier(weight_column) : NULL;

@@ -14,9 +14,9 @@
  * never in memory as a whole.  The first batch is small, for those who want a
  * few rows only.
  *
- * Users of a batch who know many items come last: searches that share a
- * request look for as many more rows as the longest list of known items has
- * (embedding/nearest_search.c).
+ * Users of a batch who know many items come last: the engine looks for as
+ * many more rows, for queries that it searches for together, as the longest
+ * list of known items has (engine/embedding/nearest_rows.c).
  *
  * With `among`, the factors of these items are gathered once, and this
  * process computes all their scores, by the same function as the engine.
@@ -118,7 +118,6 @@ typedef struct Recommending
 	uint64		most;			/* users that it may have */
 	BatchUser  *users;
 	EmbeddingNearest nearest;	/* for all its users */
-	EmbeddingLists lists;
 	uint64		total;			/* rows that were found */
 
 	/* the part of it that was searched for */
@@ -155,14 +154,17 @@ receive_row(TupleTableSlot *slot, DestReceiver *self)
 	return true;
 }
 
-/* Append a condition that a column is among the users, unless all are */
+/*
+ * Append a condition that a column is among the users, unless all are.  Each
+ * table has its own parameter, of the type of its column.
+ */
 static void
-append_users(StringInfo sql, const Recommending *call, const char *word, const char *column)
+append_users(StringInfo sql, const Recommending *call, int parameter, const char *column)
 {
 	FunctionCallInfo fcinfo = call->fcinfo;
 
 	if (!PG_ARGISNULL(ARG_USERS))
-		appendStringInfo(sql, " %s %s OPERATOR(pg_catalog.=) ANY ($1)", word, column);
+		appendStringInfo(sql, " AND %s OPERATOR(pg_catalog.=) ANY ($%d)", column, parameter);
 }
 
 /* Append a join with the items that each user has interacted with */
@@ -172,14 +174,17 @@ append_known(StringInfo sql, const Recommending *call, const AlsInteractions *in
 	appendStringInfo(sql, " LEFT JOIN (SELECT i.%s AS key, pg_catalog.array_agg(i.%s::pg_catalog.int8) AS items FROM %s i WHERE i.%s IS NOT NULL",
 					 interactions->columns[0], interactions->columns[1], interactions->relation,
 					 interactions->columns[1]);
-	append_users(sql, call, "AND", psprintf("i.%s", interactions->columns[0]));
+	append_users(sql, call, 2, psprintf("i.%s", interactions->columns[0]));
 	appendStringInfo(sql, " GROUP BY i.%s) known ON known.key OPERATOR(pg_catalog.=) u.%s",
 					 interactions->columns[0], call->factors[GPUVEC_ALS_USERS].key);
 }
 
-/* The statement that reads the users, and the items that they know */
+/*
+ * The statement that reads the users, and the items that they know.  *type:
+ * of the interactions' users, if it reads these.
+ */
 static char *
-make_statement(Recommending *call)
+make_statement(Recommending *call, Oid *type)
 {
 	FunctionCallInfo fcinfo = call->fcinfo;
 	const AlsFactors *users = &call->factors[GPUVEC_ALS_USERS];
@@ -194,6 +199,7 @@ make_statement(Recommending *call)
 								AlsNameArgument(fcinfo, ARG_USER_COLUMN),
 								AlsNameArgument(fcinfo, ARG_ITEM_COLUMN), NULL, &interactions);
 		call->known = PG_GETARG_BOOL(ARG_EXCLUDE_KNOWN);
+		*type = interactions.types[0];
 	}
 	appendStringInfo(&sql, "SELECT u.%s, u.%s%s FROM %s u", users->key, users->column,
 					 call->known ? ", known.items" : "", users->relation);
@@ -201,7 +207,7 @@ make_statement(Recommending *call)
 		append_known(&sql, call, &interactions);
 	appendStringInfo(&sql, " WHERE u.%s IS NOT NULL AND u.%s IS NOT NULL", users->key,
 					 users->column);
-	append_users(&sql, call, "AND", psprintf("u.%s", users->key));
+	append_users(&sql, call, 1, psprintf("u.%s", users->key));
 	return sql.data;
 }
 
@@ -211,13 +217,20 @@ read_users(Recommending *call)
 {
 	FunctionCallInfo fcinfo = call->fcinfo;
 	StoreReceiver receiver = {.call = call, .context = CurrentMemoryContext};
-	Oid			type = INT8ARRAYOID;
-	Datum		users = PG_GETARG_DATUM(ARG_USERS);
+	Oid			known_type = INT8OID;
+	char	   *sql = make_statement(call, &known_type);
+	Oid			types[2];
+	Datum		users[2];
+	int			n = PG_ARGISNULL(ARG_USERS) ? 0 : call->known ? 2 : 1;
 
 	AlsInitReceiver(&receiver.dest, receive_row);
 	call->rows = tuplestore_begin_heap(false, false, work_mem);
-	AlsReadRows(make_statement(call), PG_ARGISNULL(ARG_USERS) ? 0 : 1, &type, &users, NULL,
-				&receiver.dest);
+	if (n > 0)
+		users[0] = AlsKeysOfType(PG_GETARG_DATUM(ARG_USERS),
+								 call->factors[GPUVEC_ALS_USERS].key_type, &types[0]);
+	if (n > 1)
+		users[1] = AlsKeysOfType(PG_GETARG_DATUM(ARG_USERS), known_type, &types[1]);
+	AlsReadRows(sql, n, types, users, NULL, &receiver.dest);
 }
 
 /* ---- arguments ---- */
@@ -422,8 +435,8 @@ make_search(Recommending *call, uint64 nknown)
 		offsets[i + 1] = offsets[i] + user->nknown;
 	}
 	call->nearest.queries = queries;
-	call->lists.keys = keys;
-	call->lists.offsets = call->known ? offsets : NULL;
+	call->nearest.listed = keys;
+	call->nearest.offsets = call->known ? offsets : NULL;
 }
 
 /* Begin the next batch; false if there are no more users */
@@ -506,7 +519,7 @@ search_part(Recommending *call)
 	EmbeddingNearest some;
 
 	check_files(call, table);
-	call->heaps = EmbeddingFindNearest(table, &call->nearest, &call->lists, call->first, &some);
+	call->heaps = EmbeddingFindNearest(table, &call->nearest, call->first, &some);
 	for (uint32 i = 0; i < some.nqueries; i++)
 		call->total += call->heaps[i].n;
 	if (call->total == 0)

@@ -10,7 +10,9 @@
  * als_arguments.c	arguments of these functions
  * als_tables.c		what they require of tables and columns
  * als_job.c		a training in the engine, as the session sees it
- * als_read.c		rows of tables to the engine
+ * als_interactions.c	interactions to the engine
+ * als_parallel.c	the same by parallel workers
+ * als_read.c		rows of other tables to the engine
  * als_write.c		factors from the engine into tables
  * als_items.c		items of a few users, and the Gram matrix of all
  * explain.c		gpuvec_als_explain
@@ -36,6 +38,7 @@ typedef struct AlsInteractions
 	Oid			relid;
 	const char *relation;		/* qualified */
 	const char *columns[3];		/* user, item, weight; the last may be NULL */
+	AttrNumber	attnums[3];
 	Oid			types[3];		/* without domains */
 } AlsInteractions;
 
@@ -110,12 +113,21 @@ extern void AlsJobAbandon(const AlsJob *job);
 /* The job under way in this session, or NULL */
 extern AlsJob *AlsJobCurrent(void);
 
-/* als_read.c; the number of rows that were read */
+/* als_interactions.c */
 
-/* Interactions, of these users only unless keys is 0 */
+/*
+ * The elements of an int8[] that are numbers of this type, as an array of the
+ * type; nulls may be left out
+ */
+extern Datum AlsKeysOfType(Datum array, Oid type, Oid *array_type);
+
+/*
+ * Interactions, of these users only unless keys is 0; the number of rows that
+ * had keys and a weight
+ */
 extern uint64 AlsReadInteractions(AlsJob *job, const AlsInteractions *interactions, Datum keys);
 
-/* Factors of a side; ascending: in the order of distinct keys */
+/* als_read.c: factors of a side; ascending: in the order of distinct keys */
 extern uint64 AlsReadFactors(AlsJob *job, gpuvec_als_side side, const AlsFactors *factors,
 							 bool ascending);
 

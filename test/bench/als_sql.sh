@@ -7,14 +7,16 @@
 # - reads the three columns in plain SQL, in one process;
 # - trains FACTORS factors in ITERATIONS iterations REPEATS times, first into empty tables, then into full ones;
 # - asks for the best items of 100 users from the new tables, for the first time and again, and for the
-#   best 100 of USERS users, with the items that they know and without;
-# - folds in one user, and USERS users;
+#   best 100 of USERS users, with the items that they know and without, and the best one;
+# - folds in one user, and USERS users, and reads their rows in plain SQL;
 # - asks for the 20 nearest neighbors of all items.
+#
+# Up to WORKERS parallel workers read the interactions.
 #
 # Prints a table.  Exit status 1 if a goal is missed.
 set -uo pipefail
 
-: "${SCALE:=0.1}" "${FACTORS:=64}" "${ITERATIONS:=15}" "${GOAL:=5}" "${THREADS:=0}" "${ENGINE:=auto}" "${REPEATS:=3}" "${USERS:=100000}"
+: "${SCALE:=0.1}" "${FACTORS:=64}" "${ITERATIONS:=15}" "${GOAL:=5}" "${THREADS:=0}" "${ENGINE:=auto}" "${REPEATS:=3}" "${USERS:=100000}" "${WORKERS:=8}"
 : "${BENCH_BIN:?run this with \"make bench-als-sql\"}"
 HOOKS=no WITH_CUDA=${WITH_CUDA:-no}
 unset MAKEFLAGS MFLAGS MAKELEVEL
@@ -92,14 +94,20 @@ measure_uses() {
 
 	psql_ -c 'CREATE INDEX ON plays (user_id)' -c 'VACUUM ANALYZE'
 	statement "best 100 items of $USERS users" 3 "SELECT count(*) FROM gpuvec_recommend($tables, $users, 100)" '<=' 1
+	statement "best item of $USERS users" 3 "SELECT count(*) FROM gpuvec_recommend($tables, $users, 1)"
+	statement 'as many rows of generate_series' 3 "SELECT count(*) FROM generate_series(1, $USERS * 100)"
 	statement 'the same without the items that they know' 3 "SELECT count(*) FROM gpuvec_recommend($tables, $users, 100, $plays)"
 	statement 'best 10 items of a user, without those that he knows' 15 "SELECT count(*) FROM gpuvec_recommend($tables, ARRAY[77], 10, $plays)"
 	statement 'folding in one user' 15 "SELECT count(*) FROM gpuvec_als_fold_in($plays, 'item_factors', ARRAY[77], 'weight')" '<=' 0.002
 	statement "folding in $USERS users" 3 "SELECT count(*) FROM gpuvec_als_fold_in($plays, 'item_factors', $users, 'weight')" '<=' 1
+	statement "reading the rows of $USERS users in plain SQL, one process" 3 "SELECT count(user_id), count(item_id), sum(weight) FROM plays WHERE user_id = ANY ($users)"
 	statement '20 neighbors of all items' 3 "SELECT count(*) FROM gpuvec_item_neighbors($plays, 20, 'weight')"
 }
 
 bench_server "shared_buffers = 4GB
+max_parallel_workers_per_gather = $WORKERS
+max_parallel_workers = 16
+max_worker_processes = 24
 gpuvec.engine = '$ENGINE'
 gpuvec.cpu_threads = $THREADS"
 make_tables

@@ -28,7 +28,7 @@
 #
 # bench-embedding-sql: ROWS, ITEMS, USERS, CLICKS, BAGS, HOTNESS, WIDTH, ENGINE, THREADS (0: all), REPEATS
 #
-# bench-als-sql: SCALE (0.1, of 20,000,263 interactions), FACTORS (64), ITERATIONS (15), ENGINE, THREADS (0: all), REPEATS (3), USERS (100,000), GOAL
+# bench-als-sql: SCALE (0.1, of 20,000,263 interactions), FACTORS (64), ITERATIONS (15), ENGINE, THREADS (0: all), REPEATS (3), USERS (100,000), WORKERS (8), GOAL
 #
 # bench-peers and bench-index: ROWS, QUERIES, THREADS (0: all), and
 # PARTS        of bench-peers: sets, text, fingerprints; the latter with
@@ -77,7 +77,7 @@ EMBEDDING_SQL_SETTINGS = $(call given,ITEMS USERS CLICKS BAGS HOTNESS WIDTH ENGI
 bench-embedding-sql: $(BENCH_BIN)/bench_gen
 	$(PEERS_SETTINGS) $(EMBEDDING_SQL_SETTINGS) bash $(srcdir)/test/bench/embedding_sql.sh
 
-ALS_SQL_SETTINGS = $(call given,SCALE FACTORS ITERATIONS GOAL ENGINE USERS)
+ALS_SQL_SETTINGS = $(call given,SCALE FACTORS ITERATIONS GOAL ENGINE USERS WORKERS)
 
 bench-als-sql: $(BENCH_BIN)/bench_gen $(BENCH_BIN)/bench_als
 	$(PEERS_SETTINGS) $(ALS_SQL_SETTINGS) bash $(srcdir)/test/bench/als_sql.sh

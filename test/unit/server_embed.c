@@ -868,12 +868,36 @@ gradient_or_large(const client *c, const vector_model *m, const request *r)
 
 /* Keys that a random search does not want, ascending */
 #define MAX_EXCLUDED	40
+#define MAX_NEAR_QUERIES	70
+
+/* Keys that a search leaves out: for all queries, and for each of them */
+typedef struct near_exclusions
+{
+	int64_t		all[MAX_EXCLUDED];
+	uint64_t	offsets[MAX_NEAR_QUERIES + 1];
+	int64_t		listed[MAX_NEAR_QUERIES * MAX_EXCLUDED];
+} near_exclusions;
+
+/* Is this key left out for a query? */
+static bool
+is_left_out(const gpuvec_nearest_head *head, const near_exclusions *out, uint32_t query, int64_t key)
+{
+	for (uint64_t j = 0; j < head->nexcluded; j++)
+		if (out->all[j] == key)
+			return true;
+	for (uint64_t j = out->offsets[query]; j < out->offsets[query + 1]; j++)
+		if (out->listed[j] == key)
+			return true;
+	return false;
+}
 
 /* The nearest rows of a query, by brute force; `got` must be these */
 static bool
-nearest_right(const vector_model *m, const float *query, const gpuvec_nearest_head *head,
-			  const int64_t *excluded, const gpuvec_near *got, uint32_t count)
+nearest_right(const vector_model *m, const float *queries, uint32_t number,
+			  const gpuvec_nearest_head *head, const near_exclusions *out, const gpuvec_near *got,
+			  uint32_t count)
 {
+	const float *query = queries + (size_t) number * m->width;
 	uint64_t	most = (uint64_t) m->nblocks * MAX_ROWS;
 	gpuvec_near_heap heap = {.rows = malloc((most + 1) * sizeof(gpuvec_near)),.k = most + 1};
 	bool		ok;
@@ -883,12 +907,9 @@ nearest_right(const vector_model *m, const float *query, const gpuvec_nearest_he
 		{
 			const vector_row *row = &m->pages[block].rows[i];
 			gpuvec_near near = {.key = row->head.key,.tid = gpuvec_tid(block, row->head.line)};
-			bool		wanted = true;
 
-			for (uint64_t j = 0; j < head->nexcluded; j++)
-				wanted = wanted && row->head.key != excluded[j];
 			if (!row->visible || row->head.width != m->width || row->head.kind != GPUVEC_VECTOR_GOOD ||
-				!wanted)
+				is_left_out(head, out, number, row->head.key))
 				continue;
 			near.score = gpuvec_near_score((gpuvec_metric) head->metric, query,
 										   gpuvec_product(query, query, m->width), row->elements,
@@ -906,18 +927,40 @@ nearest_right(const vector_model *m, const float *query, const gpuvec_nearest_he
 /* Are the answers of all queries right? */
 static bool
 all_nearest_right(const client *c, const vector_model *m, const float *queries,
-				  const gpuvec_nearest_head *head, const int64_t *excluded)
+				  const gpuvec_nearest_head *head, const near_exclusions *out)
 {
 	const uint32_t *counts = (const uint32_t *) (c->data + sizeof(gpuvec_embedding_answer));
 	const gpuvec_near *got = (const gpuvec_near *) (counts + (head->nqueries + 1) / 2 * 2);
 
 	for (uint32_t i = 0; i < head->nqueries; i++)
 	{
-		if (!nearest_right(m, queries + (size_t) i * m->width, head, excluded, got, counts[i]))
+		if (!nearest_right(m, queries, i, head, out, got, counts[i]))
 			return false;
 		got += counts[i];
 	}
 	return true;
+}
+
+/* Choose random keys to leave out; lists of single queries half of the time */
+static void
+choose_exclusions(const vector_model *m, gpuvec_nearest_head *head, near_exclusions *out)
+{
+	bool		lists = random_below(2) != 0;
+
+	memset(out, 0, sizeof(*out));
+	for (uint64_t i = 0; i < head->nexcluded; i++)
+		out->all[i] = random_key(m);
+	qsort(out->all, head->nexcluded, sizeof(int64_t), compare_keys);
+	for (uint32_t i = 0; i < head->nqueries; i++)
+	{
+		uint64_t	n = lists && random_below(3) ? random_below(MAX_EXCLUDED + 1) : 0;
+
+		for (uint64_t j = 0; j < n; j++)
+			out->listed[head->nlisted + j] = random_key(m);
+		qsort(out->listed + head->nlisted, n, sizeof(int64_t), compare_keys);
+		head->nlisted += n;
+		out->offsets[i + 1] = head->nlisted;
+	}
 }
 
 /* A random search for the nearest rows, until there is an answer */
@@ -926,17 +969,15 @@ check_nearest(client *c, const vector_model *m)
 {
 	request		r = {0};
 	gpuvec_nearest_head head = {.key = m->key,.metric = (uint32_t) random_below(GPUVEC_N_METRICS),
-		.k = 1 + (uint32_t) random_below(30),.nqueries = random_below(4) ? 1 : 1 + (uint32_t) random_below(12),
+		.k = 1 + (uint32_t) random_below(30),.nqueries = random_below(4) ? 1 : 1 + (uint32_t) random_below(random_below(4) ? 12 : MAX_NEAR_QUERIES),
 		.width = m->width,.nexcluded = random_below(MAX_EXCLUDED + 1)
 	};
 	uint64_t	nfloats = (uint64_t) head.nqueries * m->width;
-	int64_t		excluded[MAX_EXCLUDED];
+	near_exclusions out;
 	float	   *queries = calloc(nfloats + 1, sizeof(float));
 	bool		ok = false;
 
-	for (uint64_t i = 0; i < head.nexcluded; i++)
-		excluded[i] = random_key(m);
-	qsort(excluded, head.nexcluded, sizeof(int64_t), compare_keys);
+	choose_exclusions(m, &head, &out);
 	for (uint64_t i = 0; i < nfloats; i++)
 		queries[i] = (float) random_below(7) - 3;
 	make_map(&r, m);
@@ -950,7 +991,10 @@ check_nearest(client *c, const vector_model *m)
 		head.nverdicts = r.head.nverdicts;
 		buffer_add(&b, &head, sizeof(head));
 		buffer_add(&b, r.verdicts, r.head.nverdicts * sizeof(uint64_t));
-		buffer_add(&b, excluded, head.nexcluded * sizeof(int64_t));
+		buffer_add(&b, out.all, head.nexcluded * sizeof(int64_t));
+		if (head.nlisted > 0)
+			buffer_add(&b, out.offsets, (head.nqueries + 1) * sizeof(uint64_t));
+		buffer_add(&b, out.listed, head.nlisted * sizeof(int64_t));
 		buffer_add(&b, queries, (nfloats + 1) / 2 * 2 * sizeof(float));
 		buffer_add(&b, r.map, r.head.map_bytes);
 		ok = client_call(c, GPUVEC_MSG_NEAREST, b.data, b.length, GPUVEC_MSG_EMBEDDING_ANSWER);
@@ -961,7 +1005,7 @@ check_nearest(client *c, const vector_model *m)
 		if (answer.status != GPUVEC_EMBEDDING_UNDECIDED)
 		{
 			ok = answer.status == GPUVEC_EMBEDDING_DONE &&
-				all_nearest_right(c, m, queries, &head, excluded);
+				all_nearest_right(c, m, queries, &head, &out);
 			break;
 		}
 		ok = false;
@@ -1541,6 +1585,17 @@ test_embed_violations(void)
 	BAD_NEAREST(h->width = UINT32_MAX, "far too wide");
 	BAD_NEAREST(h->nexcluded = UINT64_MAX, "excluded keys that overflow");
 	BAD_NEAREST(((int64_t *) (h + 1))[0] = 7, "excluded keys not in order");
+
+	/* the same, with two of the keys as the list of the query: offsets first */
+#define BAD_LIST(first, last, key, what) \
+	BAD_NEAREST((h->nexcluded = 0, h->nlisted = 2, ((uint64_t *) (h + 1))[0] = (first), \
+				 ((uint64_t *) (h + 1))[1] = (last), ((int64_t *) (h + 1))[2] = (key), \
+				 ((int64_t *) (h + 1))[3] = 5), what)
+	BAD_LIST(1, 2, 3, "lists that do not begin at 0");
+	BAD_LIST(0, 3, 3, "lists that end behind the keys");
+	BAD_LIST(0, 1, 3, "lists that end before the keys");
+	BAD_LIST(0, 2, 6, "a list not in order");
+	BAD_NEAREST(h->nlisted = UINT64_MAX, "listed keys that overflow");
 
 #define BAD_GRAM(change, what) \
 	do { \

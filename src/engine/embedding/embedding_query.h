@@ -72,6 +72,9 @@ typedef struct gpuvec_nearest_query
 	gpuvec_nearest_head head;
 	gpuvec_sight sight;
 	const int64_t *excluded;	/* [nexcluded]: keys to leave out, ascending */
+	const uint64_t *offsets;	/* [nqueries + 1]: where a query's own list of
+								 * such keys begins; NULL: there are none */
+	const int64_t *listed;		/* [nlisted] */
 	const float *queries;		/* [nqueries * width] */
 	const int  *canceled;		/* read atomically */
 

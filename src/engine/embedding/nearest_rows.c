@@ -11,8 +11,10 @@
  * best, the answer is to ask the session about them.
  *
  * If vectors are on a device, the device finds the best of all live rows, and
- * some to spare.  Rows that are excluded or not seen are dropped here.  If
- * too few are left, the device is asked for more.
+ * some to spare: as many as may be dropped here, because they are excluded or
+ * not seen.  If too few are left, the device is asked for more.  All threads
+ * go through what the device has found, each for other queries: sorting ten
+ * thousand answers takes longer than finding them.
  *
  *-------------------------------------------------------------------------
  */
@@ -40,6 +42,9 @@
 /* If a device's rows were not enough, ask for this many times as many */
 #define MORE_ROWS		4
 
+/* Queries whose rows a thread goes through at a time */
+#define QUERIES_AT_ONCE	32
+
 /* A search that is being served */
 typedef struct nearest_run
 {
@@ -53,32 +58,50 @@ typedef struct nearest_run
 								 * with itself */
 	float	   *scratch;		/* [threads][width] */
 	gpuvec_near_scores_function *near_scores;
+	int			threads;
 	gpuvec_near_heap *heaps;	/* [threads][nqueries] */
+	int			undecided;		/* atomic: the session has to decide about
+								 * some row of a heap */
 } nearest_run;
 
-/* True if the key is excluded */
+/* True if a key is in an ascending list */
 static bool
-excluded(const gpuvec_nearest_query *q, int64_t key)
+is_listed(const int64_t *keys, uint64_t n, int64_t key)
 {
 	uint64_t	low = 0;
-	uint64_t	high = q->head.nexcluded;
+	uint64_t	high = n;
 
 	while (low < high)
 	{
 		uint64_t	middle = (low + high) / 2;
 
-		if (q->excluded[middle] < key)
+		if (keys[middle] < key)
 			low = middle + 1;
 		else
 			high = middle;
 	}
-	return low < q->head.nexcluded && q->excluded[low] == key;
+	return low < n && keys[low] == key;
+}
+
+/* Length of a query's own list of excluded keys */
+static uint64_t
+list_length(const gpuvec_nearest_query *q, uint32_t query)
+{
+	return q->offsets ? q->offsets[query + 1] - q->offsets[query] : 0;
+}
+
+/* True if the key is excluded for a query */
+static bool
+excluded(const gpuvec_nearest_query *q, uint32_t query, int64_t key)
+{
+	return is_listed(q->excluded, q->head.nexcluded, key) ||
+		(q->offsets && is_listed(q->listed + q->offsets[query], list_length(q, query), key));
 }
 
 /* Offer the rows of a block, which are scored, to a query's heap */
 static void
-offer_block(const nearest_run *n, gpuvec_near_heap *heap, const double *scores, uint32_t first,
-			uint32_t count)
+offer_block(const nearest_run *n, gpuvec_near_heap *heap, uint32_t query, const double *scores,
+			uint32_t first, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++)
 	{
@@ -92,7 +115,7 @@ offer_block(const nearest_run *n, gpuvec_near_heap *heap, const double *scores, 
 		near.tid = row->tid;
 		if (heap->n == heap->k && !gpuvec_nearer(&near, &heap->rows[0]))
 			continue;
-		if (!excluded(n->q, row->key) &&
+		if (!excluded(n->q, query, row->key) &&
 			gpuvec_embedding_sees(n->table, &n->q->sight, row->tid) != GPUVEC_UNSEEN)
 			gpuvec_near_offer(heap, &near);
 	}
@@ -127,7 +150,7 @@ score_part(void *task, uint64_t part, int thread)
 						   n->q->queries + (size_t) i * head->width, n->squares[i],
 						   n->bank->elements + slot * gpuvec_vector_bytes(n->table, n->bank), count,
 						   head->width, n->table->storage, scratch);
-			offer_block(n, &heaps[i], scores, (uint32_t) slot, count);
+			offer_block(n, &heaps[i], i, scores, (uint32_t) slot, count);
 		}
 	}
 }
@@ -148,9 +171,9 @@ bank_of_width(const gpuvec_embedding_table *table, uint32_t width)
  * before.  Rows that are not seen thus take few rounds.
  */
 static void
-choose_k(nearest_run *n, int threads)
+choose_k(nearest_run *n)
 {
-	uint64_t	most = HEAP_ROWS / ((uint64_t) threads * (n->q->head.nqueries + (uint64_t) 1));
+	uint64_t	most = HEAP_ROWS / ((uint64_t) n->threads * (n->q->head.nqueries + (uint64_t) 1));
 	uint64_t	spare = SPARE_ROWS((uint64_t) n->q->head.k) + n->q->head.nverdicts;
 	long		limit = (long) most;
 
@@ -163,16 +186,16 @@ choose_k(nearest_run *n, int threads)
 
 /* Allocate the heaps of all threads */
 static bool
-make_heaps(nearest_run *n, int threads, gpuvec_error *error)
+make_heaps(nearest_run *n, gpuvec_error *error)
 {
-	size_t		count = (size_t) threads * n->q->head.nqueries;
+	size_t		count = (size_t) n->threads * n->q->head.nqueries;
 	size_t		bytes;
 
-	choose_k(n, threads);
+	choose_k(n);
 	bytes = count * (sizeof(gpuvec_near_heap) + n->k * sizeof(gpuvec_near));
 	n->heaps = malloc(bytes + 1);
 	n->squares = malloc((n->q->head.nqueries + (size_t) 1) * sizeof(double));
-	n->scratch = malloc(((size_t) threads * n->q->head.width + 1) * sizeof(float));
+	n->scratch = malloc(((size_t) n->threads * n->q->head.width + 1) * sizeof(float));
 	if (n->heaps == NULL || n->squares == NULL || n->scratch == NULL)
 		return gpuvec_fail_memory(error, bytes);
 	memset(n->heaps, 0, count * sizeof(gpuvec_near_heap));
@@ -190,23 +213,38 @@ make_heaps(nearest_run *n, int threads, gpuvec_error *error)
 	return true;
 }
 
-/* Merge the heaps of all threads into those of the first, best rows first */
+/* Merge a query's heaps of all threads into the first one, best rows first */
 static void
-merge_heaps(nearest_run *n, int threads)
+merge_query(nearest_run *n, uint32_t query)
 {
-	uint32_t	nqueries = n->q->head.nqueries;
+	gpuvec_near_heap *heap = &n->heaps[query];
 
-	for (uint32_t i = 0; i < nqueries; i++)
+	for (int thread = 1; thread < n->threads; thread++)
 	{
-		for (int thread = 1; thread < threads; thread++)
-		{
-			const gpuvec_near_heap *from = &n->heaps[(size_t) thread * nqueries + i];
+		const gpuvec_near_heap *from = &n->heaps[(size_t) thread * n->q->head.nqueries + query];
 
-			for (uint64_t j = 0; j < from->n; j++)
-				gpuvec_near_offer(&n->heaps[i], &from->rows[j]);
-		}
-		gpuvec_near_sort(&n->heaps[i]);
+		for (uint64_t j = 0; j < from->n; j++)
+			gpuvec_near_offer(heap, &from->rows[j]);
 	}
+	gpuvec_near_sort(heap);
+	for (uint64_t j = 0; j < heap->n; j++)
+		if (gpuvec_embedding_sees(n->table, &n->q->sight, heap->rows[j].tid) == GPUVEC_UNDECIDED)
+		{
+			__atomic_store_n(&n->undecided, 1, __ATOMIC_RELAXED);
+			break;
+		}
+}
+
+/* Task: merge the heaps of some queries */
+static void
+merge_part(void *task, uint64_t part, int thread)
+{
+	nearest_run *n = task;
+	uint64_t	end = (part + 1) * QUERIES_AT_ONCE;
+
+	(void) thread;
+	for (uint64_t i = part * QUERIES_AT_ONCE; i < end && i < n->q->head.nqueries; i++)
+		merge_query(n, (uint32_t) i);
 }
 
 /* Number of rows in a query's answer */
@@ -229,6 +267,8 @@ answer_undecided(nearest_run *n, gpuvec_nearest_query *q, bool *done, gpuvec_err
 	uint64_t   *tids;
 
 	*done = false;
+	if (!n->undecided)
+		return true;
 	for (uint32_t i = 0; i < q->head.nqueries; i++)
 		room += n->heaps[i].n;
 	tids = malloc((room + 1) * sizeof(*tids));
@@ -277,39 +317,69 @@ answer_rows(nearest_run *n, gpuvec_nearest_query *q, gpuvec_error *error)
 	return true;
 }
 
-/*
- * Offer the rows that a device has found to the queries from `first` on.
- * *more: too few rows are left for some query, and the device may have more.
- */
-static void
-offer_found(nearest_run *n, uint32_t first, const gpuvec_slot_search *found, bool *more)
+/* Rows that a device has found for the queries from `first` on */
+typedef struct found_rows
 {
-	const gpuvec_nearest_query *q = n->q;
+	nearest_run *n;
+	uint32_t	first;
+	const gpuvec_slot_search *found;
+	int			more;			/* atomic: too few rows are left for some
+								 * query, and the device may have more */
+} found_rows;
 
-	*more = false;
-	for (uint32_t i = 0; i < found->nqueries; i++)
+/* Offer the rows of query first + i */
+static void
+offer_found(found_rows *f, uint32_t i)
+{
+	const nearest_run *n = f->n;
+	const gpuvec_slot_search *found = f->found;
+	gpuvec_near_heap *heap = &n->heaps[f->first + i];
+	uint64_t	at = (uint64_t) i * found->k;
+
+	heap->n = 0;
+	for (uint64_t j = at; j < at + found->counts[i]; j++)
 	{
-		gpuvec_near_heap *heap = &n->heaps[first + i];
-		uint64_t	at = (uint64_t) i * found->k;
+		const gpuvec_vector_info *row = &n->bank->rows[found->slots[j]];
+		gpuvec_near near = {.score = found->scores[j], .key = row->key, .tid = row->tid};
 
-		heap->n = 0;
-		for (uint64_t j = at; j < at + found->counts[i]; j++)
-		{
-			const gpuvec_vector_info *row = &n->bank->rows[found->slots[j]];
-			gpuvec_near near = {.score = found->scores[j], .key = row->key, .tid = row->tid};
-
-			if (!excluded(q, row->key) &&
-				gpuvec_embedding_sees(n->table, &q->sight, row->tid) != GPUVEC_UNSEEN)
-				gpuvec_near_offer(heap, &near);
-		}
-		*more |= heap->n < q->head.k && found->counts[i] == found->k && found->k < n->bank->nlive;
+		if (!gpuvec_near_hopeless(heap, near.score) && !excluded(n->q, f->first + i, row->key) &&
+			gpuvec_embedding_sees(n->table, &n->q->sight, row->tid) != GPUVEC_UNSEEN)
+			gpuvec_near_offer(heap, &near);
 	}
+	if (heap->n < n->q->head.k && found->counts[i] == found->k && found->k < n->bank->nlive)
+		__atomic_store_n(&f->more, 1, __ATOMIC_RELAXED);
 }
 
-/* Let the device find the k best rows of nqueries queries, and offer them */
+/* Task: offer the rows of some queries */
+static void
+offer_part(void *task, uint64_t part, int thread)
+{
+	found_rows *f = task;
+	uint64_t	end = (part + 1) * QUERIES_AT_ONCE;
+
+	(void) thread;
+	for (uint64_t i = part * QUERIES_AT_ONCE; i < end && i < f->found->nqueries; i++)
+		offer_found(f, (uint32_t) i);
+}
+
+/* Run a task for so many queries, on all threads if they are many */
+static void
+run_queries(gpuvec_thread_pool *pool, gpuvec_part part, void *task, uint32_t nqueries)
+{
+	if (nqueries > QUERIES_AT_ONCE)
+		gpuvec_thread_pool_run(pool, part, task,
+							   ((uint64_t) nqueries + QUERIES_AT_ONCE - 1) / QUERIES_AT_ONCE);
+	else
+		part(task, 0, 0);
+}
+
+/*
+ * Let the device find the k best rows of nqueries queries, and offer them.
+ * *more: ask for more rows.
+ */
 static bool
-ask_device(nearest_run *n, uint32_t first, uint32_t nqueries, uint32_t k, bool *more,
-		   gpuvec_error *error)
+ask_device(nearest_run *n, gpuvec_thread_pool *pool, uint32_t first, uint32_t nqueries, uint32_t k,
+		   bool *more, gpuvec_error *error)
 {
 	const gpuvec_nearest_query *q = n->q;
 	gpuvec_vectors *vectors = n->table->vectors;
@@ -322,19 +392,49 @@ ask_device(nearest_run *n, uint32_t first, uint32_t nqueries, uint32_t k, bool *
 		.slots = malloc(room * sizeof(uint32_t) + 1), .scores = malloc(room * sizeof(double) + 1),
 		.counts = calloc(nqueries + (size_t) 1, sizeof(uint32_t))
 	};
+	found_rows	offer = {n, first, &found, 0};
 	bool		ok = found.slots && found.scores && found.counts;
 
-	*more = false;
 	if (!ok)
 		gpuvec_fail_memory(error, room * sizeof(double));
 	else
 		ok = vectors->nearest(vectors, n->bank->device, &found, error);
 	if (ok && !(q->canceled && __atomic_load_n(q->canceled, __ATOMIC_RELAXED)))
-		offer_found(n, first, &found, more);
+		run_queries(pool, offer_part, &offer, nqueries);
+	*more = offer.more != 0;
 	free(found.slots);
 	free(found.scores);
 	free(found.counts);
 	return ok;
+}
+
+/*
+ * Choose a group of queries from `first` on to ask the device for, `factor`
+ * times as many rows as should suffice, and *k: that number.  Returns the
+ * number of queries, at least one.
+ */
+static uint32_t
+choose_group(const nearest_run *n, uint32_t first, uint64_t factor, uint32_t *k)
+{
+	/* rows that are excluded or not seen are dropped */
+	uint64_t	base = n->k + n->q->head.nexcluded + n->q->head.nverdicts;
+	uint32_t	count = 0;
+
+	*k = 0;
+	while (first + count < n->q->head.nqueries)
+	{
+		uint64_t	need = (base + list_length(n->q, first + count)) * factor;
+
+		if (need < *k)
+			need = *k;
+		if (need > n->bank->nlive)
+			need = n->bank->nlive;
+		if (count > 0 && need * (count + UINT64_C(1)) > gpuvec_embedding_policy.device_rows)
+			break;
+		*k = (uint32_t) need;
+		count++;
+	}
+	return count;
 }
 
 /*
@@ -343,28 +443,20 @@ ask_device(nearest_run *n, uint32_t first, uint32_t nqueries, uint32_t k, bool *
  * for MORE_ROWS times as many rows, or as many of its queries as then fit.
  */
 static bool
-search_device(nearest_run *n, gpuvec_error *error)
+search_device(nearest_run *n, gpuvec_thread_pool *pool, gpuvec_error *error)
 {
-	/* rows that are excluded or not seen are dropped */
-	uint64_t	start = n->k + n->q->head.nexcluded + n->q->head.nverdicts;
-	uint64_t	k = start;
+	uint64_t	factor = 1;
 
 	for (uint32_t first = 0; n->bank->nlive > 0 && first < n->q->head.nqueries;)
 	{
-		uint32_t	left = n->q->head.nqueries - first;
-		uint64_t	fit;
-		uint32_t	count;
+		uint32_t	k;
+		uint32_t	count = choose_group(n, first, factor, &k);
 		bool		more;
 
-		if (k > n->bank->nlive)
-			k = n->bank->nlive;
-		fit = gpuvec_embedding_policy.device_rows / k;
-		fit = fit > 0 ? fit : 1;
-		count = left < fit ? left : (uint32_t) fit;
-		if (!ask_device(n, first, count, (uint32_t) k, &more, error))
+		if (!ask_device(n, pool, first, count, k, &more, error))
 			return false;
 		first += more ? 0 : count;
-		k = more ? k * MORE_ROWS : start;
+		factor = more ? factor * MORE_ROWS : 1;
 	}
 	return true;
 }
@@ -376,24 +468,23 @@ search(nearest_run *n, gpuvec_thread_pool *pool, gpuvec_nearest_query *q, gpuvec
 	uint64_t	slot_work = ((uint64_t) q->head.width + 1) * (q->head.nqueries + (uint64_t) 1);
 	uint64_t	slots = PART_WORK / slot_work + 1;
 	uint64_t	nparts;
-	int			threads;
 	bool		done;
 
 	n->part_slots = (uint32_t) (slots < n->bank->nlive ? slots : n->bank->nlive);
 	nparts = n->part_slots > 0 ? (n->bank->nlive + (uint64_t) n->part_slots - 1) / n->part_slots : 0;
-	threads = nparts > 1 && n->bank->device == NULL ? gpuvec_thread_pool_threads(pool) : 1;
-	if (!make_heaps(n, threads, error))
+	n->threads = nparts > 1 && n->bank->device == NULL ? gpuvec_thread_pool_threads(pool) : 1;
+	if (!make_heaps(n, error))
 		return false;
 	if (n->bank->device)
 	{
-		if (!search_device(n, error))
+		if (!search_device(n, pool, error))
 			return false;
 	}
 	else if (nparts == 1)
 		score_part(n, 0, 0);
 	else if (nparts > 1)
 		gpuvec_thread_pool_run(pool, score_part, n, nparts);
-	merge_heaps(n, threads);
+	run_queries(pool, merge_part, n, q->head.nqueries);
 	return answer_undecided(n, q, &done, error) && (done || answer_rows(n, q, error));
 }
 

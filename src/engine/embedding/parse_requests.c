@@ -117,6 +117,25 @@ keys_ascend(const int64_t *keys, uint64_t n)
 	return true;
 }
 
+/* True if the queries' own lists of keys are in order */
+static bool
+lists_valid(const gpuvec_nearest_query *q)
+{
+	uint32_t	n = q->head.nqueries;
+
+	if (q->offsets == NULL)
+		return true;
+	if (q->offsets[0] != 0 || q->offsets[n] != q->head.nlisted)
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+		if (q->offsets[i] > q->offsets[i + 1])
+			return false;
+	for (uint32_t i = 0; i < n; i++)
+		if (!keys_ascend(q->listed + q->offsets[i], q->offsets[i + 1] - q->offsets[i]))
+			return false;
+	return true;
+}
+
 const char *
 gpuvec_nearest_parse(gpuvec_nearest_query *q, const char *data, size_t length)
 {
@@ -138,12 +157,17 @@ gpuvec_nearest_parse(gpuvec_nearest_query *q, const char *data, size_t length)
 	q->sight.map_bytes = head->map_bytes;
 	q->sight.verdicts = take(&rest, head->nverdicts, sizeof(uint64_t));
 	q->excluded = take(&rest, head->nexcluded, sizeof(int64_t));
+	if (head->nlisted > 0)
+		q->offsets = take(&rest, head->nqueries + UINT64_C(1), sizeof(uint64_t));
+	q->listed = take(&rest, head->nlisted, sizeof(int64_t));
 	q->queries = take(&rest, (uint64_t) head->nqueries * head->width, sizeof(float));
 	q->sight.map = take(&rest, head->map_bytes, 1);
-	if (q->sight.verdicts == NULL || q->excluded == NULL || q->queries == NULL ||
+	if (q->sight.verdicts == NULL || q->excluded == NULL || q->listed == NULL ||
+		(head->nlisted > 0 && q->offsets == NULL) || q->queries == NULL ||
 		q->sight.map == NULL || rest.length > 0)
 		return "NEAREST has the wrong length.";
-	if (!verdicts_valid(&q->sight) || !keys_ascend(q->excluded, head->nexcluded))
+	if (!verdicts_valid(&q->sight) || !keys_ascend(q->excluded, head->nexcluded) ||
+		!lists_valid(q))
 		return "The verdicts or keys of NEAREST are not in order.";
 	return NULL;
 }

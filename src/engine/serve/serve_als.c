@@ -131,7 +131,7 @@ wrong_options(const gpuvec_als_begin *begin)
 	if (begin->cg_steps < 1 || begin->cg_steps > GPUVEC_ALS_MAX_STEPS || begin->fold_in > 1)
 		return "ALS_BEGIN has wrong options.";
 	if (!isfinite(begin->regularization) || begin->regularization < 0 ||
-		!isfinite(begin->alpha) || begin->alpha <= 0)
+		!(begin->alpha >= GPUVEC_ALS_MIN_ALPHA) || !isfinite(begin->alpha))
 		return "ALS_BEGIN has wrong numbers.";
 	return NULL;
 }

@@ -1,0 +1,257 @@
+/*-------------------------------------------------------------------------
+ *
+ * als_interactions.c
+ *	  Interactions of users and items: from a table to the engine, or to a
+ *	  list.
+ *
+ * They are read by SQL, as all tables are (als_read.c).  Reading takes most
+ * of the time of a training.  So if the plan is nothing but a sequential scan
+ * of an ordinary table, parallel workers scan it (als_parallel.c).
+ *
+ * In which order rows come makes no difference to the engine, to the bit.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include <float.h>
+#include <math.h>
+
+#include "catalog/pg_type.h"
+#include "executor/spi.h"
+#include "executor/tuptable.h"
+#include "lib/stringinfo.h"
+#include "recommend/als_interactions.h"
+#include "tcop/pquery.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/portal.h"
+
+/* Interactions on their way */
+typedef struct InteractionReceiver
+{
+	DestReceiver dest;
+	AlsInteractionPart part;
+	const AlsInteractions *interactions;
+	double		alpha;
+	uint64		rows;			/* that had keys and a weight */
+	AlsJob	   *job;			/* NULL: to the list */
+	AlsPairs   *pairs;
+} InteractionReceiver;
+
+/* Append a part to the list, as far as it may have that many */
+static void
+keep_pairs(AlsPairs *pairs, const AlsInteractionPart *part)
+{
+	for (uint32 i = 0; i < part->n && pairs->n <= pairs->most; i++)
+	{
+		AlsPair    *pair;
+
+		if (pairs->n == pairs->room)
+		{
+			pairs->room = Max(2 * pairs->room, 256);
+			pairs->pairs = pairs->pairs ?
+				repalloc_huge(pairs->pairs, pairs->room * sizeof(AlsPair)) :
+				MemoryContextAllocHuge(pairs->context, pairs->room * sizeof(AlsPair));
+		}
+		pair = &pairs->pairs[pairs->n++];
+		memset(pair, 0, sizeof(*pair));
+		pair->user = part->users[i];
+		pair->item = part->items[i];
+		pair->weight = part->weights[i];
+	}
+}
+
+/* Hand over a part, and make it empty */
+static void
+hand_over(InteractionReceiver *receiver)
+{
+	AlsInteractionPart *part = &receiver->part;
+
+	if (receiver->job == NULL)
+		keep_pairs(receiver->pairs, part);
+	else if (part->n > 0)
+		AlsJobAdd(receiver->job, part->n, part->users, part->items, part->weights);
+	part->n = 0;
+}
+
+/* A weight of any numeric type */
+static double
+decode_weight(Datum value, Oid type)
+{
+	switch (type)
+	{
+		case INT2OID:
+			return DatumGetInt16(value);
+		case INT4OID:
+			return DatumGetInt32(value);
+		case INT8OID:
+			return (double) DatumGetInt64(value);
+		case FLOAT4OID:
+			return DatumGetFloat4(value);
+		case FLOAT8OID:
+			return DatumGetFloat8(value);
+		default:
+			return DatumGetFloat8(DirectFunctionCall1(numeric_float8_no_overflow, value));
+	}
+}
+
+/* Raise the error that a weight cannot be used */
+static void
+complain_of_weight(double weight, int64 user, int64 item)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+			 isfinite(weight) ?
+			 errmsg("weight of user " INT64_FORMAT " and item " INT64_FORMAT " is too large", user, item) :
+			 errmsg("weight of user " INT64_FORMAT " and item " INT64_FORMAT " is not a finite number",
+					user, item),
+			 errdetail("It is %g.", weight)));
+}
+
+bool
+AlsTakeInteraction(AlsInteractionPart *part, const Oid *types, double alpha, int64 user,
+				   Datum item, const Datum *weight)
+{
+	double		value = weight ? decode_weight(*weight, types[2]) : 1;
+
+	if (!(fabs(value) <= Min(GPUVEC_ALS_MAX_CONFIDENCE / alpha, FLT_MAX)))
+		complain_of_weight(value, user, MirrorKey(item, types[1]));
+	part->users[part->n] = user;
+	part->items[part->n] = MirrorKey(item, types[1]);
+	part->weights[part->n] = (float) value;
+	part->n += part->weights[part->n] != 0;
+	return part->n == ALS_PART_ROWS;
+}
+
+/* DestReceiver: an interaction; those without key or weight are left out */
+static bool
+receive_interaction(TupleTableSlot *slot, DestReceiver *self)
+{
+	InteractionReceiver *receiver = (InteractionReceiver *) self;
+	const AlsInteractions *from = receiver->interactions;
+	bool		weighted = from->columns[2] != NULL;
+
+	slot_getallattrs(slot);
+	if (slot->tts_isnull[0] || slot->tts_isnull[1] || (weighted && slot->tts_isnull[2]))
+		return true;
+	receiver->rows++;
+	if (AlsTakeInteraction(&receiver->part, from->types, receiver->alpha,
+						   MirrorKey(slot->tts_values[0], from->types[0]), slot->tts_values[1],
+						   weighted ? &slot->tts_values[2] : NULL))
+		hand_over(receiver);
+	return receiver->job != NULL || receiver->pairs->n <= receiver->pairs->most;
+}
+
+/* The statement that reads interactions, with users as a parameter or not */
+static char *
+make_statement(const AlsInteractions *interactions, bool some)
+{
+	StringInfoData sql;
+
+	initStringInfo(&sql);
+	appendStringInfo(&sql, "SELECT t.%s, t.%s", interactions->columns[0], interactions->columns[1]);
+	if (interactions->columns[2])
+		appendStringInfo(&sql, ", t.%s", interactions->columns[2]);
+	appendStringInfo(&sql, " FROM %s t", interactions->relation);
+	if (some)
+		appendStringInfo(&sql, " WHERE t.%s OPERATOR(pg_catalog.=) ANY ($1)", interactions->columns[0]);
+	return sql.data;
+}
+
+/* True if a key is a number of this type */
+static bool
+fits_type(int64 key, Oid type)
+{
+	return type == INT2OID ? key >= PG_INT16_MIN && key <= PG_INT16_MAX :
+		key >= PG_INT32_MIN && key <= PG_INT32_MAX;
+}
+
+/*
+ * The server looks elements of an array up in a hash table only if they have
+ * the type of the column, and goes through all of them otherwise
+ */
+Datum
+AlsKeysOfType(Datum array, Oid type, Oid *array_type)
+{
+	Datum	   *elements;
+	bool	   *nulls;
+	int			n;
+	int			kept = 0;
+
+	*array_type = get_array_type(type);
+	if (type == INT8OID)
+		return array;
+	deconstruct_array(DatumGetArrayTypeP(array), INT8OID, sizeof(int64), FLOAT8PASSBYVAL,
+					  TYPALIGN_DOUBLE, &elements, &nulls, &n);
+	for (int i = 0; i < n; i++)
+	{
+		int64		key = DatumGetInt64(elements[i]);
+
+		if (!nulls[i] && fits_type(key, type))
+			elements[kept++] = type == INT2OID ? Int16GetDatum((int16) key) : Int32GetDatum((int32) key);
+	}
+	return PointerGetDatum(construct_array(elements, kept, type, get_typlen(type), true,
+										   type == INT2OID ? TYPALIGN_SHORT : TYPALIGN_INT));
+}
+
+/*
+ * Read interactions, of these users only unless keys is 0; returns the number
+ * of rows that had keys and a weight
+ */
+static uint64
+read_interactions(InteractionReceiver *receiver, const AlsInteractions *interactions, Datum keys)
+{
+	bool		some = DatumGetPointer(keys) != NULL;
+	char	   *sql = make_statement(interactions, some);
+	Oid			type;
+	Datum		param = some ? AlsKeysOfType(keys, interactions->types[0], &type) : keys;
+	bool		scans;
+	Portal		portal;
+	uint64		rows;
+
+	AlsInitReceiver(&receiver->dest, receive_interaction);
+	receiver->interactions = interactions;
+	SPI_connect();
+	/* read-only: under the snapshot that is active now, the statement's */
+	portal = SPI_cursor_open_with_args(NULL, sql, some ? 1 : 0, &type, &param, NULL, true, 0);
+	scans = receiver->job != NULL && AlsOnlyScans(portal, interactions->relid);
+	if (!scans)
+		(void) PortalRunFetch(portal, FETCH_FORWARD, FETCH_ALL, &receiver->dest);
+	SPI_cursor_close(portal);
+	SPI_finish();
+	if (scans && !AlsReadParallel(receiver->job, interactions, keys, receiver->alpha, &receiver->rows))
+		AlsReadRows(sql, some ? 1 : 0, &type, &param, NULL, &receiver->dest);
+	hand_over(receiver);
+	rows = receiver->rows;
+	pfree(receiver);
+	pfree(sql);
+	return rows;
+}
+
+uint64
+AlsReadInteractions(AlsJob *job, const AlsInteractions *interactions, Datum keys)
+{
+	InteractionReceiver *receiver = palloc0_object(InteractionReceiver);
+
+	receiver->job = job;
+	receiver->alpha = job->begin.alpha;
+	return read_interactions(receiver, interactions, keys);
+}
+
+bool
+AlsReadPairs(const AlsInteractions *interactions, Datum keys, double alpha, uint64 most,
+			 AlsPairs *pairs)
+{
+	InteractionReceiver *receiver = palloc0_object(InteractionReceiver);
+
+	memset(pairs, 0, sizeof(*pairs));
+	pairs->most = most;
+	pairs->context = CurrentMemoryContext;
+	receiver->pairs = pairs;
+	receiver->alpha = alpha;
+	(void) read_interactions(receiver, interactions, keys);
+	return pairs->n <= most;
+}

@@ -1,0 +1,49 @@
+/*-------------------------------------------------------------------------
+ *
+ * als_interactions.h
+ *	  Interactions on their way to the engine.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_ALS_INTERACTIONS_H
+#define GPUVEC_ALS_INTERACTIONS_H
+
+#include "recommend/recommend.h"
+#include "utils/portal.h"
+
+/* Interactions in one message */
+#define ALS_PART_ROWS	32768
+
+typedef struct AlsInteractionPart
+{
+	uint32		n;
+	int64		users[ALS_PART_ROWS];
+	int64		items[ALS_PART_ROWS];
+	float		weights[ALS_PART_ROWS];
+} AlsInteractionPart;
+
+/*
+ * Add an interaction of a user, unless its weight is zero.  The item and the
+ * weight are not null; weight is NULL if there is no such column.  True: the
+ * part is full.  Fails if the weight cannot be used.
+ */
+extern bool AlsTakeInteraction(AlsInteractionPart *part, const Oid *types, double alpha,
+							   int64 user, Datum item, const Datum *weight);
+
+/* als_parallel.c */
+
+/*
+ * True if all that an open portal does is to scan this table, and parallel
+ * workers may do so as well
+ */
+extern bool AlsOnlyScans(Portal portal, Oid relid);
+
+/*
+ * Let parallel workers read interactions under the active snapshot, of these
+ * users only unless keys is 0.  Adds to *rows how many had keys and a weight.
+ * False: there are no workers, and nothing was read.
+ */
+extern bool AlsReadParallel(AlsJob *job, const AlsInteractions *interactions, Datum keys,
+							double alpha, uint64 *rows);
+
+#endif							/* GPUVEC_ALS_INTERACTIONS_H */

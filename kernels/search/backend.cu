@@ -113,8 +113,8 @@ default_policy(const struct cuda_device &device, size_t workspace)
 	/* only a test or a benchmark asks for bit vectors */
 	policy.dense_ids = 0;
 	policy.dense_rows = 4096;
-	policy.dense_part = 64;
-	policy.dense_unit = 64;
+	policy.dense_part = 256;
+	policy.dense_unit = 8;
 	policy.dense_queries = UINT32_MAX;
 	policy.dense_products = 4500;
 	policy.dense_bytes = 4000;

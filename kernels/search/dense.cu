@@ -15,13 +15,14 @@
  * by.  A warp has 16 of these queries, and a thread 32 rows of the panel for
  * each of two of them, so what it needs to know of its queries is two numbers.
  *
- * The panels to count are listed before (dense_panels.cu).  An item is a unit
- * of the list and a batch of queries, as many as the block's groups have.
- * Blocks take items in turn, all batches of a unit first: so blocks that run
- * at the same time read the same rows, and most of them from the L2 cache.
- * One more warp does so, and copies panels to a ring of stages in shared
- * memory.  A stage has two barriers: one says that its panel is there, the
- * other that all warps are done with it.
+ * The panels to count are listed before (dense_panels.cu), and queries are cut
+ * into batches of as many as a block's groups have.  A block counts units of
+ * the list for one batch.  When there are none left for it, it goes on with
+ * the batch of which most are left.  All batches are counted at about the same
+ * pace, so most panels are read from the L2 cache.  One more warp of the block
+ * copies panels to a ring of stages in shared memory.  A stage has two
+ * barriers: one says that its panel is there, the other that all warps are
+ * done with it.
  *
  * Each group goes at its own pace: while one looks at its sums, the tensor
  * cores multiply for the others.
@@ -143,27 +144,46 @@ struct panel_reader
 	struct dense_shared *shared;
 	uint32_t lane;
 	struct ring_position to;
+	uint32_t batch;
 	struct dense_panel mine; /* of the list: one of 32 that were looked up together */
 
 	__device__ __forceinline__
 	panel_reader(const struct dense_params &p, struct dense_shared *s)
-		: params(p), shared(s), lane(threadIdx.x % 32)
+		: params(p), shared(s), lane(threadIdx.x % 32), batch(0)
 	{
 		/* the barrier of a stage that was never used has parity 1 */
 		to = {0, 1};
 	}
 
-	/* Take the next item of all blocks; has a lane's value for all */
+	/* Take a unit of the batch; may be none */
 	__device__ __forceinline__ uint32_t
-	next_item()
+	take_unit()
 	{
-		uint32_t item = 0;
+		uint32_t unit = 0;
 
 		if (lane == 0)
-			item = *(volatile const uint32_t *) params.scan.stop
+			unit = *(volatile const uint32_t *) params.scan.stop
 					   ? ~0u
-					   : atomicAdd(&params.counts->items, 1);
-		return __shfl_sync(FULL_WARP, item, 0);
+					   : atomicAdd(&params.counts->taken[batch], 1);
+		return __shfl_sync(FULL_WARP, unit, 0);
+	}
+
+	/* Choose the batch of which most units are left; false if none has any */
+	__device__ __forceinline__ bool
+	choose_batch(uint32_t nunits)
+	{
+		uint32_t best = ~0u;
+
+		for (uint32_t i = lane; i < params.scan.nbatches; i += 32)
+		{
+			uint32_t taken = *(volatile const uint32_t *) &params.counts->taken[i];
+
+			if (taken < nunits)
+				best = min(best, taken * MOST_BATCHES + i);
+		}
+		best = __reduce_min_sync(FULL_WARP, best);
+		batch = best % MOST_BATCHES;
+		return best != ~0u;
 	}
 
 	/*
@@ -171,7 +191,7 @@ struct panel_reader
 	 * those that were looked up together
 	 */
 	__device__ __forceinline__ void
-	copy(uint32_t batch, uint32_t number, uint32_t which)
+	copy(uint32_t number, uint32_t which)
 	{
 		const char *bits =
 			(const char *) __shfl_sync(FULL_WARP, (unsigned long long) mine.bits, which);
@@ -188,34 +208,35 @@ struct panel_reader
 		to.advance();
 	}
 
-	/* Copy the panels of an item */
+	/* Copy the panels of a unit */
 	__device__ __forceinline__ void
-	copy_item(uint32_t item, uint32_t listed)
+	copy_unit(uint32_t first, uint32_t n)
 	{
-		uint32_t unit = item / params.scan.nbatches;
-		uint32_t first = unit * params.unit_panels;
-		uint32_t n = min(listed - first, params.unit_panels);
-
 #pragma unroll 1
 		for (uint32_t i = 0; i < n; i++)
 		{
 			if (i % 32 == 0 && i + lane < n)
 				mine = params.panels[first + i + lane];
-			copy(item % params.scan.nbatches, first + i, i % 32);
+			copy(first + i, i % 32);
 		}
 	}
 
-	/* Copy panels until there are no more items, and say so */
+	/* Copy panels until there are no more, and say so */
 	__device__ __forceinline__ void
 	run()
 	{
 		uint32_t listed = __ldcg(&params.counts->listed);
 		uint32_t nunits = (listed + params.unit_panels - 1) / params.unit_panels;
-		uint32_t item;
+		uint32_t unit;
 
+		batch = blockIdx.x % params.scan.nbatches;
 #pragma unroll 1
-		while ((item = next_item()) < nunits * params.scan.nbatches)
-			copy_item(item, listed);
+		do
+		{
+			while ((unit = take_unit()) < nunits)
+				copy_unit(unit * params.unit_panels,
+						  min(listed - unit * params.unit_panels, params.unit_panels));
+		} while (unit != ~0u && choose_batch(nunits));
 		barrier_wait(&shared->done[to.stage], to.parity);
 		if (lane == 0)
 		{

@@ -28,6 +28,9 @@ namespace gpuvec
 #define LINE_BYTES 128
 #define HALVES (VECTOR_BYTES / LINE_BYTES)
 
+/* queries of a thread block */
+#define BATCH_QUERIES 256
+
 #define PANEL_ROWS 128
 #define PANEL_TILES (PANEL_ROWS / GPUVEC_TILE_ROWS)
 #define PANEL_QUERIES 64
@@ -62,9 +65,7 @@ vectors_bytes(size_t n, uint32_t panel)
  * two queries are eight apart; and a bit j for rows 8 j + 2 t and the next one
  * of the panel, t being the thread modulo 4.
  */
-#define BATCH_QUERIES 256
-#define MOST_DENSE_QUERIES (128 * BATCH_QUERIES)
-#define FIND_PLACES 16
+#define MOST_DENSE_QUERIES (MOST_BATCHES * BATCH_QUERIES)
 
 static __device__ __forceinline__ uint2
 pack_find(uint32_t panel, uint32_t batch, uint32_t thread, uint32_t places)

@@ -132,7 +132,7 @@ queue_query_bits(struct search *s, struct chunk *c)
 }
 
 /*
- * Panels of a unit: dense_unit, but fewer if there are not 16 items or so for
+ * Panels of a unit: dense_unit, but fewer if there are not 16 units or so for
  * each block
  */
 static uint32_t
@@ -141,7 +141,7 @@ unit_panels(const struct search *s, const struct scan_params *p)
 	double panels = class_tiles(s, p->class_lo, p->class_hi) / (double) PANEL_TILES;
 	double most = panels * p->nbatches / (16.0 * s->b->device.sms);
 
-	return (uint32_t) std::min(std::max(most, 4.0), (double) s->policy.dense_unit);
+	return (uint32_t) std::min(std::max(most, 2.0), (double) s->policy.dense_unit);
 }
 
 /* Queue the counting of the segments that have vectors in a round */

@@ -45,6 +45,14 @@ namespace gpuvec
 #define MAX_TENTHS 13
 
 /*
+ * But bitmaps of all ids may take so many bytes a row if rows have one in
+ * FULL_PART of these ids or more.  Counting by lists of them takes several
+ * times as long.
+ */
+#define FULL_BYTES 256
+#define FULL_PART 64
+
+/*
  * Blocks are small if a row has at least this number of common ids on average
  */
 #define TILED_DENSITY 2.0
@@ -360,13 +368,26 @@ small_fit(const struct list_plan *plan, const gpuvec_segment *segment, size_t mo
 									plan->bytes - directory <= most));
 }
 
+/* Bytes that lists and bitmaps should take, at most */
+static size_t
+most_bytes(const gpuvec_segment *segment, uint32_t maxid)
+{
+	uint64_t nids = gpuvec_segment_hot(segment);
+	size_t most = nids * sizeof(uint16_t) * MAX_TENTHS / 10;
+
+	/* the largest id is part of it, and one bitmap is empty */
+	if (maxid < FULL_BYTES * 8 && nids * FULL_PART >= (uint64_t) segment->nrows * maxid)
+		most = std::max(most, (size_t) segment->nrows * (FULL_BYTES + FULL_BYTES / 16));
+	return most;
+}
+
 /* Plan the lists of a segment; false if it gets none */
 static bool
 plan_lists(struct search_backend *b, struct list_plan *plan, const gpuvec_segment *segment,
 		   const uint32_t *rows_of, uint32_t maxid)
 {
 	uint32_t shift = b->policy.list_shift;
-	size_t most = gpuvec_segment_hot(segment) * sizeof(uint16_t) * MAX_TENTHS / 10;
+	size_t most = most_bytes(segment, maxid);
 	bool laid_out = false;
 	double density;
 

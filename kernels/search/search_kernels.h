@@ -158,13 +158,15 @@ struct __align__(16) dense_panel
 	uint64_t padding;
 };
 
+#define MOST_BATCHES 128 /* of queries in a round by bit vectors */
+
 /* Counters of a round by bit vectors; zero before it */
 struct __align__(16) dense_counts
 {
-	uint32_t listed; /* panels of the list */
-	uint32_t items;  /* that were taken */
-	uint32_t finds;  /* including those for which there was no room */
-	uint32_t padding;
+	uint32_t listed;              /* panels of the list */
+	uint32_t finds;               /* including those for which there was no room */
+	uint32_t taken[MOST_BATCHES]; /* units of the list, for each batch */
+	uint32_t padding[2];
 };
 
 /*

@@ -24,8 +24,11 @@
  * barriers: one says that its panel is there, the other that all warps are
  * done with it.
  *
- * Each group goes at its own pace: while one looks at its sums, the tensor
- * cores multiply for the others.
+ * While a group looks at its sums, the tensor cores must have something to do.
+ * They share themselves among the groups that ask for products.  If all did so
+ * at the same time, all would look at their sums at the same time.  So groups
+ * multiply in turn: a group passes the turn on when its product is nearly
+ * done.  It has the time of three products to look.
  *
  * For a panel as a whole, lane q of a warp finds how many ids queries q and q +
  * 32 of the group need for their bounds (gpuvec_need).  Neighboring panels
@@ -128,6 +131,7 @@ struct dense_shared
 	struct stage_panel panel[STAGES];
 	warp_barrier full[STAGES];
 	warp_barrier done[STAGES];
+	warp_barrier turn[GROUPS];
 	warp_barrier together[GROUPS]; /* the warps of a group wait for each other */
 };
 
@@ -268,14 +272,35 @@ struct dense_counter
 	uint2 *finds;    /* that wait */
 	uint32_t nfinds; /* how many do */
 
+	uint32_t turn_parity;
 	uint32_t together_parity;
 
 	__device__ __forceinline__
 	dense_counter(const struct dense_params &p, struct dense_shared *s)
 		: params(p), shared(s), warp(threadIdx.x / 32 % GROUP_WARPS),
 		  group(threadIdx.x / GROUP_THREADS), lane(threadIdx.x % 32), batch(NO_BATCH),
-		  finds(s->finds[threadIdx.x / 32]), nfinds(0), together_parity(0)
+		  finds(s->finds[threadIdx.x / 32]), nfinds(0), turn_parity(0),
+		  together_parity(0)
 	{
+		/* the first group begins */
+		if (group == GROUPS - 1)
+			pass_turn();
+	}
+
+	/* Wait until it is the group's turn to multiply */
+	__device__ __forceinline__ void
+	wait_turn()
+	{
+		barrier_wait(&shared->turn[group], turn_parity);
+		turn_parity ^= 1;
+	}
+
+	/* Let the next group multiply */
+	__device__ __forceinline__ void
+	pass_turn()
+	{
+		if (lane == 0)
+			barrier_arrive(&shared->turn[(group + 1) % GROUPS]);
 	}
 
 	/* Wait for the other warps of the group */
@@ -400,17 +425,34 @@ struct dense_counter
 			   max(sums[j * 4 + 2], sums[j * 4 + 3]) >= needs[1];
 	}
 
+	/*
+	 * The largest sum for query h of the thread.  There are four chains of
+	 * comparisons, so that none has to wait for the one before.
+	 */
+	static __device__ __forceinline__ int
+	largest(const int (&sums)[SUMS], int h)
+	{
+		int most[4];
+
+#pragma unroll
+		for (int c = 0; c < 4; c++)
+		{
+			most[c] = sums[c * 4 + 2 * h];
+#pragma unroll
+			for (int i = 1; i < SUMS / 8; i++)
+				most[c] = max(most[c], sums[i / 2 * 16 + c * 4 + 2 * h + i % 2]);
+		}
+		return max(max(most[0], most[1]), max(most[2], most[3]));
+	}
+
 	/* Note which sums of a panel reach their needs */
 	__device__ __forceinline__ void
 	look(const int (&sums)[SUMS], uint32_t panel)
 	{
+		bool any = largest(sums, 0) >= needs[0] || largest(sums, 1) >= needs[1];
 		uint32_t places = 0;
-		bool any = false;
 		uint32_t chosen;
 
-#pragma unroll
-		for (int j = 0; j < SUMS / 4; j++)
-			any |= reached(sums, j);
 		chosen = __ballot_sync(FULL_WARP, any);
 		if (chosen == 0)
 			return;
@@ -437,11 +479,23 @@ struct dense_counter
 	__device__ __forceinline__ void
 	count_panel(uint32_t stage, const struct stage_panel &panel, int (&sums)[SUMS])
 	{
+		wait_turn();
 		begin_product<HALVES, LINE_BYTES * PANEL_QUERIES, LINE_BYTES * PANEL_ROWS>(
 			sums, shared->queries[group], shared->rows[stage]);
+		near_end();
+		pass_turn();
 		end_product(sums);
 		release(stage);
 		look(sums, panel.number);
+	}
+
+	/* Leave out a panel none of whose rows the group's queries can find */
+	__device__ __forceinline__ void
+	skip_panel(uint32_t stage)
+	{
+		wait_turn();
+		pass_turn();
+		release(stage);
 	}
 
 	/* Count the panel of a stage; false: there is none, the search ends */
@@ -456,11 +510,10 @@ struct dense_counter
 			load_batch(panel.batch);
 		if (panel.minlen != minlen || panel.most != most)
 			set_lengths(panel.minlen, panel.most);
-		/* a panel none of whose rows the group's queries can find is left out */
 		if (active)
 			count_panel(stage, panel, sums);
 		else
-			release(stage);
+			skip_panel(stage);
 		return true;
 	}
 
@@ -496,7 +549,10 @@ make_barriers(struct dense_shared *shared)
 			barrier_make(&shared->done[i], COUNTING_WARPS);
 		}
 		for (uint32_t i = 0; i < GROUPS; i++)
+		{
+			barrier_make(&shared->turn[i], GROUP_WARPS);
 			barrier_make(&shared->together[i], GROUP_WARPS);
+		}
 		barriers_made();
 	}
 	__syncthreads();

@@ -110,13 +110,12 @@ default_policy(const struct cuda_device &device, size_t workspace)
 	policy.cold_slots_most = 262144;
 	policy.cold_spread = 3;
 
-	/* only a test or a benchmark asks for bit vectors */
-	policy.dense_ids = 0;
+	policy.dense_ids = 2048;
 	policy.dense_rows = 4096;
 	policy.dense_part = 256;
 	policy.dense_unit = 8;
-	policy.dense_queries = UINT32_MAX;
-	policy.dense_products = 4500;
+	policy.dense_queries = 48;
+	policy.dense_products = 6000;
 	policy.dense_bytes = 4000;
 	policy.scan_lookups = 1760;
 	policy.decode_rows = 16384;

@@ -35,13 +35,12 @@
  * often have rows of the same lengths, so this is done when lengths change.  A
  * group none of whose queries can find such rows skips the panel.
  *
- * A find is what a thread notes if sums of it reach what they need: a bit for
- * each two rows.  Most panels have a find or two, so noting one has to be
- * quick, and its code short: what is seldom run is seldom in the instruction
- * cache.  Finds wait in a queue of the warp until there are 32, and go to a
- * list in global memory.  The next kernel counts those few rows again
- * (dense_score.cu).  A query for whose finds the list has no room has lost
- * candidates, and is searched again by other means.
+ * What a thread finds it notes: two rows and two queries, with their sums.
+ * Most panels have a find or two, so that has to be quick, and its code short:
+ * what is seldom run is seldom in the instruction cache.  Finds wait in a queue
+ * of the warp until there are 32, and go to a list in global memory.  The next
+ * kernel scores them (dense_score.cu).  A query for whose finds the list has no
+ * room has lost candidates, and is searched again by other means.
  *
  * Rows may have cold numbers, which the vectors lack.  So sums are of hot
  * numbers, as those of a scan, and lengths count all; cold_rows.cu has the
@@ -127,7 +126,7 @@ struct dense_shared
 	char rows[STAGES][ROW_PANEL_BYTES];
 	char queries[GROUPS][QUERY_PANEL_BYTES];
 	struct query_part query[GROUPS][PANEL_QUERIES];
-	uint2 finds[COUNTING_WARPS][2 * SENT];
+	uint4 finds[COUNTING_WARPS][2 * SENT];
 	struct stage_panel panel[STAGES];
 	warp_barrier full[STAGES];
 	warp_barrier done[STAGES];
@@ -269,7 +268,7 @@ struct dense_counter
 	bool active;  /* some query of the group can find such rows */
 	int needs[2]; /* of queries lane / 4 and lane / 4 + 8 of the warp */
 
-	uint2 *finds;    /* that wait */
+	uint4 *finds;    /* that wait */
 	uint32_t nfinds; /* how many do */
 
 	uint32_t turn_parity;
@@ -405,24 +404,16 @@ struct dense_counter
 		at = __shfl_sync(FULL_WARP, at, 0) + lane;
 		if (lane < n)
 		{
-			uint2 find = finds[nfinds + lane];
+			uint4 find = finds[nfinds + lane];
 
 			if (at < params.room)
 				params.finds[at] = find;
 			else
-				for (uint32_t q = find_query(find); q <= find_query(find) + 8; q += 8)
-					if (q < params.scan.nqueries)
-						params.scan.queries[q].overflow = 1;
+				for (uint32_t i = 0; i < 4; i += 2)
+					if (find_query(find, i) < params.scan.nqueries)
+						params.scan.queries[find_query(find, i)].overflow = 1;
 		}
 		__syncwarp();
-	}
-
-	/* True if a sum of rows 8 j + 2 t and the next one reaches its need */
-	__device__ __forceinline__ bool
-	reached(const int (&sums)[SUMS], int j)
-	{
-		return max(sums[j * 4], sums[j * 4 + 1]) >= needs[0] ||
-			   max(sums[j * 4 + 2], sums[j * 4 + 3]) >= needs[1];
 	}
 
 	/*
@@ -445,26 +436,80 @@ struct dense_counter
 		return max(max(most[0], most[1]), max(most[2], most[3]));
 	}
 
+	/* The places at which some sum reaches its need, a bit each */
+	__device__ __forceinline__ uint32_t
+	reached_places(const int (&sums)[SUMS])
+	{
+		uint32_t places = 0;
+
+#pragma unroll
+		for (int j = 0; j < FIND_PLACES; j++)
+			places |= max(sums[j * 4], sums[j * 4 + 1]) >= needs[0] ||
+							  max(sums[j * 4 + 2], sums[j * 4 + 3]) >= needs[1]
+						  ? 1u << j
+						  : 0;
+		return places;
+	}
+
+	/*
+	 * One of the sums of each place: element i of a place that is not known to
+	 * the compiler.  Registers have no index, so it is chosen bit by bit.
+	 */
+	static __device__ __forceinline__ int
+	sum_at(const int (&sums)[SUMS], uint32_t place, int i)
+	{
+		int left[FIND_PLACES / 2];
+
+#pragma unroll
+		for (int j = 0; j < FIND_PLACES / 2; j++)
+			left[j] = place & 8 ? sums[(j + 8) * 4 + i] : sums[j * 4 + i];
+#pragma unroll
+		for (int n = FIND_PLACES / 4; n > 0; n /= 2)
+#pragma unroll
+			for (int j = 0; j < n; j++)
+				left[j] = place & n ? left[j + n] : left[j];
+		return left[0];
+	}
+
+	/* Add a find of each lane that has places to its queue */
+	__device__ __forceinline__ void
+	add_finds(const int (&sums)[SUMS], uint32_t panel, uint32_t places)
+	{
+		uint32_t chosen = __ballot_sync(FULL_WARP, places != 0);
+		uint32_t place = (uint32_t) __ffs((int) places) - 1;
+		uint32_t reached = 0;
+		int mine[4];
+
+#pragma unroll
+		for (int i = 0; i < 4; i++)
+		{
+			mine[i] = sum_at(sums, place, i);
+			reached |= mine[i] >= needs[i / 2] ? 1u << i : 0;
+		}
+		if (places != 0)
+			finds[nfinds + __popc(chosen & ((1u << lane) - 1))] =
+				pack_find(panel, threadIdx.x, batch, place, reached, mine);
+		nfinds += __popc(chosen);
+		if (nfinds >= SENT)
+			send_finds(SENT);
+	}
+
 	/* Note which sums of a panel reach their needs */
 	__device__ __forceinline__ void
 	look(const int (&sums)[SUMS], uint32_t panel)
 	{
 		bool any = largest(sums, 0) >= needs[0] || largest(sums, 1) >= needs[1];
-		uint32_t places = 0;
-		uint32_t chosen;
+		uint32_t places;
 
-		chosen = __ballot_sync(FULL_WARP, any);
-		if (chosen == 0)
+		if (!__any_sync(FULL_WARP, any))
 			return;
-#pragma unroll
-		for (int j = 0; j < SUMS / 4; j++)
-			places |= reached(sums, j) ? 1u << j : 0;
-		if (any)
-			finds[nfinds + __popc(chosen & ((1u << lane) - 1))] =
-				pack_find(panel, batch, threadIdx.x, places);
-		nfinds += __popc(chosen);
-		if (nfinds >= SENT)
-			send_finds(SENT);
+		places = reached_places(sums);
+#pragma unroll 1
+		while (__any_sync(FULL_WARP, places != 0))
+		{
+			add_finds(sums, panel, places);
+			places &= places - 1;
+		}
 	}
 
 	/* The warp is done with the panel of a stage */

@@ -3,9 +3,9 @@
  * dense_bits.cu
  *	  Makes the bit vectors of rows and of queries for dense.cu.
  *
- * A segment gets vectors if it has few ids, so that a vector is short, and if
- * its rows have many of them: else lists are faster, and take less memory.
- * By default none does (search_policy.h).
+ * A segment gets vectors if it has few ids, of which its rows have many: else
+ * lists are faster, and take less memory.  A vector takes VECTOR_BYTES for each
+ * row; they are part of what the segment takes on the device.
  *
  *-------------------------------------------------------------------------
  */
@@ -75,15 +75,19 @@ dense_query_bits(const struct query_bits_params *params, cudaStream_t stream)
 						  BITS_THREADS, 0, stream, *params);
 }
 
-/* True if the segment is to get vectors */
+/*
+ * True if the segment is to get vectors.  They are a luxury: where memory is
+ * scarce, rows come first.
+ */
 static bool
-wants_vectors(const struct search_backend *b, const gpuvec_segment *segment, uint32_t maxid)
+wants_vectors(struct search_backend *b, const gpuvec_segment *segment, uint32_t maxid)
 {
 	const struct gpuvec_search_policy &policy = b->policy;
 
 	return maxid < std::min(policy.dense_ids, (uint32_t) DENSE_BITS) && segment->nrows > 0 &&
 		   segment->nrows >= policy.dense_rows && dense_usable(b) &&
-		   gpuvec_segment_hot(segment) * policy.dense_part >= (uint64_t) segment->nrows * maxid;
+		   gpuvec_segment_hot(segment) * policy.dense_part >= (uint64_t) segment->nrows * maxid &&
+		   b->device.free_memory() >= b->device.memory_total / 2;
 }
 
 /* Make vectors of an uploaded segment */

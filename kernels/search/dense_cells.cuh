@@ -60,39 +60,57 @@ vectors_bytes(size_t n, uint32_t panel)
 }
 
 /*
- * A find: rows that may qualify for a query.  It has the number of a panel in
- * the list of the round; the batch of queries; the thread that found it, whose
- * two queries are eight apart; and a bit j for rows 8 j + 2 t and the next one
- * of the panel, t being the thread modulo 4.
+ * A find: sums of two neighboring rows and two queries, of which some reach
+ * what the queries need.  It has
+ *
+ *	 x: the number of the panel in the list of the round
+ *	 y: the thread that found it, the batch of queries, the place, and a bit for
+ *		each of the four sums that reaches its need
+ *	 z: the sums of the first query
+ *	 w: those of the other one, which is eight queries further
+ *
+ * Place j of a thread is rows 8 j + 2 t and the next one of the panel, t being
+ * the thread modulo 4.
  */
 #define MOST_DENSE_QUERIES (MOST_BATCHES * BATCH_QUERIES)
+#define FIND_PLACES 16
 
-static __device__ __forceinline__ uint2
-pack_find(uint32_t panel, uint32_t batch, uint32_t thread, uint32_t places)
+static __device__ __forceinline__ uint4
+pack_find(uint32_t panel, uint32_t thread, uint32_t batch, uint32_t place, uint32_t reached,
+		  const int *sums)
 {
-	return make_uint2(panel, thread | batch << 9 | places << 16);
+	return make_uint4(panel, thread | batch << 9 | place << 16 | reached << 20,
+					  (uint32_t) sums[0] | (uint32_t) sums[1] << 16,
+					  (uint32_t) sums[2] | (uint32_t) sums[3] << 16);
 }
 
-/* The first of the two queries */
+/* The query of sum i of a find */
 static __device__ __forceinline__ uint32_t
-find_query(uint2 find)
+find_query(uint4 find, uint32_t i)
 {
 	uint32_t thread = find.y & 0x1FF;
 
-	return (find.y >> 9 & 0x7F) * BATCH_QUERIES + thread / 32 * 16 + thread % 32 / 4;
+	return (find.y >> 9 & 0x7F) * BATCH_QUERIES + thread / 32 * 16 + thread % 32 / 4 + i / 2 * 8;
 }
 
-/* The first of the two rows of a place, in the panel */
+/* Its row in the panel */
 static __device__ __forceinline__ uint32_t
-find_row(uint2 find, uint32_t place)
+find_row(uint4 find, uint32_t i)
 {
-	return place * 8 + find.y % 4 * 2;
+	return (find.y >> 16 & 0xF) * 8 + find.y % 4 * 2 + i % 2;
 }
 
 static __device__ __forceinline__ uint32_t
-find_places(uint2 find)
+find_sum(uint4 find, uint32_t i)
 {
-	return find.y >> 16;
+	return (i < 2 ? find.z : find.w) >> i % 2 * 16 & 0xFFFF;
+}
+
+/* Does it reach its need? */
+static __device__ __forceinline__ bool
+find_reached(uint4 find, uint32_t i)
+{
+	return find.y >> (20 + i) & 1;
 }
 
 } // namespace gpuvec

@@ -97,7 +97,7 @@ finds_room(const struct chunk *c)
 size_t
 query_dense_bytes(const struct search *s, uint32_t capacity)
 {
-	return s->view->dense_rows > 0 ? VECTOR_BYTES + capacity / FINDS_PART * sizeof(uint2) : 0;
+	return s->view->dense_rows > 0 ? VECTOR_BYTES + capacity / FINDS_PART * sizeof(uint4) : 0;
 }
 
 /*
@@ -114,7 +114,7 @@ lay_out_dense(const struct search *s, struct chunk *c, struct arena *at)
 	c->dense_zero_end = at->used;
 	c->dense_panels =
 		at->reserve((size_t) s->view->ngroups * GROUP_PANELS * sizeof(struct dense_panel));
-	c->finds = at->reserve(finds_room(c) * sizeof(uint2));
+	c->finds = at->reserve(finds_room(c) * sizeof(uint4));
 }
 
 /* Queue the making of the queries' vectors; counters become 0 */
@@ -157,7 +157,7 @@ queue_dense(struct search *s, struct chunk *c, uint32_t round, uint32_t class_lo
 		return false;
 	p.bits = scratch_at<uint4>(s, c->query_bits);
 	p.panels = scratch_at<struct dense_panel>(s, c->dense_panels);
-	p.finds = scratch_at<uint2>(s, c->finds);
+	p.finds = scratch_at<uint4>(s, c->finds);
 	p.counts = scratch_at<struct dense_counts>(s, c->dense_counts) + round;
 	p.room = finds_room(c);
 	p.scan.nbatches = (uint32_t) divide_up(c->n, BATCH_QUERIES);

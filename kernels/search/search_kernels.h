@@ -178,7 +178,7 @@ struct dense_params
 	struct scan_params scan;    /* the same parameters as for a scan */
 	const uint4 *bits;          /* vectors of the queries */
 	struct dense_panel *panels; /* a list with room for all panels of the view */
-	uint2 *finds;               /* [room], see pack_find() */
+	uint4 *finds;               /* [room], see pack_find() */
 	struct dense_counts *counts;
 	uint32_t room;
 	uint32_t unit_panels; /* panels that a thread block takes at a time */

@@ -96,8 +96,7 @@ pin_sums(int (&sums)[PRODUCT_SUMS])
 
 /*
  * Begin to multiply 64 vectors at a by 128 vectors at b; the halves are A_HALF
- * and B_HALF bytes apart.  The last quarter of the work is a group of its own,
- * see near_end().
+ * and B_HALF bytes apart
  */
 template <int HALVES, int A_HALF, int B_HALF>
 static __device__ __forceinline__ void
@@ -111,20 +110,9 @@ begin_product(int (&sums)[PRODUCT_SUMS], const void *a, const void *b)
 	multiply_bits<0>(sums, first, second);
 #pragma unroll
 	for (int i = 1; i < 4 * HALVES; i++)
-	{
-		if (i == 3 * HALVES)
-			asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory");
 		multiply_bits<1>(sums, first + i / 4 * (A_HALF / 16) + i % 4 * 2,
 						 second + i / 4 * (B_HALF / 16) + i % 4 * 2);
-	}
 	asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory");
-}
-
-/* Wait until no more than the last quarter of a product is to be done */
-static __device__ __forceinline__ void
-near_end(void)
-{
-	asm volatile("wgmma.wait_group.sync.aligned 1;" : : : "memory");
 }
 
 /* Wait for the sums */

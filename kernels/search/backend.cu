@@ -113,6 +113,7 @@ default_policy(const struct cuda_device &device, size_t workspace)
 	policy.dense_ids = 2048;
 	policy.dense_rows = 4096;
 	policy.dense_part = 256;
+	policy.dense_growth = 8;
 	policy.dense_unit = 8;
 	policy.dense_queries = 48;
 	policy.dense_products = 6000;

@@ -24,23 +24,21 @@
  * barriers: one says that its panel is there, the other that all warps are
  * done with it.
  *
- * While a group looks at its sums, the tensor cores must have something to do.
- * They share themselves among the groups that ask for products.  If all did so
- * at the same time, all would look at their sums at the same time.  So groups
- * multiply in turn: a group passes the turn on when its product is nearly
- * done.  It has the time of three products to look.
+ * Each group goes at its own pace: while one looks at its sums, the tensor
+ * cores multiply for the others.
  *
  * For a panel as a whole, lane q of a warp finds how many ids queries q and q +
  * 32 of the group need for their bounds (gpuvec_need).  Neighboring panels
  * often have rows of the same lengths, so this is done when lengths change.  A
  * group none of whose queries can find such rows skips the panel.
  *
- * What a thread finds it notes: two rows and two queries, with their sums.
- * Most panels have a find or two, so that has to be quick, and its code short:
- * what is seldom run is seldom in the instruction cache.  Finds wait in a queue
- * of the warp until there are 32, and go to a list in global memory.  The next
- * kernel scores them (dense_score.cu).  A query for whose finds the list has no
- * room has lost candidates, and is searched again by other means.
+ * If some of its sums reach what they need, a thread notes which, a bit for
+ * each.  Most panels have a find or two, so that has to be quick, and its code
+ * short: what is seldom run is seldom in the instruction cache.  Finds wait in
+ * a queue of the warp until there are 32, and go to a list in global memory.
+ * The next kernel counts these few rows again (dense_score.cu).  A query for
+ * whose finds the list has no room has lost candidates, and is searched again
+ * by other means.
  *
  * Rows may have cold numbers, which the vectors lack.  So sums are of hot
  * numbers, as those of a scan, and lengths count all; cold_rows.cu has the
@@ -130,7 +128,6 @@ struct dense_shared
 	struct stage_panel panel[STAGES];
 	warp_barrier full[STAGES];
 	warp_barrier done[STAGES];
-	warp_barrier turn[GROUPS];
 	warp_barrier together[GROUPS]; /* the warps of a group wait for each other */
 };
 
@@ -271,35 +268,14 @@ struct dense_counter
 	uint4 *finds;    /* that wait */
 	uint32_t nfinds; /* how many do */
 
-	uint32_t turn_parity;
 	uint32_t together_parity;
 
 	__device__ __forceinline__
 	dense_counter(const struct dense_params &p, struct dense_shared *s)
 		: params(p), shared(s), warp(threadIdx.x / 32 % GROUP_WARPS),
 		  group(threadIdx.x / GROUP_THREADS), lane(threadIdx.x % 32), batch(NO_BATCH),
-		  finds(s->finds[threadIdx.x / 32]), nfinds(0), turn_parity(0),
-		  together_parity(0)
+		  finds(s->finds[threadIdx.x / 32]), nfinds(0), together_parity(0)
 	{
-		/* the first group begins */
-		if (group == GROUPS - 1)
-			pass_turn();
-	}
-
-	/* Wait until it is the group's turn to multiply */
-	__device__ __forceinline__ void
-	wait_turn()
-	{
-		barrier_wait(&shared->turn[group], turn_parity);
-		turn_parity ^= 1;
-	}
-
-	/* Let the next group multiply */
-	__device__ __forceinline__ void
-	pass_turn()
-	{
-		if (lane == 0)
-			barrier_arrive(&shared->turn[(group + 1) % GROUPS]);
 	}
 
 	/* Wait for the other warps of the group */
@@ -409,6 +385,7 @@ struct dense_counter
 			if (at < params.room)
 				params.finds[at] = find;
 			else
+				/* bits 0 and 2 are of its two queries */
 				for (uint32_t i = 0; i < 4; i += 2)
 					if (find_query(find, i) < params.scan.nqueries)
 						params.scan.queries[find_query(find, i)].overflow = 1;
@@ -436,80 +413,26 @@ struct dense_counter
 		return max(max(most[0], most[1]), max(most[2], most[3]));
 	}
 
-	/* The places at which some sum reaches its need, a bit each */
-	__device__ __forceinline__ uint32_t
-	reached_places(const int (&sums)[SUMS])
-	{
-		uint32_t places = 0;
-
-#pragma unroll
-		for (int j = 0; j < FIND_PLACES; j++)
-			places |= max(sums[j * 4], sums[j * 4 + 1]) >= needs[0] ||
-							  max(sums[j * 4 + 2], sums[j * 4 + 3]) >= needs[1]
-						  ? 1u << j
-						  : 0;
-		return places;
-	}
-
-	/*
-	 * One of the sums of each place: element i of a place that is not known to
-	 * the compiler.  Registers have no index, so it is chosen bit by bit.
-	 */
-	static __device__ __forceinline__ int
-	sum_at(const int (&sums)[SUMS], uint32_t place, int i)
-	{
-		int left[FIND_PLACES / 2];
-
-#pragma unroll
-		for (int j = 0; j < FIND_PLACES / 2; j++)
-			left[j] = place & 8 ? sums[(j + 8) * 4 + i] : sums[j * 4 + i];
-#pragma unroll
-		for (int n = FIND_PLACES / 4; n > 0; n /= 2)
-#pragma unroll
-			for (int j = 0; j < n; j++)
-				left[j] = place & n ? left[j + n] : left[j];
-		return left[0];
-	}
-
-	/* Add a find of each lane that has places to its queue */
-	__device__ __forceinline__ void
-	add_finds(const int (&sums)[SUMS], uint32_t panel, uint32_t places)
-	{
-		uint32_t chosen = __ballot_sync(FULL_WARP, places != 0);
-		uint32_t place = (uint32_t) __ffs((int) places) - 1;
-		uint32_t reached = 0;
-		int mine[4];
-
-#pragma unroll
-		for (int i = 0; i < 4; i++)
-		{
-			mine[i] = sum_at(sums, place, i);
-			reached |= mine[i] >= needs[i / 2] ? 1u << i : 0;
-		}
-		if (places != 0)
-			finds[nfinds + __popc(chosen & ((1u << lane) - 1))] =
-				pack_find(panel, threadIdx.x, batch, place, reached, mine);
-		nfinds += __popc(chosen);
-		if (nfinds >= SENT)
-			send_finds(SENT);
-	}
-
 	/* Note which sums of a panel reach their needs */
 	__device__ __forceinline__ void
 	look(const int (&sums)[SUMS], uint32_t panel)
 	{
 		bool any = largest(sums, 0) >= needs[0] || largest(sums, 1) >= needs[1];
-		uint32_t places;
+		uint32_t chosen = __ballot_sync(FULL_WARP, any);
+		uint32_t reached[SUMS / 32] = {};
 
-		if (!__any_sync(FULL_WARP, any))
+		if (chosen == 0)
 			return;
-		places = reached_places(sums);
-#pragma unroll 1
-		while (__any_sync(FULL_WARP, places != 0))
-		{
-			add_finds(sums, panel, places);
-			places &= places - 1;
-		}
+#pragma unroll
+		for (int i = 0; i < SUMS; i++)
+			if (sums[i] >= needs[i / 2 % 2])
+				reached[i / 32] |= 1u << i % 32;
+		if (any)
+			finds[nfinds + __popc(chosen & ((1u << lane) - 1))] =
+				pack_find(panel, threadIdx.x, batch, reached);
+		nfinds += __popc(chosen);
+		if (nfinds >= SENT)
+			send_finds(SENT);
 	}
 
 	/* The warp is done with the panel of a stage */
@@ -524,23 +447,11 @@ struct dense_counter
 	__device__ __forceinline__ void
 	count_panel(uint32_t stage, const struct stage_panel &panel, int (&sums)[SUMS])
 	{
-		wait_turn();
 		begin_product<HALVES, LINE_BYTES * PANEL_QUERIES, LINE_BYTES * PANEL_ROWS>(
 			sums, shared->queries[group], shared->rows[stage]);
-		near_end();
-		pass_turn();
 		end_product(sums);
 		release(stage);
 		look(sums, panel.number);
-	}
-
-	/* Leave out a panel none of whose rows the group's queries can find */
-	__device__ __forceinline__ void
-	skip_panel(uint32_t stage)
-	{
-		wait_turn();
-		pass_turn();
-		release(stage);
 	}
 
 	/* Count the panel of a stage; false: there is none, the search ends */
@@ -555,10 +466,11 @@ struct dense_counter
 			load_batch(panel.batch);
 		if (panel.minlen != minlen || panel.most != most)
 			set_lengths(panel.minlen, panel.most);
+		/* a panel none of whose rows the group's queries can find is left out */
 		if (active)
 			count_panel(stage, panel, sums);
 		else
-			skip_panel(stage);
+			release(stage);
 		return true;
 	}
 
@@ -594,10 +506,7 @@ make_barriers(struct dense_shared *shared)
 			barrier_make(&shared->done[i], COUNTING_WARPS);
 		}
 		for (uint32_t i = 0; i < GROUPS; i++)
-		{
-			barrier_make(&shared->turn[i], GROUP_WARPS);
 			barrier_make(&shared->together[i], GROUP_WARPS);
-		}
 		barriers_made();
 	}
 	__syncthreads();

@@ -60,57 +60,37 @@ vectors_bytes(size_t n, uint32_t panel)
 }
 
 /*
- * A find: sums of two neighboring rows and two queries, of which some reach
- * what the queries need.  It has
+ * What a thread has found in a panel: which of its sums reach what the queries
+ * need.  A find has
  *
  *	 x: the number of the panel in the list of the round
- *	 y: the thread that found it, the batch of queries, the place, and a bit for
- *		each of the four sums that reaches its need
- *	 z: the sums of the first query
- *	 w: those of the other one, which is eight queries further
- *
- * Place j of a thread is rows 8 j + 2 t and the next one of the panel, t being
- * the thread modulo 4.
+ *	 y: the thread and the batch of queries
+ *	 z, w: a bit for each of the 64 sums: bit 4 j + 2 h + i is of row
+ *		8 j + 2 t + i of the panel and of query 8 h + g of the warp's 16, for lane
+ *		4 g + t
  */
 #define MOST_DENSE_QUERIES (MOST_BATCHES * BATCH_QUERIES)
-#define FIND_PLACES 16
 
 static __device__ __forceinline__ uint4
-pack_find(uint32_t panel, uint32_t thread, uint32_t batch, uint32_t place, uint32_t reached,
-		  const int *sums)
+pack_find(uint32_t panel, uint32_t thread, uint32_t batch, const uint32_t *sums)
 {
-	return make_uint4(panel, thread | batch << 9 | place << 16 | reached << 20,
-					  (uint32_t) sums[0] | (uint32_t) sums[1] << 16,
-					  (uint32_t) sums[2] | (uint32_t) sums[3] << 16);
+	return make_uint4(panel, thread | batch << 16, sums[0], sums[1]);
 }
 
-/* The query of sum i of a find */
+/* The query of a sum of a find */
 static __device__ __forceinline__ uint32_t
-find_query(uint4 find, uint32_t i)
+find_query(uint4 find, uint32_t sum)
 {
-	uint32_t thread = find.y & 0x1FF;
+	uint32_t thread = find.y & 0xFFFF;
 
-	return (find.y >> 9 & 0x7F) * BATCH_QUERIES + thread / 32 * 16 + thread % 32 / 4 + i / 2 * 8;
+	return (find.y >> 16) * BATCH_QUERIES + thread / 32 * 16 + sum / 2 % 2 * 8 + thread % 32 / 4;
 }
 
 /* Its row in the panel */
 static __device__ __forceinline__ uint32_t
-find_row(uint4 find, uint32_t i)
+find_row(uint4 find, uint32_t sum)
 {
-	return (find.y >> 16 & 0xF) * 8 + find.y % 4 * 2 + i % 2;
-}
-
-static __device__ __forceinline__ uint32_t
-find_sum(uint4 find, uint32_t i)
-{
-	return (i < 2 ? find.z : find.w) >> i % 2 * 16 & 0xFFFF;
-}
-
-/* Does it reach its need? */
-static __device__ __forceinline__ bool
-find_reached(uint4 find, uint32_t i)
-{
-	return find.y >> (20 + i) & 1;
+	return sum / 4 * 8 + find.y % 4 * 2 + sum % 2;
 }
 
 } // namespace gpuvec

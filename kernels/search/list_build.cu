@@ -50,7 +50,7 @@ namespace gpuvec
  * times as long.
  */
 #define FULL_BYTES 256
-#define FULL_PART 64
+#define FULL_PART 96
 
 /*
  * Blocks are small if a row has at least this number of common ids on average

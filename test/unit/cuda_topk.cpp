@@ -870,7 +870,7 @@ test_vectors_bounds(bool bounds)
 		kill_some(d, 20);
 		policy.first_rows = 32;
 		policy.first_per_k = 0;
-		policy.growth = policy.growth_few = 2;
+		policy.dense_growth = 2;
 		policy.candidates = policy.candidates_few = 64;
 		policy.dense_unit = 1;
 	}

@@ -40,11 +40,6 @@ begin_product(int (&sums)[PRODUCT_SUMS], const void *a, const void *b)
 	memcpy(sums, &product, sizeof product);
 }
 
-static inline void
-near_end(void)
-{
-}
-
 /* Bits that line i of a has in common with line j of b; both have 1,024 */
 static inline int
 common_bits(const char *a, unsigned i, const char *b, unsigned j)

@@ -889,6 +889,36 @@ test_vectors_bounds(bool bounds)
 }
 
 /*
+ * More batches of queries than an emulated GPU has multiprocessors, of which
+ * each counts the panels of several; and a last segment without vectors, which
+ * is scanned
+ */
+static void
+test_vectors_batches(void)
+{
+	dataset		d = random_dataset("bit vectors, batches", 300, 30, 0, 12, false);
+	gpuvec_search_policy policy = defaults;
+	std::vector<question> questions = make_questions(d, 1030, 3);
+
+	policy.dense_rows = 100;
+	policy.dense_part = UINT32_MAX;
+	set_policy(policy);
+	mixed_lists = false;
+	build_view(d, 130, false);
+	mixed_lists = true;
+	policy.first_rows = 32;
+	policy.first_per_k = 0;
+	policy.candidates = 64;
+	set_policy(policy);
+	compare(d, GPUVEC_JACCARD, questions, count_common(d, questions), "batches",
+			GPUVEC_METHOD_DENSE);
+	report((gpuvec_search_last(backend).dense_chunks > 0) == multiplies_bits(),
+		   "rows were not counted by bit vectors: %s\n", d.name);
+	set_policy(defaults);
+	free_dataset(d);
+}
+
+/*
  * Rows that have many ids of a small vocabulary get bit vectors, and many
  * queries use them, but a single one does not; and only where the GPU
  * multiplies bits
@@ -1510,6 +1540,7 @@ main(int argc, char **argv)
 	test_vectors_tiles(2048);
 	test_vectors_bounds(true);
 	test_vectors_bounds(false);
+	test_vectors_batches();
 	if (tiny)
 		test_tiny();
 	else

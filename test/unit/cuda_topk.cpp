@@ -898,7 +898,7 @@ test_vectors_batches(void)
 {
 	dataset		d = random_dataset("bit vectors, batches", 300, 30, 0, 12, false);
 	gpuvec_search_policy policy = defaults;
-	std::vector<question> questions = make_questions(d, 1030, 3);
+	std::vector<question> questions = make_questions(d, 1200, 3);
 
 	policy.dense_rows = 100;
 	policy.dense_part = UINT32_MAX;
@@ -914,6 +914,40 @@ test_vectors_batches(void)
 			GPUVEC_METHOD_DENSE);
 	report((gpuvec_search_last(backend).dense_chunks > 0) == multiplies_bits(),
 		   "rows were not counted by bit vectors: %s\n", d.name);
+	set_policy(defaults);
+	free_dataset(d);
+}
+
+/*
+ * More finds than there is room for: all rows are equal, so that all reach the
+ * bound of each query, and the best ones come last
+ */
+static void
+test_vectors_full(void)
+{
+	dataset		d = random_dataset("bit vectors, no room", 2600, 50, 7, 7, false);
+	gpuvec_search_policy policy = defaults;
+
+	for (row &r : d.rows)
+		r.ids = d.rows[0].ids;
+	for (size_t i = 0; i < d.rows.size() / 2; i++)
+		std::swap(d.rows[i].tid, d.rows[d.rows.size() - 1 - i].tid);
+	build_with_vectors(d, 65536, UINT32_MAX);
+	policy.first_rows = 32;
+	policy.first_per_k = 0;
+	policy.candidates = policy.candidates_few = 32;
+	set_policy(policy);
+	for (uint32_t n : {1, 16})
+	{
+		std::vector<question> questions = make_questions(d, n, 3);
+
+		for (question &q : questions)
+			q.ids = d.rows[0].ids;
+		compare(d, GPUVEC_JACCARD, questions, count_common(d, questions), "no room",
+				GPUVEC_METHOD_DENSE);
+		report(gpuvec_search_last(backend).overflows == n || !multiplies_bits(),
+			   "queries had room for all finds: %s\n", d.name);
+	}
 	set_policy(defaults);
 	free_dataset(d);
 }
@@ -1541,6 +1575,7 @@ main(int argc, char **argv)
 	test_vectors_bounds(true);
 	test_vectors_bounds(false);
 	test_vectors_batches();
+	test_vectors_full();
 	if (tiny)
 		test_tiny();
 	else

@@ -129,22 +129,6 @@ take_tables(Training *training)
 	}
 }
 
-/* Log how long a part of the call took, and begin the next one */
-static void
-log_part(Training *training, const char *what, uint64 rows)
-{
-	instr_time	now;
-	instr_time	took;
-
-	INSTR_TIME_SET_CURRENT(now);
-	took = now;
-	INSTR_TIME_SUBTRACT(took, training->begun);
-	ereport(DEBUG1,
-			(errmsg_internal("gpuvec_als: %s: " UINT64_FORMAT " rows, %.3f s", what, rows,
-							 INSTR_TIME_GET_DOUBLE(took))));
-	training->begun = now;
-}
-
 /* Send all that the training begins with */
 static void
 send_data(Training *training)
@@ -152,11 +136,11 @@ send_data(Training *training)
 	AlsJob	   *job = &training->job;
 
 	AlsJobBegin(job);
-	log_part(training, "read", AlsReadInteractions(job, &training->interactions, (Datum) 0));
+	AlsLogPart(&training->begun, "gpuvec_als", "read", AlsReadInteractions(job, &training->interactions, (Datum) 0));
 	AlsJobPrepare(job);
 	for (int side = 0; training->warm_start && side < 2; side++)
 		(void) AlsReadFactors(job, side, &training->factors[side], false);
-	log_part(training, "prepared", job->state.entries);
+	AlsLogPart(&training->begun, "gpuvec_als", "prepared", job->state.entries);
 }
 
 /* Do all iterations, and put a row for each of them */
@@ -178,7 +162,7 @@ iterate(Training *training)
 		values[2] = Float8GetDatum(job->state.seconds);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}
-	log_part(training, "trained", job->state.iteration);
+	AlsLogPart(&training->begun, "gpuvec_als", "trained", job->state.iteration);
 }
 
 /* Replace the rows of both tables */
@@ -193,7 +177,7 @@ write_factors(Training *training)
 	AlsLockFactors(&factors[1 - first]);
 	for (int side = 0; side < 2; side++)
 		rows += AlsReplaceFactors(&training->job, training->fcinfo, side, &factors[side]);
-	log_part(training, "written", rows);
+	AlsLogPart(&training->begun, "gpuvec_als", "written", rows);
 }
 
 Datum

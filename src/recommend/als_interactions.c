@@ -5,8 +5,8 @@
  *	  list.
  *
  * They are read by SQL, as all tables are (als_read.c).  Reading takes most
- * of the time of a training.  So if the plan is nothing but a sequential scan
- * of an ordinary table, parallel workers scan it (als_parallel.c).
+ * of the time of a training.  So if the plan is nothing but a scan of an
+ * ordinary table, parallel workers scan it (als_parallel.c).
  *
  * In which order rows come makes no difference to the engine, to the bit.
  *

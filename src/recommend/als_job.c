@@ -232,3 +232,18 @@ AlsJobAbandon(const AlsJob *job)
 	if (GpuvecLinkGeneration() == job->generation)
 		GpuvecLinkClose();
 }
+
+void
+AlsLogPart(instr_time *begun, const char *function, const char *what, uint64 rows)
+{
+	instr_time	now;
+	instr_time	took;
+
+	INSTR_TIME_SET_CURRENT(now);
+	took = now;
+	INSTR_TIME_SUBTRACT(took, *begun);
+	ereport(DEBUG1,
+			(errmsg_internal("%s: %s: " UINT64_FORMAT " rows, %.3f s", function, what, rows,
+							 INSTR_TIME_GET_DOUBLE(took))));
+	*begun = now;
+}

@@ -9,9 +9,10 @@
  * to the engine.  So the session's connection is the only one that takes
  * part, and the workers need not know the engine.
  *
- * This is for what the planner would scan sequentially: the statement's plan
- * was made and started before, so rights have been checked, and no row would
- * be left out but those of other users (no view, no policy, no child table).
+ * This is for plans that scan the table, or find a large part of its rows by
+ * an index.  The plan was made and started before, so rights have been
+ * checked, and it leaves out no rows but those of other users (there is no
+ * view, no policy, no child table).
  *
  * As many workers take part as would in a parallel scan of the table: what
  * max_parallel_workers_per_gather and the table's parallel_workers allow.
@@ -34,6 +35,7 @@
 #include "miscadmin.h"
 #include "optimizer/cost.h"
 #include "optimizer/paths.h"
+#include "parser/parsetree.h"
 #include "pgstat.h"
 #include "recommend/als_interactions.h"
 #include "storage/bufmgr.h"
@@ -47,6 +49,9 @@
 
 /* Bytes of a worker's queue: two parts, so that it need not wait for us */
 #define QUEUE_BYTES		(2 * sizeof(AlsInteractionPart))
+
+/* A row found by an index takes as long as so many rows of a scan */
+#define INDEX_ROW_COST	3.0
 
 /* Memory for the conversion of values is freed after so many rows */
 #define ROWS_PER_RESET	1024
@@ -84,33 +89,13 @@ all_rows_are_seen(Relation rel)
 
 	if (rel->rd_rel->relkind != RELKIND_RELATION || rel->rd_rel->relhassubclass ||
 		rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP ||
-		check_enable_rls(RelationGetRelid(rel), InvalidOid, true) != RLS_NONE)
+		check_enable_rls(RelationGetRelid(rel), InvalidOid, true) == RLS_ENABLED)
 		return false;
 	/* columns that are computed when they are read */
 	for (int i = 0; i < desc->natts; i++)
 		if (TupleDescAttr(desc, i)->attgenerated == 'v')
 			return false;
 	return rel->rd_tableam->parallelscan_estimate != NULL;
-}
-
-bool
-AlsOnlyScans(Portal portal, Oid relid)
-{
-	PlannedStmt *plan = list_length(portal->stmts) == 1 ? linitial_node(PlannedStmt, portal->stmts) : NULL;
-	Scan	   *scan;
-	Relation	rel;
-	bool		fits;
-
-	if (plan == NULL || plan->commandType != CMD_SELECT || !IsA(plan->planTree, SeqScan) ||
-		plan->subplans != NIL || IsInParallelMode() || max_parallel_workers_per_gather == 0)
-		return false;
-	scan = (Scan *) plan->planTree;
-	if (((RangeTblEntry *) list_nth(plan->rtable, scan->scanrelid - 1))->relid != relid)
-		return false;
-	rel = table_open(relid, AccessShareLock);
-	fits = all_rows_are_seen(rel);
-	table_close(rel, AccessShareLock);
-	return fits;
 }
 
 /* How many workers a scan of so many pages should have, as the planner has it */
@@ -130,6 +115,42 @@ choose_workers(Relation rel)
 			workers++;
 	}
 	return Min(workers, max_parallel_workers_per_gather);
+}
+
+/*
+ * True if workers that scan all of the table are likely to be sooner than a
+ * plan that scans it, or finds some of its rows by an index
+ */
+static bool
+workers_pay(Relation rel, const Plan *plan)
+{
+	double		rows = Max(rel->rd_rel->reltuples, 1);
+
+	return IsA(plan, SeqScan) ||
+		plan->plan_rows * INDEX_ROW_COST * (choose_workers(rel) + 1) >= rows;
+}
+
+bool
+AlsOnlyScans(Portal portal, Oid relid)
+{
+	PlannedStmt *stmt = list_length(portal->stmts) == 1 ? linitial_node(PlannedStmt, portal->stmts) : NULL;
+	Plan	   *plan;
+	Relation	rel;
+	bool		fits;
+
+	if (stmt == NULL || stmt->commandType != CMD_SELECT || stmt->subplans != NIL ||
+		IsInParallelMode() || max_parallel_workers_per_gather == 0)
+		return false;
+	plan = stmt->planTree;
+	if (!IsA(plan, SeqScan) && !IsA(plan, IndexScan) && !IsA(plan, IndexOnlyScan) &&
+		!IsA(plan, BitmapHeapScan))
+		return false;
+	if (rt_fetch(((Scan *) plan)->scanrelid, stmt->rtable)->relid != relid)
+		return false;
+	rel = table_open(relid, AccessShareLock);
+	fits = all_rows_are_seen(rel) && workers_pay(rel, plan);
+	table_close(rel, AccessShareLock);
+	return fits;
 }
 
 /* ---- users ---- */
@@ -252,11 +273,11 @@ scan_table(ReadWorker *worker, Relation rel, ParallelTableScanDesc shared)
 	table_endscan(scan);
 }
 
-extern PGDLLEXPORT void GpuvecReadInteractions(dsm_segment *segment, shm_toc *toc);
+extern PGDLLEXPORT void gpuvec_read_interactions(dsm_segment *segment, shm_toc *toc);
 
 /* Begin here in a worker */
 void
-GpuvecReadInteractions(dsm_segment *segment, shm_toc *toc)
+gpuvec_read_interactions(dsm_segment *segment, shm_toc *toc)
 {
 	ReadWorker	worker = {.task = shm_toc_lookup(toc, KEY_TASK, false)};
 	char	   *queues = shm_toc_lookup(toc, KEY_QUEUES, false);
@@ -342,7 +363,7 @@ static ParallelContext *
 make_context(Relation rel, int nworkers, const AlsInteractions *interactions, ArrayType *users,
 			 double alpha)
 {
-	ParallelContext *context = CreateParallelContext("gpuvec", "GpuvecReadInteractions", nworkers);
+	ParallelContext *context = CreateParallelContext("gpuvec", "gpuvec_read_interactions", nworkers);
 	uint64		nusers = users ? user_slots(ArrayGetNItems(ARR_NDIM(users), ARR_DIMS(users))) : 0;
 	Size		scan_size = table_parallelscan_estimate(rel, GetActiveSnapshot());
 	ParallelTableScanDesc scan;

@@ -119,6 +119,7 @@ typedef struct Recommending
 	BatchUser  *users;
 	EmbeddingNearest nearest;	/* for all its users */
 	uint64		total;			/* rows that were found */
+	instr_time	begun;			/* the present part of the call */
 
 	/* the part of it that was searched for */
 	MemoryContext part_context;
@@ -319,11 +320,18 @@ read_items(Recommending *call)
 	EmbeddingClose(table);
 }
 
+static void
+log_part(Recommending *call, const char *what, uint64 rows)
+{
+	AlsLogPart(&call->begun, "gpuvec_recommend", what, rows);
+}
+
 static void *
 recommend_begin(FunctionCallInfo fcinfo, int form, Snapshot snapshot)
 {
 	Recommending *call = palloc0_object(Recommending);
 
+	INSTR_TIME_SET_CURRENT(call->begun);
 	EmbeddingRequireArguments(fcinfo, required, N_ARGS);
 	call->fcinfo = fcinfo;
 	call->snapshot = snapshot;
@@ -338,6 +346,7 @@ recommend_begin(FunctionCallInfo fcinfo, int form, Snapshot snapshot)
 	call->most = FIRST_ROWS / call->nearest.k + 1;
 	read_items(call);
 	read_users(call);
+	log_part(call, "read", tuplestore_tuple_count(call->rows));
 	call->context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec recommendations",
 										  ALLOCSET_DEFAULT_SIZES);
 	call->part_context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec best items",
@@ -535,8 +544,10 @@ next_part(Recommending *call)
 	MemoryContext old;
 
 	call->first += call->nusers;
+	log_part(call, "returned", call->total);
 	if (call->first == call->nearest.nqueries && !next_batch(call))
 		return false;
+	log_part(call, "took", call->nearest.nqueries);
 	MemoryContextReset(call->part_context);
 	old = MemoryContextSwitchTo(call->part_context);
 	if (call->among)
@@ -547,6 +558,7 @@ next_part(Recommending *call)
 	else
 		call->nusers = search_part(call);
 	MemoryContextSwitchTo(old);
+	log_part(call, "found", call->nusers);
 	call->user = 0;
 	call->rank = 0;
 	return true;

@@ -70,6 +70,7 @@ typedef struct FoldIn
 	AlsInteractions interactions;
 	AlsFactors	items;
 	Datum		users;			/* int8[], or 0: all */
+	instr_time	begun;			/* the present part of the call */
 } FoldIn;
 
 /* Set the options of the job, but for the number of factors */
@@ -138,6 +139,12 @@ put_users(FoldIn *call)
 	MemoryContextDelete(context);
 }
 
+static void
+log_part(FoldIn *call, const char *what, uint64 rows)
+{
+	AlsLogPart(&call->begun, "gpuvec_als_fold_in", what, rows);
+}
+
 /* Let the engine compute all factors */
 static void
 fold_in_engine(FoldIn *call)
@@ -147,12 +154,15 @@ fold_in_engine(FoldIn *call)
 	PG_TRY();
 	{
 		AlsJobBegin(job);
-		(void) AlsReadFactors(job, GPUVEC_ALS_ITEMS, &call->items, true);
-		(void) AlsReadInteractions(job, &call->interactions, call->users);
+		log_part(call, "read items", AlsReadFactors(job, GPUVEC_ALS_ITEMS, &call->items, true));
+		log_part(call, "read", AlsReadInteractions(job, &call->interactions, call->users));
 		AlsJobPrepare(job);
+		log_part(call, "prepared", job->state.entries);
 		AlsJobRun(job);
+		log_part(call, "solved", job->state.users);
 		put_users(call);
 		AlsJobEnd(job);
+		log_part(call, "returned", job->state.users);
 	}
 	PG_CATCH();
 	{
@@ -229,6 +239,7 @@ gpuvec_als_fold_in(PG_FUNCTION_ARGS)
 	if (fold_in_here(&call))
 		return (Datum) 0;
 	call.job.begin.factors = AlsFactorWidth(&call.items);
+	INSTR_TIME_SET_CURRENT(call.begun);
 	if (call.job.begin.factors > 0)
 		fold_in_engine(&call);
 	return (Datum) 0;

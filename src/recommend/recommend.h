@@ -29,6 +29,7 @@
 #include "core/protocol.h"
 #include "fmgr.h"
 #include "mirror/mirror.h"
+#include "portability/instr_time.h"
 #include "search/set_function.h"
 #include "tcop/dest.h"
 
@@ -112,6 +113,9 @@ extern void AlsJobAbandon(const AlsJob *job);
 
 /* The job under way in this session, or NULL */
 extern AlsJob *AlsJobCurrent(void);
+
+/* Log how long a part of a call took since *begun, and begin the next one */
+extern void AlsLogPart(instr_time *begun, const char *function, const char *what, uint64 rows);
 
 /* als_interactions.c */
 

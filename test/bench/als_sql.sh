@@ -82,10 +82,20 @@ statement() {
 	progress "$1"
 	{
 		echo '\timing on'
+		echo 'SET client_min_messages = debug1;'
 		for ((i = 0; i < $2; i++)); do echo "$3;"; done
-	} | psql_ >"$work/statement" || die "could not run: $3"
+	} | psql_ >"$work/statement" 2>&1 || { tail -n 5 "$work/statement" >&2; die "could not run: $3"; }
 	seconds=$(times <"$work/statement" | sort -g | awk '{ t[NR] = $1 } END { printf "%.4f", t[int((NR + 1) / 2)] / 1000 }')
 	if [ $# -gt 3 ]; then goal "$1, seconds" "$seconds" "$4" "$5"; else figure "$1, seconds" "$seconds"; fi
+	while IFS='|' read -r name seconds; do figure " $name" "$seconds"; done < <(mean_parts "$2" <"$work/statement")
+}
+
+# mean_parts TIMES: the seconds that each part of a call took, on average, if it logs any
+mean_parts() {
+	sed -nE 's/^.*DEBUG:  gpuvec_[a-z_]*: ([a-z ]*): [0-9]* rows, ([0-9.]*) s.*$/\1|\2/p' | awk -F'|' -v times="$1" '
+		!($1 in sum) { names[++n] = $1 }
+		{ sum[$1] += $2 }
+		END { for (i = 1; i <= n; i++) printf "%s|%.3f\n", names[i], sum[names[i]] / times }'
 }
 
 measure_uses() {

@@ -33,6 +33,13 @@
 /* Entries that a thread takes at a time */
 #define PART_ENTRIES	65536
 
+/*
+ * Interactions whose numbers are looked up together, and those that a thread
+ * takes of them at a time
+ */
+#define CALL_ROWS		32768
+#define LOOK_UP_ROWS	2048
+
 void
 gpuvec_interactions_init(gpuvec_interactions *in, gpuvec_als_memory *memory)
 {
@@ -81,31 +88,96 @@ next_triple(gpuvec_interactions *in, gpuvec_error *error)
 	return &block->triples[block->n++];
 }
 
-bool
-gpuvec_interactions_add(gpuvec_interactions *in, uint64_t n, const int64_t *users,
-						const int64_t *items, const float *weights, gpuvec_error *error)
+/* Numbers of keys that come, as far as they have some */
+typedef struct number_task
 {
-	for (uint64_t i = 0; i < n; i++)
-	{
-		gpuvec_triple triple = {.weight = weights[i]};
-		gpuvec_triple *to;
+	const gpuvec_interactions *in;
+	const int64_t *keys[2];		/* of gpuvec_als_side */
+	uint64_t	n;
+	uint32_t	numbers[2][CALL_ROWS];
+} number_task;
 
-		triple.number[GPUVEC_ALS_ITEMS] = in->known_items ?
-			gpuvec_key_number(&in->numbers[GPUVEC_ALS_ITEMS], items[i]) :
-			gpuvec_key_number_add(&in->numbers[GPUVEC_ALS_ITEMS], items[i], error);
-		if (triple.number[GPUVEC_ALS_ITEMS] == GPUVEC_NO_NUMBER && in->known_items)
-			continue;
-		triple.number[GPUVEC_ALS_USERS] =
-			gpuvec_key_number_add(&in->numbers[GPUVEC_ALS_USERS], users[i], error);
-		if (triple.number[GPUVEC_ALS_ITEMS] == GPUVEC_NO_NUMBER ||
-			triple.number[GPUVEC_ALS_USERS] == GPUVEC_NO_NUMBER)
+/* Look up the numbers of some keys; called by a thread of the pool */
+static void
+look_up_part(void *arg, uint64_t part, int thread)
+{
+	number_task *task = arg;
+	uint64_t	end = (part + 1) * LOOK_UP_ROWS;
+
+	(void) thread;
+	if (end > task->n)
+		end = task->n;
+	for (int side = 0; side < 2; side++)
+		for (uint64_t i = part * LOOK_UP_ROWS; i < end; i++)
+			task->numbers[side][i] = gpuvec_key_number(&task->in->numbers[side], task->keys[side][i]);
+}
+
+/* Add an interaction of keys that may have no numbers yet */
+static bool
+add_triple(gpuvec_interactions *in, const int64_t *keys, gpuvec_triple triple, gpuvec_error *error)
+{
+	gpuvec_triple *to;
+
+	if (triple.number[GPUVEC_ALS_ITEMS] == GPUVEC_NO_NUMBER && in->known_items)
+		return true;
+	for (int side = 0; side < 2; side++)
+	{
+		if (triple.number[side] == GPUVEC_NO_NUMBER)
+			triple.number[side] = gpuvec_key_number_add(&in->numbers[side], keys[side], error);
+		if (triple.number[side] == GPUVEC_NO_NUMBER)
 			return false;
-		to = next_triple(in, error);
-		if (to == NULL)
+	}
+	to = next_triple(in, error);
+	if (to == NULL)
+		return false;
+	*to = triple;
+	return true;
+}
+
+/* Add at most CALL_ROWS interactions */
+static bool
+add_some(gpuvec_interactions *in, gpuvec_thread_pool *pool, number_task *task,
+		 const float *weights, gpuvec_error *error)
+{
+	uint64_t	nparts = (task->n + LOOK_UP_ROWS - 1) / LOOK_UP_ROWS;
+
+	if (nparts > 1)
+		gpuvec_thread_pool_run(pool, look_up_part, task, nparts);
+	else
+		look_up_part(task, 0, 0);
+	for (uint64_t i = 0; i < task->n; i++)
+	{
+		int64_t		keys[2] = {task->keys[0][i], task->keys[1][i]};
+		gpuvec_triple triple = {{task->numbers[0][i], task->numbers[1][i]}, weights[i]};
+
+		if (!add_triple(in, keys, triple, error))
 			return false;
-		*to = triple;
 	}
 	return true;
+}
+
+/*
+ * Most keys have come before, so their numbers are looked up by all threads.
+ * Only the others get theirs one after another.
+ */
+bool
+gpuvec_interactions_add(gpuvec_interactions *in, gpuvec_thread_pool *pool, uint64_t n,
+						const int64_t *users, const int64_t *items, const float *weights,
+						gpuvec_error *error)
+{
+	number_task *task = gpuvec_als_new(in->memory, 1, sizeof(*task), error);
+	bool		ok = task != NULL;
+
+	for (uint64_t at = 0; ok && at < n; at += CALL_ROWS)
+	{
+		task->in = in;
+		task->keys[GPUVEC_ALS_USERS] = users + at;
+		task->keys[GPUVEC_ALS_ITEMS] = items + at;
+		task->n = n - at < CALL_ROWS ? n - at : CALL_ROWS;
+		ok = add_some(in, pool, task, weights + at, error);
+	}
+	gpuvec_als_free(in->memory, task);
+	return ok;
 }
 
 /* A key and its number */

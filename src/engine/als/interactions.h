@@ -52,9 +52,9 @@ extern void gpuvec_interactions_init(gpuvec_interactions *in, gpuvec_als_memory 
 extern void gpuvec_interactions_free(gpuvec_interactions *in);
 
 /* Add n interactions; weights must be finite and not zero */
-extern bool gpuvec_interactions_add(gpuvec_interactions *in, uint64_t n, const int64_t *users,
-									const int64_t *items, const float *weights,
-									gpuvec_error *error);
+extern bool gpuvec_interactions_add(gpuvec_interactions *in, gpuvec_thread_pool *pool, uint64_t n,
+									const int64_t *users, const int64_t *items,
+									const float *weights, gpuvec_error *error);
 
 /*
  * Sort all interactions into the matrices of both sides, and free them.  On

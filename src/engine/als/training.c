@@ -115,7 +115,7 @@ bool
 gpuvec_training_add(gpuvec_training *training, uint64_t n, const int64_t *users,
 					const int64_t *items, const float *weights, gpuvec_error *error)
 {
-	return gpuvec_interactions_add(&training->in, n, users, items, weights, error);
+	return gpuvec_interactions_add(&training->in, training->pool, n, users, items, weights, error);
 }
 
 uint32_t

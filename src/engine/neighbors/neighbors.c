@@ -140,7 +140,7 @@ bool
 gpuvec_neighbors_add(gpuvec_neighbors *neighbors, uint64_t n, const int64_t *users,
 					 const int64_t *items, const float *weights, gpuvec_error *error)
 {
-	return gpuvec_interactions_add(&neighbors->in, n, users, items, weights, error);
+	return gpuvec_interactions_add(&neighbors->in, neighbors->pool, n, users, items, weights, error);
 }
 
 /* ---- preparing ---- */

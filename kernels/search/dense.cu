@@ -27,8 +27,8 @@
  * Each group goes at its own pace: while one looks at its sums, the tensor
  * cores multiply for the others.
  *
- * For a panel as a whole, lane q of a warp finds how many ids queries q and q +
- * 32 of the group need for their bounds (gpuvec_need).  Neighboring panels
+ * For a panel as a whole, lane q of a warp finds how many ids queries q and
+ * q + 32 of the group need for their bounds (gpuvec_need).  Neighboring panels
  * often have rows of the same lengths, so this is done when lengths change.  A
  * group none of whose queries can find such rows skips the panel.
  *
@@ -466,7 +466,7 @@ struct dense_counter
 			load_batch(panel.batch);
 		if (panel.minlen != minlen || panel.most != most)
 			set_lengths(panel.minlen, panel.most);
-		/* a panel none of whose rows the group's queries can find is left out */
+		/* the group's queries may find none of the panel's rows */
 		if (active)
 			count_panel(stage, panel, sums);
 		else

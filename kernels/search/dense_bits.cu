@@ -4,8 +4,8 @@
  *	  Makes the bit vectors of rows and of queries for dense.cu.
  *
  * A segment gets vectors if it has few ids, of which its rows have many: else
- * lists are faster, and take less memory.  A vector takes VECTOR_BYTES for each
- * row; they are part of what the segment takes on the device.
+ * lists are faster, and take less memory.  A row takes VECTOR_BYTES,
+ * which are part of what the segment takes on the device.
  *
  *-------------------------------------------------------------------------
  */

@@ -65,9 +65,8 @@ vectors_bytes(size_t n, uint32_t panel)
  *
  *	 x: the number of the panel in the list of the round
  *	 y: the thread and the batch of queries
- *	 z, w: a bit for each of the 64 sums: bit 4 j + 2 h + i is of row
- *		8 j + 2 t + i of the panel and of query 8 h + g of the warp's 16, for lane
- *		4 g + t
+ *	 z, w: a bit for each of the 64 sums: for lane 4 g + t, bit 4 j + 2 h + i
+ *		is of row 8 j + 2 t + i of the panel and of query 8 h + g of the warp's
  */
 #define MOST_DENSE_QUERIES (MOST_BATCHES * BATCH_QUERIES)
 

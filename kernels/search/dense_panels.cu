@@ -27,8 +27,12 @@ make_panel(const struct device_segment *segment, uint32_t number, uint32_t tile)
 {
 	size_t panel = tile / PANEL_TILES;
 	uint32_t end = min(tile + PANEL_TILES, segment->ntiles);
-	struct dense_panel result = {number, tile * GPUVEC_TILE_ROWS, ~0u, 0,
-								 segment->bits + panel * (ROW_PANEL_BYTES / sizeof(uint4)), 0};
+	struct dense_panel result = {number,
+								 tile * GPUVEC_TILE_ROWS,
+								 ~0u,
+								 0,
+								 segment->bits + panel * (ROW_PANEL_BYTES / sizeof(uint4)),
+								 0};
 
 	for (; tile < end; tile++)
 	{

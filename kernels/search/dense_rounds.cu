@@ -146,8 +146,7 @@ unit_panels(const struct search *s, const struct scan_params *p)
 
 /* Queue the counting of the segments that have vectors in a round */
 static bool
-queue_dense(struct search *s, struct chunk *c, uint32_t round, uint32_t class_lo,
-			uint32_t class_hi)
+queue_dense(struct search *s, struct chunk *c, uint32_t round, uint32_t class_lo, uint32_t class_hi)
 {
 	uint32_t sms = (uint32_t) s->b->device.sms;
 	struct dense_params p;

@@ -76,7 +76,7 @@ struct cuda_view
 	uint64_t listed_rows = 0; /* rows of segments with lists */
 	uint64_t nrows = 0;
 	uint64_t dense_rows = 0; /* rows with bit vectors */
-	uint64_t nids = 0; /* ids, or hot numbers, of all rows, dead ones included */
+	uint64_t nids = 0;       /* ids, or hot numbers, of all rows, dead ones included */
 	uint32_t ntiles = 0;
 	uint32_t maxid = 0;                        /* largest id, or hot number, of all rows */
 	uint32_t maxlen = 0;                       /* ids of the longest row */

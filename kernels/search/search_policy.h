@@ -110,7 +110,7 @@ extern "C"
 		/* bit vectors of segments (dense_bits.cu) */
 		/*
 		 * segments with this id or a larger one have none, nor have those
-		 * with ids above 2047; 0: no segment has
+		 * with ids above 2,047; 0: no segment has
 		 */
 		uint32_t dense_ids;
 		uint32_t dense_rows; /* rows that a segment with vectors has, at least */
@@ -119,7 +119,7 @@ extern "C"
 
 		/* counting by bit vectors (dense.cu) */
 		uint32_t dense_growth; /* rows of a round / rows of all rounds before */
-		uint32_t dense_unit; /* panels of 128 rows that a block takes at a time */
+		uint32_t dense_unit;   /* panels of 128 rows that a block takes at a time */
 		/*
 		 * up to this number of queries, vectors are used only where the method
 		 * is forced

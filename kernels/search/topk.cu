@@ -93,7 +93,7 @@ plan_rounds(const struct search *s, const struct chunk *c, uint32_t *ends)
 	const struct gpuvec_search_policy &policy = s->policy;
 	double tiles = s->view->ntiles;
 	double first = std::max(policy.first_rows, policy.first_per_k * c->kmax);
-	double growth = c->dense			   ? policy.dense_growth
+	double growth = c->dense              ? policy.dense_growth
 					: c->n > 4 * c->batch ? policy.growth
 										  : policy.growth_few;
 	uint32_t nrounds;
@@ -222,7 +222,8 @@ run_watched(struct search *s, struct chunk *c)
 		bool overflowed;
 
 		if ((c->ncold > 0 && !queue_cold(s, c, lo, hi)) ||
-			!queue_scan(s, c, s->view->ngroups, lo, hi, false) || !round_overflowed(s, c, &overflowed))
+			!queue_scan(s, c, s->view->ngroups, lo, hi, false) ||
+			!round_overflowed(s, c, &overflowed))
 			return false;
 		if (overflowed)
 		{

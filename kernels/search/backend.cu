@@ -113,8 +113,9 @@ default_policy(const struct cuda_device &device, size_t workspace)
 	policy.dense_ids = 2048;
 	policy.dense_rows = 4096;
 	policy.dense_part = 256;
+	policy.dense_first_rows = 8192;
 	policy.dense_growth = 8;
-	policy.dense_unit = 8;
+	policy.dense_unit = 32;
 	policy.dense_queries = 48;
 	policy.dense_products = 6000;
 	policy.dense_bytes = 4000;

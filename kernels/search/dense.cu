@@ -278,13 +278,15 @@ struct dense_counter
 	{
 	}
 
-	/* Wait for the other warps of the group */
+	/*
+	 * Wait for the other warps of the group, and see what they have written.
+	 * Each thread arrives, so each one's writes are ordered before what the
+	 * others do next.
+	 */
 	__device__ __forceinline__ void
 	wait_group()
 	{
-		__syncwarp();
-		if (lane == 0)
-			barrier_arrive(&shared->together[group]);
+		barrier_arrive(&shared->together[group]);
 		barrier_wait(&shared->together[group], together_parity);
 		together_parity ^= 1;
 	}
@@ -506,7 +508,7 @@ make_barriers(struct dense_shared *shared)
 			barrier_make(&shared->done[i], COUNTING_WARPS);
 		}
 		for (uint32_t i = 0; i < GROUPS; i++)
-			barrier_make(&shared->together[i], GROUP_WARPS);
+			barrier_make(&shared->together[i], GROUP_THREADS);
 		barriers_made();
 	}
 	__syncthreads();

@@ -118,8 +118,9 @@ extern "C"
 		uint32_t dense_part;
 
 		/* counting by bit vectors (dense.cu) */
-		uint32_t dense_growth; /* rows of a round / rows of all rounds before */
-		uint32_t dense_unit;   /* panels of 128 rows that a block takes at a time */
+		uint32_t dense_first_rows; /* as first_rows and growth */
+		uint32_t dense_growth;
+		uint32_t dense_unit; /* panels of 128 rows that a block takes at a time */
 		/*
 		 * up to this number of queries, vectors are used only where the method
 		 * is forced

@@ -92,7 +92,8 @@ plan_rounds(const struct search *s, const struct chunk *c, uint32_t *ends)
 {
 	const struct gpuvec_search_policy &policy = s->policy;
 	double tiles = s->view->ntiles;
-	double first = std::max(policy.first_rows, policy.first_per_k * c->kmax);
+	uint32_t least = c->dense ? policy.dense_first_rows : policy.first_rows;
+	double first = std::max(least, policy.first_per_k * c->kmax);
 	double growth = c->dense              ? policy.dense_growth
 					: c->n > 4 * c->batch ? policy.growth
 										  : policy.growth_few;

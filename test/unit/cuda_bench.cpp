@@ -262,6 +262,7 @@ parse_policy(const std::string &text)
 		{"dense_ids", &gpuvec_search_policy::dense_ids},
 		{"dense_rows", &gpuvec_search_policy::dense_rows},
 		{"dense_part", &gpuvec_search_policy::dense_part},
+		{"dense_first_rows", &gpuvec_search_policy::dense_first_rows},
 		{"dense_growth", &gpuvec_search_policy::dense_growth},
 		{"dense_unit", &gpuvec_search_policy::dense_unit},
 		{"dense_queries", &gpuvec_search_policy::dense_queries},

@@ -710,6 +710,8 @@ random_settings(bool few_planes)
 	VARY(r, item_queries, random_below(2) == 0, 1 + random_below(40));
 	VARY(r, whole_item_queries, random_below(2) == 0, 1 + random_below(40));
 	vary(r, "direct_queries", random_below(2) == 0, 1 + random_below(40), set_direct);
+	VARY(r, dense_first_rows, random_below(2) == 0, 32 << random_below(6));
+	VARY(r, dense_growth, random_below(2) == 0, 2 + random_below(20));
 	VARY(r, dense_unit, random_below(2) == 0, 1 + random_below(40));
 	VARY(r, dense_queries, random_below(2) == 0, random_below(10));
 	VARY(r, dense_products, random_below(2) == 0, random_below(2) ? 1 : 1000000);
@@ -868,7 +870,7 @@ test_vectors_bounds(bool bounds)
 	if (bounds)
 	{
 		kill_some(d, 20);
-		policy.first_rows = 32;
+		policy.dense_first_rows = 32;
 		policy.first_per_k = 0;
 		policy.dense_growth = 2;
 		policy.candidates = policy.candidates_few = 64;
@@ -906,7 +908,7 @@ test_vectors_batches(void)
 	mixed_lists = false;
 	build_view(d, 130, false);
 	mixed_lists = true;
-	policy.first_rows = 32;
+	policy.dense_first_rows = 32;
 	policy.first_per_k = 0;
 	policy.candidates = 64;
 	set_policy(policy);
@@ -933,7 +935,7 @@ test_vectors_full(void)
 	for (size_t i = 0; i < d.rows.size() / 2; i++)
 		std::swap(d.rows[i].tid, d.rows[d.rows.size() - 1 - i].tid);
 	build_with_vectors(d, 65536, UINT32_MAX);
-	policy.first_rows = 32;
+	policy.dense_first_rows = 32;
 	policy.first_per_k = 0;
 	policy.candidates = policy.candidates_few = 32;
 	set_policy(policy);

@@ -51,9 +51,12 @@ ifeq ($(CUDA),yes)
 KERNEL_SRCS := $(patsubst $(srcdir)/%,%,$(wildcard $(srcdir)/kernels/*.cu $(srcdir)/kernels/*/*.cu))
 KERNEL_OBJS := $(KERNEL_SRCS:%.cu=build/%.o)
 LAST_ARCH = $(lastword $(CUDA_ARCHS))
+KERNEL_ARCHS = $(CUDA_ARCHS)
+# wgmma is an instruction of no other architecture, not even of later ones
+build/kernels/search/dense.o: KERNEL_ARCHS = $(patsubst 90,90a,$(CUDA_ARCHS))
 NVCC_FLAGS = -std=c++17 -O3 -lineinfo --fmad=false -I$(srcdir)/src -I$(srcdir) \
 	-Xcompiler -fPIE,-Wall,-Wextra,-Wno-unused-parameter \
-	$(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) \
+	$(foreach a,$(KERNEL_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) \
 	-gencode arch=compute_$(LAST_ARCH),code=compute_$(LAST_ARCH) $(NVCC_EXTRA_FLAGS)
 # statically linked runtime: the driver is loaded when the engine starts
 ENGINE_LIBS += -L$(CUDA_HOME)/lib64 -L$(CUDA_HOME)/targets/x86_64-linux/lib -lcudart_static -ldl -lrt -lstdc++

@@ -110,6 +110,17 @@ default_policy(const struct cuda_device &device, size_t workspace)
 	policy.cold_slots_most = 262144;
 	policy.cold_spread = 3;
 	policy.gather_rows = 32768;
+
+	policy.dense_ids = 2048;
+	policy.dense_rows = 4096;
+	policy.dense_part = 256;
+	policy.dense_first_rows = 8192;
+	policy.dense_growth = 8;
+	policy.dense_unit = 32;
+	policy.dense_queries = 48;
+	policy.dense_products = 6000;
+	policy.dense_bytes = 4000;
+	policy.scan_lookups = 1760;
 	policy.decode_rows = 16384;
 	policy.decode_queries = 32;
 	return policy;
@@ -132,6 +143,7 @@ prepare(struct search_backend *b, gpuvec_error *error)
 						error) &&
 		   device.check(cudaStreamSynchronize(b->stream.get()), what, error) &&
 		   device.check(scan_prepare(shared_limit), "load the kernels", error) &&
+		   device.check(dense_prepare(shared_limit), "load the kernels", error) &&
 		   device.check(lists_prepare(shared_limit), "load the kernels", error) &&
 		   device.check(select_prepare(), "load the kernels", error);
 }

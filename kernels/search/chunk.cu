@@ -113,6 +113,7 @@ lay_out(const struct search *s, struct chunk *c)
 	c->uploaded = at.used;
 	c->entries = at.reserve(c->lists ? sizeof(uint4) * c->nentries * nsegments : 0);
 	c->nentries_of = at.reserve(c->lists ? sizeof(uint4) * c->n * nsegments : 0);
+	lay_out_dense(s, c, &at);
 	c->top[0] = at.reserve(list);
 	c->top[1] = at.reserve(list);
 	c->candidates = at.reserve(sizeof(struct row_key) * c->capacity * c->n);

@@ -7,6 +7,7 @@
  * chunk_cold.cu     their cold numbers
  * chunk_filters.cu  their filters
  * list_rounds.cu    the rounds of a chunk that is counted by lists
+ * dense_rounds.cu   the same by bit vectors
  * chunk.cu          a chunk's memory, and its way to the device
  * chunk_kernels.cu  queuing the kernels that scan, select and sort
  * chunk_answers.cu  waiting for a chunk, and its way back
@@ -104,6 +105,7 @@ struct chunk
 	uint32_t n;
 	uint32_t kmax;
 	bool lists;  /* count by lists */
+	bool dense;  /* count by bit vectors, where segments have them */
 	bool lone;   /* the queries are parameters of a kernel */
 	bool direct; /* the last kernel writes results and states to the host */
 	bool again;  /* its queries overflowed before: they have good bounds */
@@ -134,6 +136,12 @@ struct chunk
 	size_t uploaded; /* end of what is copied in */
 	size_t entries;  /* of the queries, for each segment */
 	size_t nentries_of;
+	/* the queries' bit vectors, and counters: these are set to 0 */
+	size_t query_bits;
+	size_t dense_counts;
+	size_t dense_zero_end;
+	size_t dense_panels; /* a list of panels */
+	size_t finds;        /* where rows may qualify */
 	size_t top[2];
 	size_t candidates;
 	size_t cold_keys; /* tables of rows that share cold numbers */
@@ -222,9 +230,14 @@ extern bool
 choose_kernel(struct search *s, struct chunk *c, uint32_t planes);
 extern bool
 reset_counters(struct search *s, struct chunk *c);
+extern uint32_t
+class_tiles(const struct search *s, uint32_t class_lo, uint32_t class_hi);
+extern bool
+begin_scan(struct search *s, struct chunk *c, struct scan_params *p, uint32_t ngroups,
+		   uint32_t class_lo, uint32_t class_hi);
 extern bool
 queue_scan(struct search *s, struct chunk *c, uint32_t ngroups, uint32_t class_lo,
-		   uint32_t class_hi);
+		   uint32_t class_hi, bool plain);
 extern bool
 queue_select(struct search *s, struct chunk *c, enum select_mode mode);
 extern bool
@@ -249,6 +262,20 @@ extern void
 fill_ranges(const struct search *s, const struct chunk *c, uint2 *ranges);
 extern bool
 queue_list_rounds(struct search *s, struct chunk *c);
+
+/* dense_rounds.cu */
+extern void
+choose_dense(const struct search *s, struct chunk *c, uint32_t n);
+extern size_t
+query_dense_bytes(const struct search *s, uint32_t capacity);
+extern void
+lay_out_dense(const struct search *s, struct chunk *c, struct arena *at);
+extern bool
+queue_dense_rounds(struct search *s, struct chunk *c);
+
+/* topk.cu */
+extern uint32_t
+plan_rounds(const struct search *s, const struct chunk *c, uint32_t *ends);
 
 } // namespace gpuvec
 

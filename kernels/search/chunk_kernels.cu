@@ -62,7 +62,7 @@ reset_counters(struct search *s, struct chunk *c)
  * Number of tiles in classes class_lo .. class_hi - 1.  The view's tiles are
  * counted by class only when this is needed.
  */
-static uint32_t
+uint32_t
 class_tiles(const struct search *s, uint32_t class_lo, uint32_t class_hi)
 {
 	if (class_lo == 0 && class_hi == TILE_CLASSES)
@@ -100,37 +100,53 @@ cut_items(const struct search *s, const struct chunk *c, struct scan_params *p)
 }
 
 /*
- * Queue the scan of classes class_lo .. class_hi - 1 of the first ngroups
- * groups
+ * Fill in what all ways of counting tiles need to know for classes class_lo
+ * .. class_hi - 1 of the first ngroups groups; *p is 0.  The round is not cut
+ * into items yet.
  */
 bool
-queue_scan(struct search *s, struct chunk *c, uint32_t ngroups, uint32_t class_lo,
-		   uint32_t class_hi)
+begin_scan(struct search *s, struct chunk *c, struct scan_params *p, uint32_t ngroups,
+		   uint32_t class_lo, uint32_t class_hi)
 {
 	struct search_backend *b = s->b;
-	struct scan_params p;
 
 	if (c->launches == MAX_ROUNDS && !reset_counters(s, c))
 		return false;
-	memset(&p, 0, sizeof(p));
-	p.segments = s->view->segments;
-	p.groups = s->view->groups;
-	p.queries = scratch_at<struct query_state>(s, c->states);
-	p.ids = scratch_at<uint16_t>(s, c->ids);
-	p.candidates = scratch_at<struct row_key>(s, c->candidates);
-	p.next_item = scratch_at<uint32_t>(s, c->counters) + c->launches++;
-	p.stop = (const uint32_t *) b->stop.get();
-	p.ngroups = ngroups;
-	p.nqueries = c->n;
-	p.capacity = c->capacity;
-	p.class_lo = class_lo;
-	p.class_hi = class_hi;
-	p.maxid = s->view->maxid;
-	p.nbatches = (c->n + c->batch - 1) / c->batch;
-	p.measure = s->measure;
-	p.weights = s->weights;
-	cut_items(s, c, &p);
+	p->segments = s->view->segments;
+	p->groups = s->view->groups;
+	p->queries = scratch_at<struct query_state>(s, c->states);
+	p->ids = scratch_at<uint16_t>(s, c->ids);
+	p->candidates = scratch_at<struct row_key>(s, c->candidates);
+	p->next_item = scratch_at<uint32_t>(s, c->counters) + c->launches++;
+	p->stop = (const uint32_t *) b->stop.get();
+	p->ngroups = ngroups;
+	p->nqueries = c->n;
+	p->capacity = c->capacity;
+	p->class_lo = class_lo;
+	p->class_hi = class_hi;
+	p->maxid = s->view->maxid;
+	p->measure = s->measure;
+	p->weights = s->weights;
 	b->stats.rounds++;
+	return true;
+}
+
+/*
+ * Queue the scan of classes class_lo .. class_hi - 1 of the first ngroups
+ * groups; if `plain`, only of segments without bit vectors
+ */
+bool
+queue_scan(struct search *s, struct chunk *c, uint32_t ngroups, uint32_t class_lo,
+		   uint32_t class_hi, bool plain)
+{
+	struct scan_params p;
+
+	memset(&p, 0, sizeof(p));
+	if (!begin_scan(s, c, &p, ngroups, class_lo, class_hi))
+		return false;
+	p.plain = plain;
+	p.nbatches = (c->n + c->batch - 1) / c->batch;
+	cut_items(s, c, &p);
 	return s->check(scan_launch(&p, c->entry_bits, c->planes, c->shared_bytes,
 								std::min(c->blocks, p.nitems), s->stream));
 }

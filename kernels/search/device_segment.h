@@ -132,6 +132,8 @@ struct device_segment
 	const uint32_t *null_sets;           /* [ntiles] bits of null sets; NULL: there are none */
 	struct device_lists lists;
 	struct device_cold cold;
+	/* bit vectors of rows (dense_cells.cuh); NULL: none */
+	const uint4 *bits;
 };
 
 /*

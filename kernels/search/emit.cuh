@@ -37,11 +37,26 @@ rank_row(const struct candidate_sink &sink, const struct query_limits *limits, u
 {
 	if (common == 0 && !disjoint && !gpuvec_ranks_disjoint(sink.measure))
 		return false;
-	key->hi = gpuvec_score_key(
-		gpuvec_score_with(sink.measure, sink.weights, common, limits->len, rowlen));
-	key->lo = tid | common;
+	*key = {gpuvec_score_key(
+				gpuvec_score_with(sink.measure, sink.weights, common, limits->len, rowlen)),
+			tid | common};
 	return !key_less(limits->bound.hi, limits->bound.lo, key->hi, key->lo) &&
 		   key_less(limits->after.hi, limits->after.lo, key->hi, key->lo);
+}
+
+/* Score a row for query q, and append it if it ranks; a lane on its own */
+static __device__ __forceinline__ void
+emit_row(const struct candidate_sink &sink, uint32_t q, const struct query_limits *limits,
+		 uint32_t common, uint32_t rowlen, uint64_t tid)
+{
+	struct row_key key;
+	uint32_t at;
+
+	if (!rank_row(sink, limits, common, rowlen, tid, false, &key))
+		return;
+	at = atomicAdd(&sink.queries[q].count, 1);
+	if (at < sink.capacity)
+		sink.candidates[(size_t) q * sink.capacity + at] = key;
 }
 
 /*

@@ -26,6 +26,7 @@
 
 #include "kernels/device/arena.h"
 #include "kernels/device/launch.h"
+#include "kernels/search/row_ids.cuh"
 #include "kernels/search/search_backend.h"
 
 namespace gpuvec
@@ -42,6 +43,14 @@ namespace gpuvec
  * small_fit()
  */
 #define MAX_TENTHS 13
+
+/*
+ * But bitmaps of all ids may take so many bytes a row if rows have one in
+ * FULL_PART of these ids or more.  Counting by lists of them takes several
+ * times as long.
+ */
+#define FULL_BYTES 256
+#define FULL_PART 96
 
 /*
  * Blocks are small if a row has at least this number of common ids on average
@@ -133,19 +142,8 @@ static __device__ __forceinline__ void
 for_each_id(const struct build_params &p, uint32_t tile, F f)
 {
 	uint32_t lane = threadIdx.x % 32;
-	uint32_t first_chunk = p.tiles[tile].x;
-	uint32_t n = p.hot_len[tile * 32 + lane];
 
-	for (uint32_t c = 0; c * 8 < n; c++)
-	{
-		uint4 chunk = p.ids[((size_t) first_chunk + c) * 32 + lane];
-		const uint32_t word[4] = {chunk.x, chunk.y, chunk.z, chunk.w};
-
-#pragma unroll
-		for (uint32_t i = 0; i < 8; i++)
-			if (c * 8 + i < n)
-				f(i % 2 ? word[i / 2] >> 16 : word[i / 2] & 0xFFFF, c * 8 + i);
-	}
+	for_each_row_id(p.ids + (size_t) p.tiles[tile].x * 32, lane, p.hot_len[tile * 32 + lane], f);
 }
 
 /* Count the rows of each id in each small block; one warp per tile */
@@ -370,13 +368,26 @@ small_fit(const struct list_plan *plan, const gpuvec_segment *segment, size_t mo
 									plan->bytes - directory <= most));
 }
 
+/* Bytes that lists and bitmaps should take, at most */
+static size_t
+most_bytes(const gpuvec_segment *segment, uint32_t maxid)
+{
+	uint64_t nids = gpuvec_segment_hot(segment);
+	size_t most = nids * sizeof(uint16_t) * MAX_TENTHS / 10;
+
+	/* the largest id is part of it, and one bitmap is empty */
+	if (maxid < FULL_BYTES * 8 && nids * FULL_PART >= (uint64_t) segment->nrows * maxid)
+		most = std::max(most, (size_t) segment->nrows * (FULL_BYTES + FULL_BYTES / 16));
+	return most;
+}
+
 /* Plan the lists of a segment; false if it gets none */
 static bool
 plan_lists(struct search_backend *b, struct list_plan *plan, const gpuvec_segment *segment,
 		   const uint32_t *rows_of, uint32_t maxid)
 {
 	uint32_t shift = b->policy.list_shift;
-	size_t most = gpuvec_segment_hot(segment) * sizeof(uint16_t) * MAX_TENTHS / 10;
+	size_t most = most_bytes(segment, maxid);
 	bool laid_out = false;
 	double density;
 

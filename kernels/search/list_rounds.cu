@@ -277,7 +277,7 @@ queue_list_rounds(struct search *s, struct chunk *c)
 		(!queue_lists(s, c, &p, ROUND_NEAR) || !queue_select(s, c, SELECT_ROUND)))
 		return false;
 	return queue_lists(s, c, &p, ROUND_REST) &&
-		   (s->view->nplain == 0 || queue_scan(s, c, s->view->nplain, 0, TILE_CLASSES)) &&
+		   (s->view->nplain == 0 || queue_scan(s, c, s->view->nplain, 0, TILE_CLASSES, false)) &&
 		   queue_select(s, c, c->kmax <= GPUVEC_FAST_K ? SELECT_FINAL : SELECT_ROUND);
 }
 

@@ -421,8 +421,8 @@ struct scanner
 		const struct device_segment *segment = &params.segments[where.x];
 		uint32_t tile = where.y + offset + lane;
 		uint32_t hash = tile_class(where.x, tile);
-		bool take =
-			lane < n && tile < segment->ntiles && hash >= params.class_lo && hash < params.class_hi;
+		bool take = lane < n && tile < segment->ntiles && hash >= params.class_lo &&
+					hash < params.class_hi && !(params.plain && segment->bits != NULL);
 		uint32_t pending = __ballot_sync(FULL_WARP, take);
 		uint4 mine = make_uint4(0, 0, 0, 0);
 

@@ -7,6 +7,7 @@
  * backend.cu      opening and closing
  * segments.cu     segments and live maps on the device
  * list_build.cu   their lists
+ * dense_bits.cu   their bit vectors
  * views.cu        views
  * topk.cu         searches (chunk.h: what its files share)
  *
@@ -35,6 +36,7 @@ struct cuda_segment
 {
 	unique_memory memory;
 	unique_memory lists_memory; /* NULL: no lists */
+	unique_memory bits_memory;  /* NULL: no bit vectors */
 	uint32_t maxid = 0;         /* largest id, or hot number, in the segment */
 	double cold_rows = 0;       /* rows that are expected to have a row's cold number */
 	struct device_segment desc = {};
@@ -73,6 +75,9 @@ struct cuda_view
 	uint32_t ngroups = 0;
 	uint32_t nplain = 0;      /* groups of segments without lists */
 	uint64_t listed_rows = 0; /* rows of segments with lists */
+	uint64_t nrows = 0;
+	uint64_t dense_rows = 0; /* rows with bit vectors */
+	uint64_t nids = 0;       /* ids, or hot numbers, of all rows, dead ones included */
 	uint32_t ntiles = 0;
 	uint32_t maxid = 0;                        /* largest id, or hot number, of all rows */
 	uint32_t maxlen = 0;                       /* ids of the longest row */
@@ -194,6 +199,24 @@ read_ids(gpuvec_backend *backend, const gpuvec_segment *segment, uint16_t *ids,
 extern bool
 lists_build(struct search_backend *b, staged_stream &stream, const gpuvec_segment *segment,
 			struct cuda_segment *mine, size_t *bytes, gpuvec_error *error);
+
+/* ---- dense_bits.cu ---- */
+
+/*
+ * Give an uploaded segment bit vectors, if counting by them should pay: sets
+ * mine->bits_memory, mine->desc.bits and *bytes.  If there is no memory for
+ * them, the segment does without.  Returns false only if the GPU failed.  The
+ * segment's ids must still be on the host.
+ */
+extern bool
+dense_build(struct search_backend *b, const gpuvec_segment *segment, struct cuda_segment *mine,
+			size_t *bytes, gpuvec_error *error);
+
+/* ---- dense_rounds.cu ---- */
+
+/* True if the device multiplies bits, and the kernels were made for it */
+extern bool
+dense_usable(const struct search_backend *b);
 
 /* ---- views.cu ---- */
 

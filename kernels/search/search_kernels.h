@@ -5,6 +5,10 @@
  *	  them.
  *
  * scan.cu            counts common ids by a scan, and emits candidates
+ * dense.cu           counts by products of bit vectors
+ * dense_panels.cu    lists the rows to count so
+ * dense_score.cu     scores what this finds
+ * dense_bits.cu      makes these vectors
  * lists_classify.cu  sorts a query's ids by what a segment has for them
  * lists.cu           counts by inverted lists
  * lists_plain.cu     the same where no id is common
@@ -209,8 +213,55 @@ struct scan_params
 	uint32_t nitems;       /* nbatches * number of ranges of groups */
 	uint32_t range_groups; /* groups per item */
 	uint32_t grab;         /* tiles that a warp takes at a time: a power of 2 */
+	uint32_t plain;        /* nonzero: leave out segments with bit vectors */
 	gpuvec_measure measure;
 	gpuvec_weights weights; /* of tversky */
+};
+
+/* A panel of 128 rows to count by bit vectors (dense_cells.cuh) */
+struct __align__(16) dense_panel
+{
+	uint32_t segment;
+	uint32_t row;    /* its first one */
+	uint32_t minlen; /* of the shortest row */
+	uint32_t most;   /* hot numbers of a row */
+	const uint4 *bits;
+	uint64_t padding;
+};
+
+#define MOST_BATCHES 128 /* of queries in a round by bit vectors */
+
+/* Counters of a round by bit vectors; zero before it */
+struct __align__(16) dense_counts
+{
+	uint32_t listed;              /* panels of the list */
+	uint32_t finds;               /* including those for which there was no room */
+	uint32_t taken[MOST_BATCHES]; /* units of the list, for each batch */
+	uint32_t padding[2];
+};
+
+/*
+ * Parameters of the kernels that list panels, count them by bit vectors, and
+ * score what is found; see dense.cu
+ */
+struct dense_params
+{
+	struct scan_params scan;    /* the same parameters as for a scan */
+	const uint4 *bits;          /* vectors of the queries */
+	struct dense_panel *panels; /* a list with room for all panels of the view */
+	uint4 *finds;               /* [room], see pack_find() */
+	struct dense_counts *counts;
+	uint32_t room;
+	uint32_t unit_panels; /* panels that a thread block takes at a time */
+};
+
+/* Parameters of making the bit vectors of queries; all bits are 0 before */
+struct query_bits_params
+{
+	const struct query_state *queries;
+	const uint16_t *ids;
+	uint32_t *words;
+	uint32_t nqueries;
 };
 
 /*
@@ -328,6 +379,20 @@ scan_blocks(uint32_t entry_bits, uint32_t planes, size_t shared_bytes, int *bloc
 extern cudaError_t
 scan_launch(const struct scan_params *params, uint32_t entry_bits, uint32_t planes,
 			size_t shared_bytes, uint32_t blocks, cudaStream_t stream);
+
+/* dense.cu, dense_bits.cu, dense_panels.cu, dense_score.cu */
+extern cudaError_t
+dense_prepare(size_t smem_limit);
+extern bool
+dense_possible(size_t smem_limit);
+extern cudaError_t
+dense_query_bits(const struct query_bits_params *params, cudaStream_t stream);
+extern cudaError_t
+dense_list(const struct dense_params *params, cudaStream_t stream);
+extern cudaError_t
+dense_count(const struct dense_params *params, uint32_t blocks, cudaStream_t stream);
+extern cudaError_t
+dense_score(const struct dense_params *params, uint32_t blocks, cudaStream_t stream);
 
 /* lists.cu: planes is 7, 8 or 17 */
 extern cudaError_t

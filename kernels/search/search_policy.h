@@ -110,6 +110,35 @@ extern "C"
 		/* rows that pass a filter are counted one by one up to this number */
 		uint32_t gather_rows;
 
+		/* bit vectors of segments (dense_bits.cu) */
+		/*
+		 * segments with this id or a larger one have none, nor have those
+		 * with ids above 2,047; 0: no segment has
+		 */
+		uint32_t dense_ids;
+		uint32_t dense_rows; /* rows that a segment with vectors has, at least */
+		/* rows have at least one in dense_part of all ids on average */
+		uint32_t dense_part;
+
+		/* counting by bit vectors (dense.cu) */
+		uint32_t dense_first_rows; /* as first_rows and growth */
+		uint32_t dense_growth;
+		uint32_t dense_unit; /* panels of 128 rows that a block takes at a time */
+		/*
+		 * up to this number of queries, vectors are used only where the method
+		 * is forced
+		 */
+		uint32_t dense_queries;
+
+		/*
+		 * What is known of a GPU to choose between bit vectors and scans: only
+		 * ratios count.  Measured on an H200.
+		 */
+		uint32_t dense_products; /* products of bits: 10^12 / s */
+		uint32_t dense_bytes;    /* reading vectors: 10^9 bytes / s */
+		/* ids of rows looked up for a batch of queries: 10^9 / s */
+		uint32_t scan_lookups;
+
 		/* decoding of answers */
 		/*
 		 * from this number of rows on, several threads decode, taking
@@ -127,6 +156,7 @@ extern "C"
 		uint32_t overflows;         /* queries that were run again */
 		uint32_t retries;           /* rounds that overflowed again, of these queries */
 		uint32_t list_chunks;       /* chunks counted by lists */
+		uint32_t dense_chunks;      /* chunks counted by bit vectors */
 		uint32_t lone_chunks;       /* chunks whose queries were kernel parameters */
 		uint32_t own_rounds;        /* rounds in which each query had blocks of its own */
 		uint32_t plain_rounds;      /* rounds that counted in bytes */

@@ -8,7 +8,8 @@
  * For each row it has the part of the key that comes from the tid, the
  * length, and, if some have cold numbers, how many hot ones it has.  Then
  * come the cold postings, the filter columns, and the ids, swizzled as on the
- * host.  The lists are another allocation (list_build.cu).
+ * host.  The lists are another allocation (list_build.cu), and so are the bit
+ * vectors (dense_bits.cu).
  *
  * A cold posting takes 4 bytes: the lower half of its number, and its row.
  * Postings are sorted by number, so the upper halves are few, and each is
@@ -329,6 +330,7 @@ adopt_segment(gpuvec_backend *backend, gpuvec_segment *segment, gpuvec_error *er
 	size_t ids_bytes = at.bytes - at.ids;
 	std::unique_ptr<struct cuda_segment> mine(new (std::nothrow) cuda_segment);
 	size_t lists_bytes = 0;
+	size_t bits_bytes = 0;
 
 	if (segment->ncold >= MOST_COLD)
 		return gpuvec_fail(error, GPUVEC_LIMIT_EXCEEDED, NULL, NULL,
@@ -336,11 +338,12 @@ adopt_segment(gpuvec_backend *backend, gpuvec_segment *segment, gpuvec_error *er
 	if (mine == NULL)
 		return gpuvec_fail_memory(error, sizeof(*mine));
 	if (!upload_segment(b, segment, &at, mine.get(), error) ||
-		!make_lists(b, segment, mine.get(), &lists_bytes, error))
+		!make_lists(b, segment, mine.get(), &lists_bytes, error) ||
+		!dense_build(b, segment, mine.get(), &bits_bytes, error))
 		return false;
 	segment->backend = backend;
 	segment->device = mine.release();
-	segment->device_bytes = at.bytes + lists_bytes;
+	segment->device_bytes = at.bytes + lists_bytes + bits_bytes;
 	free(segment->ids);
 	segment->ids = NULL;
 	segment->host_bytes -= std::min(segment->host_bytes, ids_bytes);

@@ -22,6 +22,7 @@
  * (launch_chained()).
  *
  * Counting by inverted lists (lists.cu) has other rounds: see list_rounds.cu.
+ * Counting by bit vectors (dense.cu) has nearly the same: see dense_rounds.cu.
  *
  * If queries have cold numbers, a chunk begins with the rows that share these
  * (cold_rows.cu).  They are selected at once, so that there is a bound for
@@ -93,13 +94,16 @@ classes_within(struct cuda_view *view, uint64_t tiles)
  * Plan the rounds of a chunk: ends[] gets the end of each round's classes.
  * Returns the number of rounds.
  */
-static uint32_t
+uint32_t
 plan_rounds(const struct search *s, const struct chunk *c, uint32_t *ends)
 {
 	const struct gpuvec_search_policy &policy = s->policy;
 	double tiles = s->view->ntiles;
-	double first = std::max(policy.first_rows, policy.first_per_k * c->kmax);
-	double growth = c->n > 4 * c->batch ? policy.growth : policy.growth_few;
+	uint32_t least = c->dense ? policy.dense_first_rows : policy.first_rows;
+	double first = std::max(least, policy.first_per_k * c->kmax);
+	double growth = c->dense              ? policy.dense_growth
+					: c->n > 4 * c->batch ? policy.growth
+										  : policy.growth_few;
 	uint32_t nrounds;
 	uint32_t n = 0;
 
@@ -136,7 +140,7 @@ queue_scan_rounds(struct search *s, struct chunk *c)
 	bool fast = c->kmax <= GPUVEC_FAST_K;
 
 	for (uint32_t i = 0; i < nrounds; i++)
-		if (!queue_scan(s, c, s->view->ngroups, i > 0 ? ends[i - 1] : 0, ends[i]) ||
+		if (!queue_scan(s, c, s->view->ngroups, i > 0 ? ends[i - 1] : 0, ends[i], false) ||
 			!queue_select(s, c, fast && i + 1 == nrounds ? SELECT_FINAL : SELECT_ROUND))
 			return false;
 	return true;
@@ -149,7 +153,9 @@ queue_rounds(struct search *s, struct chunk *c)
 	if (c->gathered)
 		return queue_gather(s, c) &&
 			   queue_select(s, c, c->kmax <= GPUVEC_FAST_K ? SELECT_FINAL : SELECT_ROUND);
-	return c->lists ? queue_list_rounds(s, c) : queue_scan_rounds(s, c);
+	return c->lists   ? queue_list_rounds(s, c)
+		   : c->dense ? queue_dense_rounds(s, c)
+					  : queue_scan_rounds(s, c);
 }
 
 /* Take the answers of a chunk, whose rounds are queued; sort unless `fast` */
@@ -236,7 +242,8 @@ run_watched(struct search *s, struct chunk *c)
 		bool overflowed;
 
 		if ((c->ncold > 0 && !queue_cold(s, c, lo, hi)) ||
-			!queue_scan(s, c, s->view->ngroups, lo, hi) || !round_overflowed(s, c, &overflowed))
+			!queue_scan(s, c, s->view->ngroups, lo, hi, false) ||
+			!round_overflowed(s, c, &overflowed))
 			return false;
 		if (overflowed)
 		{
@@ -439,7 +446,8 @@ next_chunk(struct search *s, uint32_t from, struct chunk *c)
 		if (c->lists)
 			list_bytes += query_list_bytes(s, w->query->len);
 		if (n > 0 && (w->kind != s->work[from].kind || nids > CHUNK_IDS ||
-					  query_bytes(kmax, capacity) * (n + 1) + nids * 2 + list_bytes + cold_bytes >
+					  (query_bytes(kmax, capacity) + query_dense_bytes(s, capacity)) * (n + 1) +
+							  nids * 2 + list_bytes + cold_bytes >
 						  policy.workspace))
 			break;
 		c->list_planes = std::max(c->list_planes, planes_for(s, w->query->len));
@@ -450,6 +458,7 @@ next_chunk(struct search *s, uint32_t from, struct chunk *c)
 	if (c->lists && s->method == GPUVEC_METHOD_AUTO && s->view->nblocks[0] > 0 &&
 		n > policy.scan_above && n < policy.scan_below)
 		c->lists = false;
+	choose_dense(s, c, n);
 
 	/* whole batches, unless these are the last queries of the kind */
 	if (n > c->batch && from + n < s->nwork && s->work[from + n].kind == s->work[from].kind)
@@ -596,6 +605,8 @@ topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measure, g
 	if (nqueries > 0)
 		s.weights = queries[0].weights;
 	s.method = method == GPUVEC_METHOD_READY_LISTS ? GPUVEC_METHOD_INVERTED : method;
+	if (method == GPUVEC_METHOD_DENSE && s.view->dense_rows == 0)
+		s.method = GPUVEC_METHOD_AUTO;
 	s.error = error;
 	memset(&b->stats, 0, sizeof(b->stats));
 	if (nqueries == 0)

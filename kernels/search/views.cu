@@ -185,6 +185,9 @@ fill_view(const gpuvec_view *view, struct cuda_view *mine, char *head, const str
 		if (segment->desc.cold.ngroups > 0)
 			cold_segments[mine->ncold_segments++] = s;
 		mine->cold_rows += segment->cold_rows;
+		mine->dense_rows += segment->desc.bits ? segment->desc.nrows : 0;
+		mine->nrows += segment->desc.nrows;
+		mine->nids += gpuvec_segment_hot(entry->segment);
 		mine->segment_tiles[s] = segment->desc.ntiles;
 		mine->ntiles += segment->desc.ntiles;
 		mine->maxid = std::max(mine->maxid, segment->maxid);

@@ -13,11 +13,14 @@ typedef enum gpuvec_method
 	GPUVEC_METHOD_AUTO,			/* by cost, for each segment and batch of
 								 * queries */
 	GPUVEC_METHOD_BITSET,		/* scan all rows */
-	GPUVEC_METHOD_INVERTED		/* inverted lists of the segments that have
+	GPUVEC_METHOD_INVERTED,		/* inverted lists of the segments that have
 								 * them; a segment without lists is scanned */
+	GPUVEC_METHOD_DENSE			/* bit vectors of the segments that have them,
+								 * on a GPU; else as auto.  A segment without
+								 * them is scanned. */
 } gpuvec_method;
 
-#define GPUVEC_N_METHODS	3
+#define GPUVEC_N_METHODS	4
 
 /*
  * Within the engine: as GPUVEC_METHOD_INVERTED, but a segment whose lists are

@@ -86,11 +86,11 @@ report(bool ok, const std::string &about)
 /* How numbers are drawn */
 enum draw
 {
-	FEW_COLD, AT_THE_EDGE, ONLY_COLD, ONLY_HOT, SKEWED, ENDS, N_DRAWS
+	FEW_COLD, AT_THE_EDGE, ONLY_COLD, ONLY_HOT, SKEWED, ENDS, FEW_HOT, N_DRAWS
 };
 
 static const char *const draw_names[] = {
-	"few cold", "at the edge", "only cold", "only hot", "skewed", "ends"
+	"few cold", "at the edge", "only cold", "only hot", "skewed", "ends", "few hot"
 };
 
 static uint32_t
@@ -114,6 +114,9 @@ draw_number(int draw)
 		case SKEWED:
 			/* about as Zipf has it: small numbers are common */
 			return (uint32_t) std::exp(random_below(1000000) / 1e6 * std::log(500000)) - 1;
+		case FEW_HOT:
+			/* for bit vectors */
+			return random_below(10) == 0 ? 65536 + random_below(1000) : random_below(2048);
 		default:
 			return random_below(2) ? ends[random_below(13)] : random_below(2) ? random_below(50) :
 				65536 + random_below(50);
@@ -284,9 +287,12 @@ build_entry(gpuvec_backend *b, const row *rows, uint32_t n)
 	return entry;
 }
 
-/* Segments get no lists, or lists in blocks of a random size */
+/*
+ * Segments get no lists, or lists in blocks of a random size; those with few
+ * hot numbers get bit vectors, or not
+ */
 static void
-vary_lists(void)
+vary_segments(void)
 {
 	static const uint32_t shifts[] = {0, 12, 16};
 	gpuvec_search_policy policy = defaults;
@@ -296,6 +302,9 @@ vary_lists(void)
 	if (random_below(2) == 0)
 		for (uint32_t &part : policy.list_parts)
 			part = 1 + random_below(200);
+	policy.dense_rows = 1;
+	policy.dense_part = UINT32_MAX;
+	policy.dense_ids = random_below(5) == 0 ? 0 : 65536;
 	gpuvec_search_policy_set(gpu, &policy);
 }
 
@@ -313,7 +322,7 @@ build_view(gpuvec_backend *b, const table &t, bool vary)
 		uint32_t	to = i < t.cuts.size() ? t.cuts[i] : (uint32_t) t.rows.size();
 
 		if (vary)
-			vary_lists();
+			vary_segments();
 		for (; from < to; from = std::min(to, from + GPUVEC_SEGMENT_ROWS))
 			entries.push_back(build_entry(b, &t.rows[from],
 										  std::min(to - from, (uint32_t) GPUVEC_SEGMENT_ROWS)));
@@ -484,6 +493,7 @@ add_stats(void)
 	total.overflows += last.overflows;
 	total.retries += last.retries;
 	total.list_chunks += last.list_chunks;
+	total.dense_chunks += last.cold_rounds > 0 ? last.dense_chunks : 0;
 	total.cold_rounds += last.cold_rounds;
 	total.cold_full += last.cold_full;
 	total.plain_rounds += last.plain_rounds;
@@ -643,7 +653,7 @@ compare_all(const table &t, const both_views &views, gpuvec_measure measure,
 static void
 test_small(void)
 {
-	int			ntables = full ? 600 : emulated ? 48 : 200;
+	int			ntables = full ? 600 : emulated ? N_DRAWS * (GPUVEC_TVERSKY + 1) : 200;
 
 	for (int i = 0; i < ntables; i++)
 	{
@@ -670,7 +680,7 @@ test_mixed(void)
 		table		t;
 
 		t.name = "mixed segments";
-		for (int draw : {ONLY_HOT, ONLY_COLD, FEW_COLD, ENDS, ONLY_HOT})
+		for (int draw : {ONLY_HOT, ONLY_COLD, FEW_COLD, ENDS, FEW_HOT, ONLY_HOT})
 		{
 			table		part = random_table("", 60 + random_below(100), 20, draw);
 
@@ -762,7 +772,7 @@ test_everywhere(void)
 static void
 test_pages(void)
 {
-	static const int draws[] = {FEW_COLD, AT_THE_EDGE, SKEWED, ENDS};
+	static const int draws[] = {FEW_COLD, AT_THE_EDGE, SKEWED, ENDS, FEW_HOT};
 
 	for (int draw : draws)
 		for (int m = 0; m <= GPUVEC_TVERSKY; m++)
@@ -836,7 +846,7 @@ static void
 test_replaced(void)
 {
 	for (int m = 0; m <= GPUVEC_TVERSKY; m++)
-		for (int draw : {FEW_COLD, ONLY_COLD, ENDS})
+		for (int draw : {FEW_COLD, ONLY_COLD, ENDS, FEW_HOT})
 		{
 			table		t = random_table("replaced rows", 400, 10, draw);
 			std::vector<question> questions;
@@ -1070,6 +1080,7 @@ main(int argc, char **argv)
 		report(total.overflows > 0, "no query overflowed");
 		report(total.retries > 0, "no repeated round overflowed");
 		report(total.list_chunks > 0, "nothing was counted by lists");
+		report(total.dense_chunks > 0, "no queries with cold numbers were counted by bit vectors");
 		report(total.plain_rounds > 0, "nothing was counted in bytes");
 	}
 	printf("%u rounds began with cold numbers, %u tables were too small, %u queries overflowed, "

@@ -24,7 +24,7 @@ static std::atomic<int> nfailed;
 static uint64_t random_state;
 
 static const char *const measure_names[] = GPUVEC_MEASURE_NAMES;
-static const char *const method_names[] = {"auto", "bitset", "inverted"};
+static const char *const method_names[] = {"auto", "bitset", "inverted", "dense"};
 
 /* splitmix64 */
 static uint64_t

@@ -292,6 +292,15 @@ set_direct(gpuvec_search_policy &policy, uint32_t queries)
  */
 static bool mixed_lists = true;
 
+/* Segments with few ids get bit vectors, or none does */
+static void
+vary_vectors(gpuvec_search_policy &policy)
+{
+	policy.dense_rows = 1;
+	policy.dense_part = UINT32_MAX;
+	policy.dense_ids = random_below(5) == 0 ? 0 : random_below(5) == 0 ? 1000 : 65536;
+}
+
 static void
 vary_lists(void)
 {
@@ -307,6 +316,7 @@ vary_lists(void)
 		for (uint32_t &p : policy.list_parts)
 			p = part;
 	}
+	vary_vectors(policy);
 	set_policy(policy);
 }
 
@@ -522,6 +532,7 @@ add_stats(void)
 
 	total.overflows += last.overflows;
 	total.retries += last.retries;
+	total.dense_chunks += last.dense_chunks;
 	total.list_chunks += last.list_chunks;
 	total.lone_chunks += last.lone_chunks;
 	total.own_rounds += last.own_rounds;
@@ -699,6 +710,11 @@ random_settings(bool few_planes)
 	VARY(r, item_queries, random_below(2) == 0, 1 + random_below(40));
 	VARY(r, whole_item_queries, random_below(2) == 0, 1 + random_below(40));
 	vary(r, "direct_queries", random_below(2) == 0, 1 + random_below(40), set_direct);
+	VARY(r, dense_first_rows, random_below(2) == 0, 32 << random_below(6));
+	VARY(r, dense_growth, random_below(2) == 0, 2 + random_below(20));
+	VARY(r, dense_unit, random_below(2) == 0, 1 + random_below(40));
+	VARY(r, dense_queries, random_below(2) == 0, random_below(10));
+	VARY(r, dense_products, random_below(2) == 0, random_below(2) ? 1 : 1000000);
 	VARY(r, lone_queries, random_below(2) == 0, 1 + random_below(20));
 	return r;
 }
@@ -772,6 +788,238 @@ test_tiny(void)
 			test_dataset(d, {i == 2 ? 1u : 30u}, {10}, 1);
 			free_dataset(d);
 		}
+}
+
+/* True if the GPU is of the one kind that counts by bit vectors */
+static bool
+multiplies_bits(void)
+{
+	gpuvec_backend_info info;
+
+	backend->info(backend, &info);
+	return info.capability == 90;
+}
+
+/* Build a view whose rows have bit vectors, if they have few enough ids */
+static void
+build_with_vectors(dataset &d, uint32_t segment_rows, uint32_t part)
+{
+	gpuvec_search_policy policy = defaults;
+
+	policy.dense_rows = 1;
+	policy.dense_part = part;
+	policy.dense_ids = 65536;
+	set_policy(policy);
+	mixed_lists = false;
+	build_view(d, segment_rows, true);
+	mixed_lists = true;
+	set_policy(defaults);
+}
+
+/*
+ * A dataset whose rows have bit vectors, by all methods; some rows are empty,
+ * or have all ids, and some may be dead
+ */
+static void
+test_vectors_of(dataset &d, bool some_dead, uint32_t segment_rows, uint32_t batch, uint32_t k)
+{
+	for (size_t i = 0; i < d.rows.size(); i += 97)
+		d.rows[i].ids = random_set(i % 2 ? d.vocab : 0, d.vocab, false);
+	if (some_dead)
+		kill_some(d, 10);
+	build_with_vectors(d, segment_rows, UINT32_MAX);
+	test_dataset(d, {batch}, {k}, 3);
+	free_dataset(d);
+}
+
+/*
+ * Few queries, counted by bit vectors of rows that fill so many tiles: about
+ * as many as shared memory has stages for, and several times as many
+ */
+static void
+test_vectors_tiles(uint32_t vocab)
+{
+	static const uint32_t tiles[] = {1, 4, 5, 6, 10, 20, 21, 22, 31, 32, 33, 64, 65, 96};
+
+	for (uint32_t n : tiles)
+	{
+		dataset		d = random_dataset("bit vectors, tiles", n * 32 - n % 2, vocab, 1, 30, false);
+		std::vector<question> questions = make_questions(d, 8 + n % 3 * 60, 5);
+
+		build_with_vectors(d, 65536, UINT32_MAX);
+		compare(d, GPUVEC_JACCARD, questions, count_common(d, questions), "tiles",
+				GPUVEC_METHOD_DENSE);
+		report((gpuvec_search_last(backend).dense_chunks > 0) == multiplies_bits(),
+			   "rows were not counted by bit vectors, or by a GPU that cannot: %s\n", d.name);
+		free_dataset(d);
+	}
+}
+
+/*
+ * Bounds that are just met: few counts and many ties, small rounds, several
+ * segments, and queries of more than one batch, by all measures.  Without
+ * bounds all rows are live, and every row is asked for: the empty places
+ * behind the last row are none.
+ */
+static void
+test_vectors_bounds(bool bounds)
+{
+	dataset		d = random_dataset("bit vectors, bounds", 330, 30, 0, 12, false);
+	gpuvec_search_policy policy = defaults;
+
+	if (bounds)
+	{
+		kill_some(d, 20);
+		policy.dense_first_rows = 32;
+		policy.first_per_k = 0;
+		policy.dense_growth = 2;
+		policy.candidates = policy.candidates_few = 64;
+		policy.dense_unit = 1;
+	}
+	build_with_vectors(d, 130, UINT32_MAX);
+	set_policy(policy);
+	for (int m = 0; m <= GPUVEC_TVERSKY; m++)
+	{
+		std::vector<question> questions =
+			make_questions(d, bounds && m % 4 == 0 ? 540 : 50, bounds ? 4 : 400);
+
+		compare(d, (gpuvec_measure) m, questions, count_common(d, questions), "bounds",
+				GPUVEC_METHOD_DENSE);
+	}
+	set_policy(defaults);
+	free_dataset(d);
+}
+
+/*
+ * More batches of queries than an emulated GPU has multiprocessors, of which
+ * each counts the panels of several; and a last segment without vectors, which
+ * is scanned
+ */
+static void
+test_vectors_batches(void)
+{
+	dataset		d = random_dataset("bit vectors, batches", 300, 30, 0, 12, false);
+	gpuvec_search_policy policy = defaults;
+	std::vector<question> questions = make_questions(d, 1200, 3);
+
+	policy.dense_rows = 100;
+	policy.dense_part = UINT32_MAX;
+	set_policy(policy);
+	mixed_lists = false;
+	build_view(d, 130, false);
+	mixed_lists = true;
+	policy.dense_first_rows = 32;
+	policy.first_per_k = 0;
+	policy.candidates = 64;
+	set_policy(policy);
+	compare(d, GPUVEC_JACCARD, questions, count_common(d, questions), "batches",
+			GPUVEC_METHOD_DENSE);
+	report((gpuvec_search_last(backend).dense_chunks > 0) == multiplies_bits(),
+		   "rows were not counted by bit vectors: %s\n", d.name);
+	set_policy(defaults);
+	free_dataset(d);
+}
+
+/*
+ * More finds than there is room for: all rows are equal, so that all reach the
+ * bound of each query, and the best ones come last
+ */
+static void
+test_vectors_full(void)
+{
+	dataset		d = random_dataset("bit vectors, no room", 2600, 50, 7, 7, false);
+	gpuvec_search_policy policy = defaults;
+
+	for (row &r : d.rows)
+		r.ids = d.rows[0].ids;
+	for (size_t i = 0; i < d.rows.size() / 2; i++)
+		std::swap(d.rows[i].tid, d.rows[d.rows.size() - 1 - i].tid);
+	build_with_vectors(d, 65536, UINT32_MAX);
+	policy.dense_first_rows = 32;
+	policy.first_per_k = 0;
+	policy.candidates = policy.candidates_few = 32;
+	set_policy(policy);
+	for (uint32_t n : {1, 16})
+	{
+		std::vector<question> questions = make_questions(d, n, 3);
+
+		for (question &q : questions)
+			q.ids = d.rows[0].ids;
+		compare(d, GPUVEC_JACCARD, questions, count_common(d, questions), "no room",
+				GPUVEC_METHOD_DENSE);
+		report(gpuvec_search_last(backend).overflows == n || !multiplies_bits(),
+			   "queries had room for all finds: %s\n", d.name);
+	}
+	set_policy(defaults);
+	free_dataset(d);
+}
+
+/*
+ * Rows that have many ids of a small vocabulary get bit vectors, and many
+ * queries use them, but a single one does not; and only where the GPU
+ * multiplies bits
+ */
+static void
+test_vectors_chosen(void)
+{
+	static const struct
+	{
+		uint32_t	vocab;
+		uint32_t	len;
+		bool		chosen;
+	}			cases[] = {{512, 30, true}, {512, 4, false}, {2048, 60, true}, {2060, 60, false}};
+
+	for (const auto &c : cases)
+	{
+		dataset		d = random_dataset("bit vectors chosen", 300, c.vocab, c.len, c.len, false);
+		gpuvec_search_policy policy = defaults;
+		std::vector<question> questions = make_questions(d, 200, 10);
+		std::vector<question> one = {questions[0]};
+
+		policy.dense_queries = 4;
+		build_with_vectors(d, 65536, 64);
+		set_policy(policy);
+		compare(d, GPUVEC_JACCARD, questions, count_common(d, questions), "for five or more");
+		report((gpuvec_search_last(backend).dense_chunks > 0) ==
+			   (c.chosen && multiplies_bits()),
+			   "the method is not the one that suits: %s\n", d.name);
+		compare(d, GPUVEC_JACCARD, one, count_common(d, one), "for five or more");
+		report(gpuvec_search_last(backend).dense_chunks == 0,
+			   "one query was counted by bit vectors: %s\n", d.name);
+		set_policy(defaults);
+		free_dataset(d);
+	}
+}
+
+/*
+ * Bit vectors: ids about the ends of a chunk, queries about the ends of what a
+ * warp and a thread block hold, ties
+ */
+static void
+test_vectors(void)
+{
+	static const uint32_t vocabularies[] = {511, 512, 513, 1025, 1536, 1537, 2047, 2048, 2049};
+	static const uint32_t batches[] = {17, 63, 64, 65, 33, 66, 130, 40, 20};
+	dataset		d;
+
+	for (size_t i = 0; i < std::size(vocabularies); i++)
+	{
+		d = random_dataset("bit vectors", 300, vocabularies[i], 0, 90, i % 3 == 2);
+		test_vectors_of(d, i % 2, i % 4 ? 250 : 65536, batches[i], 20);
+	}
+	d = random_dataset("bit vectors, all ids", 200, 700, 300, 700, false);
+	test_vectors_of(d, false, 65536, 16, 150);
+	d = random_dataset("bit vectors, ties", emulated ? 500 : 3000, 16, 0, 16, false);
+	test_vectors_of(d, true, 700, emulated ? 5 : 300, 400);
+	d = random_dataset("bit vectors, two batches", 40, 600, 5, 50, true);
+	test_vectors_of(d, true, 65536, 530, 10);
+	test_vectors_tiles(500);
+	if (emulated)
+		return;
+	d = random_dataset("bit vectors, many queries", 90000, 2048, 8, 128, false);
+	test_vectors_of(d, true, 65536, 1500, 100);
+	d = random_dataset("bit vectors, large k", 9000, 2048, 20, 60, true);
+	test_vectors_of(d, false, 65536, 40, 5000);
 }
 
 /* The small cases: all measures, odd sizes and odd ids */
@@ -1324,6 +1572,12 @@ main(int argc, char **argv)
 		   info.capability / 10, info.capability % 10, info.memory_free >> 20,
 		   info.memory_total >> 20);
 
+	test_vectors_chosen();
+	test_vectors_tiles(2048);
+	test_vectors_bounds(true);
+	test_vectors_bounds(false);
+	test_vectors_batches();
+	test_vectors_full();
 	if (tiny)
 		test_tiny();
 	else
@@ -1337,6 +1591,7 @@ main(int argc, char **argv)
 			test_rounds();
 		}
 		test_odd_requests();
+		test_vectors();
 		test_lone();
 		for (uint32_t most : {255, 256})
 			for (uint32_t shift : {12, 16})
@@ -1358,6 +1613,7 @@ main(int argc, char **argv)
 	 * the hooks must have driven the searches through the paths that they are
 	 * for
 	 */
+	report((total.dense_chunks > 0) == multiplies_bits(), "nothing was counted by bit vectors%s\n", "");
 	report(total.list_chunks > 0, "nothing was counted by lists%s\n", "");
 	if (!tiny)
 	{

@@ -395,7 +395,7 @@ test_measure(const char *name, gpuvec_backend **backends, int nbackends, const t
 
 			/* inverted lists are there before the backend may choose */
 			static const gpuvec_method methods[] = {
-				GPUVEC_METHOD_BITSET, GPUVEC_METHOD_INVERTED, GPUVEC_METHOD_AUTO
+				GPUVEC_METHOD_BITSET, GPUVEC_METHOD_INVERTED, GPUVEC_METHOD_DENSE, GPUVEC_METHOD_AUTO
 			};
 
 			for (int m = 0; m < GPUVEC_N_METHODS; m++)

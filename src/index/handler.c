@@ -145,7 +145,12 @@ operator_fits(Form_pg_amop amop)
 	op_input_types(amop->amopopr, &left, &right);
 	if (left != amop->amoplefttype || right != amop->amoprighttype)
 		return false;
-	if (amop->amopstrategy == GPUVEC_REACHES ? !type_is_rowtype(right) : left != right)
+	if (amop->amopstrategy == GPUVEC_REACHES)
+	{
+		if (!type_is_rowtype(right))
+			return false;
+	}
+	else if (left != right && !(amop->amopstrategy == GPUVEC_CONTAINS && right == INT8OID))
 		return false;
 	if (amop->amoppurpose == AMOP_SEARCH)
 		return amop->amopstrategy > GPUVEC_LAST_DISTANCE && get_op_rettype(amop->amopopr) == BOOLOID;

@@ -126,4 +126,7 @@ extern void gpuvec_costestimate(PlannerInfo *root, IndexPath *path, double loop_
 								Cost *startup_cost, Cost *total_cost, Selectivity *selectivity,
 								double *correlation, double *pages);
 
+/* conditions.c */
+extern void GpuvecConditionsInit(void);
+
 #endif							/* GPUVEC_INDEX_AM_H */

@@ -7,6 +7,8 @@
  *
  *		tokens && q		at least one common id: intersection >= 1
  *		tokens @> q		all of q's ids are common: containment >= 1
+ *		tokens @> id	the same with the set of the id.  No set has a number
+ *						that is out of the range of ids.
  *		tokens = q		the larger set has no more ids than are common:
  *						braun_blanquet >= 1; hamming >= 0 if q is empty
  *		tokens <@ q		all of the row's ids are common.  So the smaller set
@@ -39,6 +41,7 @@
 #include "gpuvec.h"
 
 #include "access/relscan.h"
+#include "catalog/pg_type.h"
 #include "entries/entries.h"
 #include "idset/idset.h"
 #include "idset/idset_threshold.h"
@@ -101,6 +104,20 @@ threshold_bound(Datum value, Bound *bound)
 		bound->kind = BOUND_SCORE;
 }
 
+/* The bound of set @> number */
+static void
+number_bound(int64 number, Bound *bound)
+{
+	uint32		id = (uint32) number;
+
+	if (number < 0 || number > (int64) IDSET_MAX_ID)
+		return;
+	bound->kind = BOUND_CONTAINS;
+	bound->measure = GPUVEC_CONTAINMENT;
+	bound->min_score = 1;
+	bound->query = idset_from_sorted(&id, 1);
+}
+
 /* The bound of an operator with a set */
 static void
 set_bound(StrategyNumber strategy, Datum value, Bound *bound)
@@ -154,6 +171,8 @@ key_bound(ScanKey key, Bound *bound)
 		return;
 	if (key->sk_strategy == GPUVEC_REACHES)
 		threshold_bound(key->sk_argument, bound);
+	else if (key->sk_subtype == INT8OID)
+		number_bound(DatumGetInt64(key->sk_argument), bound);
 	else
 		set_bound(key->sk_strategy, key->sk_argument, bound);
 }

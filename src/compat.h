@@ -235,7 +235,7 @@ GpuvecRelationSmgr(Relation rel)
 #define GpuvecLower(word, len)	lowerstr_with_len(word, len)
 #endif
 
-/* True if an expression does not change while an index of a table is scanned */
+/* True if an expression does not change while a table's index is scanned */
 #if PG_VERSION_NUM >= 140000
 #define GpuvecIsIndexConstant(root, node, index) is_pseudo_constant_for_index(root, node, index)
 #else

@@ -37,7 +37,7 @@
 #include "core/weighting.h"
 
 #define GPUVEC_PROTOCOL_MAGIC	UINT32_C(0x47505643)	/* "GPVC" */
-#define GPUVEC_PROTOCOL_VERSION 17
+#define GPUVEC_PROTOCOL_VERSION 18
 
 /* Largest length of a frame; senders split pages into much shorter frames */
 #define GPUVEC_MAX_FRAME		(UINT32_C(1) << 30)
@@ -460,10 +460,13 @@ typedef struct gpuvec_search_weights
 #define GPUVEC_QUERY_AFTER		2	/* only rows that come after (after_score,
 									 * after_tid) */
 
+/* In place of k, without AFTER: all rows; see GPUVEC_FIRST_ROWS */
+#define GPUVEC_ALL_ROWS			UINT32_MAX
+
 typedef struct gpuvec_query
 {
 	uint32_t	len;			/* number of ids */
-	uint32_t	k;				/* 1 .. GPUVEC_MAX_K */
+	uint32_t	k;				/* 1 .. GPUVEC_MAX_K, or GPUVEC_ALL_ROWS */
 	uint32_t	flags;
 	uint32_t	wide;			/* 1: the ids are uint32_t */
 	double		min_score;
@@ -475,7 +478,8 @@ typedef struct gpuvec_query
  * Answer to a search, with the state as it was when the search ran.  If the
  * mirror is not READY, or not as fresh as asked, nothing was searched, and
  * nqueries is 0.  Otherwise followed by uint32_t nhits[nqueries], padded to 8
- * bytes, then all hits, query by query, best first.
+ * bytes, then all hits, query by query, best first (unless all rows were
+ * asked for).
  */
 typedef struct gpuvec_result
 {

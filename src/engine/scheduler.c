@@ -159,8 +159,11 @@ run_together(gpuvec_scheduler *scheduler, topk_request *batch, uint32_t nqueries
 	ok = search(scheduler, batch, queries, n, error);
 	n = 0;
 	for (topk_request *r = batch; r != NULL; r = r->next)
-		for (uint32_t i = 0; i < r->nqueries; i++)
-			r->queries[i].nmatches = queries[n++].nmatches;
+		for (uint32_t i = 0; i < r->nqueries; i++, n++)
+		{
+			r->queries[i].matches = queries[n].matches;
+			r->queries[i].nmatches = queries[n].nmatches;
+		}
 	free(queries);
 	return ok;
 }

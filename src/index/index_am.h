@@ -72,6 +72,7 @@ extern double GpuvecRankDistance(gpuvec_measure measure, double score);
 typedef struct GpuvecFound
 {
 	bool		all;			/* every row may satisfy them */
+	bool		exact;			/* those that were found do */
 	int64	   *roots;			/* otherwise [n], as tid_number() */
 	uint64		n;
 } GpuvecFound;

@@ -18,8 +18,7 @@
  *						from the empty set: hamming >= 0, with the query '{}'.
  *		tokens <<->> t	t names the measure and the bound
  *
- * The engine returns the rows that reach the bound, and the executor rechecks
- * each of them.  The engine leaves out rows without a common id, unless they
+ * The engine returns the rows that reach the bound.  The engine leaves out rows without a common id, unless they
  * rank (gpuvec_ranks_disjoint).  If they do not rank, their score is 0, and
  * no score is lower.  A key says nothing if no score is below its bound, or
  * if it asks for containment of no ids.  No row has a common id with an empty
@@ -35,6 +34,25 @@
  * for: the key whose kind (BoundKind) is likely to leave the fewest rows.  If
  * no key says anything, or if there is no mirror, every row may satisfy the
  * keys.
+ *
+ * Rows are rechecked by the executor unless the bound proves them (rule A3).
+ * A bound is exact if only rows that satisfy its key reach it.  All are but
+ * that of '<@': scores of sets in the mirror are computed as the operators
+ * compute them.  What is found then satisfies the keys if there is one key
+ * only.  The set in the mirror is that of the row which the executor finds:
+ *
+ *	 - The executor returns from a root only the row version that the
+ *	   snapshot sees.  If there is one, it cannot be removed while the
+ *	   snapshot lives.  So its line pointer has not been reused, and the
+ *	   mirror, which is as fresh as the snapshot needs, has its chain under
+ *	   this root.  All versions of the chain have the set of the mirror, as
+ *	   with any index.
+ *	 - If the snapshot sees no row there, nothing is returned, whatever the
+ *	   root stood for when it was found, or stands for since.
+ *
+ * With a snapshot of recovery, versions of a chain may have other sets
+ * (recovery.c), so rows are rechecked.  Pages that a bitmap keeps as a whole
+ * are rechecked by the executor anyway.
  *
  *-------------------------------------------------------------------------
  */
@@ -75,6 +93,7 @@ typedef struct Bound
 	double		min_score;
 	IdSet	   *query;
 	bool		empty;
+	bool		exact;			/* rows that reach it satisfy the key */
 } Bound;
 
 /* The lowest score that any set has with a query of `len` ids */
@@ -167,6 +186,7 @@ key_bound(ScanKey key, Bound *bound)
 {
 	memset(bound, 0, sizeof(*bound));
 	bound->kind = BOUND_NOTHING;
+	bound->exact = key->sk_strategy != GPUVEC_CONTAINED;
 	if (key->sk_flags & SK_ISNULL)
 		return;
 	if (key->sk_strategy == GPUVEC_REACHES)
@@ -228,6 +248,7 @@ find_scores(IndexScanDesc scan, MirrorTarget *target, const Bound *bound, Memory
 	search.measure = bound->measure;
 	search.weights = bound->weights;
 	search.k = UINT64_MAX;
+	search.unordered = true;
 	search.roots = target->key.rooted;
 	search.has_min_score = true;
 	search.min_score = bound->min_score;
@@ -254,6 +275,7 @@ find_bound(IndexScanDesc scan, const Bound *bound, MemoryContext context, Gpuvec
 	GpuvecDescribe(scan, &target);
 	if (target.mode != MIRROR_SHARED)
 		return false;
+	found->exact = bound->exact && scan->numberOfKeys == 1 && target.key.rooted;
 	if ((idset_count(bound->query) > 0 || gpuvec_ranks_disjoint(bound->measure)) &&
 		!find_scores(scan, &target, bound, context, found))
 		return false;

@@ -267,9 +267,31 @@ count_scan(IndexScanDesc scan)
 #endif
 }
 
+/* Rows that are put into a bitmap together */
+#define BITMAP_ROWS		256
+
+/* Put the rows that were found into a bitmap */
+static void
+add_found(const GpuvecFound *found, TIDBitmap *bitmap)
+{
+	ItemPointerData tids[BITMAP_ROWS];
+	int			n = 0;
+
+	for (uint64 i = 0; i < found->n; i++)
+	{
+		ItemPointerSet(&tids[n], tid_number_block(found->roots[i]),
+					   tid_number_line(found->roots[i]));
+		if (++n == BITMAP_ROWS || i + 1 == found->n)
+		{
+			tbm_add_tuples(bitmap, tids, n, !found->exact);
+			n = 0;
+		}
+	}
+}
+
 /*
- * Put the rows that may satisfy the search keys into a bitmap; all are
- * rechecked
+ * Put the rows that may satisfy the search keys into a bitmap; they are
+ * rechecked unless what was found is exact
  */
 int64
 gpuvec_getbitmap(IndexScanDesc scan, TIDBitmap *bitmap)
@@ -287,14 +309,7 @@ gpuvec_getbitmap(IndexScanDesc scan, TIDBitmap *bitmap)
 			tbm_add_page(bitmap, block);
 		return (int64) nblocks * 10;	/* a guess, as in BRIN */
 	}
-	for (uint64 i = 0; i < state->found.n; i++)
-	{
-		ItemPointerData tid;
-
-		ItemPointerSet(&tid, tid_number_block(state->found.roots[i]),
-					   tid_number_line(state->found.roots[i]));
-		tbm_add_tuples(bitmap, &tid, 1, true);
-	}
+	add_found(&state->found, bitmap);
 	return (int64) state->found.n;
 }
 
@@ -312,7 +327,7 @@ gpuvec_gettuple(IndexScanDesc scan, ScanDirection direction)
 	if (!next_row(scan, state, &row))
 		return false;
 	ItemPointerSet(&scan->xs_heaptid, tid_number_block(row.root), tid_number_line(row.root));
-	scan->xs_recheck = scan->numberOfKeys > 0;
+	scan->xs_recheck = scan->numberOfKeys > 0 && !(state->phase == SCAN_FOUND && state->found.exact);
 	scan->xs_recheckorderby = false;
 	/* nobody compares the distances: they are exact */
 	if (scan->numberOfOrderBys > 0)

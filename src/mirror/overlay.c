@@ -25,6 +25,9 @@
  *	   (rows of P were returned, and fewer took their place), the rows behind
  *	   l are not known.
  *
+ * An engine that was asked for all rows may return them in any order.  These
+ * are the first case, whose answer is a union and needs no order.
+ *
  * Scores are computed by the same function as in the engine, from the number
  * of common ids.  For the ids of 16 bits a bitmap tells which of them the
  * query has.  The larger ones of a row and those of the query are merged: a
@@ -217,7 +220,7 @@ static bool
 merge_query(Overlay *overlay, OverlayReplaced replaced, const void *arg, const MirrorHit *given,
 			uint32 ngiven, MirrorHit *hits, uint32 *nhits)
 {
-	uint32		asked = overlay->question->sent->k;
+	uint32		asked = MirrorRowsAsked(overlay->question->sent, ngiven);
 	bool		all = ngiven < asked;
 	uint32		n = 0;
 	uint64		fresh = 0;
@@ -236,6 +239,9 @@ merge_query(Overlay *overlay, OverlayReplaced replaced, const void *arg, const M
 			hits[n++] = *next;
 	}
 	*nhits = n;
+	/* as many rows have to be in order */
+	if (n == GPUVEC_FIRST_ROWS && n < asked)
+		qsort(hits, n, sizeof(MirrorHit), compare_hits);
 	return all || n == asked;
 }
 

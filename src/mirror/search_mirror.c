@@ -44,7 +44,7 @@ take_answer(const MirrorConversation *talk, MirrorSearch *search,
 					 errmsg("invalid message from the gpuvec engine")));
 		left -= n;
 		MirrorTakeHits(talk->target, search, query, talk->visibility, hits, n,
-					   request->queries[i].k);
+					   MirrorRowsAsked(&request->queries[i], n));
 		*keep |= query->hits == hits && n > 0;
 		hits += n;
 		more |= !query->done;

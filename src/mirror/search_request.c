@@ -65,6 +65,8 @@ rows_to_ask(const MirrorSearch *search, const MirrorQuery *query, uint32 page, u
 		rows = Min(rows, MIRROR_ANSWER_HITS / queries);
 		return Max(Min(rows, GPUVEC_MAX_K), 1);
 	}
+	if (search->unordered && !query->has_after)
+		return GPUVEC_ALL_ROWS;
 	if (search->k == UINT64_MAX)
 		return page;
 	missing = search->k - Min(query->nhits, search->k);

@@ -151,6 +151,10 @@ extern uint32_t cpu_width(cpu_simd simd, cpu_way way);
 extern cpu_way choose_way(cpu_backend *cpu, const gpuvec_segment *segment, gpuvec_method method,
 						  const cpu_query *queries, uint32_t nqueries);
 
+/* Nanoseconds that a search by lists takes for one query; not NULL lists */
+extern double cpu_lists_cost(cpu_backend *cpu, const gpuvec_segment *segment,
+							 const gpuvec_topk_query *query);
+
 /* best_rows.c */
 /*
  * Consider a live row of `len` ids with `common` common ids.  False if

@@ -49,6 +49,7 @@ _PG_init(void)
 	RecommendInit();
 	SetScanInit();
 	GpuvecConditionsInit();
+	GpuvecExplainInit();
 	EntryQueueInit();
 
 	/*

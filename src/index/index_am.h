@@ -127,6 +127,9 @@ extern void gpuvec_costestimate(PlannerInfo *root, IndexPath *path, double loop_
 								Cost *startup_cost, Cost *total_cost, Selectivity *selectivity,
 								double *correlation, double *pages);
 
+/* explain.c */
+extern void GpuvecExplainInit(void);
+
 /* conditions.c */
 extern void GpuvecConditionsInit(void);
 

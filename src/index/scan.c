@@ -77,6 +77,7 @@ static void
 clean_up(KnnState *state)
 {
 	MemoryContext context = state->context;
+	MirrorUsage used = state->used;
 
 	if (state->sort)
 		tuplesort_end(state->sort);
@@ -86,6 +87,7 @@ clean_up(KnnState *state)
 		table_close(state->opened, NoLock);
 	memset(state, 0, sizeof(*state));
 	state->context = context;
+	state->used = used;
 	state->phase = SCAN_END;
 	state->finder.block = InvalidBlockNumber;
 	MemoryContextReset(context);
@@ -297,10 +299,12 @@ int64
 gpuvec_getbitmap(IndexScanDesc scan, TIDBitmap *bitmap)
 {
 	KnnState   *state = scan->opaque;
+	MirrorUsage before = MirrorUsed;
 
 	check_snapshot(scan->xs_snapshot);
 	count_scan(scan);
 	GpuvecFind(scan, state->context, &state->found);
+	MirrorUsageAdd(&state->used, &before);
 	if (state->found.all)
 	{
 		BlockNumber nblocks = RelationGetNumberOfBlocks(GpuvecScanHeap(scan));
@@ -317,14 +321,18 @@ bool
 gpuvec_gettuple(IndexScanDesc scan, ScanDirection direction)
 {
 	KnnState   *state = scan->opaque;
+	MirrorUsage before = MirrorUsed;
 	KnnRow		row;
+	bool		found;
 
 	Assert(ScanDirectionIsForward(direction));
 	check_snapshot(scan->xs_snapshot);
 	if ((state->phase == SCAN_ENGINE && state->search.k == 0) ||
 		(state->phase == SCAN_FOUND && state->found.roots == NULL))
 		count_scan(scan);
-	if (!next_row(scan, state, &row))
+	found = next_row(scan, state, &row);
+	MirrorUsageAdd(&state->used, &before);
+	if (!found)
 		return false;
 	ItemPointerSet(&scan->xs_heaptid, tid_number_block(row.root), tid_number_line(row.root));
 	scan->xs_recheck = scan->numberOfKeys > 0 && !(state->phase == SCAN_FOUND && state->found.exact);

@@ -18,12 +18,12 @@
  *						from the empty set: hamming >= 0, with the query '{}'.
  *		tokens <<->> t	t names the measure and the bound
  *
- * The engine returns the rows that reach the bound.  The engine leaves out rows without a common id, unless they
- * rank (gpuvec_ranks_disjoint).  If they do not rank, their score is 0, and
- * no score is lower.  A key says nothing if no score is below its bound, or
- * if it asks for containment of no ids.  No row has a common id with an empty
- * set.  No row satisfies a key that is null, or that has a null query or
- * score.
+ * The engine returns the rows that reach the bound.  It leaves out rows
+ * without a common id, unless they rank (gpuvec_ranks_disjoint).  If they
+ * do not rank, their score is 0, and no score is lower.  A key says
+ * nothing if no score is below its bound, or if it asks for containment of
+ * no ids.  No row has a common id with an empty set.  No row satisfies a
+ * key that is null, or that has a null query or score.
  *
  * The second search for '<@' may find a root that the first one has found,
  * with the set of another row, which came after the first row was removed.

@@ -48,7 +48,7 @@ _PG_init(void)
 	EmbeddingInit();
 	RecommendInit();
 	SetScanInit();
-	GpuvecConditionsInit();
+	GpuvecComparisonsInit();
 	GpuvecExplainInit();
 	EntryQueueInit();
 

@@ -130,7 +130,7 @@ extern void gpuvec_costestimate(PlannerInfo *root, IndexPath *path, double loop_
 /* explain.c */
 extern void GpuvecExplainInit(void);
 
-/* conditions.c */
-extern void GpuvecConditionsInit(void);
+/* comparisons.c */
+extern void GpuvecComparisonsInit(void);
 
 #endif							/* GPUVEC_INDEX_AM_H */

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * conditions.c
+ * comparisons.c
  *	  Finds index conditions in comparisons of similarities and distances.
  *
  * People write jaccard_similarity(tokens, q) >= 0.5 and tokens <%> q < 0.5.
@@ -425,7 +425,7 @@ add_paths(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 
 /* Called once, when the library is loaded */
 void
-GpuvecConditionsInit(void)
+GpuvecComparisonsInit(void)
 {
 	previous_hook = set_rel_pathlist_hook;
 	set_rel_pathlist_hook = add_paths;

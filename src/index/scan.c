@@ -370,8 +370,8 @@ rows_are_looked_at(void)
 #define BITMAP_ROWS		256
 
 /*
- * Put the rows that were found into a bitmap; they are rechecked unless what
- * was found is exact, and the snapshot decides about each of them later
+ * Put the rows that were found into a bitmap.  They are rechecked unless what
+ * was found is exact and the server looks at each row.
  */
 static void
 add_found(const GpuvecFound *found, TIDBitmap *bitmap)
@@ -392,11 +392,7 @@ add_found(const GpuvecFound *found, TIDBitmap *bitmap)
 	}
 }
 
-/*
- * Put the rows that may satisfy the search keys into a bitmap.  All are
- * rechecked, however exact the conditions are: otherwise the executor may
- * count rows of a page that is all-visible by then without looking at them.
- */
+/* Put the rows that may satisfy the search keys into a bitmap */
 int64
 gpuvec_getbitmap(IndexScanDesc scan, TIDBitmap *bitmap)
 {

@@ -455,7 +455,7 @@ make_table(uint32_t n, uint32_t maxlen, uint32_t vocabulary)
 	{
 		set			s = random_set(random32() % (maxlen + 1), vocabulary);
 
-		t.rows[i] = (gpuvec_source_row) {(uint64_t) (i + 1) * 7, s.len, 0, s.ids};
+		t.rows[i] = (gpuvec_source_row) {(uint64_t) (i + 1) * 7, s.len, 0, s.ids, NULL};
 	}
 	return t;
 }
@@ -590,7 +590,7 @@ make_kind(int kind, uint32_t n, uint32_t maxlen, uint32_t vocabulary)
 		}
 		else
 			s = kind_row(kind, r, n, maxlen, vocabulary);
-		t.rows[r] = (gpuvec_source_row) {(uint64_t) (r + 1) * 7, s.len, 0, s.ids};
+		t.rows[r] = (gpuvec_source_row) {(uint64_t) (r + 1) * 7, s.len, 0, s.ids, NULL};
 	}
 	return t;
 }

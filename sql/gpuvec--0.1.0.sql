@@ -162,7 +162,7 @@ COMMENT ON FUNCTION idset_to_bytea(idset, int4) IS 'bits of ids in so many bytes
 -- comparison operators and operator classes
 
 CREATE FUNCTION idset_lt(idset, idset) RETURNS bool
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE;
 COMMENT ON FUNCTION idset_lt(idset, idset) IS 'implementation of < operator';
 
 CREATE OPERATOR < (
@@ -172,7 +172,7 @@ CREATE OPERATOR < (
 COMMENT ON OPERATOR < (idset, idset) IS 'less than';
 
 CREATE FUNCTION idset_le(idset, idset) RETURNS bool
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE;
 COMMENT ON FUNCTION idset_le(idset, idset) IS 'implementation of <= operator';
 
 CREATE OPERATOR <= (
@@ -182,7 +182,7 @@ CREATE OPERATOR <= (
 COMMENT ON OPERATOR <= (idset, idset) IS 'less than or equal';
 
 CREATE FUNCTION idset_eq(idset, idset) RETURNS bool
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE;
 COMMENT ON FUNCTION idset_eq(idset, idset) IS 'implementation of = operator';
 
 CREATE OPERATOR = (
@@ -192,7 +192,7 @@ CREATE OPERATOR = (
 COMMENT ON OPERATOR = (idset, idset) IS 'equal';
 
 CREATE FUNCTION idset_ne(idset, idset) RETURNS bool
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE;
 COMMENT ON FUNCTION idset_ne(idset, idset) IS 'implementation of <> operator';
 
 CREATE OPERATOR <> (
@@ -202,7 +202,7 @@ CREATE OPERATOR <> (
 COMMENT ON OPERATOR <> (idset, idset) IS 'not equal';
 
 CREATE FUNCTION idset_ge(idset, idset) RETURNS bool
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE;
 COMMENT ON FUNCTION idset_ge(idset, idset) IS 'implementation of >= operator';
 
 CREATE OPERATOR >= (
@@ -212,7 +212,7 @@ CREATE OPERATOR >= (
 COMMENT ON OPERATOR >= (idset, idset) IS 'greater than or equal';
 
 CREATE FUNCTION idset_gt(idset, idset) RETURNS bool
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE;
 COMMENT ON FUNCTION idset_gt(idset, idset) IS 'implementation of > operator';
 
 CREATE OPERATOR > (
@@ -222,15 +222,15 @@ CREATE OPERATOR > (
 COMMENT ON OPERATOR > (idset, idset) IS 'greater than';
 
 CREATE FUNCTION idset_cmp(idset, idset) RETURNS int4
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE;
 COMMENT ON FUNCTION idset_cmp(idset, idset) IS 'less-equal-greater';
 
 CREATE FUNCTION hash_idset(idset) RETURNS int4
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE;
 COMMENT ON FUNCTION hash_idset(idset) IS 'hash';
 
 CREATE FUNCTION hash_idset_extended(idset, int8) RETURNS int8
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE;
 COMMENT ON FUNCTION hash_idset_extended(idset, int8) IS 'hash';
 
 CREATE OPERATOR CLASS idset_btree_ops DEFAULT FOR TYPE idset USING btree AS
@@ -252,15 +252,15 @@ COMMENT ON OPERATOR FAMILY idset_hash_ops USING hash IS 'hashing of sets';
 -- would not be used.
 
 CREATE FUNCTION idset_overlaps(idset, idset) RETURNS bool
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset_overlaps(idset, idset) IS 'implementation of && operator';
 
 CREATE FUNCTION idset_contains(idset, idset) RETURNS bool
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset_contains(idset, idset) IS 'implementation of @> operator';
 
 CREATE FUNCTION idset_contained(idset, idset) RETURNS bool
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset_contained(idset, idset) IS 'implementation of <@ operator';
 
 CREATE FUNCTION idset_overlapsel(internal, oid, internal, int4) RETURNS float8
@@ -348,11 +348,11 @@ CREATE FUNCTION idset_remove_id(idset, int8) RETURNS idset
 COMMENT ON FUNCTION idset_remove_id(idset, int8) IS 'implementation of - operator';
 
 CREATE FUNCTION idset_contains_id(idset, int8) RETURNS bool
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset_contains_id(idset, int8) IS 'implementation of @> operator';
 
 CREATE FUNCTION idset_id_contained(int8, idset) RETURNS bool
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset_id_contained(int8, idset) IS 'implementation of <@ operator';
 
 CREATE OPERATOR | (LEFTARG = idset, RIGHTARG = int8, FUNCTION = idset_add_id, COMMUTATOR = |);
@@ -379,7 +379,7 @@ COMMENT ON OPERATOR <@ (int8, idset) IS 'is an id of';
 -- functions
 
 CREATE FUNCTION cardinality(idset) RETURNS int4
-	AS 'MODULE_PATHNAME', 'idset_cardinality' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME', 'idset_cardinality' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE;
 COMMENT ON FUNCTION cardinality(idset) IS 'number of ids';
 
 CREATE FUNCTION idset_unnest_support(internal) RETURNS internal
@@ -501,27 +501,27 @@ COMMENT ON FUNCTION idset_decode(regclass, idset) IS 'tokens of a set by its dic
 -- extensions' functions of text.
 
 CREATE FUNCTION braun_blanquet_similarity(idset, idset) RETURNS float8
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION braun_blanquet_similarity(idset, idset) IS 'i / max(a, b), with i common ids of sets of a and b ids';
 
 CREATE FUNCTION jaccard_similarity(idset, idset) RETURNS float8
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION jaccard_similarity(idset, idset) IS 'i / (a + b - i), with i common ids of sets of a and b ids';
 
 CREATE FUNCTION cosine_similarity(idset, idset) RETURNS float8
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION cosine_similarity(idset, idset) IS 'sqrt(i * i / (a * b)), with i common ids of sets of a and b ids';
 
 CREATE FUNCTION dice_similarity(idset, idset) RETURNS float8
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION dice_similarity(idset, idset) IS '2i / (a + b), with i common ids of sets of a and b ids';
 
 CREATE FUNCTION overlap_similarity(idset, idset) RETURNS float8
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION overlap_similarity(idset, idset) IS 'i / min(a, b), with i common ids of sets of a and b ids';
 
 CREATE FUNCTION containment_similarity(query idset, idset) RETURNS float8
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION containment_similarity(idset, idset) IS 'i / a, with i common ids and a ids of the query';
 
 CREATE FUNCTION tversky_similarity(query idset, idset, alpha float8, beta float8) RETURNS float8
@@ -529,25 +529,25 @@ CREATE FUNCTION tversky_similarity(query idset, idset, alpha float8, beta float8
 COMMENT ON FUNCTION tversky_similarity(idset, idset, float8, float8) IS 'i / (i + alpha * (a - i) + beta * (b - i)), with i common ids, a ids of the query and b of the other set';
 
 CREATE FUNCTION intersection_count(idset, idset) RETURNS int4
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION intersection_count(idset, idset) IS 'number of common ids';
 
 CREATE FUNCTION hamming_distance(idset, idset) RETURNS int4
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION hamming_distance(idset, idset) IS 'number of ids that only one of the sets has';
 
 CREATE FUNCTION union_count(idset, idset) RETURNS int4
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE;
 COMMENT ON FUNCTION union_count(idset, idset) IS 'number of ids that any of the sets has';
 
 CREATE FUNCTION difference_count(idset, idset) RETURNS int4
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE;
 COMMENT ON FUNCTION difference_count(idset, idset) IS 'number of ids that the first set has and the second has not';
 
 -- distance operators
 
 CREATE FUNCTION idset_braun_blanquet_distance(idset, idset) RETURNS float8
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset_braun_blanquet_distance(idset, idset) IS 'implementation of <-> operator';
 
 CREATE OPERATOR <-> (
@@ -556,7 +556,7 @@ CREATE OPERATOR <-> (
 COMMENT ON OPERATOR <-> (idset, idset) IS 'Braun-Blanquet distance: (max(a, b) - i) / max(a, b)';
 
 CREATE FUNCTION idset_jaccard_distance(idset, idset) RETURNS float8
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset_jaccard_distance(idset, idset) IS 'implementation of <%> operator';
 
 CREATE OPERATOR <%> (
@@ -565,7 +565,7 @@ CREATE OPERATOR <%> (
 COMMENT ON OPERATOR <%> (idset, idset) IS 'Jaccard distance: (a + b - 2i) / (a + b - i)';
 
 CREATE FUNCTION idset_cosine_distance(idset, idset) RETURNS float8
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset_cosine_distance(idset, idset) IS 'implementation of <=> operator';
 
 CREATE OPERATOR <=> (
@@ -574,7 +574,7 @@ CREATE OPERATOR <=> (
 COMMENT ON OPERATOR <=> (idset, idset) IS 'cosine distance: 1 - sqrt(i * i / (a * b))';
 
 CREATE FUNCTION idset_negative_intersection(idset, idset) RETURNS float8
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset_negative_intersection(idset, idset) IS 'implementation of <#> operator';
 
 CREATE OPERATOR <#> (
@@ -583,7 +583,7 @@ CREATE OPERATOR <#> (
 COMMENT ON OPERATOR <#> (idset, idset) IS 'negated number of common ids';
 
 CREATE FUNCTION idset_hamming_distance(idset, idset) RETURNS float8
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset_hamming_distance(idset, idset) IS 'implementation of <~> operator';
 
 CREATE OPERATOR <~> (
@@ -603,6 +603,16 @@ CREATE FUNCTION idset_threshold(query idset, min_score float8, measure text DEFA
 	RETURNS idset_threshold
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 COMMENT ON FUNCTION idset_threshold(idset, float8, text) IS 'the right side of the operator <<->>';
+
+-- the planner makes conditions with these of comparisons of scores and distances
+
+CREATE FUNCTION idset_reaching(query idset, min_score float8, measure text) RETURNS idset_threshold
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_reaching(idset, float8, text) IS 'the right side of <<->> that finds what reaches a score; null if that is NaN';
+
+CREATE FUNCTION idset_within(query idset, max_distance float8, measure text) RETURNS idset_threshold
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_within(idset, float8, text) IS 'the right side of <<->> that finds all that is at most so far, and what is a rounding error farther';
 
 CREATE FUNCTION idset_reaches_threshold(idset, idset_threshold) RETURNS bool
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
@@ -685,6 +695,7 @@ CREATE OPERATOR CLASS idset_ops DEFAULT FOR TYPE idset USING gpuvec AS
 	OPERATOR 5 <~> (idset, idset) FOR ORDER BY float_ops,
 	OPERATOR 6 && (idset, idset),
 	OPERATOR 7 @> (idset, idset),
+	OPERATOR 7 @> (idset, int8),
 	OPERATOR 8 = (idset, idset),
 	OPERATOR 9 <@ (idset, idset),
 	OPERATOR 10 <<->> (idset, idset_threshold);

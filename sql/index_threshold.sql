@@ -144,7 +144,7 @@ EXECUTE threshold(NULL, 0.6, NULL);
 RESET plan_cache_mode;
 BEGIN;
 SET LOCAL enable_bitmapscan = off;
-DECLARE c CURSOR FOR SELECT id FROM docs WHERE tokens <@ '{5,25}';
+DECLARE c CURSOR FOR SELECT tokens <@ '{5,25}' AS fits FROM docs WHERE tokens <@ '{5,25}';	-- in any order
 FETCH 3 FROM c;
 INSERT INTO docs VALUES (60000, 1, '{25}'), (60001, 1, '{}');
 DELETE FROM docs WHERE id = 10001;

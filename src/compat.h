@@ -242,6 +242,43 @@ GpuvecRelationSmgr(Relation rel)
 #define GpuvecLower(word, len)	lowerstr_with_len(word, len)
 #endif
 
+/* True if an expression does not change while a table's index is scanned */
+#if PG_VERSION_NUM >= 140000
+#define GpuvecIsIndexConstant(root, node, index) is_pseudo_constant_for_index(root, node, index)
+#else
+#define GpuvecIsIndexConstant(root, node, index) is_pseudo_constant_for_index(node, index)
+#endif
+
+/* A restriction with this clause in place of `model`'s, of the same place */
+#if PG_VERSION_NUM >= 160000
+#define GpuvecRestrictionLike(root, clause, model) \
+	make_restrictinfo(root, clause, (model)->is_pushed_down, (model)->has_clone, \
+					  (model)->is_clone, (model)->pseudoconstant, (model)->security_level, \
+					  (model)->required_relids, (model)->incompatible_relids, \
+					  (model)->outer_relids)
+#elif PG_VERSION_NUM >= 140000
+#define GpuvecRestrictionLike(root, clause, model) \
+	make_restrictinfo(root, clause, (model)->is_pushed_down, (model)->outerjoin_delayed, \
+					  (model)->pseudoconstant, (model)->security_level, \
+					  (model)->required_relids, (model)->outer_relids, (model)->nullable_relids)
+#else
+#define GpuvecRestrictionLike(root, clause, model) \
+	make_restrictinfo(clause, (model)->is_pushed_down, (model)->outerjoin_delayed, \
+					  (model)->pseudoconstant, (model)->security_level, \
+					  (model)->required_relids, (model)->outer_relids, (model)->nullable_relids)
+#endif
+
+/*
+ * Let the clauses that parameters of a path enforce not have this one (the
+ * list of clauses is without it already)
+ */
+#if PG_VERSION_NUM >= 160000
+#define GpuvecForgetSerial(info, clause) \
+	((info)->ppi_serials = bms_del_member((info)->ppi_serials, (clause)->rinfo_serial))
+#else
+#define GpuvecForgetSerial(info, clause) ((void) 0)
+#endif
+
 /* Vacuum's cost-based delay */
 #if PG_VERSION_NUM >= 180000
 #define GpuvecVacuumDelayPoint() vacuum_delay_point(false)

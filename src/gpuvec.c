@@ -14,6 +14,7 @@
 #include "embedding/embedding_table.h"
 #include "fmgr.h"
 #include "index/entry_queue.h"
+#include "index/index_am.h"
 #include "link/faults.h"
 #include "link/supervisor.h"
 #include "mirror/autoprewarm.h"
@@ -47,6 +48,8 @@ _PG_init(void)
 	EmbeddingInit();
 	RecommendInit();
 	SetScanInit();
+	GpuvecComparisonsInit();
+	GpuvecExplainInit();
 	EntryQueueInit();
 
 	/*

@@ -25,6 +25,13 @@
  */
 #define GPUVEC_MAX_K			100000
 
+/*
+ * Rows of the first answer to a request for all rows, if they come in order:
+ * an answer of exactly as many is in order, and others may follow.  Any other
+ * answer has all rows, in any order.
+ */
+#define GPUVEC_FIRST_ROWS		8192
+
 /* Up to this k, the kernels sort the best rows in shared memory */
 #define GPUVEC_FAST_K			1024
 

@@ -474,10 +474,13 @@ typedef struct gpuvec_search_weights
 #define GPUVEC_QUERY_DISJOINT	4	/* with a filter: rows that share no id
 									 * rank as well, if few rows pass */
 
+/* In place of k, without AFTER: all rows; see GPUVEC_FIRST_ROWS */
+#define GPUVEC_ALL_ROWS			UINT32_MAX
+
 typedef struct gpuvec_query
 {
 	uint32_t	len;			/* number of ids */
-	uint32_t	k;				/* 1 .. GPUVEC_MAX_K */
+	uint32_t	k;				/* 1 .. GPUVEC_MAX_K, or GPUVEC_ALL_ROWS */
 	uint32_t	flags;
 	uint32_t	wide;			/* 1: the ids are uint32_t */
 	double		min_score;
@@ -492,7 +495,7 @@ typedef struct gpuvec_query
  * mirror is not READY, or not as fresh as asked, nothing was searched, and
  * nqueries is 0.  Otherwise followed by uint32_t nhits[nqueries], padded to 8
  * bytes, then uint64_t passed[nqueries] if a query has a filter, then all
- * hits, query by query, best first.
+ * hits, query by query, best first (unless all rows were asked for).
  *
  * `passed` counts the live rows that pass the query's filter; if it has none,
  * it is GPUVEC_NOT_COUNTED.  With GPUVEC_QUERY_DISJOINT it has the bit

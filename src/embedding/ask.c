@@ -24,6 +24,7 @@
 #include "gpuvec.h"
 
 #include "embedding/embedding_table.h"
+#include "mirror/usage.h"
 #include "miscadmin.h"
 
 /*
@@ -255,6 +256,8 @@ read_answer(const Question *question, const GpuvecReply *reply, EmbeddingAnswer 
 				(errcode(ERRCODE_PROTOCOL_VIOLATION),
 				 errmsg("invalid message from the gpuvec engine")));
 	question->table->engine_us += answer->head.engine_us;
+	MirrorUsed.requests++;
+	MirrorUsed.engine_us += answer->head.engine_us;
 }
 
 /*

@@ -58,6 +58,10 @@ typedef struct gpuvec_match
  * count in the query's length.
  *
  * If it has no ids that rows have, only hamming finds rows.
+ *
+ * If `unordered`, all rows that meet the conditions, in any order.  There is
+ * no has_after then, and k counts for nothing.  Only for backends that take
+ * it.
  */
 typedef struct gpuvec_topk_query
 {
@@ -69,6 +73,7 @@ typedef struct gpuvec_topk_query
 	uint32_t	k;				/* 1 .. GPUVEC_MAX_K */
 	bool		has_min_score;
 	bool		has_after;
+	bool		unordered;
 	double		min_score;		/* not NaN */
 	double		after_score;
 	uint64_t	after_tid;
@@ -83,7 +88,9 @@ typedef struct gpuvec_topk_query
 
 	/* the answer */
 	gpuvec_match *matches;		/* owned by the caller; room for min(k, rows
-								 * of the view) */
+								 * of the view).  If unordered: NULL, or what
+								 * the backend has malloc'd and the caller
+								 * frees. */
 	uint32_t	nmatches;
 	bool		ranked_disjoint;
 	uint64_t	passed;			/* live rows that pass the filter, those with
@@ -128,6 +135,7 @@ struct gpuvec_backend
 								 * may have others than ids[] */
 	bool		takes_filters;	/* segments may have filter columns, and
 								 * queries filters */
+	bool		takes_unordered;	/* queries may be unordered */
 	gpuvec_vectors *vectors;	/* stores the rows of embedding tables; NULL:
 								 * they are kept on the host */
 	gpuvec_trainer *trainer;	/* trains factors; NULL: threads of the CPU do */

@@ -32,6 +32,9 @@
  * A large batch of a kind that is new is not searched by one guess.  A slice
  * of it is searched by each method, and the rest by the cheapest.
  *
+ * A query for all rows, in any order, takes as long as it finds rows.  Times
+ * of such queries say little of the methods, so the backend chooses.
+ *
  * Answers do not depend on the method.
  *
  *-------------------------------------------------------------------------
@@ -309,7 +312,7 @@ gpuvec_topk_by_cost(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_mea
 		.backend = backend, .view = view, .measure = measure, .error = error
 	};
 
-	if (view->costs == NULL || nqueries == 0)
+	if (view->costs == NULL || nqueries == 0 || (nqueries == 1 && queries[0].unordered))
 		return backend->topk(backend, view, measure, GPUVEC_METHOD_AUTO, queries, nqueries, error);
 	s.record = gpuvec_method_costs_find(view->costs, measure, queries, nqueries);
 	if (s.record->searches == 0 && nqueries >= SLICED_QUERIES)

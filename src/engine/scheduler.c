@@ -159,11 +159,12 @@ run_together(gpuvec_scheduler *scheduler, topk_request *batch, uint32_t nqueries
 	ok = search(scheduler, batch, queries, n, error);
 	n = 0;
 	for (topk_request *r = batch; r != NULL; r = r->next)
-		for (uint32_t i = 0; i < r->nqueries; i++)
+		for (uint32_t i = 0; i < r->nqueries; i++, n++)
 		{
+			r->queries[i].matches = queries[n].matches;
 			r->queries[i].nmatches = queries[n].nmatches;
 			r->queries[i].passed = queries[n].passed;
-			r->queries[i].ranked_disjoint = queries[n++].ranked_disjoint;
+			r->queries[i].ranked_disjoint = queries[n].ranked_disjoint;
 		}
 	free(queries);
 	return ok;

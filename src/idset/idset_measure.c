@@ -10,6 +10,7 @@
 
 #include "core/measure.h"
 #include "idset/idset.h"
+#include "idset/idset_condition.h"
 #include "idset/idset_threshold.h"
 #include "parser/scansup.h"
 
@@ -226,4 +227,60 @@ hamming_distance(PG_FUNCTION_ARGS)
 
 	count_args(fcinfo, &common, &a, &b);
 	PG_RETURN_INT32((int32) (a + b - 2 * common));
+}
+
+/*
+ * The address of a function as this library has it.  The names are not ours
+ * alone, and another library's function of the same name may stand in for
+ * one, except under a hidden name.
+ */
+#define OWN_FUNCTION(name) \
+static Datum own_##name(PG_FUNCTION_ARGS) __attribute__((alias(#name)))
+
+OWN_FUNCTION(braun_blanquet_similarity);
+OWN_FUNCTION(jaccard_similarity);
+OWN_FUNCTION(cosine_similarity);
+OWN_FUNCTION(dice_similarity);
+OWN_FUNCTION(overlap_similarity);
+OWN_FUNCTION(containment_similarity);
+OWN_FUNCTION(tversky_similarity);
+OWN_FUNCTION(intersection_count);
+OWN_FUNCTION(hamming_distance);
+OWN_FUNCTION(idset_braun_blanquet_distance);
+OWN_FUNCTION(idset_jaccard_distance);
+OWN_FUNCTION(idset_cosine_distance);
+OWN_FUNCTION(idset_negative_intersection);
+OWN_FUNCTION(idset_hamming_distance);
+
+#define SCORE(name, measure, text) {own_##name, measure, text, text, false, false}
+#define DISTANCE(name, measure, text) {own_##name, measure, text, text, true, false}
+
+/* containment of a row in the query has no name: tversky(0, 1) is the same */
+static const IdSetScored scored[] = {
+	SCORE(braun_blanquet_similarity, GPUVEC_BRAUN_BLANQUET, "braun_blanquet"),
+	SCORE(jaccard_similarity, GPUVEC_JACCARD, "jaccard"),
+	SCORE(cosine_similarity, GPUVEC_COSINE, "cosine"),
+	SCORE(dice_similarity, GPUVEC_DICE, "dice"),
+	SCORE(overlap_similarity, GPUVEC_OVERLAP, "overlap"),
+	{own_containment_similarity, GPUVEC_CONTAINMENT, "containment", "tversky(0, 1)", false, false},
+	{own_tversky_similarity, GPUVEC_TVERSKY, NULL, NULL, false, true},
+	SCORE(intersection_count, GPUVEC_INTERSECTION, "intersection"),
+	DISTANCE(hamming_distance, GPUVEC_HAMMING, "hamming"),
+	DISTANCE(idset_braun_blanquet_distance, GPUVEC_BRAUN_BLANQUET, "braun_blanquet"),
+	DISTANCE(idset_jaccard_distance, GPUVEC_JACCARD, "jaccard"),
+	DISTANCE(idset_cosine_distance, GPUVEC_COSINE, "cosine"),
+	DISTANCE(idset_negative_intersection, GPUVEC_INTERSECTION, "intersection"),
+	DISTANCE(idset_hamming_distance, GPUVEC_HAMMING, "hamming")
+};
+
+const IdSetScored *
+idset_scored(Oid function)
+{
+	FmgrInfo	info;
+
+	fmgr_info(function, &info);
+	for (int i = 0; i < lengthof(scored); i++)
+		if (info.fn_addr == scored[i].function)
+			return &scored[i];
+	return NULL;
 }

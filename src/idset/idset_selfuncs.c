@@ -40,6 +40,7 @@
 #include "catalog/pg_statistic.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
+#include "idset/idset_condition.h"
 #include "idset/idset_estimate.h"
 #include "nodes/primnodes.h"
 #include "utils/builtins.h"
@@ -141,13 +142,13 @@ function_fits(Oid function, IdSetPredicate predicate)
 /*
  * True if the column has statistics and the user may see all its rows.
  * Otherwise EXPLAIN would tell how common an id is among rows that row-level
- * security hides.
+ * security hides.  The server's own estimators tell that of leakproof
+ * operators; these do not.
  */
 static bool
 has_statistics(IdSetClause *clause)
 {
-	return HeapTupleIsValid(clause->variable.statsTuple) &&
-		statistic_proc_security_check(&clause->variable, clause->function);
+	return HeapTupleIsValid(clause->variable.statsTuple) && clause->variable.acl_ok;
 }
 
 /* Selectivity with a known query */
@@ -279,7 +280,7 @@ typical_selectivity(IdSetClause *clause, bool has_score)
 
 /*
  * The arguments of a threshold that is a row constructor or a call of
- * idset_threshold(); otherwise NIL
+ * idset_threshold() or idset_reaching(); otherwise NIL
  */
 static List *
 parts_of_threshold(Node *node)
@@ -291,7 +292,8 @@ parts_of_threshold(Node *node)
 	if (!IsA(node, FuncExpr))
 		return NIL;
 	fmgr_info(((FuncExpr *) node)->funcid, &info);
-	return info.fn_addr == idset_threshold ? ((FuncExpr *) node)->args : NIL;
+	return info.fn_addr == idset_threshold || info.fn_addr == idset_reaching ?
+		((FuncExpr *) node)->args : NIL;
 }
 
 /* Selectivity of a threshold that is not a constant; some parts may be */

@@ -27,11 +27,15 @@
 #include "access/htup_details.h"
 #include "catalog/pg_type.h"
 #include "funcapi.h"
+#include "idset/idset_condition.h"
 #include "idset/idset_threshold.h"
 #include "utils/builtins.h"
+#include "utils/float.h"
 #include "utils/typcache.h"
 
 PG_FUNCTION_INFO_V1(idset_threshold);
+PG_FUNCTION_INFO_V1(idset_reaching);
+PG_FUNCTION_INFO_V1(idset_within);
 PG_FUNCTION_INFO_V1(idset_reaches_threshold);
 
 /* Columns of the type idset_threshold */
@@ -52,24 +56,68 @@ typedef struct ThresholdCache
 	IdSetThreshold threshold;
 } ThresholdCache;
 
-/* Constructor: makes a row of its arguments */
-Datum
-idset_threshold(PG_FUNCTION_ARGS)
+/* The type that a constructor returns */
+static TupleDesc
+result_desc(FunctionCallInfo fcinfo)
 {
 	TupleDesc	desc;
-	Datum		values[THRESHOLD_COLUMNS];
-	bool		nulls[THRESHOLD_COLUMNS];
 
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE ||
 		desc->natts != THRESHOLD_COLUMNS)
 		elog(ERROR, "return type must be idset_threshold");
+	return BlessTupleDesc(desc);
+}
+
+/* A value of type idset_threshold */
+static Datum
+make_threshold(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
+{
+	return HeapTupleGetDatum(heap_form_tuple(result_desc(fcinfo), values, nulls));
+}
+
+/* Constructor: makes a row of its arguments */
+Datum
+idset_threshold(PG_FUNCTION_ARGS)
+{
+	Datum		values[THRESHOLD_COLUMNS];
+	bool		nulls[THRESHOLD_COLUMNS];
+
 	for (int i = 0; i < THRESHOLD_COLUMNS; i++)
 	{
 		values[i] = PG_GETARG_DATUM(i);
 		nulls[i] = PG_ARGISNULL(i);
 	}
-	PG_RETURN_HEAPTUPLEHEADER(DatumGetHeapTupleHeader(
-													  HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls))));
+	PG_RETURN_DATUM(make_threshold(fcinfo, values, nulls));
+}
+
+/* The same for a score that nothing reaches if it is NaN: then null */
+Datum
+idset_reaching(PG_FUNCTION_ARGS)
+{
+	Datum		values[] = {PG_GETARG_DATUM(0), PG_GETARG_DATUM(1), PG_GETARG_DATUM(2)};
+	bool		nulls[THRESHOLD_COLUMNS] = {false};
+
+	if (isnan(PG_GETARG_FLOAT8(1)))
+		PG_RETURN_NULL();
+	PG_RETURN_DATUM(make_threshold(fcinfo, values, nulls));
+}
+
+/*
+ * The threshold that sets reach which are at most this far from the query.
+ * All distances are less than NaN.
+ */
+Datum
+idset_within(PG_FUNCTION_ARGS)
+{
+	double		distance = PG_GETARG_FLOAT8(1);
+	Datum		values[] = {PG_GETARG_DATUM(0), 0, PG_GETARG_DATUM(2)};
+	bool		nulls[THRESHOLD_COLUMNS] = {false};
+	gpuvec_weights weights;
+	gpuvec_measure measure = idset_measure_by_name(TextDatumGetCString(values[2]), &weights);
+
+	values[1] = Float8GetDatum(isnan(distance) ? -get_float8_infinity() :
+							   idset_score_within(measure, distance));
+	PG_RETURN_DATUM(make_threshold(fcinfo, values, nulls));
 }
 
 /* Deform a value of type idset_threshold */

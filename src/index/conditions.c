@@ -415,7 +415,7 @@ add_key(Maker *maker, ScanKey key)
 	else if (key->sk_flags & SK_ISNULL)
 		maker->made->nothing = true;
 	else if (key->sk_attno == 1)
-		maker->made->exact = false;
+		maker->made->set_keys++;
 	else
 		add_comparison(maker, key);
 }

@@ -18,7 +18,8 @@ typedef struct GpuvecConditions
 {
 	gpuvec_filter filter;		/* rows that satisfy the keys pass it */
 	bool		nothing;		/* no row satisfies the keys */
-	bool		exact;			/* all rows that pass satisfy them */
+	bool		exact;			/* all rows that pass satisfy them ... */
+	int			set_keys;		/* ... but for so many, of the first column */
 } GpuvecConditions;
 
 /* Make the conditions of a scan's keys, in the current memory context */

@@ -182,6 +182,16 @@ distance_fits(Form_pg_amop amop)
 		opfamily_can_sort_type(amop->amopsortfamily, FLOAT8OID);
 }
 
+/* True if a search operator of sets has the right type on its right side */
+static bool
+set_search_fits(Form_pg_amop amop)
+{
+	if (amop->amopstrategy == GPUVEC_REACHES)
+		return type_is_rowtype(amop->amoprighttype);
+	return amop->amoplefttype == amop->amoprighttype ||
+		(amop->amopstrategy == GPUVEC_CONTAINS && amop->amoprighttype == INT8OID);
+}
+
 /*
  * The same for a search operator.  Those of filter columns may have two types
  * of one kind.
@@ -197,9 +207,7 @@ search_fits(Form_pg_amop amop)
 		return kind != FILTER_UNKNOWN && FilterKindOf(amop->amoprighttype) == kind &&
 			(amop->amoplefttype == amop->amoprighttype || kind == FILTER_INTEGER ||
 			 kind == FILTER_FLOAT);
-	return kind == FILTER_UNKNOWN &&
-		(amop->amopstrategy == GPUVEC_REACHES ? type_is_rowtype(amop->amoprighttype) :
-		 amop->amoplefttype == amop->amoprighttype);
+	return kind == FILTER_UNKNOWN && set_search_fits(amop);
 }
 
 /* True if scans understand an operator of a family */

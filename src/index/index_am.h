@@ -79,6 +79,7 @@ extern double GpuvecRankDistance(gpuvec_measure measure, double score);
 typedef struct GpuvecFound
 {
 	bool		all;			/* every row may satisfy them */
+	bool		exact;			/* those that were found do */
 	int64	   *roots;			/* otherwise [n], as tid_number() */
 	uint64		n;
 } GpuvecFound;
@@ -146,5 +147,11 @@ extern bool GpuvecInRecovery(IndexScanDesc scan, MirrorTarget *target);
 extern void gpuvec_costestimate(PlannerInfo *root, IndexPath *path, double loop_count,
 								Cost *startup_cost, Cost *total_cost, Selectivity *selectivity,
 								double *correlation, double *pages);
+
+/* explain.c */
+extern void GpuvecExplainInit(void);
+
+/* comparisons.c */
+extern void GpuvecComparisonsInit(void);
 
 #endif							/* GPUVEC_INDEX_AM_H */

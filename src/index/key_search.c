@@ -7,6 +7,8 @@
  *
  *		tokens && q		at least one common id: intersection >= 1
  *		tokens @> q		all of q's ids are common: containment >= 1
+ *		tokens @> id	the same with the set of the id.  No set has a number
+ *						that is out of the range of ids.
  *		tokens = q		the larger set has no more ids than are common:
  *						braun_blanquet >= 1; hamming >= 0 if q is empty
  *		tokens <@ q		all of the row's ids are common.  So the smaller set
@@ -16,13 +18,12 @@
  *						from the empty set: hamming >= 0, with the query '{}'.
  *		tokens <<->> t	t names the measure and the bound
  *
- * The engine returns the rows that reach the bound, and the executor rechecks
- * each of them.  The engine leaves out rows without a common id, unless they
- * rank (gpuvec_ranks_disjoint).  If they do not rank, their score is 0, and
- * no score is lower.  A key says nothing if no score is below its bound, or
- * if it asks for containment of no ids.  No row has a common id with an empty
- * set.  No row satisfies a key that is null, or that has a null query or
- * score.
+ * The engine returns the rows that reach the bound.  It leaves out rows
+ * without a common id, unless they rank (gpuvec_ranks_disjoint).  If they
+ * do not rank, their score is 0, and no score is lower.  A key says
+ * nothing if no score is below its bound, or if it asks for containment of
+ * no ids.  No row has a common id with an empty set.  No row satisfies a
+ * key that is null, or that has a null query or score.
  *
  * The second search for '<@' may find a root that the first one has found,
  * with the set of another row, which came after the first row was removed.
@@ -35,11 +36,33 @@
  * says anything, they are all that is searched for (filtered.c).  If there are
  * none either, or if there is no mirror, every row may satisfy the keys.
  *
+ * Rows are rechecked by the executor unless the bound proves them (rule A3).
+ * A bound is exact if only rows that satisfy its key reach it.  All are but
+ * that of '<@': scores of sets in the mirror are computed as the operators
+ * compute them.  What is found then satisfies the keys if there is only one
+ * of the first column, and if the conditions on filter columns are exact.
+ * The set in the mirror is that of the row which the executor finds (and so
+ * are the keys of its filter columns):
+ *
+ *	 - The executor returns from a root only the row version that the
+ *	   snapshot sees.  If there is one, it cannot be removed while the
+ *	   snapshot lives.  So its line pointer has not been reused, and the
+ *	   mirror, which is as fresh as the snapshot needs, has its chain under
+ *	   this root.  All versions of the chain have the set of the mirror, as
+ *	   with any index.
+ *	 - If the snapshot sees no row there, nothing is returned, whatever the
+ *	   root stood for when it was found, or stands for since.
+ *
+ * With a snapshot of recovery, versions of a chain may have other sets
+ * (recovery.c), so rows are rechecked.  Pages that a bitmap keeps as a whole
+ * are rechecked by the executor anyway.
+ *
  *-------------------------------------------------------------------------
  */
 #include "gpuvec.h"
 
 #include "access/relscan.h"
+#include "catalog/pg_type.h"
 #include "entries/entries.h"
 #include "idset/idset.h"
 #include "idset/idset_threshold.h"
@@ -49,6 +72,7 @@
 #include "mirror/mirror.h"
 #include "miscadmin.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 
 /* Kinds of bounds: a lower kind leaves fewer rows, and is searched for */
 typedef enum BoundKind
@@ -74,6 +98,7 @@ typedef struct Bound
 	double		min_score;
 	IdSet	   *query;
 	bool		empty;
+	bool		exact;			/* rows that reach it satisfy the key */
 } Bound;
 
 /* The lowest score that any set has with a query of `len` ids */
@@ -101,6 +126,20 @@ threshold_bound(Datum value, Bound *bound)
 		bound->kind = BOUND_NONE;
 	else if (idset_count(bound->query) > 0 || gpuvec_ranks_disjoint(bound->measure))
 		bound->kind = BOUND_SCORE;
+}
+
+/* The bound of set @> number */
+static void
+number_bound(int64 number, Bound *bound)
+{
+	uint32		id = (uint32) number;
+
+	if (number < 0 || number > (int64) IDSET_MAX_ID)
+		return;
+	bound->kind = BOUND_CONTAINS;
+	bound->measure = GPUVEC_CONTAINMENT;
+	bound->min_score = 1;
+	bound->query = idset_from_sorted(&id, 1);
 }
 
 /* The bound of an operator with a set */
@@ -155,10 +194,13 @@ key_bound(ScanKey key, Bound *bound)
 	if (key->sk_flags & (SK_SEARCHNULL | SK_SEARCHNOTNULL | SK_SEARCHARRAY))
 		return;
 	bound->kind = BOUND_NOTHING;
+	bound->exact = key->sk_strategy != GPUVEC_CONTAINED;
 	if (key->sk_flags & SK_ISNULL)
 		return;
 	if (key->sk_strategy == GPUVEC_REACHES)
 		threshold_bound(key->sk_argument, bound);
+	else if (key->sk_subtype == INT8OID)
+		number_bound(DatumGetInt64(key->sk_argument), bound);
 	else
 		set_bound(key->sk_strategy, key->sk_argument, bound);
 }
@@ -228,6 +270,7 @@ find_scores(IndexScanDesc scan, MirrorTarget *target, const Bound *bound,
 	search.measure = bound->measure;
 	search.weights = bound->weights;
 	search.k = UINT64_MAX;
+	search.unordered = true;
 	search.roots = target->key.rooted;
 	search.has_min_score = true;
 	search.min_score = bound->min_score;
@@ -255,6 +298,8 @@ find_bound(IndexScanDesc scan, const Bound *bound, const GpuvecConditions *condi
 	GpuvecDescribe(scan, &target);
 	if (target.mode != MIRROR_SHARED)
 		return false;
+	found->exact = bound->exact && conditions->set_keys == 1 && conditions->exact &&
+		target.key.rooted && !scan->xs_snapshot->takenDuringRecovery;
 	if ((idset_count(bound->query) > 0 || gpuvec_ranks_disjoint(bound->measure)) &&
 		!find_scores(scan, &target, bound, conditions, context, found))
 		return false;

@@ -12,6 +12,7 @@
 
 #include "executor/tuptable.h"
 #include "index/index_am.h"
+#include "mirror/usage.h"
 #include "utils/tuplesort.h"
 
 /* A row to return */
@@ -37,6 +38,7 @@ typedef enum KnnPhase
 typedef struct KnnState
 {
 	MemoryContext context;		/* lives as long as one (re)scan */
+	MirrorUsage used;			/* by all (re)scans */
 	KnnPhase	phase;
 	gpuvec_measure measure;
 	IdSet	   *query;			/* NULL: every distance is null */

@@ -31,6 +31,8 @@
 #include "index/knn_scan.h"
 #include "pgstat.h"
 #include "storage/bufmgr.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -81,6 +83,7 @@ static void
 clean_up(KnnState *state)
 {
 	MemoryContext context = state->context;
+	MirrorUsage used = state->used;
 
 	if (state->sort)
 		tuplesort_end(state->sort);
@@ -90,6 +93,7 @@ clean_up(KnnState *state)
 		table_close(state->opened, NoLock);
 	memset(state, 0, sizeof(*state));
 	state->context = context;
+	state->used = used;
 	state->phase = SCAN_END;
 	state->finder.block = InvalidBlockNumber;
 	MemoryContextReset(context);
@@ -331,18 +335,74 @@ count_scan(IndexScanDesc scan)
 }
 
 /*
- * Put the rows that may satisfy the search keys into a bitmap.  All are
- * rechecked, however exact the conditions are: otherwise the executor may
- * count rows of a page that is all-visible by then without looking at them.
+ * True if a bitmap heap scan of this server looks at every row before it
+ * counts it.  Servers up to version 17 did not, until these minor versions:
+ * of a page that was all-visible they counted the rows of the bitmap, if
+ * these needed no recheck and no column was wanted.  VACUUM may have removed
+ * some of them meanwhile.  (The library may run on another minor version than
+ * that which it was built for.)
  */
+static bool
+rows_are_looked_at(void)
+{
+	static int	version = 0;
+
+	if (version == 0)
+		version = pg_strtoint32(GetConfigOption("server_version_num", false, false));
+	switch (version / 10000)
+	{
+		case 13:
+			return version >= 130021;
+		case 14:
+			return version >= 140018;
+		case 15:
+			return version >= 150013;
+		case 16:
+			return version >= 160009;
+		case 17:
+			return version >= 170005;
+		default:
+			return version >= 180000;
+	}
+}
+
+/* Rows that are put into a bitmap together */
+#define BITMAP_ROWS		256
+
+/*
+ * Put the rows that were found into a bitmap.  They are rechecked unless what
+ * was found is exact and the server looks at each row.
+ */
+static void
+add_found(const GpuvecFound *found, TIDBitmap *bitmap)
+{
+	bool		recheck = !found->exact || !rows_are_looked_at();
+	ItemPointerData tids[BITMAP_ROWS];
+	int			n = 0;
+
+	for (uint64 i = 0; i < found->n; i++)
+	{
+		ItemPointerSet(&tids[n], tid_number_block(found->roots[i]),
+					   tid_number_line(found->roots[i]));
+		if (++n == BITMAP_ROWS || i + 1 == found->n)
+		{
+			tbm_add_tuples(bitmap, tids, n, recheck);
+			n = 0;
+		}
+	}
+}
+
+/* Put the rows that may satisfy the search keys into a bitmap */
 int64
 gpuvec_getbitmap(IndexScanDesc scan, TIDBitmap *bitmap)
 {
 	KnnState   *state = scan->opaque;
+	MirrorUsage before = MirrorUsed;
 
 	check_snapshot(scan->xs_snapshot);
 	count_scan(scan);
 	GpuvecFind(scan, &state->conditions, state->context, &state->found);
+	MirrorUsageAdd(&state->used, &before);
 	if (state->found.all)
 	{
 		BlockNumber nblocks = RelationGetNumberOfBlocks(GpuvecScanHeap(scan));
@@ -351,35 +411,44 @@ gpuvec_getbitmap(IndexScanDesc scan, TIDBitmap *bitmap)
 			tbm_add_page(bitmap, block);
 		return (int64) nblocks * 10;	/* a guess, as in BRIN */
 	}
-	for (uint64 i = 0; i < state->found.n; i++)
-	{
-		ItemPointerData tid;
-
-		ItemPointerSet(&tid, tid_number_block(state->found.roots[i]),
-					   tid_number_line(state->found.roots[i]));
-		tbm_add_tuples(bitmap, &tid, 1, true);
-	}
+	add_found(&state->found, bitmap);
+	GPUVEC_INJECTION("bitmap-found");
 	return (int64) state->found.n;
+}
+
+/*
+ * True if what the engine has found satisfies all search keys.  Rows from a
+ * scan of the table were not looked at.
+ */
+static bool
+keys_hold(IndexScanDesc scan, const KnnState *state)
+{
+	if (scan->xs_snapshot->takenDuringRecovery || state->phase == SCAN_OTHERS)
+		return false;
+	if (state->conditions.set_keys == 0)
+		return state->conditions.exact;
+	return state->phase == SCAN_FOUND && state->found.exact;
 }
 
 bool
 gpuvec_gettuple(IndexScanDesc scan, ScanDirection direction)
 {
 	KnnState   *state = scan->opaque;
+	MirrorUsage before = MirrorUsed;
 	KnnRow		row;
+	bool		found;
 
 	Assert(ScanDirectionIsForward(direction));
 	check_snapshot(scan->xs_snapshot);
 	if ((state->phase == SCAN_ENGINE && state->search.k == 0) ||
 		(state->phase == SCAN_FOUND && state->found.roots == NULL))
 		count_scan(scan);
-	if (!next_row(scan, state, &row))
+	found = next_row(scan, state, &row);
+	MirrorUsageAdd(&state->used, &before);
+	if (!found)
 		return false;
 	ItemPointerSet(&scan->xs_heaptid, tid_number_block(row.root), tid_number_line(row.root));
-	/* rows from a scan of the table pass no filter */
-	scan->xs_recheck = scan->numberOfKeys > 0 &&
-		(!state->conditions.exact || state->phase == SCAN_OTHERS ||
-		 scan->xs_snapshot->takenDuringRecovery);
+	scan->xs_recheck = scan->numberOfKeys > 0 && !keys_hold(scan, state);
 	scan->xs_recheckorderby = false;
 	/* nobody compares the distances: they are exact */
 	if (scan->numberOfOrderBys > 0)

@@ -44,6 +44,7 @@
 #include "mirror/feed.h"
 #include "mirror/known.h"
 #include "mirror/refresh.h"
+#include "mirror/usage.h"
 #include "portability/instr_time.h"
 #include "storage/predicate.h"
 #include "utils/memutils.h"
@@ -584,8 +585,10 @@ take_answer(MirrorConversation *talk, MirrorRequest *request, Answer *answer)
 static void
 note_wait(const MirrorConversation *talk, TimestampTz since)
 {
-	if (since != 0)
-		FactsNoteWait(&talk->target->key, GetCurrentTimestamp() - since);
+	if (since == 0)
+		return;
+	MirrorUsed.waits++;
+	FactsNoteWait(&talk->target->key, GetCurrentTimestamp() - since);
 }
 
 bool

@@ -21,6 +21,7 @@
 #include "mirror/page_reader.h"
 #include "mirror/page_stream.h"
 #include "mirror/refresh.h"
+#include "mirror/usage.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 
@@ -130,6 +131,7 @@ MirrorLoad(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need
 	if (ok)
 		GPUVEC_INJECTION("load-before-commit");
 	ok = ok && PageStreamCommit(position, need, nblocks, state);
+	MirrorUsed.loads += ok;
 	pfree(stream.out.data);
 	return ok;
 }

@@ -171,6 +171,8 @@ typedef struct MirrorSearch
 	Snapshot	snapshot;
 	bool		roots;			/* return the entries of a rooted mirror,
 								 * visible or not */
+	bool		unordered;		/* k is UINT64_MAX, and rows may come in any
+								 * order */
 	const MirrorTidSet *among;	/* only these rows; NULL: all rows */
 	double		share;			/* with among: its estimated fraction of the
 								 * table's rows */

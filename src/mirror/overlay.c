@@ -31,6 +31,8 @@
  * but of the replaced ones only those are known that were returned.  If all
  * were returned, the count is right.  New rows without a common id count if
  * the engine has ranked such rows, too; only its answer tells.
+ * An engine that was asked for all rows may return them in any order.  These
+ * are the first case, whose answer is a union and needs no order.
  *
  * Scores are computed by the same function as in the engine, from the number
  * of common ids.  For the ids of 16 bits a bitmap tells which of them the
@@ -277,7 +279,7 @@ static bool
 merge_query(Overlay *overlay, OverlayReplaced replaced, const void *arg, const MirrorHit *given,
 			uint32 ngiven, MirrorHit *hits, uint32 *nhits, uint64 *passed)
 {
-	uint32		asked = overlay->question->sent->k;
+	uint32		asked = MirrorRowsAsked(overlay->question->sent, ngiven);
 	bool		all = ngiven < asked;
 	uint32		n = 0;
 	uint32		nreplaced = 0;
@@ -305,6 +307,9 @@ merge_query(Overlay *overlay, OverlayReplaced replaced, const void *arg, const M
 	}
 	*nhits = n;
 	*passed = count_passed(overlay, *passed, nreplaced);
+	/* as many rows have to be in order */
+	if (n == GPUVEC_FIRST_ROWS && n < asked)
+		qsort(hits, n, sizeof(MirrorHit), compare_hits);
 	return all || n == asked;
 }
 

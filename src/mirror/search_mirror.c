@@ -57,7 +57,7 @@ take_answer(const MirrorConversation *talk, MirrorSearch *search,
 		left -= n;
 		note_passed(query, MirrorSearchAnswerPassed(answer, i));
 		MirrorTakeHits(talk->target, search, query, talk->visibility, hits, n,
-					   request->queries[i].k);
+					   MirrorRowsAsked(&request->queries[i], n));
 		*keep |= query->hits == hits && n > 0;
 		hits += n;
 		more |= !query->done;

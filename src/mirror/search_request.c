@@ -13,6 +13,7 @@
 #include "mirror/candidates.h"
 #include "mirror/facts.h"
 #include "mirror/search_request.h"
+#include "mirror/usage.h"
 
 /* Searches for at most this many rows are timed for the planner */
 #define TIMED_ROWS			1024
@@ -65,6 +66,8 @@ rows_to_ask(const MirrorSearch *search, const MirrorQuery *query, uint32 page, u
 		rows = Min(rows, MIRROR_ANSWER_HITS / queries);
 		return Max(Min(rows, GPUVEC_MAX_K), 1);
 	}
+	if (search->unordered && !query->has_after)
+		return GPUVEC_ALL_ROWS;
 	if (search->k == UINT64_MAX)
 		return page;
 	missing = search->k - Min(query->nhits, search->k);
@@ -272,6 +275,9 @@ MirrorSearchAsk(MirrorConversation *talk, MirrorSearch *search, uint32 first, ui
 		return false;
 	MirrorSearchAnswerRead(answer);
 	search->engine_us += answer->head.engine_us;
+	MirrorUsed.requests++;
+	MirrorUsed.rows += answer->head.state.nrows * request->n;
+	MirrorUsed.engine_us += answer->head.engine_us;
 	if (request->wire.trip_us > 0)
 		FactsNoteTrip(&talk->target->key, request->wire.trip_us, answer->head.engine_us);
 	return true;

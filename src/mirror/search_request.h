@@ -14,7 +14,7 @@
 #define MIRROR_ANSWER_HITS		(4 * 1024 * 1024)
 
 /* Number of rows to ask for first, if there is no k */
-#define MIRROR_FIRST_ALL_ROWS	8192
+#define MIRROR_FIRST_ALL_ROWS	GPUVEC_FIRST_ROWS
 
 /* A request for the queries of a search that need more rows */
 typedef struct MirrorSearchRequest
@@ -61,6 +61,16 @@ extern void MirrorSearchAnswerRead(MirrorSearchAnswer *answer);
  * `npassed` counts of rows that pass
  */
 extern Size MirrorSearchAnswerBytes(uint32 nqueries, uint64 npassed, uint64 nhits);
+
+/*
+ * The number of rows that a query was asked for, given the number of its
+ * hits: see GPUVEC_FIRST_ROWS
+ */
+static inline uint32
+MirrorRowsAsked(const gpuvec_query *sent, uint32 hits)
+{
+	return sent->k == GPUVEC_ALL_ROWS && hits == GPUVEC_FIRST_ROWS ? hits : sent->k;
+}
 
 /* Number of hits of the request's query number `query` */
 static inline uint32

@@ -98,7 +98,7 @@ all_rows_are_seen(Relation rel)
 	return rel->rd_tableam->parallelscan_estimate != NULL;
 }
 
-/* How many workers a scan of so many pages should have, as the planner has it */
+/* How many workers a scan of a table should have, as the planner has it */
 static int
 choose_workers(Relation rel)
 {

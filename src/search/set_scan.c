@@ -26,6 +26,7 @@
 #include "executor/executor.h"
 #include "fmgr.h"
 #include "funcapi.h"
+#include "mirror/usage.h"
 #include "miscadmin.h"
 #include "nodes/extensible.h"
 #include "nodes/makefuncs.h"
@@ -50,6 +51,7 @@ typedef struct SetScanState
 	MemoryContext context;		/* of the call and its rows */
 	void	   *call;			/* result of set->begin(); NULL: not called
 								 * yet */
+	MirrorUsage used;			/* by all calls */
 } SetScanState;
 
 static set_rel_pathlist_hook_type previous_hook = NULL;
@@ -262,14 +264,16 @@ next_row(ScanState *node)
 {
 	SetScanState *state = (SetScanState *) node;
 	TupleTableSlot *slot = node->ss_ScanTupleSlot;
+	MirrorUsage before = MirrorUsed;
+	bool		found;
 
 	if (state->call == NULL)
 		call_function(state);
 	ExecClearTuple(slot);
 	memset(slot->tts_isnull, false, slot->tts_tupleDescriptor->natts * sizeof(bool));
-	if (!state->set->next(state->call, slot->tts_values, slot->tts_isnull))
-		return slot;
-	return ExecStoreVirtualTuple(slot);
+	found = state->set->next(state->call, slot->tts_values, slot->tts_isnull);
+	MirrorUsageAdd(&state->used, &before);
+	return found ? ExecStoreVirtualTuple(slot) : slot;
 }
 
 /*
@@ -319,8 +323,9 @@ rescan(CustomScanState *node)
 }
 
 /*
- * Show the function's name, because EXPLAIN only prints the node's name.
- * VERBOSE shows the call, as for a function scan.
+ * Show the function's name, because EXPLAIN only prints the node's name, and
+ * with ANALYZE what the engine did.  VERBOSE shows the call, as for a
+ * function scan.
  */
 static void
 explain(CustomScanState *node, List *ancestors, ExplainState *es)
@@ -329,6 +334,8 @@ explain(CustomScanState *node, List *ancestors, ExplainState *es)
 	List	   *context;
 
 	ExplainPropertyText("Function", get_func_name(state->expr->funcid), es);
+	if (es->analyze)
+		MirrorUsageExplain(&state->used, es);
 	if (!es->verbose)
 		return;
 	context = set_deparse_context_plan(es->deparse_cxt, node->ss.ps.plan, ancestors);

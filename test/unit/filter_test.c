@@ -514,7 +514,7 @@ all_matches(const table *t, gpuvec_measure measure, const test_query *q, bool di
 	return n;
 }
 
-/* Is the answer of a query right? */
+/* Is the answer of a query right?  Sorts one that may be in any order. */
 static bool
 right_answer(const table *t, gpuvec_measure measure, const test_query *q, gpuvec_match *matches)
 {
@@ -524,6 +524,8 @@ right_answer(const table *t, gpuvec_measure measure, const test_query *q, gpuvec
 
 	if (n > q->q.k)
 		n = q->q.k;
+	if (q->q.unordered && q->q.nmatches > 1)
+		qsort(q->q.matches, q->q.nmatches, sizeof(gpuvec_match), compare_matches);
 	right = q->q.nmatches == n &&
 		q->q.passed == (q->q.filter.n > 0 ? npassed : GPUVEC_NOT_COUNTED) &&
 		(!q->q.ranked_disjoint || (q->q.disjoint && q->q.filter.n > 0));
@@ -557,7 +559,7 @@ test_queries(gpuvec_backend *backend, const gpuvec_view *view, const table *t,
 
 		for (uint32_t i = 0; i < n; i++)
 		{
-			queries[i].q.matches = found + (size_t) i * t->kind.n;
+			queries[i].q.matches = queries[i].q.unordered ? NULL : found + (size_t) i * t->kind.n;
 			batch[i] = queries[i].q;
 		}
 		right = backend->topk(backend, view, measure, methods[m], batch, n, &error);
@@ -565,6 +567,8 @@ test_queries(gpuvec_backend *backend, const gpuvec_view *view, const table *t,
 		{
 			queries[i].q = batch[i];
 			right &= right_answer(t, measure, &queries[i], matches);
+			if (queries[i].q.unordered)
+				free(queries[i].q.matches);
 			ranked_disjoint += batch[i].ranked_disjoint;
 			not_ranked += batch[i].disjoint && batch[i].filter.n > 0 && !batch[i].ranked_disjoint;
 		}
@@ -590,6 +594,11 @@ test_searches(gpuvec_backend *backend, const gpuvec_view *view, const table *t, 
 			random_limits(measure, &queries[i]);
 			if (measure == GPUVEC_TVERSKY)
 				queries[i].q.weights = gpuvec_make_weights(0.5, 0.25);
+			if (backend->takes_unordered && !queries[i].q.has_after && random_below(4) == 0)
+			{
+				queries[i].q.unordered = true;
+				queries[i].q.k = UINT32_MAX;
+			}
 			/* some filters of a batch are equal */
 			if (i > 0 && random_below(3) == 0)
 			{

@@ -303,6 +303,18 @@ make_view(gpuvec_backend *b, const table *t)
 	return view;
 }
 
+/* The order of results */
+static int
+compare_matches(const void *x, const void *y)
+{
+	const gpuvec_match *a = x;
+	const gpuvec_match *b = y;
+
+	if (a->score != b->score)
+		return a->score > b->score ? -1 : 1;
+	return a->tid < b->tid ? -1 : a->tid > b->tid;
+}
+
 /* The answer of a query by brute force */
 typedef struct expected
 {
@@ -328,6 +340,9 @@ search_equals(gpuvec_backend *b, const gpuvec_view *view, int measure, gpuvec_me
 	}
 	if (!b->topk(b, view, known, method, queries, n, &error))
 		return false;
+	for (uint32_t i = 0; i < n; i++)
+		if (queries[i].unordered && queries[i].nmatches > 0)
+			qsort(queries[i].matches, queries[i].nmatches, sizeof(gpuvec_match), compare_matches);
 	for (uint32_t i = 0; i < n; i++)
 		if (want[i].answers && !same_answer(&queries[i], want[i].answers, want[i].n))
 			return false;
@@ -381,7 +396,11 @@ test_measure(const char *name, gpuvec_backend **backends, int nbackends, const t
 				if (q->after_score == 0 && i % 2)
 					q->after_score = -0.0;
 			}
-			q->matches = allocate((t->n < q->k ? t->n : q->k) * sizeof(gpuvec_match));
+			/* all rows, in any order */
+			q->unordered = i % 6 == 0 && random32() % 2 && !q->has_after && backends[0]->takes_unordered;
+			if (q->unordered)
+				q->k = UINT32_MAX;
+			q->matches = q->unordered ? NULL : allocate((t->n < q->k ? t->n : q->k) * sizeof(gpuvec_match));
 		}
 		for (uint32_t i = 0; i < nqueries; i++)
 		{
@@ -436,7 +455,7 @@ make_table(uint32_t n, uint32_t maxlen, uint32_t vocabulary)
 	{
 		set			s = random_set(random32() % (maxlen + 1), vocabulary);
 
-		t.rows[i] = (gpuvec_source_row) {(uint64_t) (i + 1) * 7, s.len, 0, s.ids};
+		t.rows[i] = (gpuvec_source_row) {(uint64_t) (i + 1) * 7, s.len, 0, s.ids, NULL};
 	}
 	return t;
 }
@@ -571,7 +590,7 @@ make_kind(int kind, uint32_t n, uint32_t maxlen, uint32_t vocabulary)
 		}
 		else
 			s = kind_row(kind, r, n, maxlen, vocabulary);
-		t.rows[r] = (gpuvec_source_row) {(uint64_t) (r + 1) * 7, s.len, 0, s.ids};
+		t.rows[r] = (gpuvec_source_row) {(uint64_t) (r + 1) * 7, s.len, 0, s.ids, NULL};
 	}
 	return t;
 }

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * best_rows.c
- *	  The bounded heap of a query's best rows.
+ *	  The bounded heap of a query's best rows; of an unordered one, an array
+ *	  of all its rows.
  *
  *-------------------------------------------------------------------------
  */
@@ -39,29 +40,37 @@ replace_worst(best_rows *best, best_row row)
 	rows[i] = row;
 }
 
-/* Add a row to a heap that is not full.  Sets failed on lack of memory. */
+/* Make room for one more row.  Sets failed on lack of memory. */
+static bool
+make_room(best_rows *best)
+{
+	uint32_t	k = best->shared->query->k;
+	uint32_t	room = best->room == 0 ? 16 : best->room * 2;
+	best_row   *rows;
+
+	if (best->n < best->room)
+		return true;
+	if (room > k)
+		room = k;
+	rows = realloc(best->rows, room * sizeof(best_row));
+	if (rows == NULL)
+	{
+		best->failed = true;
+		return false;
+	}
+	best->rows = rows;
+	best->room = room;
+	return true;
+}
+
+/* Add a row to a heap that is not full */
 static void
 add_row(best_rows *best, best_row row)
 {
 	uint32_t	i = best->n;
 
-	if (best->n == best->room)
-	{
-		uint32_t	k = best->shared->query->k;
-		uint32_t	room = best->room == 0 ? 16 : best->room * 2;
-		best_row   *rows;
-
-		if (room > k)
-			room = k;
-		rows = realloc(best->rows, room * sizeof(best_row));
-		if (rows == NULL)
-		{
-			best->failed = true;
-			return;
-		}
-		best->rows = rows;
-		best->room = room;
-	}
+	if (!make_room(best))
+		return;
 	best->n++;
 	while (i > 0 && behind(&row, &best->rows[(i - 1) / 2]))
 	{
@@ -103,6 +112,12 @@ best_offer(best_rows *best, uint32_t common, uint32_t len, uint64_t tid)
 		return true;
 	if (query->cold && query->cold->slots[cold_slot(query->cold, tid)] == tid)
 		return true;
+	if (query->query->unordered)
+	{
+		if (make_room(best))
+			best->rows[best->n++] = row;
+		return true;
+	}
 	if (best->n < query->query->k)
 		add_row(best, row);
 	else if (behind(&best->rows[0], &row))

@@ -102,6 +102,12 @@ lists_cost(const costs *cost, const cpu_lists *lists, const gpuvec_topk_query *q
 		cost->list * query->len;
 }
 
+double
+cpu_lists_cost(cpu_backend *cpu, const gpuvec_segment *segment, const gpuvec_topk_query *query)
+{
+	return lists_cost(&costs_of[cpu->simd], segment_lists(segment), query);
+}
+
 /* Highest cost of the search by lists for any query of `len` ids */
 static double
 most_lists_cost(const costs *cost, const cpu_lists *lists, uint32_t len)

@@ -206,6 +206,10 @@ extern bool gathering_costs_less(cpu_backend *cpu, const gpuvec_segment *segment
 								 gpuvec_method method, const cpu_query *query,
 								 uint32_t nqueries, uint32_t nrows);
 
+/* Nanoseconds that a search by lists takes for one query; not NULL lists */
+extern double cpu_lists_cost(cpu_backend *cpu, const gpuvec_segment *segment,
+							 const gpuvec_topk_query *query);
+
 /* best_rows.c */
 /*
  * Consider a live row of `len` ids with `common` common ids.  False if

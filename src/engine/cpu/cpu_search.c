@@ -36,6 +36,9 @@
 /* Most bytes of the masks of filters at a time */
 #define MASK_MEMORY		((size_t) 128 * 1024 * 1024)
 
+/* Nanoseconds that it takes to wake a thread, and to wait for it, roughly */
+#define WAKE_NS				100000
+
 /* The segments that are searched in one way, with all queries */
 typedef struct cpu_group
 {
@@ -243,6 +246,22 @@ gather_rows(const cpu_search *search, uint64_t query, best_row *rows)
 	return n;
 }
 
+/* Give a query its rows */
+static void
+answer_query(gpuvec_topk_query *query, const best_row *rows, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+	{
+		gpuvec_match *match = &query->matches[i];
+
+		match->score = gpuvec_key_score(rows[i].key);
+		match->tid = rows[i].tid;
+		match->common = rows[i].common;
+		match->padding = 0;
+	}
+	query->nmatches = n;
+}
+
 /*
  * Merge the rows that the parts found for one query; called by a thread of
  * the pool
@@ -256,30 +275,24 @@ merge_query(void *task, uint64_t number, int thread)
 	best_row   *rows;
 
 	(void) thread;
-	query->nmatches = 0;
 	if (query->canceled && __atomic_load_n(query->canceled, __ATOMIC_RELAXED))
 		return;
 	total = gather_rows(search, number, NULL);
 	if (total == 0)
 		return;
 	rows = malloc(total * sizeof(best_row));
-	if (rows == NULL)
+	if (query->unordered)
+		query->matches = malloc(total * sizeof(gpuvec_match));
+	if (rows == NULL || query->matches == NULL)
 	{
+		free(rows);
 		__atomic_store_n(&search->failed, 1, __ATOMIC_RELAXED);
 		return;
 	}
 	gather_rows(search, number, rows);
-	qsort(rows, total, sizeof(best_row), compare_best);
-	query->nmatches = total < query->k ? (uint32_t) total : query->k;
-	for (uint32_t i = 0; i < query->nmatches; i++)
-	{
-		gpuvec_match *match = &query->matches[i];
-
-		match->score = gpuvec_key_score(rows[i].key);
-		match->tid = rows[i].tid;
-		match->common = rows[i].common;
-		match->padding = 0;
-	}
+	if (!query->unordered)
+		qsort(rows, total, sizeof(best_row), compare_best);
+	answer_query(query, rows, total < query->k ? (uint32_t) total : query->k);
 	free(rows);
 }
 
@@ -347,6 +360,24 @@ free_search(cpu_search *search)
 	free(search->pointers);
 }
 
+/*
+ * True if waking a thread takes longer than a query whose rows are wanted in
+ * any order: those of one id are a few lists, which are not even counted
+ */
+static bool
+is_short(const cpu_search *search, const cpu_group *group)
+{
+	const gpuvec_topk_query *query = search->queries[0].query;
+	double		ns = 0;
+
+	if (search->nqueries > 1 || !query->unordered || group->way != CPU_LISTS)
+		return false;
+	for (uint32_t i = 0; i < group->nentries && ns < WAKE_NS; i++)
+		ns += cpu_lists_cost(search->backend, search->view->entries[group->entries[i]].segment,
+							 query);
+	return ns < WAKE_NS;
+}
+
 /* Choose the size of batches and the number of parts */
 static void
 choose_sizes(cpu_search *search, cpu_group *group)
@@ -361,6 +392,8 @@ choose_sizes(cpu_search *search, cpu_group *group)
 	 * parts that take segments from a shared list even out by themselves, so
 	 * few are needed
 	 */
+	if (is_short(search, group))
+		return;
 	if (threads > 1 && group->way == CPU_LISTS)
 		group->nsplits = group->nbatches < threads * PARTS_PER_THREAD ? threads : 1;
 	else if (threads > 1)
@@ -527,6 +560,20 @@ search_some(cpu_search *search, gpuvec_method method, gpuvec_topk_query *queries
 	return !search->failed;
 }
 
+/* Begin with no rows, also after a batch that has failed */
+static void
+empty_answer(gpuvec_topk_query *query)
+{
+	query->nmatches = 0;
+	query->ranked_disjoint = false;
+	query->passed = query->filter.n > 0 ? 0 : GPUVEC_NOT_COUNTED;
+	if (query->unordered)
+	{
+		free(query->matches);
+		query->matches = NULL;
+	}
+}
+
 bool
 cpu_topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measure,
 		 gpuvec_method method, gpuvec_topk_query *queries, uint32_t nqueries, gpuvec_error *error)
@@ -535,11 +582,7 @@ cpu_topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measur
 	uint32_t	step;
 
 	for (uint32_t i = 0; i < nqueries; i++)
-	{
-		queries[i].nmatches = 0;
-		queries[i].ranked_disjoint = false;
-		queries[i].passed = queries[i].filter.n > 0 ? 0 : GPUVEC_NOT_COUNTED;
-	}
+		empty_answer(&queries[i]);
 	if (view->nentries == 0)
 		return true;
 	for (uint32_t i = 0; i < nqueries; i += step)

@@ -215,6 +215,51 @@ count_wide(const lists_task *task, lists_scratch *scratch, size_t size)
 	return true;
 }
 
+/* Offer a row of the only list */
+static inline void
+take_listed(lists_task *task, uint32_t row)
+{
+	lists_take(task, row, 1);
+	if (task->ntaken >= LISTS_TAKE)
+		lists_offer(task);
+}
+
+/* Offer the rows of a bitmap; those behind the last row are none */
+static void
+take_bitmap(lists_task *task, const uint8_t *bitmap)
+{
+	uint32_t	nrows = task->entry->segment->nrows;
+
+	for (uint32_t first = 0; first < nrows; first += 64)
+	{
+		uint64_t	bits;
+
+		memcpy(&bits, bitmap + first / 8, sizeof(bits));
+		for (; bits != 0; bits &= bits - 1)
+			take_listed(task, first + (uint32_t) __builtin_ctzll(bits));
+	}
+}
+
+/*
+ * Search the segment of a task whose rows are wanted in any order.  If it has
+ * only one list of the query, its rows are that list.  False: it has several,
+ * not all rows take part, or those without a common id count, too.
+ */
+static bool
+search_one_list(lists_task *task)
+{
+	if (!task->best->shared->query->unordered || task->mask != NULL ||
+		task->nlists + task->nbitmaps > 1 || gpuvec_ranks_disjoint(task->best->shared->measure))
+		return false;
+	task->tied_len = UINT32_MAX;
+	for (uint32_t i = 0; task->nlists > 0 && i < task->lists[0].n; i++)
+		take_listed(task, task->lists[0].rows[i]);
+	if (task->nbitmaps > 0)
+		take_bitmap(task, task->bitmaps[0]);
+	lists_offer(task);
+	return true;
+}
+
 /* Search the segment of a task.  False: out of memory. */
 static bool
 search_entry(lists_task *task, lists_scratch *scratch, lists_select select)
@@ -222,6 +267,8 @@ search_entry(lists_task *task, lists_scratch *scratch, lists_select select)
 	const gpuvec_segment *segment = task->entry->segment;
 	size_t		size = (segment->nrows + LISTS_LINE_ROWS - 1) / LISTS_LINE_ROWS * LISTS_LINE_ROWS;
 
+	if (search_one_list(task))
+		return true;
 	memset(scratch->counters.low, 0, size);
 	scratch->counters.high = NULL;
 	if (task->nlists <= BYTE_LISTS || segment->maxlen <= UINT8_MAX)

@@ -82,11 +82,20 @@ parse_filter(const gpuvec_query *wire, const char *from, uint64_t left, uint32_t
 	return bytes;
 }
 
+/* True if a query asks for a number of rows, or for all from the first one */
+static bool
+k_valid(const gpuvec_query *wire)
+{
+	if (wire->k == GPUVEC_ALL_ROWS)
+		return (wire->flags & GPUVEC_QUERY_AFTER) == 0;
+	return wire->k >= 1 && wire->k <= GPUVEC_MAX_K;
+}
+
 /* Check a query and copy it; false if it is invalid */
 static bool
 parse_query(const gpuvec_query *wire, const uint16_t *ids, search_run *q, gpuvec_topk_query *query)
 {
-	if (wire->k < 1 || wire->k > GPUVEC_MAX_K || wire->len > GPUVEC_MAX_IDS ||
+	if (!k_valid(wire) || wire->len > GPUVEC_MAX_IDS ||
 		(wire->flags & ~(uint32_t) ALL_FLAGS) != 0 ||
 		isnan(wire->min_score) || isnan(wire->after_score) || wire->wide > 1 ||
 		!(wire->wide ? gpuvec_sets_wide_ids_valid(ids, wire->len) :
@@ -96,6 +105,7 @@ parse_query(const gpuvec_query *wire, const uint16_t *ids, search_run *q, gpuvec
 	query->ids = ids;
 	query->len = wire->len;
 	query->k = wire->k;
+	query->unordered = wire->k == GPUVEC_ALL_ROWS;
 	query->has_min_score = (wire->flags & GPUVEC_QUERY_MIN_SCORE) != 0;
 	query->min_score = wire->min_score;
 	query->has_after = (wire->flags & GPUVEC_QUERY_AFTER) != 0;
@@ -216,7 +226,49 @@ most_hits(const search_run *q, const gpuvec_topk_query *query)
 {
 	uint64_t	nrows = q->mirror.view->nrows;
 
+	/* the backend allocates them */
+	if (query->unordered)
+		return 0;
 	return query->k < nrows ? query->k : nrows;
+}
+
+/*
+ * Queries for all rows are answered in order, the first rows only, if the
+ * backend knows no other way, or if all rows may not fit a frame
+ */
+static void
+choose_order(search_run *q)
+{
+	bool		takes = q->mirror.device->backend->takes_unordered && q->head.nqueries == 1 &&
+		q->mirror.view->nrows < GPUVEC_MAX_FRAME / sizeof(gpuvec_hit) - 64;
+
+	for (uint32_t i = 0; i < q->head.nqueries; i++)
+		if (q->queries[i].unordered && !takes)
+		{
+			q->queries[i].unordered = false;
+			q->queries[i].k = GPUVEC_FIRST_ROWS;
+		}
+}
+
+/* The order of results */
+static int
+compare_matches(const void *a, const void *b)
+{
+	const gpuvec_match *x = a;
+	const gpuvec_match *y = b;
+
+	if (x->score != y->score)
+		return x->score > y->score ? -1 : 1;
+	return x->tid < y->tid ? -1 : x->tid > y->tid;
+}
+
+/* As many rows as may be followed by others have to be in order */
+static void
+sort_first_rows(const search_run *q)
+{
+	for (uint32_t i = 0; i < q->head.nqueries; i++)
+		if (q->queries[i].unordered && q->queries[i].nmatches == GPUVEC_FIRST_ROWS)
+			qsort(q->queries[i].matches, GPUVEC_FIRST_ROWS, sizeof(gpuvec_match), compare_matches);
 }
 
 /*
@@ -241,7 +293,8 @@ allocate_matches(search_run *q, gpuvec_error *error)
 	total = 0;
 	for (uint32_t i = 0; i < q->head.nqueries; i++)
 	{
-		q->queries[i].matches = q->matches + total;
+		if (!q->queries[i].unordered)
+			q->queries[i].matches = q->matches + total;
 		total += most_hits(q, &q->queries[i]);
 	}
 	return true;
@@ -416,11 +469,28 @@ run_search(search_run *q, gpuvec_error *error)
 	gpuvec_fault_crash("crash-on-search");
 	gpuvec_fault_sleep("slow-search", &q->canceled);
 	gpuvec_fault_stick("stuck-search");
-	return allocate_matches(q, error) && number_queries(q, error) &&
-		gpuvec_scheduler_topk(q->mirror.device->scheduler, q->mirror.view,
-							  (gpuvec_measure) q->head.measure,
-							  (gpuvec_method) q->head.method, q->queries,
-							  q->head.nqueries, error);
+	choose_order(q);
+	if (!allocate_matches(q, error) || !number_queries(q, error) ||
+		!gpuvec_scheduler_topk(q->mirror.device->scheduler, q->mirror.view,
+							   (gpuvec_measure) q->head.measure,
+							   (gpuvec_method) q->head.method, q->queries,
+							   q->head.nqueries, error))
+		return false;
+	sort_first_rows(q);
+	return true;
+}
+
+/* Free what a search has allocated */
+static void
+free_run(search_run *q)
+{
+	for (uint32_t i = 0; q->queries && i < q->head.nqueries; i++)
+		if (q->queries[i].unordered)
+			free(q->queries[i].matches);
+	free(q->matches);
+	free(q->numbers);
+	free(q->hot);
+	free(q->queries);
 }
 
 /* Open the mirror; wait until it is fresh if the session has the patience */
@@ -460,10 +530,7 @@ gpuvec_serve_search(gpuvec_session *s, const gpuvec_request *request)
 	else
 		ok = ok ? answer_search(s, request, &q, started) : gpuvec_answer_error(s, request, &error);
 	gpuvec_sets_close(&q.mirror);
-	free(q.matches);
-	free(q.numbers);
-	free(q.hot);
-	free(q.queries);
+	free_run(&q);
 	gpuvec_memory_prepare();
 	return ok;
 }

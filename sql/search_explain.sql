@@ -1,0 +1,34 @@
+-- EXPLAIN (ANALYZE) says what the engine did: of functions in FROM, and from PostgreSQL 18 on of index scans
+CREATE SCHEMA search_explain;
+SET search_path = search_explain, public;
+CREATE TABLE docs AS SELECT i AS id, ARRAY[i % 100, 1000 + i % 7]::idset AS tokens FROM generate_series(1, 2000) i;
+CREATE TABLE items AS SELECT i::int8 AS id, ARRAY[i, i + 1]::real[] AS embedding FROM generate_series(1, 2000) i;
+ANALYZE;
+CREATE FUNCTION engine_lines(query text, options text DEFAULT 'TIMING OFF') RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE line text;
+BEGIN
+	FOR line IN EXECUTE format('EXPLAIN (ANALYZE, COSTS OFF, SUMMARY OFF, %s) %s', options, query) LOOP
+		IF line ~ 'Engine|Ranked|Loaded|Waits|Function: ' THEN RETURN NEXT regexp_replace(btrim(line), '[0-9]+\.[0-9]+', 'N'); END IF;
+	END LOOP;
+END $$;
+-- the first search loads the copy
+SELECT * FROM engine_lines('SELECT * FROM gpuvec_topk(''docs'', ''tokens'', ''{3,1002}'', 5)');
+SELECT * FROM engine_lines('SELECT * FROM gpuvec_topk(''docs'', ''tokens'', ''{3,1002}'', 5)');
+SELECT * FROM engine_lines('SELECT * FROM gpuvec_topk_batch(''docs'', ''tokens'', ''{"{3,1002}","{4}","{5}"}''::idset[], 5)');
+-- once for each call
+SELECT * FROM engine_lines('SELECT * FROM generate_series(1, 4) i, LATERAL gpuvec_topk(''docs'', ''tokens'', ARRAY[i]::idset, 5)');
+SELECT * FROM engine_lines('SELECT * FROM gpuvec_gather(''items'', ''id'', ''embedding'', ''{3,4,5}'')') line WHERE line !~ 'Requests';
+-- time, and what the engine runs on
+SELECT regexp_replace(line, 'Engine: .*, .*', 'Engine: N, N') FROM engine_lines('SELECT * FROM gpuvec_topk(''docs'', ''tokens'', ''{3,1002}'', 5)', 'TIMING ON') line;
+-- not executed, and without the engine
+EXPLAIN (COSTS OFF) SELECT * FROM gpuvec_topk('docs', 'tokens', '{3,1002}', 5);
+EXPLAIN (COSTS OFF, VERBOSE) SELECT * FROM gpuvec_topk('docs', 'tokens', '{3,1002}', 5);
+CREATE TEMP TABLE few AS SELECT * FROM docs LIMIT 10;
+SELECT * FROM engine_lines('SELECT * FROM gpuvec_topk(''few'', ''tokens'', ''{3,1002}'', 5)');
+-- index scans
+CREATE INDEX docs_tokens ON docs USING gpuvec (tokens);
+SET enable_seqscan = off; SET enable_sort = off;
+SELECT (current_setting('server_version_num')::int >= 180000) = EXISTS (SELECT FROM engine_lines('SELECT * FROM docs ORDER BY tokens <-> ''{3,1002}'' LIMIT 5') line WHERE line = 'Rows Ranked: 2000') AS ordered,
+	   (current_setting('server_version_num')::int >= 180000) = EXISTS (SELECT FROM engine_lines('SELECT * FROM docs WHERE tokens && ''{3,1002}''') line WHERE line = 'Engine Requests: 1') AS found;
+SET client_min_messages = warning;
+DROP SCHEMA search_explain CASCADE;

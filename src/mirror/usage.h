@@ -1,0 +1,33 @@
+/*-------------------------------------------------------------------------
+ *
+ * usage.h
+ *	  What this process has had the engine do, for EXPLAIN ANALYZE.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_USAGE_H
+#define GPUVEC_USAGE_H
+
+#include "postgres.h"
+
+struct ExplainState;
+
+/* Counters that only grow: who wants those of a plan node, subtracts */
+typedef struct MirrorUsage
+{
+	uint64		requests;		/* that the engine has answered */
+	uint64		rows;			/* ranked: those of the mirror, for each query */
+	uint64		engine_us;		/* microseconds in the engine */
+	uint64		loads;			/* mirrors that were loaded first */
+	uint64		waits;			/* requests that had to wait for changes */
+} MirrorUsage;
+
+extern MirrorUsage MirrorUsed;
+
+/* Add what was used since `before` to a node's counters */
+extern void MirrorUsageAdd(MirrorUsage *used, const MirrorUsage *before);
+
+/* Show a node's counters, and what the engine runs on */
+extern void MirrorUsageExplain(const MirrorUsage *used, struct ExplainState *es);
+
+#endif							/* GPUVEC_USAGE_H */

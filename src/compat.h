@@ -40,6 +40,7 @@ extern int	no_such_variable
 #include "access/xlog.h"
 #include "access/xlogreader.h"
 #include "catalog/pg_authid.h"
+#include "catalog/pg_collation.h"
 #include "catalog/pg_proc.h"
 #include "common/relpath.h"
 #include "lib/stringinfo.h"
@@ -336,10 +337,14 @@ GpuvecRelationSmgr(Relation rel)
 	(RelFileNodeEquals((tag)->rnode, (rel)->rd_node) && (tag)->forkNum == MAIN_FORKNUM)
 #endif
 
-/* True if a collation orders texts by their bytes; pg_locale.h */
+/*
+ * True if a collation is known to order texts by their bytes.  pg_locale.h
+ * tells, but it wants the headers of ICU, which are not always there.
+ */
 #if PG_VERSION_NUM >= 180000
-#define GpuvecCollationIsC(collation) (pg_newlocale_from_collation(collation)->collate_is_c)
+#define GpuvecCollationIsC(collation) ((collation) == C_COLLATION_OID)
 #else
+extern bool lc_collate_is_c(Oid collation);
 #define GpuvecCollationIsC(collation) lc_collate_is_c(collation)
 #endif
 

@@ -234,9 +234,11 @@ BEGIN
 	plan := plan->0->'Plan'->'Plans'->0;
 	RETURN concat_ws(', ', plan->>'Node Type', (plan->>'Actual Rows')::numeric::int, plan->>'Rows Removed by Index Recheck');
 END $$;
+SET enable_sort = off;
 SELECT removed($$SELECT id FROM docs WHERE tenant = 5 AND price < 60 ORDER BY tokens <-> '{3,13}' LIMIT 10$$);
 SELECT removed($$SELECT id FROM docs WHERE tenant = 5 ORDER BY tokens <-> '{60000}' LIMIT 100$$);
 SELECT removed($$SELECT id FROM docs WHERE tenant = 5 AND tags @> '{0}' ORDER BY tokens <-> '{3,13}' LIMIT 10$$);
+RESET enable_sort;
 -- functions use the copy of this index, if there is none without filter columns
 SELECT count(*), max(score) FROM gpuvec_topk('docs', 'tokens', '{3,13,33}', 3);
 SELECT count(*) AS copies FROM gpuvec_mirrors WHERE relation = 'docs'::regclass;

@@ -21,8 +21,8 @@ typedef struct IdSetScored
 	const char *name;			/* of that measure, as in idset_threshold */
 	const char *turned;			/* the measure if the second is the query */
 	bool		distance;		/* the less, the more similar */
-	bool		weighted;		/* has weights as its third and fourth argument;
-								 * name and turned are NULL */
+	bool		weighted;		/* has weights as its third and fourth
+								 * argument; name and turned are NULL */
 } IdSetScored;
 
 /* What is known of a function; NULL if it is none of ours */

@@ -269,7 +269,7 @@ condition_of(Searched *searched, Node *clause)
 
 /* True for column <<->> threshold, where the threshold is known and good */
 static bool
-is_good_threshold(const Searched *searched, const OpExpr *clause)
+is_good_threshold(const Searched *searched, const OpExpr * clause)
 {
 	const Const *value;
 	IdSetThreshold threshold;
@@ -341,7 +341,7 @@ estimate_rows(PlannerInfo *root, RelOptInfo *rel, const Made *made)
 
 	forboth(to, made->made, from, made->from)
 		((RestrictInfo *) lfirst(from))->norm_selec =
-			clause_selectivity(root, lfirst(to), 0, JOIN_INNER, NULL);
+		clause_selectivity(root, lfirst(to), 0, JOIN_INNER, NULL);
 	set_baserel_size_estimates(root, rel);
 	if (rel->rows != before)
 		scale_rows(root, rel, before);

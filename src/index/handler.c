@@ -25,6 +25,7 @@
 #include "access/htup_details.h"
 #include "access/reloptions.h"
 #include "access/tableam.h"
+#include "access/xact.h"
 #include "catalog/pg_amop.h"
 #include "catalog/pg_opclass.h"
 #include "catalog/pg_opfamily.h"
@@ -38,6 +39,7 @@
 #include "mirror/feed_queue.h"
 #include "mirror/feed_ring.h"
 #include "storage/bufmgr.h"
+#include "storage/predicate.h"
 #include "utils/catcache.h"
 #include "utils/lsyscache.h"
 #include "utils/regproc.h"
@@ -97,6 +99,24 @@ filters_of(Relation index, IndexInfo *info)
 }
 
 /* A row version was inserted that is the root of a HOT chain */
+/*
+ * Let serializable searches see a row that a serializable transaction has
+ * inserted, although it has not committed: they have to find rows that they
+ * do not see, to know of the conflict.  So it must not wait.  A search that
+ * began before it was there has its lock by now, which this checks once more:
+ * the server's own checks came before the row was handed over.
+ */
+static void
+hand_over_now(Relation heap, Relation index)
+{
+	if (!IsolationIsSerializable())
+		return;
+	EntryQueueFlush();
+	FeedQueueFlush();
+	CheckForSerializableConflictIn(heap, NULL, InvalidBlockNumber);
+	CheckForSerializableConflictIn(index, NULL, InvalidBlockNumber);
+}
+
 static void
 insert_row(Relation heap, Relation index, ItemPointer tid, Datum *values, bool *isnull,
 		   IndexInfo *info)
@@ -130,6 +150,7 @@ gpuvec_insert(Relation index, Datum *values, bool *isnull, ItemPointer tid, Rela
 #endif
 {
 	insert_row(heap, index, tid, values, isnull, info);
+	hand_over_now(heap, index);
 	return false;
 }
 

@@ -5,9 +5,9 @@
  *
  * A find has a bit for each pair of row and query to count; mostly there is
  * one.  Each lane of a warp has a find.  It takes a pair of it at a time,
- * until no lane has any.  The ids that row and query have in common are counted by
- * half warps, for one lane after the other: each lane has one of the 16 pieces
- * of both vectors.  Then all lanes score their pairs.
+ * until no lane has any.  The ids that row and query have in common are
+ * counted by half warps, for one lane after the other: each lane has one of
+ * the 16 pieces of both vectors.  Then all lanes score their pairs.
  *
  *-------------------------------------------------------------------------
  */

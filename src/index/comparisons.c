@@ -269,7 +269,7 @@ condition_of(Searched *searched, Node *clause)
 
 /* True for column <<->> threshold, where the threshold is known and good */
 static bool
-is_good_threshold(const Searched *searched, const OpExpr * clause)
+is_good_threshold(const Searched *searched, const OpExpr *clause)
 {
 	const Const *value;
 	IdSetThreshold threshold;

@@ -21,7 +21,7 @@ static explain_per_node_hook_type previous_hook = NULL;
 
 /* The scan of a plan node, if it is one of our indexes; else NULL */
 static IndexScanDesc
-index_scan(PlanState * node)
+index_scan(PlanState *node)
 {
 	IndexScanDesc scan = NULL;
 
@@ -34,7 +34,7 @@ index_scan(PlanState * node)
 
 /* explain_per_node_hook: show what the engine did for an index scan */
 static void
-explain_node(PlanState * node, List *ancestors, const char *relationship, const char *plan_name,
+explain_node(PlanState *node, List *ancestors, const char *relationship, const char *plan_name,
 			 ExplainState *es)
 {
 	IndexScanDesc scan = es->analyze ? index_scan(node) : NULL;

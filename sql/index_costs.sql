@@ -57,6 +57,19 @@ BEGIN
 		ELSE format(' %s instead of %s (+ %s)', cost, expected, fiftieth(which)) END;
 END $$;
 
+-- Facts may have been given up for want of room, if other tests have many mirrors.  Then nobody knows that a mirror was not used.
+-- So fill the table anew, with the same rows, until its file is one of which it is known.
+CREATE PROCEDURE fill_until_known() LANGUAGE plpgsql AS $$
+BEGIN
+	CREATE TEMP TABLE same_rows AS TABLE docs;
+	FOR i IN 1 .. 100 LOOP
+		EXIT WHEN explained('docs') LIKE '%to be loaded';
+		COMMIT;
+		TRUNCATE docs;
+		INSERT INTO docs TABLE same_rows;
+	END LOOP;
+	DROP TABLE same_rows;
+END $$;
 -- nobody knows anything, but plans are made all the same, and nothing is loaded for them
 SELECT reltuples <= 0 AS not_analysed FROM pg_class WHERE oid = 'docs'::regclass;
 -- (but how long trips take, which does not depend on the table, is known from another one)
@@ -64,6 +77,7 @@ SET enable_seqscan = off;
 SELECT search('nothing');
 RESET enable_seqscan;
 SELECT * FROM known;
+CALL fill_until_known();
 SELECT explained('docs');
 SELECT scan('docs') ->> 'Startup Cost' AS cold \gset
 -- a search leaves the rows that it found, which the server does not know; how long the first one took is not measured
@@ -111,6 +125,7 @@ SELECT explained('docs');
 -- another file is another mirror
 TRUNCATE docs;
 INSERT INTO docs SELECT 1, 2, '{3}' FROM generate_series(1, 20000);
+CALL fill_until_known();
 SELECT explained('docs');
 SELECT relation FROM known;
 

@@ -270,4 +270,17 @@ CREATE OPERATOR CLASS odd_ops FOR TYPE int4 USING gpuvec AS OPERATOR 11 <, OPERA
 SELECT amvalidate(oid) FROM pg_opclass WHERE opcname = 'odd_ops';
 CREATE OPERATOR CLASS odder_ops FOR TYPE int4 USING gpuvec AS OPERATOR 11 <;
 SELECT amvalidate(oid) FROM pg_opclass WHERE opcname = 'odder_ops';
+-- different values with one key: rows are checked again, whatever else says that they were found exactly
+CREATE TABLE nearly (id int, tokens idset, price numeric);
+INSERT INTO nearly SELECT n, ARRAY[n % 3], CASE WHEN n % 2 = 0 THEN 1 ELSE 1.00000000000000000001 END FROM generate_series(1, 60) n;
+CREATE INDEX ON nearly USING gpuvec (tokens, price);
+VACUUM ANALYZE nearly;
+SET enable_seqscan = off;
+SET enable_bitmapscan = off;
+SELECT count(*), count(*) FILTER (WHERE price = 1) AS right FROM nearly WHERE tokens && '{1}' AND price = 1;
+RESET enable_bitmapscan;
+SET enable_indexscan = off;
+SELECT count(*), count(*) FILTER (WHERE price = 1) AS right FROM nearly WHERE tokens && '{1}' AND price = 1;
+RESET enable_indexscan;
+RESET enable_seqscan;
 DROP SCHEMA index_filters CASCADE;

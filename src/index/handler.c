@@ -98,7 +98,6 @@ filters_of(Relation index, IndexInfo *info)
 	return info->ii_AmCache;
 }
 
-/* A row version was inserted that is the root of a HOT chain */
 /*
  * Let serializable searches see a row that a serializable transaction has
  * inserted, although it has not committed: they have to find rows that they
@@ -117,6 +116,7 @@ hand_over_now(Relation heap, Relation index)
 	CheckForSerializableConflictIn(index, NULL, InvalidBlockNumber);
 }
 
+/* A row version was inserted that is the root of a HOT chain */
 static void
 insert_row(Relation heap, Relation index, ItemPointer tid, Datum *values, bool *isnull,
 		   IndexInfo *info)

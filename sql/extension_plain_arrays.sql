@@ -40,7 +40,9 @@ EXECUTE ps('{3}');
 SELECT id FROM sets ORDER BY s <-> '{3,4,5}';
 SELECT id FROM sets WHERE s && ARRAY[1]::idset;
 -- a typed array is not a set by itself
+\set VERBOSITY terse
 SELECT id FROM sets WHERE s && ARRAY[1];
+\set VERBOSITY default
 -- with intarray beside it
 SET client_min_messages = warning;
 CREATE EXTENSION intarray;

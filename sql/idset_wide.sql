@@ -25,7 +25,8 @@ SELECT count(*) FILTER (WHERE (s | 65536) - 65536 <> s - 65536 OR pg_column_size
 	   count(*) FILTER (WHERE hash_idset((s | 70000) - 70000) <> hash_idset(s - 70000) OR hash_idset_extended((s | 70000) - 70000, 7) <> hash_idset_extended(s - 70000, 7)) AS hashes
 FROM mixed;
 -- hashes of sets of ids below 65536 are what they were
-SELECT hash_idset('{}') = hashbytea(''), hash_idset('{3,17,50000,65535}') = hashbytea('\x0300110050c3ffff'), hash_idset_extended('{3,17,50000,65535}', 1) = hashbyteaextended('\x0300110050c3ffff', 1);
+SELECT hash_idset('{}') = hashtext('') AS empty, hash_idset('{3,17,255,256,1000,32768,50000,65535}') = uuid_hash('03001100-ff00-0001-e803-008050c3ffff') AS eight,
+	hash_idset_extended('{3,17,255,256,1000,32768,50000,65535}', 1) = uuid_hash_extended('03001100-ff00-0001-e803-008050c3ffff', 1) AS extended;
 -- all pairs
 CREATE TABLE pairs AS SELECT x.i, y.i AS j, x.a, y.a AS b, x.s AS sa, y.s AS sb, cardinality(x.a) AS na, cardinality(y.a) AS nb,
 	ARRAY(SELECT unnest(x.a) INTERSECT SELECT unnest(y.a) ORDER BY 1) AS common FROM mixed x, mixed y;

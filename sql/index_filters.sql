@@ -86,7 +86,8 @@ BEGIN
 	wanted := rows_of(query);
 	SET LOCAL enable_indexscan = on;
 	SET LOCAL enable_bitmapscan = on;
-	IF plan::text NOT LIKE '%"Index Scan"%docs_%' THEN RETURN 'not by an index'; END IF;
+	-- from 18 the planner sees that some conditions exclude each other
+	IF plan::text NOT LIKE '%"Index Scan"%docs_%' AND plan::text NOT LIKE '%"One-Time Filter": "false"%' THEN RETURN 'not by an index'; END IF;
 	IF got.ds IS DISTINCT FROM wanted.ds OR sorted(got.ids, got.ds) IS DISTINCT FROM sorted(wanted.ids, wanted.ds) THEN RETURN 'differs'; END IF;
 	IF ten.ids IS DISTINCT FROM got.ids[1:10] THEN RETURN 'first ten differ'; END IF;
 	IF sorted(unordered.ids, unordered.ds) IS DISTINCT FROM sorted(wanted.ids, wanted.ds) THEN RETURN 'differs without an order'; END IF;
@@ -222,7 +223,15 @@ RESET plan_cache_mode;
 -- no scan orders by the distance of another column than the first; nor is a set that is compared with an array of sets looked for
 EXPLAIN (COSTS OFF) SELECT id FROM docs WHERE tenant = 5 ORDER BY tags <-> '{3}' LIMIT 10;
 SET enable_seqscan = off;
-EXPLAIN (COSTS OFF) SELECT id FROM docs ORDER BY tags <-> '{3}' LIMIT 10;
+CREATE FUNCTION plan(query text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE line text;
+BEGIN
+	FOR line IN EXECUTE 'EXPLAIN (COSTS OFF) ' || query LOOP
+		-- from 18 it says which nodes are disabled
+		IF line NOT LIKE '% Disabled: true' THEN RETURN NEXT line; END IF;
+	END LOOP;
+END $$;
+SELECT plan('SELECT id FROM docs ORDER BY tags <-> ''{3}'' LIMIT 10');
 RESET enable_seqscan;
 EXPLAIN (COSTS OFF) SELECT id FROM docs WHERE tokens && ANY ('{"{1}","{2}"}'::idset[]);
 -- rows that the engine finds by exact conditions need no check

@@ -133,5 +133,17 @@ SET enable_seqscan = off;
 SELECT count(*) FROM (SELECT id FROM docs ORDER BY tokens <-> '{1,31,62}', tokens <-> '{2}' LIMIT 10) x;
 RESET enable_sort;
 RESET enable_seqscan;
+-- 19. a query that needs no column: the index has no values to give
+CREATE TABLE wide (tokens idset, filler text);
+ALTER TABLE wide ALTER filler SET STORAGE plain;
+INSERT INTO wide SELECT ARRAY[i]::idset, repeat('x', 5000) FROM generate_series(1, 1000) i;
+CREATE INDEX wide_tokens ON wide USING gpuvec (tokens);
+VACUUM ANALYZE wide;
+SET enable_seqscan = off;
+SET enable_bitmapscan = off;
+SELECT count(*) FROM (SELECT tokens <-> NULL::idset FROM wide ORDER BY tokens <-> NULL::idset LIMIT 300) x;
+SELECT count(*) FROM wide;
+RESET enable_seqscan;
+RESET enable_bitmapscan;
 SET client_min_messages = warning;
 DROP SCHEMA index_shapes CASCADE;

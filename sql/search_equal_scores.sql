@@ -10,7 +10,7 @@ SELECT ARRAY(SELECT g FROM generate_series(0, i - 1) g UNION ALL SELECT 1000 + g
 FROM generate_series(1, 12) i, (VALUES (1, 3), (1, 2), (1, 1), (3, 2), (2, 1), (3, 1), (4, 1), (6, 1)) c(n, d), LATERAL (SELECT i * i * d / n AS b) x,
 	 generate_series(1, 40) copy
 WHERE i * i * d % n = 0 AND b BETWEEN i AND 65536
-ORDER BY hashint4(copy * 7919 + i * 31 + b);
+ORDER BY hashint4(copy * 7919 + i * 31 + b), i, b, copy;
 VACUUM ANALYZE cosines;
 CREATE VIEW queries AS SELECT n, ARRAY(SELECT generate_series(0, n - 1))::idset AS q FROM unnest('{12,18,37,60,1001}'::int[]) n;
 -- By the fractions, in integers: is each row behind the one before it?  Ties of different numbers of ids have to be there.

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * compat.h
- *	  Hides the differences between PostgreSQL 13 and 18.
+ *	  Hides the differences between PostgreSQL 13 and 19.
  *
  *-------------------------------------------------------------------------
  */
@@ -71,6 +71,46 @@ extern int	no_such_variable
 #include "commands/explain_format.h"
 #include "commands/explain_state.h"
 #include "storage/waiteventset.h"
+#endif
+
+/*
+ * Scans of a table, and fetches of rows by their tids; need access/tableam.h
+ */
+#if PG_VERSION_NUM >= 190000
+#define GpuvecBeginScan(rel, snapshot) table_beginscan(rel, snapshot, 0, NULL, SO_NONE)
+#define GpuvecBeginScanParallel(rel, shared) table_beginscan_parallel(rel, shared, SO_NONE)
+#define GpuvecBeginFetch(rel)	table_index_fetch_begin(rel, SO_NONE)
+#else
+#define GpuvecBeginScan(rel, snapshot) table_beginscan(rel, snapshot, 0, NULL)
+#define GpuvecBeginScanParallel(rel, shared) table_beginscan_parallel(rel, shared)
+#define GpuvecBeginFetch(rel)	table_index_fetch_begin(rel)
+#endif
+
+/*
+ * What a handler of an access method returns for its routine, a constant:
+ * before 19 a copy, which the server frees; needs access/amapi.h
+ */
+#if PG_VERSION_NUM >= 190000
+#define GpuvecAmRoutine(routine) (routine)
+#else
+#define GpuvecAmRoutine(routine) memcpy(palloc(sizeof(*(routine))), routine, sizeof(*(routine)))
+#endif
+
+/* An item for PageAddItem() */
+#if PG_VERSION_NUM >= 190000
+#define GpuvecItem(item)		(item)
+#else
+#define GpuvecItem(item)		((Item) (item))
+#endif
+
+/* From 19, a tuple descriptor is used only after this */
+#if PG_VERSION_NUM < 190000
+#define TupleDescFinalize(desc)	((void) 0)
+#endif
+
+/* A handler of signals that ignores them */
+#ifndef PG_SIG_IGN
+#define PG_SIG_IGN				SIG_IGN
 #endif
 
 /* A WaitEventSet that lives until FreeWaitEventSet() */

@@ -241,9 +241,17 @@ cannot_order(const IndexPath *path)
 }
 
 /*
- * Scans order by one distance, of the first column: any other path has to be
- * taken
+ * Is a path one that no scan can serve?  Scans order by one distance, of the
+ * first column.  And they return tids, no values: the planner takes a scan of
+ * the index alone for possible where a query needs no column at all.
  */
+static bool
+cannot_serve(const IndexPath *path)
+{
+	return cannot_order(path) || path->path.pathtype == T_IndexOnlyScan;
+}
+
+/* Any other path has to be taken */
 static void
 forbid(IndexPath *path, Cost *startup_cost)
 {
@@ -273,7 +281,7 @@ gpuvec_costestimate(PlannerInfo *root, IndexPath *path, double loop_count,
 		clauselist_selectivity(root, clauses, info->rel->relid, JOIN_INNER, NULL);
 	if (!found.searched && !ordered)	/* all rows, in no order */
 		*startup_cost += disable_cost;
-	if (cannot_order(path))
+	if (cannot_serve(path))
 		forbid(path, startup_cost);
 	*startup_cost += begin_cost(root, info, rows, ordered, loop_count);
 	rows = *selectivity * info->rel->tuples;

@@ -78,7 +78,7 @@ put_others_of_table(IndexScanDesc scan, KnnState *state, TupleTableSlot *slot)
 {
 	AttrNumber	attnum = scan->indexRelation->rd_index->indkey.values[0];
 	TupleTableSlot *in = table_slot_create(scan->heapRelation, NULL);
-	TableScanDesc table = table_beginscan(scan->heapRelation, scan->xs_snapshot, 0, NULL);
+	TableScanDesc table = GpuvecBeginScan(scan->heapRelation, scan->xs_snapshot);
 	MemoryContext row = AllocSetContextCreate(state->context, "gpuvec row", ALLOCSET_DEFAULT_SIZES);
 
 	while (table_scan_getnextslot(table, ForwardScanDirection, in))
@@ -141,6 +141,7 @@ KnnBeginOthers(IndexScanDesc scan, KnnState *state)
 
 	TupleDescInitEntry(desc, 1, "distance", FLOAT8OID, -1, 0);
 	TupleDescInitEntry(desc, 2, "root", INT8OID, -1, 0);
+	TupleDescFinalize(desc);
 	slot = MakeSingleTupleTableSlot(desc, &TTSOpsVirtual);
 	state->slot = MakeSingleTupleTableSlot(desc, &TTSOpsMinimalTuple);
 	state->sort = tuplesort_begin_heap(desc, 2, columns, operators, collations, nulls_first,

@@ -270,7 +270,27 @@ note_pruned(XLogReaderState *record, char *data, Size bytes, BlockNumber block,
 }
 #endif
 
-/* A record of pruning: its page is noted as a whole if it has no list */
+#ifdef HEAP2_PRUNE
+/* Does a record of pruning set bits of the visibility map?  From 19 it may. */
+static bool
+prune_sets_map(XLogReaderState *record)
+{
+#if PG_VERSION_NUM >= 190000
+	xl_heap_prune prune;
+
+	memcpy(&prune, XLogRecGetData(record), SizeOfHeapPrune);
+	return prune.flags & (XLHP_VM_ALL_VISIBLE | XLHP_VM_ALL_FROZEN);
+#else
+	(void) record;
+	return false;
+#endif
+}
+#endif
+
+/*
+ * A record of pruning: its page is noted as a whole if it has no list, or
+ * sets bits of the map
+ */
 static void
 note_prune(XLogReaderState *record, int id, BlockNumber block, ChangedLines *lines)
 {
@@ -279,7 +299,7 @@ note_prune(XLogReaderState *record, int id, BlockNumber block, ChangedLines *lin
 	char	   *data = XLogRecGetBlockData(record, id, &bytes);
 
 	/* there is none beside an image of the page */
-	if (data != NULL)
+	if (data != NULL && !prune_sets_map(record))
 	{
 		NoteChangedLine(lines, block, CHANGED_NO_LINE);
 		note_pruned(record, data, bytes, block, lines);

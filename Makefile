@@ -6,6 +6,7 @@
 #   make stress     the randomised tester (see scripts/stress.sh)
 #   make demo       a private server with real data and a few searches
 #   make bench      the benchmark
+#   make dist       the sources of this version as build/gpuvec-VERSION.zip, for PGXN
 #
 # WITH_CUDA=auto|yes|no   kernels if nvcc is found | or fail | never
 
@@ -46,6 +47,13 @@ include $(PGXS)
 override BITCODE_CFLAGS += -MF $@.d -MT $@
 -include $(OBJS:.o=.d) $(OBJS:.o=.bc.d)
 include $(srcdir)/engine.mk
+
+.PHONY: dist
+dist:
+	@mkdir -p build
+	git -C $(srcdir) archive --format=zip --prefix=$(EXTENSION)-$(EXTVERSION)/ \
+		-o $(CURDIR)/build/$(EXTENSION)-$(EXTVERSION).zip HEAD
+
 include $(srcdir)/test/bench/bench.mk
 
 endif

@@ -30,7 +30,7 @@ OBJS = $(sort $(patsubst $(srcdir)/%.c,%.o,$(wildcard \
 	$(srcdir)/src/embedding/*.c $(srcdir)/src/recommend/*.c)))
 
 # PGXS itself does not know which headers a file needs
-PG_CPPFLAGS = -I$(srcdir)/src $(GPUVEC_CPPFLAGS) -MMD -MP
+PG_CPPFLAGS = -I$(srcdir)/src -DGPUVEC_VERSION='"$(EXTVERSION)"' $(GPUVEC_CPPFLAGS) -MMD -MP
 # PostgreSQL loads libraries with RTLD_GLOBAL: only what is declared PGDLLEXPORT is visible
 PG_CFLAGS = -fvisibility=hidden -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers -fno-fast-math -ffp-contract=off $(GPUVEC_CFLAGS)
 SHLIB_LINK = -lm

@@ -7,13 +7,14 @@
 #   SUITES="regress isolation tap"        what to run, as of "make check", with TESTS, PRELOAD, JOBS
 #   FOLDER=/var/tmp/gpuvec-versions       where the systems are kept for the next run
 #   KEEP=no                               remove each after its run
+#   APT_CONF='Acquire::... "...";'        settings of apt in these systems
 #
 # Needs root and debootstrap.  Prints each version's total, and at the end a table; the exit
 # status is 1 if anything failed.  A version whose system cannot be made counts as failed.
 set -uo pipefail
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-: "${SUITES:=regress isolation tap}" "${FOLDER:=/var/tmp/gpuvec-versions}" "${KEEP:=yes}"
+: "${SUITES:=regress isolation tap}" "${FOLDER:=/var/tmp/gpuvec-versions}" "${KEEP:=yes}" "${APT_CONF:=}"
 
 # Where a version of PostgreSQL is the release's own; 19 before it is released
 release_of() {
@@ -32,9 +33,10 @@ bootstrap() {
 	local version=$1 release=$2 root=$3 base=$2 option=
 	[ "$release" != experimental ] || base=sid option=--target-release=experimental
 	[ -e "$root/complete" ] && return
-	debootstrap --variant=minbase "$base" "$root" || return
+	[ -e "$root/etc/apt/sources.list" ] || debootstrap --variant=minbase "$base" "$root" || return
 	# the release before is found where debootstrap has found its base
-	[ "$release" = "$base" ] || sed "s/ $base / $release /" "$root/etc/apt/sources.list" >>"$root/etc/apt/sources.list.d/more.list"
+	[ "$release" = "$base" ] || sed "s/ $base / $release /" "$root/etc/apt/sources.list" >"$root/etc/apt/sources.list.d/more.list"
+	echo "$APT_CONF" >"$root/etc/apt/apt.conf.d/90more"
 	# no cluster of its own, which would start
 	mkdir -p "$root/etc/postgresql-common/createcluster.d"
 	echo "create_main_cluster = false" >"$root/etc/postgresql-common/createcluster.d/none.conf"

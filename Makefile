@@ -6,6 +6,7 @@
 #   make stress     the randomised tester (see scripts/stress.sh)
 #   make demo       a private server with real data and a few searches
 #   make bench      the benchmark
+#   make dist       the sources of this version as build/gpuvec-VERSION.zip, for PGXN
 #
 # WITH_CUDA=auto|yes|no   kernels if nvcc is found | or fail | never
 
@@ -29,7 +30,7 @@ OBJS = $(sort $(patsubst $(srcdir)/%.c,%.o,$(wildcard \
 	$(srcdir)/src/embedding/*.c $(srcdir)/src/recommend/*.c)))
 
 # PGXS itself does not know which headers a file needs
-PG_CPPFLAGS = -I$(srcdir)/src $(GPUVEC_CPPFLAGS) -MMD -MP
+PG_CPPFLAGS = -I$(srcdir)/src -DGPUVEC_VERSION='"$(EXTVERSION)"' $(GPUVEC_CPPFLAGS) -MMD -MP
 # PostgreSQL loads libraries with RTLD_GLOBAL: only what is declared PGDLLEXPORT is visible
 PG_CFLAGS = -fvisibility=hidden -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers -fno-fast-math -ffp-contract=off $(GPUVEC_CFLAGS)
 SHLIB_LINK = -lm
@@ -46,6 +47,13 @@ include $(PGXS)
 override BITCODE_CFLAGS += -MF $@.d -MT $@
 -include $(OBJS:.o=.d) $(OBJS:.o=.bc.d)
 include $(srcdir)/engine.mk
+
+.PHONY: dist
+dist:
+	@mkdir -p build
+	git -C $(srcdir) archive --format=zip --prefix=$(EXTENSION)-$(EXTVERSION)/ \
+		-o $(CURDIR)/build/$(EXTENSION)-$(EXTVERSION).zip HEAD
+
 include $(srcdir)/test/bench/bench.mk
 
 endif

@@ -111,7 +111,7 @@ $(ENGINE_LIB): $(ENGINE_OBJS) $(KERNEL_OBJS)
 	$(AR) rcs $@ $^
 
 gpuvec-engine: build/src/engine/main.o $(ENGINE_LIB)
-	$(ENGINE_CC) $(ENGINE_FLAGS) -pie -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS)
+	$(ENGINE_CC) $(ENGINE_FLAGS) $(ENGINE_LDFLAGS) -pie -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS)
 
 -include build/src/engine/main.d $(ENGINE_OBJS:.o=.d) $(KERNEL_OBJS:.o=.d)
 

@@ -1,8 +1,8 @@
 #!/bin/bash
 # Runs all suites against private servers; called by "make check".
 #
-#   SUITES="house unit regress isolation tap stress"   which ones
-#   TESTS="a b"                           only these of the regress, isolation and tap suites
+#   SUITES="house unit regress isolation tap clients stress"   which ones
+#   TESTS="a b"                           only these of the regress, isolation, tap and clients suites
 #   ENGINE=auto|cpu|cuda                  what the engine runs on
 #   PRELOAD=both|no|yes                   with shared_preload_libraries or not (regress)
 #   VERIFY=on|off                         gpuvec.verify
@@ -12,6 +12,7 @@
 #   JOBS=3                                how many jobs run at a time
 #   JOB_SECONDS=900                       time limit of each job
 #   STRESS_SECONDS=40 SEED=1 LENIENT=no   of the stress suite, see scripts/stress.sh
+#   PYTHON=/usr/bin/python3               what runs the tests of the Python package
 #   KEEP=yes                              keep the scratch folder
 #
 # A suite is cut up into jobs: each TAP file is one, and each program of the unit tests;
@@ -32,8 +33,10 @@ default_jobs() {
 	fi
 }
 
-: "${SUITES:=house unit regress isolation tap stress}" "${ENGINE:=auto}" "${PRELOAD:=both}" "${VERIFY:=on}" "${METHOD:=auto}" "${TESTS:=}" "${KEEP:=no}"
+: "${SUITES:=house unit regress isolation tap clients stress}" "${ENGINE:=auto}" "${PRELOAD:=both}" "${VERIFY:=on}" "${METHOD:=auto}" "${TESTS:=}" "${KEEP:=no}"
 : "${JOBS:=$(default_jobs)}" "${JOB_SECONDS:=900}" "${STRESS_SECONDS:=40}" "${SEED:=1}" "${LENIENT:=no}"
+# modules of packages are those of the system's Python
+: "${PYTHON:=$([ -x /usr/bin/python3 ] && echo /usr/bin/python3 || echo python3)}"
 export HOOKS=yes LC_ALL=C
 unset PGHOST PGPORT PGUSER PGDATABASE PGOPTIONS PGSERVICE PGDATA PGPASSWORD PGSSLMODE MAKEFLAGS MFLAGS MAKELEVEL
 . "$(dirname "${BASH_SOURCE[0]}")/pgenv.sh"
@@ -324,6 +327,59 @@ suite_tap() {
 	done
 }
 
+# client_number WORD: failures, errors or skipped, of what Python's unittest has written
+client_number() {
+	local number
+	number=$(grep -E '^(OK|FAILED)' "$log" | grep -oE "\b$1=[0-9]+" | cut -d = -f 2)
+	echo "${number:-0}"
+}
+
+# client_count STATUS MORE: what came of a run of unittest, and more failures
+client_count() {
+	local ran skipped bad
+	ran=$(sed -nE 's/^Ran ([0-9]+) tests? in .*/\1/p' "$log")
+	skipped=$(client_number skipped)
+	bad=$(($(client_number failures) + $(client_number errors)))
+	local ok=$((${ran:-0} - skipped - bad))
+	bad=$((bad + $2))
+	[ "$1" = 0 ] || [ $bad != 0 ] || bad=1
+	count $((ok > 0 ? ok : 0)) $bad "$skipped"
+}
+
+# client_missing NAME: say which modules were missing
+client_missing() {
+	local modules
+	modules=$(sed -nE "s/.*skipped [\"']these modules are missing: (.*)[\"']$/\1/p" "$log" | tr ' ' '\n' | sort -u | paste -sd ' ')
+	[ -z "$modules" ] || say "clients/$1: Python has no $modules, so tests of it are skipped"
+}
+
+# job_client NAME: one file of the Python package's tests, against a server of its own
+job_client() {
+	local status more=0
+	if ! gpuvec_start "data-client-$1" "$common_conf" >"$log" 2>&1; then
+		count 0 1
+		return
+	fi
+	limited env -C "$work/src/clients/python" PGHOST="$PGHOST" PGUSER=postgres PGDATABASE=postgres \
+		PYTHONDONTWRITEBYTECODE=1 "$PYTHON" -W ignore -m unittest -v "tests.$1" >>"$log" 2>&1
+	status=$?
+	gpuvec_stop "data-client-$1" >>"$log" 2>&1 || more=$((more + 1))
+	no_engine_left "$work/data-client-$1" >>"$log" || more=$((more + 1))
+	client_count $status $more
+	client_missing "$1"
+}
+
+suite_clients() {
+	local name
+	if ! command -v "$PYTHON" >/dev/null; then
+		say "clients: there is no $PYTHON, so nothing of the Python package is tested"
+		return
+	fi
+	for name in $(wanted "$(cd "$work/src/clients/python/tests" && for name in test_*.py; do echo "${name%.py}"; done)"); do
+		plan clients "$name" "$(seconds_of "clients/$name")" - job_client "$name"
+	done
+}
+
 # unit_make MAKEFILE GOAL [ARGUMENT...]: as the user, with what "build" has compiled
 unit_make() {
 	local mk=$1
@@ -407,8 +463,8 @@ job_build() {
 
 for suite in $SUITES; do
 	case $suite in
-		house | unit | regress | isolation | tap | stress) ;;
-		*) echo "unknown suite $suite; known are: house unit regress isolation tap stress" >&2; exit 2 ;;
+		house | unit | regress | isolation | tap | clients | stress) ;;
+		*) echo "unknown suite $suite; known are: house unit regress isolation tap clients stress" >&2; exit 2 ;;
 	esac
 done
 gpuvec_workdir tmp_check

@@ -7,7 +7,7 @@ SELECT * FROM gpuvec_pool_grad('items', 'id', 'embedding', '{8,4,4,5}', '{1,-1}'
 SELECT * FROM gpuvec_pool_grad('items', 'id', 'embedding', '{8,4,4,5,-3}', '{1,-1}', 'mean', missing => 'skip');
 SELECT * FROM gpuvec_pool_grad('items', 'id', 'embedding', '{8,4,4,5}', '{1,2,3,4,5,6,7,8}', 'concat');
 SELECT * FROM gpuvec_pool_grad('items', 'id', 'embedding', '{8,5,4,4}', '{1,2,3,4,5,6}', 'concat', '{1,1,1,-2}', 'skip');
-SELECT * FROM gpuvec_pool_grad('items', 'id', 'embedding', '{8,4,4,5}', '{1,-1}', weights => '{2,0.5,1,7}', "full" => true);
+SELECT * FROM gpuvec_pool_grad('items', 'id', 'embedding', '{8,4,4,5}', '{1,-1}', weights => '{2,0.5,1,7}', all_keys => true);
 SELECT * FROM gpuvec_pool_grad('items', 'id', 'embedding', '{8,4}', '{1,-1}', 'mean', '{1,-1}');
 SELECT * FROM gpuvec_pool_grad('items', 'id', 'embedding', '{8,9}', '{1,-1}', missing => 'error');
 SELECT * FROM gpuvec_pool_grad_batch('items', 'id', 'embedding', '{8,4,15,4,8}', '{{1,2},{3,4},{5,6}}', '{0,2,2,5}');
@@ -20,7 +20,7 @@ SELECT gpuvec_pool_grad_weights('items', 'id', 'embedding', '{5,8,4}', '{1,2,3,4
 SELECT gpuvec_pool_grad_weights_batch('items', 'id', 'embedding', '{8,4,15,4}', '{{1,2},{3,4}}', hotness => 2, weights => '{1,3,1,1}');
 -- nothing found, nothing there
 SELECT * FROM gpuvec_pool_grad('items', 'id', 'embedding', '{5,6}', '{1,2}');
-SELECT * FROM gpuvec_pool_grad('items', 'id', 'embedding', '{5,6}', '{1,2}', "full" => true);
+SELECT * FROM gpuvec_pool_grad('items', 'id', 'embedding', '{5,6}', '{1,2}', all_keys => true);
 SELECT gpuvec_pool_grad_weights('items', 'id', 'embedding', '{5,6}', '{1,2}');
 SELECT * FROM gpuvec_pool_grad_batch('items', 'id', 'embedding', '{}', '{}', '{0}');
 SELECT gpuvec_pool_grad_weights('items', 'id', 'embedding', '{}', '{1,2}');
@@ -31,7 +31,7 @@ SELECT * FROM gpuvec_pool_grad('items', 'id', 'embedding', '{4}', '{1,NULL}');
 SELECT * FROM gpuvec_pool_grad('items', 'id', 'embedding', '{4}', NULL);
 SELECT * FROM gpuvec_pool_grad_batch('items', 'id', 'embedding', '{4,5}', '{1,2,3}', hotness => 1, mode => 'concat', missing => 'skip');
 CREATE TABLE twice AS SELECT * FROM items UNION ALL SELECT 8, '{1,1}';
-SELECT * FROM gpuvec_pool_grad('twice', 'id', 'embedding', '{4}', '{1,2}', "full" => true);
+SELECT * FROM gpuvec_pool_grad('twice', 'id', 'embedding', '{4}', '{1,2}', all_keys => true);
 SELECT * FROM gpuvec_pool_grad('twice', 'id', 'embedding', '{4,8}', '{1,2}');
 
 -- Every option with every other against plain SQL.  All numbers are small and dyadic, so that

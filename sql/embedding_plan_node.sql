@@ -9,7 +9,7 @@ EXPLAIN (COSTS OFF) SELECT * FROM gpuvec_pool_grad('items', 'id', 'embedding', '
 EXPLAIN (COSTS OFF) SELECT * FROM gpuvec_pool_grad_batch('items', 'id', 'embedding', '{1,2}', '{1,1,1}', '{0,2}');
 EXPLAIN (COSTS OFF) SELECT * FROM gpuvec_pool_batch('items', 'id', 'embedding', '{1,2}', hotness => 1) WITH ORDINALITY;
 SELECT sample, embedding FROM gpuvec_pool_batch('items', 'id', 'embedding', '{1,2,3,4}', hotness => 2) WHERE sample > 1;
-SELECT * FROM gpuvec_pool_grad('items', 'id', 'embedding', '{1,2,2}', '{1,10,100}', "full" => true) WHERE key < 6;
+SELECT * FROM gpuvec_pool_grad('items', 'id', 'embedding', '{1,2,2}', '{1,10,100}', all_keys => true) WHERE key < 6;
 -- how many rows are expected
 CREATE FUNCTION expected(query text) RETURNS int LANGUAGE plpgsql AS $$
 DECLARE plan json; BEGIN
@@ -45,7 +45,7 @@ SET enable_mergejoin = off;
 SET enable_material = off;
 SELECT n, sample, embedding FROM generate_series(1, 3) n LEFT JOIN gpuvec_pool_batch('items', 'id', 'embedding', '{1,2,4,5,3}', '{0,2,4,5}', mode => 'concat', missing => 'skip') ON sample >= n ORDER BY 1, 2;
 SELECT n, ordinality, key, embedding FROM generate_series(1, 2) n LEFT JOIN gpuvec_gather('items', 'id', 'embedding', '{1,3,NULL,2}') ON ordinality > n ORDER BY 1, 2;
-SELECT n, key, gradient FROM generate_series(1, 2) n LEFT JOIN gpuvec_pool_grad('items', 'id', 'embedding', '{2,1,3,2}', '{1,10,100}', "full" => n IS NULL) ON key >= n ORDER BY 1, 2;
+SELECT n, key, gradient FROM generate_series(1, 2) n LEFT JOIN gpuvec_pool_grad('items', 'id', 'embedding', '{2,1,3,2}', '{1,10,100}', all_keys => n IS NULL) ON key >= n ORDER BY 1, 2;
 RESET enable_hashjoin;
 RESET enable_mergejoin;
 RESET enable_material;

@@ -37,10 +37,19 @@ WHERE c.oprcom <> o.oid OR c.oprleft <> o.oprright OR n.oprnegate <> o.oid;
 -- operators that search have estimators
 SELECT o.oid::regoperator FROM members m JOIN pg_operator o ON m.classid = 'pg_operator'::regclass AND m.objid = o.oid WHERE o.oprresult = 'bool'::regtype AND (o.oprrest = 0 OR o.oprjoin = 0);
 
--- names of arguments and columns need no quotes
-SELECT oid::regprocedure, name FROM functions, unnest(proargnames) name WHERE name IN (SELECT word FROM pg_get_keywords() WHERE catcode = 'R');
+-- names of arguments and columns need no quotes, nor do they in a list of columns
+SELECT oid::regprocedure, name FROM functions, unnest(proargnames) name WHERE name IN (SELECT word FROM pg_get_keywords() WHERE catcode IN ('R', 'T'));
 SELECT attrelid::regclass, attname FROM members m JOIN pg_attribute ON m.classid = 'pg_class'::regclass AND attrelid = m.objid
-WHERE attname IN (SELECT word FROM pg_get_keywords() WHERE catcode = 'R');
+WHERE attname IN (SELECT word FROM pg_get_keywords() WHERE catcode IN ('R', 'T'));
+
+-- the library's version is that of the objects, and is refused where a higher one is needed
+SELECT gpuvec_library_version() = extversion AS same, gpuvec_library_version(extversion) = extversion AS enough,
+	gpuvec_library_version('0.0.9') = extversion AS more FROM pg_extension WHERE extname = 'gpuvec';
+\set VERBOSITY sqlstate
+SELECT gpuvec_library_version('0.1.0.1');
+SELECT gpuvec_library_version('0.10');
+SELECT gpuvec_library_version('1');
+\set VERBOSITY default
 
 -- what the index can do
 CREATE TABLE docs (id int, tokens idset);

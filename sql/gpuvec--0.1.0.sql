@@ -2,6 +2,13 @@
 
 \echo Use "CREATE EXTENSION gpuvec" to load this file. \quit
 
+-- each script begins with this question, an update's as well
+
+CREATE FUNCTION gpuvec_library_version(at_least text DEFAULT NULL) RETURNS text
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION gpuvec_library_version(text) IS 'version of the installed library; an error if it is lower than the argument';
+SELECT gpuvec_library_version('0.1.0');
+
 -- type idset
 
 CREATE TYPE idset;
@@ -961,7 +968,7 @@ COMMENT ON AGGREGATE gpuvec_weighted_bags_agg(int8[], float8[]) IS 'one batch of
 
 CREATE FUNCTION gpuvec_pool_grad(
 	relation regclass, key_column name, column_name name, keys int8[], upstream float8[],
-	mode text DEFAULT 'sum', weights float8[] DEFAULT NULL, missing text DEFAULT 'zero', "full" bool DEFAULT false,
+	mode text DEFAULT 'sum', weights float8[] DEFAULT NULL, missing text DEFAULT 'zero', all_keys bool DEFAULT false,
 	OUT key int8, OUT gradient real[])
 	RETURNS SETOF record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 1000
@@ -972,7 +979,7 @@ COMMENT ON FUNCTION gpuvec_pool_grad(regclass, name, name, int8[], float8[], tex
 CREATE FUNCTION gpuvec_pool_grad_batch(
 	relation regclass, key_column name, column_name name, keys int8[], upstream float8[],
 	offsets int8[] DEFAULT NULL, hotness int8 DEFAULT NULL,
-	mode text DEFAULT 'sum', weights float8[] DEFAULT NULL, missing text DEFAULT 'zero', "full" bool DEFAULT false,
+	mode text DEFAULT 'sum', weights float8[] DEFAULT NULL, missing text DEFAULT 'zero', all_keys bool DEFAULT false,
 	OUT key int8, OUT gradient real[])
 	RETURNS SETOF record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 1000

@@ -117,3 +117,7 @@ SELECT count(*) FROM long_sets WHERE s <<->> ('{0,65535}', 0.001);
 SELECT count(*) FROM long_sets WHERE s <<->> idset_threshold('{0,65535}', 0.0001);
 DROP TABLE sets, bounds, long_sets, thresholds;
 DROP FUNCTION score, beside, changing_parameter;
+
+-- names of measures, whatever their case, and another name of jaccard
+SELECT name, '{1,3,4}'::idset <<->> ('{1,2}', 0.25, name) AS finds, '{1,3,4}'::idset <<->> ('{1,2}', 0.26, name) AS not_more
+FROM unnest(ARRAY['Jaccard', 'JACCARD', 'tanimoto', 'Tanimoto']) name;

@@ -243,14 +243,14 @@ gradient_begin(FunctionCallInfo fcinfo, int form, Snapshot snapshot)
 	GradientCall *call = palloc0_object(GradientCall);
 	EmbeddingGradient *gradient = &call->gradient;
 	EmbeddingBags bags = {0};
-	int			full;
+	int			all_keys;
 
-	if (EmbeddingGradientArguments(fcinfo, form == FORM_BATCH, &bags, &full))
+	if (EmbeddingGradientArguments(fcinfo, form == FORM_BATCH, &bags, &all_keys))
 	{
 		EmbeddingGradients(table, GPUVEC_EMBEDDING_GRAD, &bags, gradient);
 		call->keys = gradient->keys;
 		call->nkeys = gradient->n;
-		if (!PG_ARGISNULL(full) && PG_GETARG_BOOL(full))
+		if (!PG_ARGISNULL(all_keys) && PG_GETARG_BOOL(all_keys))
 		{
 			call->keys = EmbeddingAllKeys(table, &call->nkeys);
 			if (!gradient->known)

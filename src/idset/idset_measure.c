@@ -75,14 +75,20 @@ find_tversky(const char *name, gpuvec_weights *weights)
 	return true;
 }
 
+/*
+ * Names count whatever their case.  Chemists call Jaccard's measure
+ * Tanimoto's.
+ */
 bool
 idset_find_measure(const char *name, gpuvec_measure *measure, gpuvec_weights *weights)
 {
 	static const char *const names[] = GPUVEC_MEASURE_NAMES;
 
+	if (pg_strcasecmp(name, "tanimoto") == 0)
+		name = names[GPUVEC_JACCARD];
 	for (int i = 0; i < GPUVEC_N_MEASURES; i++)
 	{
-		if (strcmp(name, names[i]) == 0)
+		if (pg_strcasecmp(name, names[i]) == 0)
 		{
 			*measure = (gpuvec_measure) i;
 			return true;

@@ -34,9 +34,11 @@
 
 /*
  * The engine's program, in the directory of postgres, unless
- * gpuvec.engine_program is set
+ * gpuvec.engine_program is set.  A package of its own may bring one with
+ * kernels, which works without a GPU as well.
  */
 #define ENGINE_PROGRAM		"gpuvec-engine"
+#define CUDA_ENGINE_PROGRAM "gpuvec-engine-cuda"
 
 /* The engine's file descriptors */
 #define ENGINE_LISTEN_FD	3
@@ -64,17 +66,31 @@
 #define SILENCE_MS			gpuvec_engine_patience
 #define START_SILENCE_MS	60000
 
-/* Full path of the engine's program */
+/* Full path of a program in the directory of postgres */
+static char *
+beside_postgres(const char *program)
+{
+	char	   *path = pstrdup(my_exec_path);
+
+	get_parent_directory(path);
+	return psprintf("%s/%s", path, program);
+}
+
+/*
+ * Full path of the engine's program: of two, that with kernels, unless
+ * gpuvec.engine is cpu
+ */
 static char *
 engine_path(void)
 {
-	char	   *path;
+	char	   *with_kernels;
 
 	if (gpuvec_engine_program && gpuvec_engine_program[0])
 		return pstrdup(gpuvec_engine_program);
-	path = pstrdup(my_exec_path);
-	get_parent_directory(path);
-	return psprintf("%s/%s", path, ENGINE_PROGRAM);
+	with_kernels = beside_postgres(CUDA_ENGINE_PROGRAM);
+	if (gpuvec_engine != GPUVEC_ENGINE_CPU && access(with_kernels, X_OK) == 0)
+		return with_kernels;
+	return beside_postgres(ENGINE_PROGRAM);
 }
 
 /*

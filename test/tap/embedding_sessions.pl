@@ -145,7 +145,7 @@ my @large = map { my $mode = $_; map { qq{SELECT count(*), md5(string_agg(sample
 	ARRAY(SELECT (i * 7919) % 600 FROM generate_series(1, 3000) i), hotness => 3, mode => '$mode', missing => '$_')} } 'zero', 'skip' } 'sum', 'mean', 'concat';
 push @large, q{SELECT count(*), md5(string_agg(found::text || coalesce(embedding::text, ''), ' ' ORDER BY ordinality)) FROM gpuvec_gather('accounts', 'id', 'v', ARRAY(SELECT (i * 7919) % 600 FROM generate_series(1, 3000) i))};
 push @large, map { my $full = $_; map { my ($mode, $n) = @$_; qq{SELECT count(*), md5(string_agg(key::text || gradient::text, ' ')) FROM gpuvec_pool_grad_batch('accounts', 'id', 'v',
-	ARRAY(SELECT (i * 7919) % 600 FROM generate_series(1, 3000) i), ARRAY(SELECT i % 13 - 6.5 FROM generate_series(1, $n) i), hotness => 3, mode => '$mode', "full" => $full)} }
+	ARRAY(SELECT (i * 7919) % 600 FROM generate_series(1, 3000) i), ARRAY(SELECT i % 13 - 6.5 FROM generate_series(1, $n) i), hotness => 3, mode => '$mode', all_keys => $full)} }
 	['sum', 4000], ['mean', 4000], ['concat', 12000] } 'false', 'true';
 push @large, q{SELECT gpuvec_pool_grad_weights_batch('accounts', 'id', 'v', ARRAY(SELECT (i * 7919) % 600 FROM generate_series(1, 3000) i), ARRAY(SELECT i % 13 - 6.5 FROM generate_series(1, 4000) i), hotness => 3)};
 $node->start;

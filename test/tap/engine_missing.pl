@@ -78,7 +78,7 @@ for my $fault ('protocol-version:99', 'crash-at-start')
 	($rc, $out, $err) = $node->psql('postgres', GpuvecTest::search_sql('docs'));
 	is($out, $expected, "$fault: right rows");
 	like($err, qr/WARNING:  gpuvec searches without its engine/, "$fault: a warning");
-	like($err, qr/protocol version mismatch/, "$fault: it says why") if $fault =~ /protocol/;
+	like($err, qr/the gpuvec engine is newer than the library: it speaks protocol version 99, the library \d+/, "$fault: it says why") if $fault =~ /protocol/;
 	$node->stop;
 }
 for my $fault ('crash-on-search', 'crash-on-commit')

@@ -132,6 +132,19 @@ refuse(gpuvec_session *s, const gpuvec_frame *frame, const char *sqlstate, const
 	return false;
 }
 
+/* Sessions show the message alone when they warn, so it has all */
+static bool
+refuse_version(gpuvec_session *s, const gpuvec_frame *frame, long library, long engine)
+{
+	char		message[128];
+
+	snprintf(message, sizeof(message),
+			 "the gpuvec engine is %s than the library: it speaks protocol version %ld, the library %ld",
+			 engine < library ? "older" : "newer", engine, library);
+	return refuse(s, frame, GPUVEC_PROTOCOL_VIOLATION, NULL,
+				  "Install both of one version, and restart the server.", message, false);
+}
+
 /*
  * Read the first frame, HELLO, take a seat, and answer.  False if refused.
  */
@@ -150,13 +163,7 @@ greet(gpuvec_session *s)
 		return false;
 	(void) gpuvec_fault("protocol-version", &version);
 	if (hello.version != (uint32_t) version)
-	{
-		snprintf(detail, sizeof(detail), "The session speaks version %u, the engine version %ld.",
-				 hello.version, version);
-		return refuse(s, &frame, GPUVEC_PROTOCOL_VIOLATION, detail,
-					  "Restart the server after installing another version of gpuvec.",
-					  "protocol version mismatch between gpuvec and its engine", false);
-	}
+		return refuse_version(s, &frame, hello.version, version);
 	if (memcmp(hello.incarnation, s->server->options->incarnation, sizeof(hello.incarnation)) != 0)
 		return refuse(s, &frame, GPUVEC_SYSTEM_ERROR, NULL, NULL,
 					  "the gpuvec engine belongs to another start of the server", true);

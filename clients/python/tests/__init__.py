@@ -1,0 +1,1 @@
+"""Tests against the server that PGHOST, PGUSER and PGDATABASE name; most need one."""

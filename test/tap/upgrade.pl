@@ -1,0 +1,137 @@
+# Versions: every script in sql/ that updates leads to the objects that a new installation has, indexes and sets outlive an update, and a
+# library that is older than the objects says so in one line.  Where a server of another version is there (OLD_PG_CONFIG), pg_upgrade, too.
+use strict;
+use warnings;
+
+use File::Copy qw(copy);
+use File::Path qw(make_path);
+use GpuvecTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+# All that a database has of the extension, a line each, without oids
+my $catalog = <<'SQL';
+WITH members AS (SELECT classid, objid FROM pg_depend d JOIN pg_extension e ON d.refobjid = e.oid
+	WHERE d.refclassid = 'pg_extension'::regclass AND e.extname = 'gpuvec' AND d.deptype = 'e')
+SELECT line FROM (
+SELECT pg_describe_object(classid, objid, 0) || ': ' || coalesce(obj_description(objid, classid::regclass::name), 'no comment') FROM members
+UNION ALL SELECT format('function %s %s', pg_get_functiondef(p.oid), p.proacl) FROM members JOIN pg_proc p ON classid = 'pg_proc'::regclass AND objid = p.oid WHERE prokind <> 'a'
+UNION ALL SELECT format('aggregate %s %s %s %s %s %s %s %s %s', aggfnoid::regprocedure, aggkind, aggtransfn, aggfinalfn, aggcombinefn, aggserialfn, aggdeserialfn, aggtranstype::regtype, agginitval)
+	FROM members JOIN pg_aggregate ON classid = 'pg_proc'::regclass AND objid = aggfnoid
+UNION ALL SELECT format('type %s %s %s %s %s %s %s %s', t.oid::regtype, typlen, typalign, typstorage, typcategory, typinput, typsend, typanalyze) FROM members JOIN pg_type t ON classid = 'pg_type'::regclass AND objid = t.oid
+UNION ALL SELECT format('operator %s %s %s %s %s %s %s %s', o.oid::regoperator, oprcode, oprcom::regoperator, oprnegate::regoperator, oprrest, oprjoin, oprcanhash, oprcanmerge)
+	FROM members JOIN pg_operator o ON classid = 'pg_operator'::regclass AND objid = o.oid
+UNION ALL SELECT pg_describe_object('pg_amop'::regclass, a.oid, 0) FROM members JOIN pg_amop a ON classid = 'pg_opfamily'::regclass AND objid = a.amopfamily
+UNION ALL SELECT pg_describe_object('pg_amproc'::regclass, a.oid, 0) FROM members JOIN pg_amproc a ON classid = 'pg_opfamily'::regclass AND objid = a.amprocfamily
+UNION ALL SELECT format('class %s %s %s', pg_describe_object('pg_opclass'::regclass, c.oid, 0), opcdefault, opckeytype::regtype) FROM members JOIN pg_opclass c ON classid = 'pg_opclass'::regclass AND objid = c.oid
+UNION ALL SELECT format('cast %s %s %s', pg_describe_object('pg_cast'::regclass, c.oid, 0), castfunc::regprocedure, castcontext) FROM members JOIN pg_cast c ON classid = 'pg_cast'::regclass AND objid = c.oid
+UNION ALL SELECT format('relation %s %s %s', c.oid::regclass, relacl, CASE WHEN relkind = 'v' THEN pg_get_viewdef(c.oid) END) FROM members JOIN pg_class c ON classid = 'pg_class'::regclass AND objid = c.oid
+UNION ALL SELECT format('column %s %s %s %s', attrelid::regclass, attname, format_type(atttypid, atttypmod), col_description(attrelid, attnum)) FROM members
+	JOIN pg_attribute ON classid = 'pg_class'::regclass AND objid = attrelid WHERE attnum > 0
+) lines(line) ORDER BY line COLLATE "C"
+SQL
+
+my $conf = slurp_file($ENV{GPUVEC_CONF});
+my ($stage) = $conf =~ /^(?:extension_destdir|extension_control_path) = '([^:']*)/m;
+my ($sharedir) = `pg_config --sharedir` =~ /(.*)/;
+my ($pkglibdir) = `pg_config --pkglibdir` =~ /(.*)/;
+my $control_path = $conf =~ /^extension_control_path/m;
+my $installed = $control_path ? $stage : "$stage$sharedir";
+my ($version) = slurp_file("$installed/extension/gpuvec.control") =~ /default_version = '([^']*)'/;
+my $folder = PostgreSQL::Test::Utils::tempdir;
+my $scripts = "$folder$sharedir/extension";
+
+# Scripts of versions that do not exist, beside those that do
+make_path($scripts, "$folder$pkglibdir");
+copy($_, $scripts) for glob("$installed/extension/gpuvec*");
+my ($library) = $conf =~ /^dynamic_library_path = '([^:']*)/m;
+symlink("$library/gpuvec.so", "$folder$pkglibdir/gpuvec.so");
+
+sub script
+{
+	my ($name, $text) = @_;
+
+	append_to_file("$scripts/gpuvec--$name.sql", $text);
+	return;
+}
+
+my $whole = slurp_file("$scripts/gpuvec--$version.sql");
+script('test', $whole);
+script("$version--test", '');
+script("$version--more", "COMMENT ON FUNCTION gpuvec_evict_all() IS 'another comment';");
+script("$version--less", 'ALTER EXTENSION gpuvec DROP FUNCTION gpuvec_evict_all(); DROP FUNCTION gpuvec_evict_all();');
+(my $newer = $whole) =~ s/gpuvec_library_version\('\Q$version\E'\)/gpuvec_library_version('999.1')/ or die 'the script does not ask for the version';
+script('999.1', $newer);
+script("$version--999.1", "SELECT gpuvec_library_version('999.1');");
+
+my $path = $control_path ? "extension_control_path = '$folder$sharedir'" : "extension_destdir = '$folder'";
+my $node = new_node('main', conf => "$path\n", started => 0);
+$node->start;
+
+# Databases have the extension in the same ways: version, and those to update to
+sub objects
+{
+	my ($database, @versions) = @_;
+	my $first = shift @versions;
+
+	$node->safe_psql('postgres', "CREATE DATABASE $database");
+	$node->safe_psql($database, "CREATE EXTENSION gpuvec VERSION '$first'");
+	$node->safe_psql($database, "ALTER EXTENSION gpuvec UPDATE TO '$_'") for @versions;
+	return $node->safe_psql($database, $catalog);
+}
+
+my $fresh = objects('fresh', $version);
+cmp_ok(scalar(split /\n/, $fresh), '>', 500, 'the catalog has many lines');
+is(objects('to_test', $version, 'test'), objects('test', 'test'), 'an update that does nothing');
+isnt(objects('more', $version, 'more'), $fresh, 'another comment is noticed');
+isnt(objects('less', $version, 'less'), $fresh, 'a missing function is noticed');
+
+# Those that were released
+my @released = map { /gpuvec--([0-9.]+)\.sql$/ && $1 ne $version && $1 ne '999.1' ? $1 : () } glob("$scripts/*");
+for my $old (@released)
+{
+	is(objects("from_$old" =~ s/\./_/gr, $old, $version), $fresh, "from $old");
+}
+
+# Sets, indexes and searches outlive an update
+$node->safe_psql('fresh', 'CREATE TABLE docs (id int PRIMARY KEY, tokens idset);
+	INSERT INTO docs SELECT i, ARRAY[i % 97, i % 89 + 100]::idset FROM generate_series(1, 2000) i;
+	CREATE INDEX docs_tokens ON docs USING gpuvec (tokens)');
+my $search = q{SET enable_seqscan = off; SET enable_sort = off; SELECT array_agg(d) FROM (SELECT tokens <-> '{5,105}' AS d FROM docs ORDER BY tokens <-> '{5,105}' LIMIT 20) x};
+my $found = $node->safe_psql('fresh', $search);
+$node->safe_psql('fresh', "ALTER EXTENSION gpuvec UPDATE TO 'test'");
+is($node->safe_psql('fresh', $search), $found, 'an index after an update');
+
+# An older library says in one line what is wrong
+$node->safe_psql('postgres', 'CREATE DATABASE older');
+my ($rc, $out, $err) = $node->psql('older', "CREATE EXTENSION gpuvec VERSION '999.1'");
+like($err, qr/ERROR:  the gpuvec library is version \Q$version\E, older than version 999\.1 of the extension's objects/, 'objects that are newer: CREATE EXTENSION');
+($rc, $out, $err) = $node->psql('test', "ALTER EXTENSION gpuvec UPDATE TO '$version'");
+like($err, qr/ERROR:  extension "gpuvec" has no update path/, 'there is no way back');
+($rc, $out, $err) = $node->psql('older', "CREATE EXTENSION gpuvec VERSION '$version'; ALTER EXTENSION gpuvec UPDATE TO '999.1'");
+like($err, qr/ERROR:  the gpuvec library is version \Q$version\E, older than version 999\.1/, 'ALTER EXTENSION UPDATE');
+is($node->safe_psql('older', "SELECT extversion FROM pg_extension WHERE extname = 'gpuvec'"), $version, 'and nothing has changed');
+
+# pg_upgrade from another version of the server, which has gpuvec installed
+SKIP:
+{
+	skip 'OLD_PG_CONFIG names no older server with gpuvec', 1 unless $ENV{OLD_PG_CONFIG} && PostgreSQL::Test::Cluster->can('install_path');
+	my $old = PostgreSQL::Test::Cluster->new('old', install_path => `$ENV{OLD_PG_CONFIG} --bindir` =~ s{/bin\n$}{}r);
+	my $new = new_node('new', started => 0);
+
+	$old->init;
+	$old->start;
+	$old->safe_psql('postgres', 'CREATE EXTENSION gpuvec; CREATE TABLE docs (id int PRIMARY KEY, tokens idset);
+		INSERT INTO docs SELECT i, ARRAY[i % 97, i % 89 + 100]::idset FROM generate_series(1, 2000) i;
+		CREATE INDEX docs_tokens ON docs USING gpuvec (tokens)');
+	$old->stop;
+	command_ok(['pg_upgrade', '--no-sync', '-d', $old->data_dir, '-D', $new->data_dir, '-b', $old->config_data('--bindir'), '-B', $new->config_data('--bindir'),
+		'-s', $new->host, '-p', $old->port, '-P', $new->port], 'pg_upgrade');
+	$new->start;
+	is($new->safe_psql('postgres', $search), $found, 'an index after pg_upgrade');
+	$new->stop;
+}
+
+$node->stop;
+done_testing();

@@ -4,7 +4,8 @@
 #   make install    into the PostgreSQL that PG_CONFIG names
 #   make check      every suite, against private servers (see scripts/check.sh)
 #   make stress     the randomised tester (see scripts/stress.sh)
-#   make demo       a private server with real data and a few searches
+#   make demo       a private server with real data and a few searches; makes demo.html
+#   make documents  writes what statements of the pages print, the reference and the charts anew
 #   make bench      the benchmark
 #
 # WITH_CUDA=auto|yes|no   kernels if nvcc is found | or fail | never
@@ -12,8 +13,8 @@
 PG_CONFIG ?= pg_config
 srcdir ?= .
 
-# check, stress and demo build for themselves, and may have to install PostgreSQL first
-ifneq ($(filter check stress demo,$(MAKECMDGOALS)),)
+# these build for themselves, and may have to install PostgreSQL first
+ifneq ($(filter check stress demo documents,$(MAKECMDGOALS)),)
 include $(srcdir)/check.mk
 else
 
@@ -46,6 +47,7 @@ include $(PGXS)
 override BITCODE_CFLAGS += -MF $@.d -MT $@
 -include $(OBJS:.o=.d) $(OBJS:.o=.bc.d)
 include $(srcdir)/engine.mk
+include $(srcdir)/doc/install.mk
 include $(srcdir)/test/bench/bench.mk
 
 endif

@@ -16,7 +16,7 @@
 #	```sql if=EXTENSION    is run where that extension can be installed
 #
 # A page is one session of psql in a new and empty database, on the server that the environment
-# names (PGHOST, PGUSER).  What a block prints is compared, where the page has it; else it must
+# names (PGHOST, PGUSER).  A page that does not create the extension finds it there.  What a block prints is compared, where the page has it; else it must
 # print neither an error nor a warning.  Blanks at the ends of lines do not count.
 use strict;
 use warnings;
@@ -155,6 +155,7 @@ sub run_blocks
 	local $ENV{PGOPTIONS} = '-c client_min_messages=warning';
 	query('postgres', "DROP DATABASE IF EXISTS $database");
 	query('postgres', "CREATE DATABASE $database TEMPLATE template0 ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C'");
+	query($database, 'CREATE EXTENSION gpuvec') unless grep { /CREATE EXTENSION gpuvec/ } @script;
 	system("'$psql' -Xq -P pager=off -P footer=off -d $database <'$folder/script' >'$folder/printed' 2>&1");
 	query('postgres', "DROP DATABASE $database");
 	my $block;
@@ -328,9 +329,8 @@ sub reference
 	query('postgres', 'DROP DATABASE IF EXISTS gpuvec_reference');
 	query('postgres', 'CREATE DATABASE gpuvec_reference TEMPLATE template0');
 	query('gpuvec_reference', 'CREATE EXTENSION gpuvec');
-	my @lines = ('# Reference', '',
-		'Every object of the extension, with its comment, as `\dx+ gpuvec` and `\df` show them. This page is made by',
-		'`scripts/documents.pl reference` from a server\'s catalog. [The type idset](reference-idset.md) has the details of sets.', '');
+	my @lines = ('# Reference', '', wrap_words('Every object of the extension, with its comment, as `\dx+ gpuvec` and `\df` show them. This page is'
+		. " made by `scripts/documents.pl reference` from a server's catalog. [The type idset](reference-idset.md) has the details of sets.", '', ''), '');
 	push @lines, reference_table('Types', 'type', "SELECT format_type(t.oid, NULL), obj_description(t.oid, 'pg_type') FROM pg_type t
 		WHERE typelem = 0 AND (" . ours('pg_type', 't.oid') . ") AND typtype IN ('b', 'c', 'd') AND typname !~ '^gpuvec_(mirrors|engine|costs|training)'");
 	push @lines, reference_table('Operators', 'operator', "SELECT CASE WHEN oprleft = 0 THEN '' ELSE format_type(oprleft, NULL) || ' ' END || oprname || ' '

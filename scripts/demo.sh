@@ -7,7 +7,7 @@ set -uo pipefail
 
 # Kernels are compiled for the GPU that is here, and not at all if there is none
 gpu=$(nvidia-smi --query-gpu=name,compute_cap --format=csv,noheader 2>/dev/null | head -n 1)
-[[ $gpu == *,*.* ]] || { gpu= WITH_CUDA=no; }
+[[ $gpu == *,*.* ]] || { gpu=""; WITH_CUDA=no; }
 
 . "$(dirname "${BASH_SOURCE[0]}")/pgenv.sh"
 unset PGHOST PGPORT PGUSER PGDATABASE PGOPTIONS PGSERVICE MAKEFLAGS MAKELEVEL

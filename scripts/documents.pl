@@ -370,18 +370,20 @@ sub anchors
 	return \%anchors;
 }
 
-# Lines without fences and what is in `backquotes`
+# Lines without fences and what is in `backquotes`, which may go over the end of a line
 sub prose
 {
 	my $fenced = 0;
-	my @prose;
+	my @kept;
 	foreach my $line (@_)
 	{
 		my $mark = $line =~ /^\s*```/;
-		push @prose, $fenced || $mark ? '' : $line =~ s/`[^`]*`/ /gr;
+		push @kept, $fenced || $mark ? '' : $line;
 		$fenced = !$fenced if $mark;
 	}
-	return @prose;
+	my $text = join "\n", @kept;
+	$text =~ s/`[^`]*`/' ' . "\n" x ($& =~ tr,\n,,)/ge;
+	return split /\n/, $text, -1;
 }
 
 sub check_links

@@ -4,7 +4,8 @@
 #   make install    into the PostgreSQL that PG_CONFIG names
 #   make check      every suite, against private servers (see scripts/check.sh)
 #   make stress     the randomised tester (see scripts/stress.sh)
-#   make demo       a private server with real data and a few searches
+#   make demo       a private server with real data and a few searches; makes demo.html
+#   make documents  writes what statements of the pages print, the reference and the charts anew
 #   make bench      the benchmark
 #   make dist       the sources of this version as build/gpuvec-VERSION.zip, for PGXN
 #
@@ -13,8 +14,8 @@
 PG_CONFIG ?= pg_config
 srcdir ?= .
 
-# check, stress and demo build for themselves, and may have to install PostgreSQL first
-ifneq ($(filter check stress demo,$(MAKECMDGOALS)),)
+# these build for themselves, and may have to install PostgreSQL first
+ifneq ($(filter check stress demo documents,$(MAKECMDGOALS)),)
 include $(srcdir)/check.mk
 else
 
@@ -54,6 +55,7 @@ dist:
 	git -C $(srcdir) archive --format=zip --prefix=$(EXTENSION)-$(EXTVERSION)/ \
 		-o $(CURDIR)/build/$(EXTENSION)-$(EXTVERSION).zip HEAD
 
+include $(srcdir)/doc/install.mk
 include $(srcdir)/test/bench/bench.mk
 
 endif

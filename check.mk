@@ -1,14 +1,14 @@
-# Tests and demonstration against private servers; see scripts/check.sh, scripts/stress.sh
-# and scripts/demo.sh.
+# Tests, demonstration and pages by private servers; see scripts/check.sh, scripts/stress.sh,
+# scripts/demo.sh and scripts/documents.sh.
 
 VARIABLES = PG_CONFIG WITH_CUDA SUITES ENGINE PRELOAD VERIFY METHOD SANITIZE TESTS KEEP \
 	CUDA_ARCHS BUILT_SOURCES JOBS JOB_SECONDS PYTHON \
 	STRESS_SECONDS MINUTES SEED CLIENTS ROWS PATIENCE STANDBY LENIENT
 SETTINGS = $(foreach v,$(VARIABLES),$(if $($(v)),$(v)='$($(v))'))
 
-.PHONY: check stress demo
+.PHONY: check stress demo documents
 
 # first install what is missing (as root), or say what is
-check stress demo:
+check stress demo documents:
 	@PG_CONFIG='$(PG_CONFIG)' sh $(srcdir)/scripts/bootstrap.sh $@
 	@$(SETTINGS) bash $(srcdir)/scripts/$@.sh

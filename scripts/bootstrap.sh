@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes sure that what "make check", "make stress" and "make demo" need is installed.
+# Makes sure that what "make check", "stress", "demo" and "documents" need is installed.
 #
 #   scripts/bootstrap.sh check|stress|demo
 #

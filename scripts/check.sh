@@ -446,6 +446,8 @@ suite_house() {
 	plan house floors 5 - job_house scripts/floors.sh
 	plan house measures 5 - job_house scripts/house.sh
 	plan house documents 5 - job_house scripts/docs.sh
+	plan house pages 5 - job_house scripts/documents.pl check
+	plan house charts 5 - job_house scripts/charts.pl --check
 }
 
 # The build itself: it works, without warnings, and exports no name too many

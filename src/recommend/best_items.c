@@ -4,10 +4,11 @@
  *	  gpuvec_recommend: the items with the highest scores for each user.
  *
  * The score is the inner product of both factors.  One statement reads the
- * users' factors, and with them the items that each user has interacted with.
- * It runs with the caller's rights, and its names are qualified, so that the
- * search path does not matter.  Its rows go to a tuplestore, which is written
- * to disk when it becomes large.
+ * users' factors, another one the items that each user has interacted with
+ * (known_items.c).  They run with the caller's rights, and their names are
+ * qualified, so that the search path does not matter.  Users go to
+ * tuplestores, which are written to disk when they become large, one for each
+ * part of the known items.
  *
  * Then the users are searched for in batches.  A batch is made when its first
  * row is asked for, and forgotten after its last one, so that the answer is
@@ -32,12 +33,13 @@
 #include "miscadmin.h"
 #include "nodes/pathnodes.h"
 #include "nodes/supportnodes.h"
-#include "recommend/recommend.h"
+#include "recommend/known_items.h"
 #include "search/set_search.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/resowner.h"
 #include "utils/snapmgr.h"
 #include "utils/tuplestore.h"
 
@@ -84,8 +86,7 @@ static const char *const required_columns[N_ARGS] = {
 enum
 {
 	COLUMN_KEY,
-	COLUMN_FACTOR,
-	COLUMN_KNOWN
+	COLUMN_FACTOR
 };
 
 /* A user of a batch */
@@ -103,9 +104,11 @@ typedef struct Recommending
 	FunctionCallInfo fcinfo;
 	Snapshot	snapshot;
 	AlsFactors	factors[2];		/* of gpuvec_als_side */
-	bool		known;			/* the statement has known items */
-	Tuplestorestate *rows;		/* of the statement */
-	TupleTableSlot *slot;		/* NULL: there are none */
+	KnownItems *known;			/* NULL: they do not matter */
+	uint64		total_users;	/* rows of the statement ... */
+	Tuplestorestate *rows[KNOWN_PARTS]; /* ... by the users' parts; NULL: none */
+	int			part;			/* the one that is being read */
+	TupleTableSlot *slot;		/* NULL: there are no rows */
 	const int64 *among;			/* [namong], ascending; NULL: all items */
 	uint64		namong;
 	EmbeddingVectors vectors;	/* of among */
@@ -130,6 +133,12 @@ typedef struct Recommending
 	uint64		rank;			/* ... and its rank there */
 } Recommending;
 
+static void
+log_part(Recommending *call, const char *what, uint64 rows)
+{
+	AlsLogPart(&call->begun, "gpuvec_recommend", what, rows);
+}
+
 /* ---- reading the users ---- */
 
 /* Where the statement's rows go */
@@ -138,7 +147,29 @@ typedef struct StoreReceiver
 	DestReceiver dest;
 	Recommending *call;
 	MemoryContext context;
+	ResourceOwner owner;
 } StoreReceiver;
+
+/* The tuplestore that a row belongs to */
+static Tuplestorestate *
+store_of(StoreReceiver *receiver, TupleTableSlot *slot)
+{
+	Recommending *call = receiver->call;
+	Oid			type = call->factors[GPUVEC_ALS_USERS].key_type;
+	int			part = call->known ? KnownItemsPart(MirrorKey(slot->tts_values[COLUMN_KEY], type)) : 0;
+
+	if (call->rows[part] == NULL)
+	{
+		ResourceOwner old = CurrentResourceOwner;
+
+		/* temporary files live longer than the statement */
+		CurrentResourceOwner = receiver->owner;
+		call->rows[part] = tuplestore_begin_heap(false, false,
+												 call->known ? Max(work_mem / KNOWN_PARTS, 64) : work_mem);
+		CurrentResourceOwner = old;
+	}
+	return call->rows[part];
+}
 
 static bool
 receive_row(TupleTableSlot *slot, DestReceiver *self)
@@ -150,88 +181,66 @@ receive_row(TupleTableSlot *slot, DestReceiver *self)
 	if (call->slot == NULL)
 		call->slot = MakeSingleTupleTableSlot(CreateTupleDescCopy(slot->tts_tupleDescriptor),
 											  &TTSOpsMinimalTuple);
-	tuplestore_puttupleslot(call->rows, slot);
+	slot_getallattrs(slot);
+	tuplestore_puttupleslot(store_of(receiver, slot), slot);
+	call->total_users++;
 	MemoryContextSwitchTo(old);
 	return true;
 }
 
-/*
- * Append a condition that a column is among the users, unless all are.  Each
- * table has its own parameter, of the type of its column.
- */
-static void
-append_users(StringInfo sql, const Recommending *call, int parameter, const char *column)
-{
-	FunctionCallInfo fcinfo = call->fcinfo;
-
-	if (!PG_ARGISNULL(ARG_USERS))
-		appendStringInfo(sql, " AND %s OPERATOR(pg_catalog.=) ANY ($%d)", column, parameter);
-}
-
-/* Append a join with the items that each user has interacted with */
-static void
-append_known(StringInfo sql, const Recommending *call, const AlsInteractions *interactions)
-{
-	appendStringInfo(sql, " LEFT JOIN (SELECT i.%s AS key, pg_catalog.array_agg(i.%s::pg_catalog.int8) AS items FROM %s i WHERE i.%s IS NOT NULL",
-					 interactions->columns[0], interactions->columns[1], interactions->relation,
-					 interactions->columns[1]);
-	append_users(sql, call, 2, psprintf("i.%s", interactions->columns[0]));
-	appendStringInfo(sql, " GROUP BY i.%s) known ON known.key OPERATOR(pg_catalog.=) u.%s",
-					 interactions->columns[0], call->factors[GPUVEC_ALS_USERS].key);
-}
-
-/*
- * The statement that reads the users, and the items that they know.  *type:
- * of the interactions' users, if it reads these.
- */
+/* The statement that reads the users; with users as a parameter or not */
 static char *
-make_statement(Recommending *call, Oid *type)
+make_statement(const AlsFactors *users, bool some)
 {
-	FunctionCallInfo fcinfo = call->fcinfo;
-	const AlsFactors *users = &call->factors[GPUVEC_ALS_USERS];
-	AlsInteractions interactions;
 	StringInfoData sql;
 
 	initStringInfo(&sql);
-	if (!PG_ARGISNULL(ARG_INTERACTIONS))
-	{
-		EmbeddingRequireArguments(fcinfo, required_columns, N_ARGS);
-		AlsDescribeInteractions(PG_GETARG_OID(ARG_INTERACTIONS),
-								AlsNameArgument(fcinfo, ARG_USER_COLUMN),
-								AlsNameArgument(fcinfo, ARG_ITEM_COLUMN), NULL, &interactions);
-		call->known = PG_GETARG_BOOL(ARG_EXCLUDE_KNOWN);
-		*type = interactions.types[0];
-	}
-	appendStringInfo(&sql, "SELECT u.%s, u.%s%s FROM %s u", users->key, users->column,
-					 call->known ? ", known.items" : "", users->relation);
-	if (call->known)
-		append_known(&sql, call, &interactions);
-	appendStringInfo(&sql, " WHERE u.%s IS NOT NULL AND u.%s IS NOT NULL", users->key,
-					 users->column);
-	append_users(&sql, call, 1, psprintf("u.%s", users->key));
+	appendStringInfo(&sql, "SELECT u.%s, u.%s FROM %s u WHERE u.%s IS NOT NULL AND u.%s IS NOT NULL",
+					 users->key, users->column, users->relation, users->key, users->column);
+	if (some)
+		appendStringInfo(&sql, " AND u.%s OPERATOR(pg_catalog.=) ANY ($1)", users->key);
 	return sql.data;
 }
 
-/* Read all users into the tuplestore */
+/* Read all users into the tuplestores */
 static void
 read_users(Recommending *call)
 {
 	FunctionCallInfo fcinfo = call->fcinfo;
-	StoreReceiver receiver = {.call = call, .context = CurrentMemoryContext};
-	Oid			known_type = INT8OID;
-	char	   *sql = make_statement(call, &known_type);
-	Oid			types[2];
-	Datum		users[2];
-	int			n = PG_ARGISNULL(ARG_USERS) ? 0 : call->known ? 2 : 1;
+	StoreReceiver receiver = {
+		.call = call, .context = CurrentMemoryContext, .owner = CurrentResourceOwner
+	};
+	const AlsFactors *factors = &call->factors[GPUVEC_ALS_USERS];
+	bool		some = !PG_ARGISNULL(ARG_USERS);
+	Datum		users = 0;
+	Oid			type = InvalidOid;
 
 	AlsInitReceiver(&receiver.dest, receive_row);
-	call->rows = tuplestore_begin_heap(false, false, work_mem);
-	if (n > 0)
-		users[0] = AlsKeysOfType(PG_GETARG_DATUM(ARG_USERS),
-								 call->factors[GPUVEC_ALS_USERS].key_type, &types[0]);
-	if (n > 1)
-		users[1] = AlsKeysOfType(PG_GETARG_DATUM(ARG_USERS), known_type, &types[1]);
-	AlsReadRows(sql, n, types, users, NULL, &receiver.dest);
+	if (some)
+		users = AlsKeysOfType(PG_GETARG_DATUM(ARG_USERS), factors->key_type, &type);
+	AlsReadRows(make_statement(factors, some), some ? 1 : 0, &type, &users, NULL, &receiver.dest);
+}
+
+/* Read the items that the users know, if these are to be left out */
+static void
+read_known(Recommending *call)
+{
+	FunctionCallInfo fcinfo = call->fcinfo;
+	AlsInteractions interactions;
+	uint64		rows;
+
+	if (PG_ARGISNULL(ARG_INTERACTIONS))
+		return;
+	EmbeddingRequireArguments(fcinfo, required_columns, N_ARGS);
+	AlsDescribeInteractions(PG_GETARG_OID(ARG_INTERACTIONS),
+							AlsNameArgument(fcinfo, ARG_USER_COLUMN),
+							AlsNameArgument(fcinfo, ARG_ITEM_COLUMN), NULL, &interactions);
+	if (!PG_GETARG_BOOL(ARG_EXCLUDE_KNOWN))
+		return;
+	call->known = KnownItemsRead(&interactions,
+								 PG_ARGISNULL(ARG_USERS) ? (Datum) 0 : PG_GETARG_DATUM(ARG_USERS),
+								 &rows);
+	log_part(call, "read known items", rows);
 }
 
 /* ---- arguments ---- */
@@ -320,12 +329,6 @@ read_items(Recommending *call)
 	EmbeddingClose(table);
 }
 
-static void
-log_part(Recommending *call, const char *what, uint64 rows)
-{
-	AlsLogPart(&call->begun, "gpuvec_recommend", what, rows);
-}
-
 static void *
 recommend_begin(FunctionCallInfo fcinfo, int form, Snapshot snapshot)
 {
@@ -345,8 +348,9 @@ recommend_begin(FunctionCallInfo fcinfo, int form, Snapshot snapshot)
 	call->among = keys_argument(fcinfo, ARG_AMONG, "among", &call->namong);
 	call->most = FIRST_ROWS / call->nearest.k + 1;
 	read_items(call);
+	read_known(call);
 	read_users(call);
-	log_part(call, "read", tuplestore_tuple_count(call->rows));
+	log_part(call, "read", call->total_users);
 	call->context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec recommendations",
 										  ALLOCSET_DEFAULT_SIZES);
 	call->part_context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec best items",
@@ -356,6 +360,29 @@ recommend_begin(FunctionCallInfo fcinfo, int form, Snapshot snapshot)
 
 /* ---- a batch of users ---- */
 
+/* Copy the items that a user knows */
+static void
+take_known(Recommending *call, BatchUser *user)
+{
+	const int64 *items = KnownItemsOf(call->known, user->key, &user->nknown);
+	int64	   *copy = MemoryContextAllocHuge(CurrentMemoryContext, (user->nknown + 1) * sizeof(int64));
+
+	if (user->nknown > 0)
+		memcpy(copy, items, user->nknown * sizeof(int64));
+	user->known = copy;
+}
+
+/* Go to the next row of a user; false if there are no more */
+static bool
+next_user(Recommending *call)
+{
+	for (; call->part < KNOWN_PARTS; call->part++)
+		if (call->rows[call->part] &&
+			tuplestore_gettupleslot(call->rows[call->part], true, false, call->slot))
+			return true;
+	return false;
+}
+
 /* Take a user from the present row; the factor and the items are copied */
 static void
 take_user(Recommending *call, BatchUser *user)
@@ -363,7 +390,6 @@ take_user(Recommending *call, BatchUser *user)
 	const AlsFactors *factors = &call->factors[GPUVEC_ALS_USERS];
 	TupleTableSlot *slot = call->slot;
 	MirrorVector vector;
-	ArrayType  *known;
 	float	   *copy;
 
 	memset(user, 0, sizeof(*user));
@@ -377,12 +403,8 @@ take_user(Recommending *call, BatchUser *user)
 	copy = palloc_array(float, vector.width);
 	memcpy(copy, vector.elements, vector.width * sizeof(float));
 	user->factor = copy;
-	if (!call->known || slot->tts_isnull[COLUMN_KNOWN])
-		return;
-	known = DatumGetArrayTypePCopy(slot->tts_values[COLUMN_KNOWN]);
-	user->known = (const int64 *) ARR_DATA_PTR(known);
-	user->nknown = ArrayGetNItems(ARR_NDIM(known), ARR_DIMS(known));
-	EmbeddingSortKeys((int64 *) ARR_DATA_PTR(known), user->nknown);
+	if (call->known)
+		take_known(call, user);
 }
 
 /* qsort comparator of users, by the number of known items */
@@ -407,7 +429,7 @@ take_users(Recommending *call, uint64 *nknown)
 	call->users = MemoryContextAllocHuge(CurrentMemoryContext, call->most * sizeof(BatchUser));
 	while (n < call->most && *nknown < BATCH_KNOWN &&
 		   (n == 0 || (uint64) n * call->nearest.width < BATCH_ELEMENTS) &&
-		   call->slot && tuplestore_gettupleslot(call->rows, true, false, call->slot))
+		   next_user(call))
 	{
 		CHECK_FOR_INTERRUPTS();
 		slot_getallattrs(call->slot);
@@ -594,7 +616,10 @@ recommend_rewind(void *state)
 {
 	Recommending *call = state;
 
-	tuplestore_rescan(call->rows);
+	for (int i = 0; i < KNOWN_PARTS; i++)
+		if (call->rows[i])
+			tuplestore_rescan(call->rows[i]);
+	call->part = 0;
 	call->nearest.nqueries = call->first = call->nusers = call->user = 0;
 }
 
@@ -605,7 +630,11 @@ recommend_end(void *state)
 
 	if (call->slot)
 		ExecDropSingleTupleTableSlot(call->slot);
-	tuplestore_end(call->rows);
+	for (int i = 0; i < KNOWN_PARTS; i++)
+		if (call->rows[i])
+			tuplestore_end(call->rows[i]);
+	if (call->known)
+		KnownItemsEnd(call->known);
 }
 
 const SetFunction RecommendFunctions[] = {

@@ -13,7 +13,9 @@
  * Then the users are searched for in batches.  A batch is made when its first
  * row is asked for, and forgotten after its last one, so that the answer is
  * never in memory as a whole.  The first batch is small, for those who want a
- * few rows only.
+ * few rows only.  From the second one on, the engine searches for the next
+ * batch while rows are returned, and the batch after that is made while the
+ * engine searches (embedding/nearest_ahead.c).
  *
  * Users of a batch who know many items come last: the engine looks for as
  * many more rows, for queries that it searches for together, as the longest
@@ -98,6 +100,14 @@ typedef struct BatchUser
 	uint64		nknown;
 } BatchUser;
 
+/* A batch of users */
+typedef struct Batch
+{
+	MemoryContext context;
+	BatchUser  *users;
+	EmbeddingNearest nearest;	/* for all of them */
+} Batch;
+
 /* A call of gpuvec_recommend */
 typedef struct Recommending
 {
@@ -116,15 +126,17 @@ typedef struct Recommending
 	Oid		   *relids;
 	Oid		   *files;			/* ... and where their rows were */
 
-	/* the batch */
-	MemoryContext context;
-	uint64		most;			/* users that it may have */
-	BatchUser  *users;
-	EmbeddingNearest nearest;	/* for all its users */
+	EmbeddingNearest nearest;	/* what all batches have in common */
+	uint64		most;			/* users that the next batch may have */
+	Batch		batches[2];
+	int			batch;			/* the present one */
+	bool		made;			/* the other one is the next one */
+	bool		later;			/* the present one is not the first */
+	EmbeddingAhead *ahead;
 	uint64		total;			/* rows that were found */
 	instr_time	begun;			/* the present part of the call */
 
-	/* the part of it that was searched for */
+	/* the part of the present batch that was searched for */
 	MemoryContext part_context;
 	uint32		first;			/* its first user */
 	uint32		nusers;
@@ -351,8 +363,11 @@ recommend_begin(FunctionCallInfo fcinfo, int form, Snapshot snapshot)
 	read_known(call);
 	read_users(call);
 	log_part(call, "read", call->total_users);
-	call->context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec recommendations",
-										  ALLOCSET_DEFAULT_SIZES);
+	for (int i = 0; i < 2; i++)
+		call->batches[i].context = AllocSetContextCreate(CurrentMemoryContext,
+														 "gpuvec recommendations",
+														 ALLOCSET_DEFAULT_SIZES);
+	call->ahead = EmbeddingAheadMake();
 	call->part_context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec best items",
 											   ALLOCSET_DEFAULT_SIZES);
 	return call;
@@ -419,36 +434,37 @@ compare_users(const void *a, const void *b)
 	return x->key < y->key ? -1 : x->key > y->key;
 }
 
-/* Read the next users, at most call->most; returns their number */
-static uint32
-take_users(Recommending *call, uint64 *nknown)
+/* Read the next users into a batch, at most call->most */
+static void
+take_users(Recommending *call, Batch *batch, uint64 *nknown)
 {
 	uint32		n = 0;
 
 	*nknown = 0;
-	call->users = MemoryContextAllocHuge(CurrentMemoryContext, call->most * sizeof(BatchUser));
+	batch->users = MemoryContextAllocHuge(CurrentMemoryContext, call->most * sizeof(BatchUser));
 	while (n < call->most && *nknown < BATCH_KNOWN &&
 		   (n == 0 || (uint64) n * call->nearest.width < BATCH_ELEMENTS) &&
 		   next_user(call))
 	{
 		CHECK_FOR_INTERRUPTS();
 		slot_getallattrs(call->slot);
-		take_user(call, &call->users[n]);
-		*nknown += call->users[n++].nknown;
+		take_user(call, &batch->users[n]);
+		*nknown += batch->users[n++].nknown;
 	}
 	/* the row is in the batch's memory, too */
 	if (call->slot)
 		ExecClearTuple(call->slot);
-	qsort(call->users, n, sizeof(BatchUser), compare_users);
-	return n;
+	qsort(batch->users, n, sizeof(BatchUser), compare_users);
+	batch->nearest = call->nearest;
+	batch->nearest.nqueries = n;
 }
 
-/* Make one search of all users of the batch */
+/* Make one search of all users of a batch */
 static void
-make_search(Recommending *call, uint64 nknown)
+make_search(Batch *batch, bool known, uint64 nknown)
 {
-	uint32		n = call->nearest.nqueries;
-	uint32		width = call->nearest.width;
+	uint32		n = batch->nearest.nqueries;
+	uint32		width = batch->nearest.width;
 	int64	   *offsets = palloc_array(int64, n + 1);
 	float	   *queries;
 	int64	   *keys;
@@ -458,33 +474,48 @@ make_search(Recommending *call, uint64 nknown)
 	offsets[0] = 0;
 	for (uint32 i = 0; i < n; i++)
 	{
-		const BatchUser *user = &call->users[i];
+		const BatchUser *user = &batch->users[i];
 
 		memcpy(queries + (Size) i * width, user->factor, width * sizeof(float));
 		if (user->nknown > 0)
 			memcpy(keys + offsets[i], user->known, user->nknown * sizeof(int64));
 		offsets[i + 1] = offsets[i] + user->nknown;
 	}
-	call->nearest.queries = queries;
-	call->nearest.listed = keys;
-	call->nearest.offsets = call->known ? offsets : NULL;
+	batch->nearest.queries = queries;
+	batch->nearest.listed = keys;
+	batch->nearest.offsets = known ? offsets : NULL;
 }
 
-/* Begin the next batch; false if there are no more users */
-static bool
-next_batch(Recommending *call)
+/* Make the batch after the present one; it has no users if there are no more */
+static void
+make_batch(Recommending *call)
 {
+	Batch	   *batch = &call->batches[1 - call->batch];
 	MemoryContext old;
 	uint64		nknown;
 
-	MemoryContextReset(call->context);
-	old = MemoryContextSwitchTo(call->context);
-	call->nearest.nqueries = take_users(call, &nknown);
-	make_search(call, nknown);
+	if (call->made)
+		return;
+	MemoryContextReset(batch->context);
+	old = MemoryContextSwitchTo(batch->context);
+	take_users(call, batch, &nknown);
+	make_search(batch, call->known != NULL, nknown);
 	MemoryContextSwitchTo(old);
-	call->first = call->nusers = call->user = 0;
 	call->most = Min(call->most * NEXT_BATCH, Max(GPUVEC_MAX_NEAR / call->nearest.k, 1));
-	return call->nearest.nqueries > 0;
+	call->made = true;
+	log_part(call, "took", batch->nearest.nqueries);
+}
+
+/* Go to the next batch; false if there are no more users */
+static bool
+next_batch(Recommending *call)
+{
+	make_batch(call);
+	call->made = false;
+	call->later = call->batches[call->batch].nearest.nqueries > 0;
+	call->batch = 1 - call->batch;
+	call->first = call->nusers = call->user = 0;
+	return call->batches[call->batch].nearest.nqueries > 0;
 }
 
 /* ---- its best items ---- */
@@ -526,7 +557,8 @@ rank_items(Recommending *call, const BatchUser *user, gpuvec_near_heap *heap)
 static const gpuvec_near_heap *
 rank_among(Recommending *call)
 {
-	gpuvec_near_heap *heaps = palloc0_array(gpuvec_near_heap, call->nearest.nqueries);
+	const Batch *batch = &call->batches[call->batch];
+	gpuvec_near_heap *heaps = palloc0_array(gpuvec_near_heap, batch->nearest.nqueries);
 
 	if (call->vectors.known && call->vectors.width != call->nearest.width)
 		ereport(ERROR,
@@ -534,27 +566,60 @@ rank_among(Recommending *call)
 				 errmsg("factors of users and items have different numbers of elements"),
 				 errdetail("Those of users have %u, those of items %u.", call->nearest.width,
 						   call->vectors.width)));
-	for (uint32 i = 0; call->vectors.known && i < call->nearest.nqueries; i++)
+	for (uint32 i = 0; call->vectors.known && i < batch->nearest.nqueries; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		rank_items(call, &call->users[i], &heaps[i]);
+		rank_items(call, &batch->users[i], &heaps[i]);
 	}
 	return heaps;
+}
+
+/*
+ * True if the engine should search while rows are returned.  A training in
+ * this session must not lose the connection, which may be closed to end such
+ * a search.
+ */
+static bool
+looks_ahead(const Recommending *call)
+{
+	return call->later && AlsJobCurrent() == NULL;
+}
+
+/* Let the engine search for the users after the first `end` of the batch */
+static void
+send_ahead(Recommending *call, EmbeddingTable *table, uint32 end)
+{
+	const EmbeddingNearest *all = &call->batches[call->batch].nearest;
+	EmbeddingNearest next;
+
+	if (end == all->nqueries)
+	{
+		make_batch(call);
+		all = &call->batches[1 - call->batch].nearest;
+		end = 0;
+	}
+	if (all->nqueries == 0)
+		return;
+	EmbeddingTakeQueries(all, end, &next);
+	EmbeddingAheadSend(call->ahead, table, &next);
 }
 
 /* Search for the users of the batch from call->first on; returns how many */
 static uint32
 search_part(Recommending *call)
 {
+	const EmbeddingNearest *all = &call->batches[call->batch].nearest;
 	EmbeddingTable *table = open_items(call);
 	EmbeddingNearest some;
 
 	check_files(call, table);
-	call->heaps = EmbeddingFindNearest(table, &call->nearest, call->first, &some);
+	call->heaps = EmbeddingFindNearest(table, all, call->first, call->ahead, &some);
 	for (uint32 i = 0; i < some.nqueries; i++)
 		call->total += call->heaps[i].n;
 	if (call->total == 0)
 		EmbeddingCheckQueries(table, call->nearest.width);
+	if (looks_ahead(call))
+		send_ahead(call, table, call->first + some.nqueries);
 	EmbeddingClose(table);
 	return some.nqueries;
 }
@@ -567,15 +632,17 @@ next_part(Recommending *call)
 
 	call->first += call->nusers;
 	log_part(call, "returned", call->total);
-	if (call->first == call->nearest.nqueries && !next_batch(call))
+	if (call->first == call->batches[call->batch].nearest.nqueries && !next_batch(call))
 		return false;
-	log_part(call, "took", call->nearest.nqueries);
+	/* while the engine searches */
+	if (looks_ahead(call) && !call->among)
+		make_batch(call);
 	MemoryContextReset(call->part_context);
 	old = MemoryContextSwitchTo(call->part_context);
 	if (call->among)
 	{
 		call->heaps = rank_among(call);
-		call->nusers = call->nearest.nqueries;
+		call->nusers = call->batches[call->batch].nearest.nqueries;
 	}
 	else
 		call->nusers = search_part(call);
@@ -603,7 +670,7 @@ recommend_next(void *state, Datum *values, bool *nulls)
 			return false;
 	}
 	row = &call->heaps[call->user].rows[call->rank++];
-	values[0] = Int64GetDatum(call->users[call->first + call->user].key);
+	values[0] = Int64GetDatum(call->batches[call->batch].users[call->first + call->user].key);
 	values[1] = Int32GetDatum((int32) call->rank);
 	values[2] = Int64GetDatum(row->key);
 	values[3] = Float8GetDatum(row->score);
@@ -620,7 +687,10 @@ recommend_rewind(void *state)
 		if (call->rows[i])
 			tuplestore_rescan(call->rows[i]);
 	call->part = 0;
-	call->nearest.nqueries = call->first = call->nusers = call->user = 0;
+	EmbeddingAheadDrop(call->ahead);
+	call->batches[call->batch].nearest.nqueries = 0;
+	call->made = call->later = false;
+	call->first = call->nusers = call->user = 0;
 }
 
 static void

@@ -50,6 +50,7 @@ typedef struct Question
 								 * NULL */
 	gpuvec_embedding_request embedding;
 	const EmbeddingNearest *nearest;	/* to find the nearest rows; else NULL */
+	const GpuvecReply *ahead;	/* an answer that has come before; NULL: none */
 	gpuvec_nearest_head head;
 	gpuvec_gram_head gram;		/* if there are neither bags nor nearest */
 } Question;
@@ -307,9 +308,15 @@ ask(MirrorConversation *talk, Question *question, EmbeddingAnswer *answer)
 		MirrorRequest request;
 		GpuvecReply reply;
 
-		make_request(question, talk, &request);
-		if (!MirrorAsk(talk, &request, &reply))
-			return false;
+		if (question->ahead)
+			reply = *question->ahead;
+		else
+		{
+			make_request(question, talk, &request);
+			if (!MirrorAsk(talk, &request, &reply))
+				return false;
+		}
+		question->ahead = NULL;
 		if (question->bags && question->embedding.flags & GPUVEC_EMBEDDING_KEEP_MAP)
 		{
 			engine_map = talk->kept->serial;
@@ -323,12 +330,9 @@ ask(MirrorConversation *talk, Question *question, EmbeddingAnswer *answer)
 	}
 }
 
-/*
- * Ask.  If the engine dies meanwhile, start over once.  False, with *reason,
- * if there is no engine or it cannot serve the request.
- */
-static bool
-converse(Question *question, uint64 rows, EmbeddingAnswer *answer, const char **reason)
+/* A conversation about a question, of which so many rows depend on the map */
+static MirrorConversation
+describe_talk(const Question *question, uint64 rows)
 {
 	EmbeddingTable *table = question->table;
 	MirrorConversation talk = {
@@ -339,6 +343,18 @@ converse(Question *question, uint64 rows, EmbeddingAnswer *answer, const char **
 		.small_map = MAP_TRIP_PAGES,
 		.kept = table->kept_map
 	};
+
+	return talk;
+}
+
+/*
+ * Ask.  If the engine dies meanwhile, start over once.  False, with *reason,
+ * if there is no engine or it cannot serve the request.
+ */
+static bool
+converse(Question *question, uint64 rows, EmbeddingAnswer *answer, const char **reason)
+{
+	MirrorConversation talk = describe_talk(question, rows);
 
 	while (MirrorConversationBegin(&talk, reason))
 		if (MirrorConversationEnd(&talk, ask(&talk, question, answer), reason))
@@ -369,17 +385,56 @@ EmbeddingAsk(EmbeddingTable *table, int target, gpuvec_embedding_op op, uint32 f
 	return converse(&question, bags->nkeys, answer, reason);
 }
 
+/* How many rows of an answer depend on the map */
+static uint64
+nearest_rows(const EmbeddingNearest *nearest)
+{
+	return (uint64) nearest->k * nearest->nqueries;
+}
+
 /*
  * Find the nearest rows of a target that has a shared mirror; as
  * EmbeddingAsk()
  */
 bool
 EmbeddingAskNearest(EmbeddingTable *table, int target, const EmbeddingNearest *nearest,
-					EmbeddingAnswer *answer, const char **reason)
+					const GpuvecReply *reply, EmbeddingAnswer *answer, const char **reason)
+{
+	Question	question = {.table = table, .target = target, .nearest = nearest, .ahead = reply};
+
+	if (reply)
+	{
+		read_answer(&question, reply, answer);
+		if (answer->head.status == GPUVEC_EMBEDDING_DONE)
+			return true;
+	}
+	return converse(&question, nearest_rows(nearest), answer, reason);
+}
+
+uint64
+EmbeddingSendNearest(EmbeddingTable *table, int target, const EmbeddingNearest *nearest,
+					 GpuvecTakeAnswer take, gpuvec_freshness *need)
 {
 	Question	question = {.table = table, .target = target, .nearest = nearest};
+	MirrorConversation talk = describe_talk(&question, nearest_rows(nearest));
+	uint64		number = 0;
+	const char *reason;
 
-	return converse(&question, (uint64) nearest->k * nearest->nqueries, answer, reason);
+	if (!MirrorConversationBegin(&talk, &reason))
+		return 0;
+	if (!talk.is_behind)
+	{
+		MirrorRequest request;
+
+		make_request(&question, &talk, &request);
+		*need = talk.need;
+		*request.position = need->position;
+		number = GpuvecLinkBegin(request.type, request.pieces, request.npieces);
+		if (number != 0)
+			GpuvecLinkLeave(number, request.answer_type, request.answer_head, take);
+	}
+	(void) MirrorConversationEnd(&talk, true, &reason);
+	return number;
 }
 
 /*

@@ -11,6 +11,7 @@
  * pool.c			pooling bags of keys, in the engine or in this session
  * gradient.c		gradients of pooling, likewise
  * nearest_search.c	finding the nearest rows
+ * nearest_ahead.c	the same before the rows are needed
  * nearest.c		SQL functions that do so
  * arguments.c		arguments of the SQL functions
  * functions.c		SQL functions that return one value
@@ -116,6 +117,8 @@ typedef struct EmbeddingGradient
 extern void EmbeddingGradients(EmbeddingTable *table, gpuvec_embedding_op op,
 							   const EmbeddingBags *bags, EmbeddingGradient *result);
 
+typedef struct EmbeddingAhead EmbeddingAhead;
+
 /* ask.c */
 typedef struct EmbeddingAnswer
 {
@@ -156,18 +159,55 @@ extern bool EmbeddingAsk(EmbeddingTable *table, int target, gpuvec_embedding_op 
 extern bool EmbeddingAskGram(EmbeddingTable *table, int target, EmbeddingAnswer *answer,
 							 const char **reason);
 
+/* reply: the answer to the same request, sent ahead; NULL: there is none */
 extern bool EmbeddingAskNearest(EmbeddingTable *table, int target, const EmbeddingNearest *nearest,
-								EmbeddingAnswer *answer, const char **reason);
+								const GpuvecReply *reply, EmbeddingAnswer *answer,
+								const char **reason);
+
+/*
+ * Send the request, and leave its answer unread.  Returns its number, or 0 if
+ * it was not sent; *need says how fresh the mirror has to be.
+ */
+extern uint64 EmbeddingSendNearest(EmbeddingTable *table, int target,
+								   const EmbeddingNearest *nearest, GpuvecTakeAnswer take,
+								   gpuvec_freshness *need);
 
 /* nearest_search.c */
 
 /*
  * Find the rows of as many queries, from query `first` on, as one request can
  * have.  *some describes these queries.  Returns their rows, nearest first,
- * in the current memory context.
+ * in the current memory context.  `ahead`: uses what was sent ahead, or NULL.
  */
 extern gpuvec_near_heap *EmbeddingFindNearest(EmbeddingTable *table, const EmbeddingNearest *all,
-											  uint32 first, EmbeddingNearest *some);
+											  uint32 first, EmbeddingAhead *ahead,
+											  EmbeddingNearest *some);
+
+/* nearest_ahead.c */
+
+/* Make one, in the current memory context; it ends with that */
+extern EmbeddingAhead *EmbeddingAheadMake(void);
+
+/*
+ * Let the engine begin to find the rows of these queries, if the table has
+ * one mirror, and the engine is there.  They stay where they are until their
+ * rows are asked for, or others'.
+ */
+extern void EmbeddingAheadSend(EmbeddingAhead *ahead, EmbeddingTable *table,
+							   const EmbeddingNearest *some);
+
+/* Describe as many queries, from query `first` on, as one request can have */
+extern void EmbeddingTakeQueries(const EmbeddingNearest *all, uint32 first, EmbeddingNearest *some);
+
+/*
+ * The answer to these queries, as far as it was sent for; NULL if there is
+ * none.  It lives in the current memory context.
+ */
+extern const GpuvecReply *EmbeddingAheadAnswer(EmbeddingAhead *ahead, EmbeddingTable *table,
+											   const EmbeddingNearest *some);
+
+/* Forget what was sent */
+extern void EmbeddingAheadDrop(EmbeddingAhead *ahead);
 extern void EmbeddingCheckQueries(EmbeddingTable *table, uint32 width);
 
 /* qsort comparator of keys */

@@ -5,7 +5,8 @@
  *	  whose vectors are nearest to queries.
  *
  * They search (nearest_search.c) one request after the other, and put the rows
- * into a tuplestore.
+ * into a tuplestore, while the engine serves the next request
+ * (nearest_ahead.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -182,6 +183,16 @@ put_rows(ReturnSetInfo *rsinfo, bool batch, uint32 first, const EmbeddingNearest
 	return total;
 }
 
+/* Let the engine search for the next queries, while rows are returned */
+static void
+send_ahead(EmbeddingAhead *ahead, EmbeddingTable *table, const EmbeddingNearest *all, uint32 first)
+{
+	EmbeddingNearest next;
+
+	EmbeddingTakeQueries(all, first, &next);
+	EmbeddingAheadSend(ahead, table, &next);
+}
+
 /* Serve both functions */
 static Datum
 find_rows(FunctionCallInfo fcinfo, bool batch)
@@ -189,6 +200,7 @@ find_rows(FunctionCallInfo fcinfo, bool batch)
 	EmbeddingTable *table;
 	EmbeddingNearest all = {0};
 	EmbeddingNearest some;
+	EmbeddingAhead *ahead;
 	uint64		total = 0;
 
 	GpuvecMaterializedSRF(fcinfo);
@@ -202,13 +214,16 @@ find_rows(FunctionCallInfo fcinfo, bool batch)
 	}
 	queries_argument(fcinfo, batch, &all);
 	exclude_argument(fcinfo, batch, &all);
+	ahead = EmbeddingAheadMake();
 	for (uint32 first = 0; first < all.nqueries; first += some.nqueries)
 	{
 		MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec nearest",
 													  ALLOCSET_DEFAULT_SIZES);
 		MemoryContext old = MemoryContextSwitchTo(context);
-		gpuvec_near_heap *heaps = EmbeddingFindNearest(table, &all, first, &some);
+		gpuvec_near_heap *heaps = EmbeddingFindNearest(table, &all, first, ahead, &some);
 
+		if (first + some.nqueries < all.nqueries)
+			send_ahead(ahead, table, &all, first + some.nqueries);
 		MemoryContextSwitchTo(old);
 		total += put_rows((ReturnSetInfo *) fcinfo->resultinfo, batch, first, &some, heaps);
 		MemoryContextDelete(context);

@@ -93,9 +93,9 @@ offer_row(void *arg, const EmbeddingRow *row)
  */
 static bool
 ask_target(EmbeddingTable *table, int target, const EmbeddingNearest *nearest,
-		   EmbeddingAnswer *answer, const char **reason)
+		   const GpuvecReply *reply, EmbeddingAnswer *answer, const char **reason)
 {
-	if (!EmbeddingAskNearest(table, target, nearest, answer, reason))
+	if (!EmbeddingAskNearest(table, target, nearest, reply, answer, reason))
 		return false;
 	if (answer->head.status != GPUVEC_EMBEDDING_DONE)
 		EmbeddingComplain(table, &answer->head);
@@ -155,9 +155,13 @@ compare_heaps(EmbeddingTable *table, const EmbeddingNearest *nearest, const gpuv
 			EmbeddingReportWrong(table);
 }
 
-/* Find the nearest rows of all queries in all targets, nearest first */
+/*
+ * Find the nearest rows of all queries in all targets, nearest first; reply:
+ * the answer about the only target, or NULL
+ */
 static gpuvec_near_heap *
-find_nearest(EmbeddingTable *table, const EmbeddingNearest *nearest, bool use_engine)
+find_nearest(EmbeddingTable *table, const EmbeddingNearest *nearest, const GpuvecReply *reply,
+			 bool use_engine)
 {
 	gpuvec_near_heap *heaps = NULL;
 	NearestScan scan = {.nearest = nearest};
@@ -168,7 +172,7 @@ find_nearest(EmbeddingTable *table, const EmbeddingNearest *nearest, bool use_en
 		const char *reason;
 		bool		asked = use_engine && table->targets[i].mode == MIRROR_SHARED;
 
-		if (asked && ask_target(table, i, nearest, &answer, &reason))
+		if (asked && ask_target(table, i, nearest, reply, &answer, &reason))
 		{
 			if (table->ntargets == 1)
 				return take_answer(&answer, nearest);
@@ -225,8 +229,8 @@ EmbeddingSortKeys(int64 *keys, uint64 n)
 }
 
 /* Make a search of the queries, from `first` on, that share a request */
-static void
-take_queries(const EmbeddingNearest *all, uint32 first, EmbeddingNearest *some)
+void
+EmbeddingTakeQueries(const EmbeddingNearest *all, uint32 first, EmbeddingNearest *some)
 {
 	uint32		n = Min(Max(GPUVEC_MAX_NEAR / all->k, 1), all->nqueries - first);
 
@@ -245,19 +249,19 @@ take_queries(const EmbeddingNearest *all, uint32 first, EmbeddingNearest *some)
  * Find the rows of some queries; with gpuvec_verify, compare them with a scan
  */
 static gpuvec_near_heap *
-find_verified(EmbeddingTable *table, const EmbeddingNearest *nearest)
+find_verified(EmbeddingTable *table, const EmbeddingNearest *nearest, const GpuvecReply *reply)
 {
-	gpuvec_near_heap *heaps = find_nearest(table, nearest, true);
+	gpuvec_near_heap *heaps = find_nearest(table, nearest, reply, true);
 
 	if (gpuvec_verify)
-		compare_heaps(table, nearest, heaps, find_nearest(table, nearest, false));
+		compare_heaps(table, nearest, heaps, find_nearest(table, nearest, NULL, false));
 	return heaps;
 }
 
 gpuvec_near_heap *
 EmbeddingFindNearest(EmbeddingTable *table, const EmbeddingNearest *all, uint32 first,
-					 EmbeddingNearest *some)
+					 EmbeddingAhead *ahead, EmbeddingNearest *some)
 {
-	take_queries(all, first, some);
-	return find_verified(table, some);
+	EmbeddingTakeQueries(all, first, some);
+	return find_verified(table, some, ahead ? EmbeddingAheadAnswer(ahead, table, some) : NULL);
 }

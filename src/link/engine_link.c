@@ -296,6 +296,7 @@ GpuvecLinkSettle(void)
 	uint64		number = late.number;
 	uint64		request;
 	GpuvecReply reply;
+	bool		kept = false;
 	bool		ok;
 
 	if (number == 0)
@@ -305,7 +306,7 @@ GpuvecLinkSettle(void)
 	ok = FrameRead(&reply, &request) && request == number;
 	connection.in_request = false;
 	if (ok && reply.type == late.expected && reply.length >= late.minimum)
-		late.take(reply.data);
+		kept = late.take(reply.data, reply.length);
 	else if (ok && reply.type == GPUVEC_MSG_ERROR)
 	{
 		EngineError error;
@@ -320,8 +321,15 @@ GpuvecLinkSettle(void)
 		GpuvecLinkClose();
 		return false;
 	}
-	pfree(reply.data);
+	if (!kept)
+		pfree(reply.data);
 	return true;
+}
+
+uint64
+GpuvecLinkLeft(void)
+{
+	return late.number;
 }
 
 uint64

@@ -82,13 +82,17 @@ extern bool GpuvecLinkAnswer(uint64 number, gpuvec_message expected, Size minimu
  * requests must have been read.  It is read, and given to `take`, before the
  * next request is sent or in GpuvecLinkSettle(), which waits for it.  An
  * error as the answer is dropped.  `take` may run in a later transaction.
- * GpuvecLinkSettle() returns false if the connection was lost.
+ * The answer is palloc'd in the current memory context; if `take` returns
+ * true, it is not freed.  GpuvecLinkSettle() returns false if the connection
+ * was lost.  GpuvecLinkLeft() is the number of the request whose answer is
+ * unread, or 0.
  */
-typedef void (*GpuvecTakeAnswer) (const char *data);
+typedef bool (*GpuvecTakeAnswer) (char *data, uint32 length);
 
 extern void GpuvecLinkLeave(uint64 number, gpuvec_message expected, Size minimum,
 							GpuvecTakeAnswer take);
 extern bool GpuvecLinkSettle(void);
+extern uint64 GpuvecLinkLeft(void);
 
 /*
  * More messages must follow the last answer, as a load or refresh has begun.

@@ -432,8 +432,8 @@ MirrorRefreshAnswer(MirrorRefresh *refresh)
  * Take the answer to a refresh that was left.  If the engine let another
  * session's refresh come first, the answer does not tell the mirror's state.
  */
-static void
-take_late_state(const char *data)
+static bool
+take_late_state(char *data, uint32 length)
 {
 	gpuvec_state state;
 
@@ -442,6 +442,7 @@ take_late_state(const char *data)
 		MirrorRemember(&late_key, &state);
 	else
 		MirrorForget(&late_key);
+	return false;
 }
 
 /* Leaves the answer for later, unless others wait for the mirror's lock */

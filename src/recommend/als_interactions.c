@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * als_interactions.c
- *	  Interactions of users and items: from a table to the engine, or to a
- *	  list.
+ *	  Interactions of users and items: from a table to the engine, to a list,
+ *	  or to whoever takes them.
  *
  * They are read by SQL, as all tables are (als_read.c).  Reading takes most
  * of the time of a training.  So if the plan is nothing but a scan of an
@@ -37,15 +37,18 @@ typedef struct InteractionReceiver
 	const AlsInteractions *interactions;
 	double		alpha;
 	uint64		rows;			/* that had keys and a weight */
-	AlsJob	   *job;			/* NULL: to the list */
-	AlsPairs   *pairs;
+	AlsTakePart *take;			/* who gets them */
+	void	   *arg;
+	AlsPairs   *pairs;			/* the list that gets them, or NULL */
 } InteractionReceiver;
 
-/* Append a part to the list, as far as it may have that many */
+/* AlsTakePart: append to a list, as far as it may have that many */
 static void
-keep_pairs(AlsPairs *pairs, const AlsInteractionPart *part)
+keep_pairs(void *arg, uint64 n, const int64 *users, const int64 *items, const float *weights)
 {
-	for (uint32 i = 0; i < part->n && pairs->n <= pairs->most; i++)
+	AlsPairs   *pairs = arg;
+
+	for (uint64 i = 0; i < n && pairs->n <= pairs->most; i++)
 	{
 		AlsPair    *pair;
 
@@ -58,10 +61,17 @@ keep_pairs(AlsPairs *pairs, const AlsInteractionPart *part)
 		}
 		pair = &pairs->pairs[pairs->n++];
 		memset(pair, 0, sizeof(*pair));
-		pair->user = part->users[i];
-		pair->item = part->items[i];
-		pair->weight = part->weights[i];
+		pair->user = users[i];
+		pair->item = items[i];
+		pair->weight = weights[i];
 	}
+}
+
+/* AlsTakePart: to the engine */
+static void
+send_part(void *arg, uint64 n, const int64 *users, const int64 *items, const float *weights)
+{
+	AlsJobAdd(arg, n, users, items, weights);
 }
 
 /* Hand over a part, and make it empty */
@@ -70,10 +80,8 @@ hand_over(InteractionReceiver *receiver)
 {
 	AlsInteractionPart *part = &receiver->part;
 
-	if (receiver->job == NULL)
-		keep_pairs(receiver->pairs, part);
-	else if (part->n > 0)
-		AlsJobAdd(receiver->job, part->n, part->users, part->items, part->weights);
+	if (part->n > 0)
+		receiver->take(receiver->arg, part->n, part->users, part->items, part->weights);
 	part->n = 0;
 }
 
@@ -142,7 +150,7 @@ receive_interaction(TupleTableSlot *slot, DestReceiver *self)
 						   MirrorKey(slot->tts_values[0], from->types[0]), slot->tts_values[1],
 						   weighted ? &slot->tts_values[2] : NULL))
 		hand_over(receiver);
-	return receiver->job != NULL || receiver->pairs->n <= receiver->pairs->most;
+	return receiver->pairs == NULL || receiver->pairs->n <= receiver->pairs->most;
 }
 
 /* The statement that reads interactions, with users as a parameter or not */
@@ -217,12 +225,13 @@ read_interactions(InteractionReceiver *receiver, const AlsInteractions *interact
 	SPI_connect();
 	/* read-only: under the snapshot that is active now, the statement's */
 	portal = SPI_cursor_open_with_args(NULL, sql, some ? 1 : 0, &type, &param, NULL, true, 0);
-	scans = receiver->job != NULL && AlsOnlyScans(portal, interactions->relid);
+	scans = receiver->pairs == NULL && AlsOnlyScans(portal, interactions->relid);
 	if (!scans)
 		(void) PortalRunFetch(portal, FETCH_FORWARD, FETCH_ALL, &receiver->dest);
 	SPI_cursor_close(portal);
 	SPI_finish();
-	if (scans && !AlsReadParallel(receiver->job, interactions, keys, receiver->alpha, &receiver->rows))
+	if (scans && !AlsReadParallel(interactions, keys, receiver->alpha, receiver->take,
+								  receiver->arg, &receiver->rows))
 		AlsReadRows(sql, some ? 1 : 0, &type, &param, NULL, &receiver->dest);
 	hand_over(receiver);
 	rows = receiver->rows;
@@ -232,13 +241,21 @@ read_interactions(InteractionReceiver *receiver, const AlsInteractions *interact
 }
 
 uint64
-AlsReadInteractions(AlsJob *job, const AlsInteractions *interactions, Datum keys)
+AlsReadParts(const AlsInteractions *interactions, Datum keys, double alpha, AlsTakePart *take,
+			 void *arg)
 {
 	InteractionReceiver *receiver = palloc0_object(InteractionReceiver);
 
-	receiver->job = job;
-	receiver->alpha = job->begin.alpha;
+	receiver->alpha = alpha;
+	receiver->take = take;
+	receiver->arg = arg;
 	return read_interactions(receiver, interactions, keys);
+}
+
+uint64
+AlsReadInteractions(AlsJob *job, const AlsInteractions *interactions, Datum keys)
+{
+	return AlsReadParts(interactions, keys, job->begin.alpha, send_part, job);
 }
 
 bool
@@ -250,7 +267,8 @@ AlsReadPairs(const AlsInteractions *interactions, Datum keys, double alpha, uint
 	memset(pairs, 0, sizeof(*pairs));
 	pairs->most = most;
 	pairs->context = CurrentMemoryContext;
-	receiver->pairs = pairs;
+	receiver->take = keep_pairs;
+	receiver->arg = receiver->pairs = pairs;
 	receiver->alpha = alpha;
 	(void) read_interactions(receiver, interactions, keys);
 	return pairs->n <= most;

@@ -43,7 +43,7 @@ extern bool AlsOnlyScans(Portal portal, Oid relid);
  * users only unless keys is 0.  Adds to *rows how many had keys and a weight.
  * False: there are no workers, and nothing was read.
  */
-extern bool AlsReadParallel(AlsJob *job, const AlsInteractions *interactions, Datum keys,
-							double alpha, uint64 *rows);
+extern bool AlsReadParallel(const AlsInteractions *interactions, Datum keys, double alpha,
+							AlsTakePart *take, void *arg, uint64 *rows);
 
 #endif							/* GPUVEC_ALS_INTERACTIONS_H */

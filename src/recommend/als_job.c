@@ -115,13 +115,15 @@ AlsJobBeginNeighbors(AlsJob *job, const gpuvec_neighbors_begin *begin)
 }
 
 /* GpuvecTakeAnswer: the engine has taken a part */
-static void
-take_answer(const char *data)
+static bool
+take_answer(char *data, uint32 length)
 {
-	if (current == NULL)
-		return;
-	current->taken++;
-	memcpy(&current->state, data, sizeof(current->state));
+	if (current != NULL)
+	{
+		current->taken++;
+		memcpy(&current->state, data, sizeof(current->state));
+	}
+	return false;
 }
 
 void

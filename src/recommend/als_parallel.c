@@ -301,7 +301,7 @@ gpuvec_read_interactions(dsm_segment *segment, shm_toc * toc)
 
 /* Take the parts that have come to a queue; false: there will be no more */
 static bool
-take_parts(AlsJob *job, shm_mq_handle * queue, bool *some)
+take_parts(AlsTakePart *take, void *arg, shm_mq_handle * queue, bool *some)
 {
 	for (;;)
 	{
@@ -313,14 +313,14 @@ take_parts(AlsJob *job, shm_mq_handle * queue, bool *some)
 		if (result != SHM_MQ_SUCCESS)
 			return result == SHM_MQ_WOULD_BLOCK;
 		part = data;
-		AlsJobAdd(job, part->n, part->users, part->items, part->weights);
+		take(arg, part->n, part->users, part->items, part->weights);
 		*some = true;
 	}
 }
 
 /* Pass on the parts of all workers, until the last one has ended */
 static void
-pass_parts_on(AlsJob *job, shm_mq_handle * *queues, int n)
+pass_parts_on(AlsTakePart *take, void *arg, shm_mq_handle * *queues, int n)
 {
 	while (n > 0)
 	{
@@ -329,7 +329,7 @@ pass_parts_on(AlsJob *job, shm_mq_handle * *queues, int n)
 		CHECK_FOR_INTERRUPTS();
 		for (int i = 0; i < n;)
 		{
-			if (take_parts(job, queues[i], &some))
+			if (take_parts(take, arg, queues[i], &some))
 				i++;
 			else
 				queues[i] = queues[--n];
@@ -408,10 +408,8 @@ static shm_mq_handle * *attach_queues(ParallelContext * context)
 
 /* Read the table by workers; false if there are none */
 static bool
-read_table(Relation rel, int nworkers, AlsJob *job, const AlsInteractions *interactions,
-		   ArrayType *users, double alpha, uint64 *rows)
+read_table(ParallelContext * context, Relation rel, AlsTakePart *take, void *arg, uint64 *rows)
 {
-	ParallelContext *context = make_context(rel, nworkers, interactions, users, alpha);
 	int			launched = 0;
 
 	/* no shared memory: the context has no workers */
@@ -424,7 +422,7 @@ read_table(Relation rel, int nworkers, AlsJob *job, const AlsInteractions *inter
 
 		elog(DEBUG1, "gpuvec_als: %d parallel workers read \"%s\"", launched,
 			 RelationGetRelationName(rel));
-		pass_parts_on(job, attach_queues(context), launched);
+		pass_parts_on(take, arg, attach_queues(context), launched);
 		WaitForParallelWorkersToFinish(context);
 		*rows += pg_atomic_read_u64(&task->rows);
 	}
@@ -433,8 +431,8 @@ read_table(Relation rel, int nworkers, AlsJob *job, const AlsInteractions *inter
 }
 
 bool
-AlsReadParallel(AlsJob *job, const AlsInteractions *interactions, Datum keys, double alpha,
-				uint64 *rows)
+AlsReadParallel(const AlsInteractions *interactions, Datum keys, double alpha, AlsTakePart *take,
+				void *arg, uint64 *rows)
 {
 	ArrayType  *users = DatumGetPointer(keys) ? DatumGetArrayTypeP(keys) : NULL;
 	Relation	rel = table_open(interactions->relid, AccessShareLock);
@@ -444,7 +442,8 @@ AlsReadParallel(AlsJob *job, const AlsInteractions *interactions, Datum keys, do
 	if (nworkers > 0)
 	{
 		EnterParallelMode();
-		done = read_table(rel, nworkers, job, interactions, users, alpha, rows);
+		done = read_table(make_context(rel, nworkers, interactions, users, alpha), rel, take, arg,
+						  rows);
 		ExitParallelMode();
 	}
 	/* the lock stays, as that of a statement does */

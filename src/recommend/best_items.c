@@ -4,15 +4,18 @@
  *	  gpuvec_recommend: the items with the highest scores for each user.
  *
  * The score is the inner product of both factors.  One statement reads the
- * users' factors, and with them the items that each user has interacted with.
- * It runs with the caller's rights, and its names are qualified, so that the
- * search path does not matter.  Its rows go to a tuplestore, which is written
- * to disk when it becomes large.
+ * users' factors, another one the items that each user has interacted with
+ * (known_items.c).  They run with the caller's rights, and their names are
+ * qualified, so that the search path does not matter.  Users go to
+ * tuplestores, which are written to disk when they become large, one for each
+ * part of the known items.
  *
  * Then the users are searched for in batches.  A batch is made when its first
  * row is asked for, and forgotten after its last one, so that the answer is
  * never in memory as a whole.  The first batch is small, for those who want a
- * few rows only.
+ * few rows only.  From the second one on, the engine searches for the next
+ * batch while rows are returned, and the batch after that is made while the
+ * engine searches (embedding/nearest_ahead.c).
  *
  * Users of a batch who know many items come last: the engine looks for as
  * many more rows, for queries that it searches for together, as the longest
@@ -32,12 +35,13 @@
 #include "miscadmin.h"
 #include "nodes/pathnodes.h"
 #include "nodes/supportnodes.h"
-#include "recommend/recommend.h"
+#include "recommend/known_items.h"
 #include "search/set_search.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/resowner.h"
 #include "utils/snapmgr.h"
 #include "utils/tuplestore.h"
 
@@ -84,8 +88,7 @@ static const char *const required_columns[N_ARGS] = {
 enum
 {
 	COLUMN_KEY,
-	COLUMN_FACTOR,
-	COLUMN_KNOWN
+	COLUMN_FACTOR
 };
 
 /* A user of a batch */
@@ -97,15 +100,25 @@ typedef struct BatchUser
 	uint64		nknown;
 } BatchUser;
 
+/* A batch of users */
+typedef struct Batch
+{
+	MemoryContext context;
+	BatchUser  *users;
+	EmbeddingNearest nearest;	/* for all of them */
+} Batch;
+
 /* A call of gpuvec_recommend */
 typedef struct Recommending
 {
 	FunctionCallInfo fcinfo;
 	Snapshot	snapshot;
 	AlsFactors	factors[2];		/* of gpuvec_als_side */
-	bool		known;			/* the statement has known items */
-	Tuplestorestate *rows;		/* of the statement */
-	TupleTableSlot *slot;		/* NULL: there are none */
+	KnownItems *known;			/* NULL: they do not matter */
+	uint64		total_users;	/* rows of the statement ... */
+	Tuplestorestate *rows[KNOWN_PARTS]; /* ... by the users' parts; NULL: none */
+	int			part;			/* the one that is being read */
+	TupleTableSlot *slot;		/* NULL: there are no rows */
 	const int64 *among;			/* [namong], ascending; NULL: all items */
 	uint64		namong;
 	EmbeddingVectors vectors;	/* of among */
@@ -113,15 +126,17 @@ typedef struct Recommending
 	Oid		   *relids;
 	Oid		   *files;			/* ... and where their rows were */
 
-	/* the batch */
-	MemoryContext context;
-	uint64		most;			/* users that it may have */
-	BatchUser  *users;
-	EmbeddingNearest nearest;	/* for all its users */
+	EmbeddingNearest nearest;	/* what all batches have in common */
+	uint64		most;			/* users that the next batch may have */
+	Batch		batches[2];
+	int			batch;			/* the present one */
+	bool		made;			/* the other one is the next one */
+	bool		later;			/* the present one is not the first */
+	EmbeddingAhead *ahead;
 	uint64		total;			/* rows that were found */
 	instr_time	begun;			/* the present part of the call */
 
-	/* the part of it that was searched for */
+	/* the part of the present batch that was searched for */
 	MemoryContext part_context;
 	uint32		first;			/* its first user */
 	uint32		nusers;
@@ -129,6 +144,12 @@ typedef struct Recommending
 	uint32		user;			/* the next row: its user in heaps[] ... */
 	uint64		rank;			/* ... and its rank there */
 } Recommending;
+
+static void
+log_part(Recommending *call, const char *what, uint64 rows)
+{
+	AlsLogPart(&call->begun, "gpuvec_recommend", what, rows);
+}
 
 /* ---- reading the users ---- */
 
@@ -138,7 +159,29 @@ typedef struct StoreReceiver
 	DestReceiver dest;
 	Recommending *call;
 	MemoryContext context;
+	ResourceOwner owner;
 } StoreReceiver;
+
+/* The tuplestore that a row belongs to */
+static Tuplestorestate *
+store_of(StoreReceiver *receiver, TupleTableSlot *slot)
+{
+	Recommending *call = receiver->call;
+	Oid			type = call->factors[GPUVEC_ALS_USERS].key_type;
+	int			part = call->known ? KnownItemsPart(MirrorKey(slot->tts_values[COLUMN_KEY], type)) : 0;
+
+	if (call->rows[part] == NULL)
+	{
+		ResourceOwner old = CurrentResourceOwner;
+
+		/* temporary files live longer than the statement */
+		CurrentResourceOwner = receiver->owner;
+		call->rows[part] = tuplestore_begin_heap(false, false,
+												 call->known ? Max(work_mem / KNOWN_PARTS, 64) : work_mem);
+		CurrentResourceOwner = old;
+	}
+	return call->rows[part];
+}
 
 static bool
 receive_row(TupleTableSlot *slot, DestReceiver *self)
@@ -150,88 +193,66 @@ receive_row(TupleTableSlot *slot, DestReceiver *self)
 	if (call->slot == NULL)
 		call->slot = MakeSingleTupleTableSlot(CreateTupleDescCopy(slot->tts_tupleDescriptor),
 											  &TTSOpsMinimalTuple);
-	tuplestore_puttupleslot(call->rows, slot);
+	slot_getallattrs(slot);
+	tuplestore_puttupleslot(store_of(receiver, slot), slot);
+	call->total_users++;
 	MemoryContextSwitchTo(old);
 	return true;
 }
 
-/*
- * Append a condition that a column is among the users, unless all are.  Each
- * table has its own parameter, of the type of its column.
- */
-static void
-append_users(StringInfo sql, const Recommending *call, int parameter, const char *column)
-{
-	FunctionCallInfo fcinfo = call->fcinfo;
-
-	if (!PG_ARGISNULL(ARG_USERS))
-		appendStringInfo(sql, " AND %s OPERATOR(pg_catalog.=) ANY ($%d)", column, parameter);
-}
-
-/* Append a join with the items that each user has interacted with */
-static void
-append_known(StringInfo sql, const Recommending *call, const AlsInteractions *interactions)
-{
-	appendStringInfo(sql, " LEFT JOIN (SELECT i.%s AS key, pg_catalog.array_agg(i.%s::pg_catalog.int8) AS items FROM %s i WHERE i.%s IS NOT NULL",
-					 interactions->columns[0], interactions->columns[1], interactions->relation,
-					 interactions->columns[1]);
-	append_users(sql, call, 2, psprintf("i.%s", interactions->columns[0]));
-	appendStringInfo(sql, " GROUP BY i.%s) known ON known.key OPERATOR(pg_catalog.=) u.%s",
-					 interactions->columns[0], call->factors[GPUVEC_ALS_USERS].key);
-}
-
-/*
- * The statement that reads the users, and the items that they know.  *type:
- * of the interactions' users, if it reads these.
- */
+/* The statement that reads the users; with users as a parameter or not */
 static char *
-make_statement(Recommending *call, Oid *type)
+make_statement(const AlsFactors *users, bool some)
 {
-	FunctionCallInfo fcinfo = call->fcinfo;
-	const AlsFactors *users = &call->factors[GPUVEC_ALS_USERS];
-	AlsInteractions interactions;
 	StringInfoData sql;
 
 	initStringInfo(&sql);
-	if (!PG_ARGISNULL(ARG_INTERACTIONS))
-	{
-		EmbeddingRequireArguments(fcinfo, required_columns, N_ARGS);
-		AlsDescribeInteractions(PG_GETARG_OID(ARG_INTERACTIONS),
-								AlsNameArgument(fcinfo, ARG_USER_COLUMN),
-								AlsNameArgument(fcinfo, ARG_ITEM_COLUMN), NULL, &interactions);
-		call->known = PG_GETARG_BOOL(ARG_EXCLUDE_KNOWN);
-		*type = interactions.types[0];
-	}
-	appendStringInfo(&sql, "SELECT u.%s, u.%s%s FROM %s u", users->key, users->column,
-					 call->known ? ", known.items" : "", users->relation);
-	if (call->known)
-		append_known(&sql, call, &interactions);
-	appendStringInfo(&sql, " WHERE u.%s IS NOT NULL AND u.%s IS NOT NULL", users->key,
-					 users->column);
-	append_users(&sql, call, 1, psprintf("u.%s", users->key));
+	appendStringInfo(&sql, "SELECT u.%s, u.%s FROM %s u WHERE u.%s IS NOT NULL AND u.%s IS NOT NULL",
+					 users->key, users->column, users->relation, users->key, users->column);
+	if (some)
+		appendStringInfo(&sql, " AND u.%s OPERATOR(pg_catalog.=) ANY ($1)", users->key);
 	return sql.data;
 }
 
-/* Read all users into the tuplestore */
+/* Read all users into the tuplestores */
 static void
 read_users(Recommending *call)
 {
 	FunctionCallInfo fcinfo = call->fcinfo;
-	StoreReceiver receiver = {.call = call, .context = CurrentMemoryContext};
-	Oid			known_type = INT8OID;
-	char	   *sql = make_statement(call, &known_type);
-	Oid			types[2];
-	Datum		users[2];
-	int			n = PG_ARGISNULL(ARG_USERS) ? 0 : call->known ? 2 : 1;
+	StoreReceiver receiver = {
+		.call = call, .context = CurrentMemoryContext, .owner = CurrentResourceOwner
+	};
+	const AlsFactors *factors = &call->factors[GPUVEC_ALS_USERS];
+	bool		some = !PG_ARGISNULL(ARG_USERS);
+	Datum		users = 0;
+	Oid			type = InvalidOid;
 
 	AlsInitReceiver(&receiver.dest, receive_row);
-	call->rows = tuplestore_begin_heap(false, false, work_mem);
-	if (n > 0)
-		users[0] = AlsKeysOfType(PG_GETARG_DATUM(ARG_USERS),
-								 call->factors[GPUVEC_ALS_USERS].key_type, &types[0]);
-	if (n > 1)
-		users[1] = AlsKeysOfType(PG_GETARG_DATUM(ARG_USERS), known_type, &types[1]);
-	AlsReadRows(sql, n, types, users, NULL, &receiver.dest);
+	if (some)
+		users = AlsKeysOfType(PG_GETARG_DATUM(ARG_USERS), factors->key_type, &type);
+	AlsReadRows(make_statement(factors, some), some ? 1 : 0, &type, &users, NULL, &receiver.dest);
+}
+
+/* Read the items that the users know, if these are to be left out */
+static void
+read_known(Recommending *call)
+{
+	FunctionCallInfo fcinfo = call->fcinfo;
+	AlsInteractions interactions;
+	uint64		rows;
+
+	if (PG_ARGISNULL(ARG_INTERACTIONS))
+		return;
+	EmbeddingRequireArguments(fcinfo, required_columns, N_ARGS);
+	AlsDescribeInteractions(PG_GETARG_OID(ARG_INTERACTIONS),
+							AlsNameArgument(fcinfo, ARG_USER_COLUMN),
+							AlsNameArgument(fcinfo, ARG_ITEM_COLUMN), NULL, &interactions);
+	if (!PG_GETARG_BOOL(ARG_EXCLUDE_KNOWN))
+		return;
+	call->known = KnownItemsRead(&interactions,
+								 PG_ARGISNULL(ARG_USERS) ? (Datum) 0 : PG_GETARG_DATUM(ARG_USERS),
+								 &rows);
+	log_part(call, "read known items", rows);
 }
 
 /* ---- arguments ---- */
@@ -320,12 +341,6 @@ read_items(Recommending *call)
 	EmbeddingClose(table);
 }
 
-static void
-log_part(Recommending *call, const char *what, uint64 rows)
-{
-	AlsLogPart(&call->begun, "gpuvec_recommend", what, rows);
-}
-
 static void *
 recommend_begin(FunctionCallInfo fcinfo, int form, Snapshot snapshot)
 {
@@ -345,16 +360,43 @@ recommend_begin(FunctionCallInfo fcinfo, int form, Snapshot snapshot)
 	call->among = keys_argument(fcinfo, ARG_AMONG, "among", &call->namong);
 	call->most = FIRST_ROWS / call->nearest.k + 1;
 	read_items(call);
+	read_known(call);
 	read_users(call);
-	log_part(call, "read", tuplestore_tuple_count(call->rows));
-	call->context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec recommendations",
-										  ALLOCSET_DEFAULT_SIZES);
+	log_part(call, "read", call->total_users);
+	for (int i = 0; i < 2; i++)
+		call->batches[i].context = AllocSetContextCreate(CurrentMemoryContext,
+														 "gpuvec recommendations",
+														 ALLOCSET_DEFAULT_SIZES);
+	call->ahead = EmbeddingAheadMake();
 	call->part_context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec best items",
 											   ALLOCSET_DEFAULT_SIZES);
 	return call;
 }
 
 /* ---- a batch of users ---- */
+
+/* Copy the items that a user knows */
+static void
+take_known(Recommending *call, BatchUser *user)
+{
+	const int64 *items = KnownItemsOf(call->known, user->key, &user->nknown);
+	int64	   *copy = MemoryContextAllocHuge(CurrentMemoryContext, (user->nknown + 1) * sizeof(int64));
+
+	if (user->nknown > 0)
+		memcpy(copy, items, user->nknown * sizeof(int64));
+	user->known = copy;
+}
+
+/* Go to the next row of a user; false if there are no more */
+static bool
+next_user(Recommending *call)
+{
+	for (; call->part < KNOWN_PARTS; call->part++)
+		if (call->rows[call->part] &&
+			tuplestore_gettupleslot(call->rows[call->part], true, false, call->slot))
+			return true;
+	return false;
+}
 
 /* Take a user from the present row; the factor and the items are copied */
 static void
@@ -363,7 +405,6 @@ take_user(Recommending *call, BatchUser *user)
 	const AlsFactors *factors = &call->factors[GPUVEC_ALS_USERS];
 	TupleTableSlot *slot = call->slot;
 	MirrorVector vector;
-	ArrayType  *known;
 	float	   *copy;
 
 	memset(user, 0, sizeof(*user));
@@ -377,12 +418,8 @@ take_user(Recommending *call, BatchUser *user)
 	copy = palloc_array(float, vector.width);
 	memcpy(copy, vector.elements, vector.width * sizeof(float));
 	user->factor = copy;
-	if (!call->known || slot->tts_isnull[COLUMN_KNOWN])
-		return;
-	known = DatumGetArrayTypePCopy(slot->tts_values[COLUMN_KNOWN]);
-	user->known = (const int64 *) ARR_DATA_PTR(known);
-	user->nknown = ArrayGetNItems(ARR_NDIM(known), ARR_DIMS(known));
-	EmbeddingSortKeys((int64 *) ARR_DATA_PTR(known), user->nknown);
+	if (call->known)
+		take_known(call, user);
 }
 
 /* qsort comparator of users, by the number of known items */
@@ -397,36 +434,37 @@ compare_users(const void *a, const void *b)
 	return x->key < y->key ? -1 : x->key > y->key;
 }
 
-/* Read the next users, at most call->most; returns their number */
-static uint32
-take_users(Recommending *call, uint64 *nknown)
+/* Read the next users into a batch, at most call->most */
+static void
+take_users(Recommending *call, Batch *batch, uint64 *nknown)
 {
 	uint32		n = 0;
 
 	*nknown = 0;
-	call->users = MemoryContextAllocHuge(CurrentMemoryContext, call->most * sizeof(BatchUser));
+	batch->users = MemoryContextAllocHuge(CurrentMemoryContext, call->most * sizeof(BatchUser));
 	while (n < call->most && *nknown < BATCH_KNOWN &&
 		   (n == 0 || (uint64) n * call->nearest.width < BATCH_ELEMENTS) &&
-		   call->slot && tuplestore_gettupleslot(call->rows, true, false, call->slot))
+		   next_user(call))
 	{
 		CHECK_FOR_INTERRUPTS();
 		slot_getallattrs(call->slot);
-		take_user(call, &call->users[n]);
-		*nknown += call->users[n++].nknown;
+		take_user(call, &batch->users[n]);
+		*nknown += batch->users[n++].nknown;
 	}
 	/* the row is in the batch's memory, too */
 	if (call->slot)
 		ExecClearTuple(call->slot);
-	qsort(call->users, n, sizeof(BatchUser), compare_users);
-	return n;
+	qsort(batch->users, n, sizeof(BatchUser), compare_users);
+	batch->nearest = call->nearest;
+	batch->nearest.nqueries = n;
 }
 
-/* Make one search of all users of the batch */
+/* Make one search of all users of a batch */
 static void
-make_search(Recommending *call, uint64 nknown)
+make_search(Batch *batch, bool known, uint64 nknown)
 {
-	uint32		n = call->nearest.nqueries;
-	uint32		width = call->nearest.width;
+	uint32		n = batch->nearest.nqueries;
+	uint32		width = batch->nearest.width;
 	int64	   *offsets = palloc_array(int64, n + 1);
 	float	   *queries;
 	int64	   *keys;
@@ -436,33 +474,48 @@ make_search(Recommending *call, uint64 nknown)
 	offsets[0] = 0;
 	for (uint32 i = 0; i < n; i++)
 	{
-		const BatchUser *user = &call->users[i];
+		const BatchUser *user = &batch->users[i];
 
 		memcpy(queries + (Size) i * width, user->factor, width * sizeof(float));
 		if (user->nknown > 0)
 			memcpy(keys + offsets[i], user->known, user->nknown * sizeof(int64));
 		offsets[i + 1] = offsets[i] + user->nknown;
 	}
-	call->nearest.queries = queries;
-	call->nearest.listed = keys;
-	call->nearest.offsets = call->known ? offsets : NULL;
+	batch->nearest.queries = queries;
+	batch->nearest.listed = keys;
+	batch->nearest.offsets = known ? offsets : NULL;
 }
 
-/* Begin the next batch; false if there are no more users */
-static bool
-next_batch(Recommending *call)
+/* Make the batch after the present one; it has no users if there are no more */
+static void
+make_batch(Recommending *call)
 {
+	Batch	   *batch = &call->batches[1 - call->batch];
 	MemoryContext old;
 	uint64		nknown;
 
-	MemoryContextReset(call->context);
-	old = MemoryContextSwitchTo(call->context);
-	call->nearest.nqueries = take_users(call, &nknown);
-	make_search(call, nknown);
+	if (call->made)
+		return;
+	MemoryContextReset(batch->context);
+	old = MemoryContextSwitchTo(batch->context);
+	take_users(call, batch, &nknown);
+	make_search(batch, call->known != NULL, nknown);
 	MemoryContextSwitchTo(old);
-	call->first = call->nusers = call->user = 0;
 	call->most = Min(call->most * NEXT_BATCH, Max(GPUVEC_MAX_NEAR / call->nearest.k, 1));
-	return call->nearest.nqueries > 0;
+	call->made = true;
+	log_part(call, "took", batch->nearest.nqueries);
+}
+
+/* Go to the next batch; false if there are no more users */
+static bool
+next_batch(Recommending *call)
+{
+	make_batch(call);
+	call->made = false;
+	call->later = call->batches[call->batch].nearest.nqueries > 0;
+	call->batch = 1 - call->batch;
+	call->first = call->nusers = call->user = 0;
+	return call->batches[call->batch].nearest.nqueries > 0;
 }
 
 /* ---- its best items ---- */
@@ -504,7 +557,8 @@ rank_items(Recommending *call, const BatchUser *user, gpuvec_near_heap *heap)
 static const gpuvec_near_heap *
 rank_among(Recommending *call)
 {
-	gpuvec_near_heap *heaps = palloc0_array(gpuvec_near_heap, call->nearest.nqueries);
+	const Batch *batch = &call->batches[call->batch];
+	gpuvec_near_heap *heaps = palloc0_array(gpuvec_near_heap, batch->nearest.nqueries);
 
 	if (call->vectors.known && call->vectors.width != call->nearest.width)
 		ereport(ERROR,
@@ -512,27 +566,60 @@ rank_among(Recommending *call)
 				 errmsg("factors of users and items have different numbers of elements"),
 				 errdetail("Those of users have %u, those of items %u.", call->nearest.width,
 						   call->vectors.width)));
-	for (uint32 i = 0; call->vectors.known && i < call->nearest.nqueries; i++)
+	for (uint32 i = 0; call->vectors.known && i < batch->nearest.nqueries; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		rank_items(call, &call->users[i], &heaps[i]);
+		rank_items(call, &batch->users[i], &heaps[i]);
 	}
 	return heaps;
+}
+
+/*
+ * True if the engine should search while rows are returned.  A training in
+ * this session must not lose the connection, which may be closed to end such
+ * a search.
+ */
+static bool
+looks_ahead(const Recommending *call)
+{
+	return call->later && AlsJobCurrent() == NULL;
+}
+
+/* Let the engine search for the users after the first `end` of the batch */
+static void
+send_ahead(Recommending *call, EmbeddingTable *table, uint32 end)
+{
+	const EmbeddingNearest *all = &call->batches[call->batch].nearest;
+	EmbeddingNearest next;
+
+	if (end == all->nqueries)
+	{
+		make_batch(call);
+		all = &call->batches[1 - call->batch].nearest;
+		end = 0;
+	}
+	if (all->nqueries == 0)
+		return;
+	EmbeddingTakeQueries(all, end, &next);
+	EmbeddingAheadSend(call->ahead, table, &next);
 }
 
 /* Search for the users of the batch from call->first on; returns how many */
 static uint32
 search_part(Recommending *call)
 {
+	const EmbeddingNearest *all = &call->batches[call->batch].nearest;
 	EmbeddingTable *table = open_items(call);
 	EmbeddingNearest some;
 
 	check_files(call, table);
-	call->heaps = EmbeddingFindNearest(table, &call->nearest, call->first, &some);
+	call->heaps = EmbeddingFindNearest(table, all, call->first, call->ahead, &some);
 	for (uint32 i = 0; i < some.nqueries; i++)
 		call->total += call->heaps[i].n;
 	if (call->total == 0)
 		EmbeddingCheckQueries(table, call->nearest.width);
+	if (looks_ahead(call))
+		send_ahead(call, table, call->first + some.nqueries);
 	EmbeddingClose(table);
 	return some.nqueries;
 }
@@ -545,15 +632,17 @@ next_part(Recommending *call)
 
 	call->first += call->nusers;
 	log_part(call, "returned", call->total);
-	if (call->first == call->nearest.nqueries && !next_batch(call))
+	if (call->first == call->batches[call->batch].nearest.nqueries && !next_batch(call))
 		return false;
-	log_part(call, "took", call->nearest.nqueries);
+	/* while the engine searches */
+	if (looks_ahead(call) && !call->among)
+		make_batch(call);
 	MemoryContextReset(call->part_context);
 	old = MemoryContextSwitchTo(call->part_context);
 	if (call->among)
 	{
 		call->heaps = rank_among(call);
-		call->nusers = call->nearest.nqueries;
+		call->nusers = call->batches[call->batch].nearest.nqueries;
 	}
 	else
 		call->nusers = search_part(call);
@@ -581,7 +670,7 @@ recommend_next(void *state, Datum *values, bool *nulls)
 			return false;
 	}
 	row = &call->heaps[call->user].rows[call->rank++];
-	values[0] = Int64GetDatum(call->users[call->first + call->user].key);
+	values[0] = Int64GetDatum(call->batches[call->batch].users[call->first + call->user].key);
 	values[1] = Int32GetDatum((int32) call->rank);
 	values[2] = Int64GetDatum(row->key);
 	values[3] = Float8GetDatum(row->score);
@@ -594,8 +683,14 @@ recommend_rewind(void *state)
 {
 	Recommending *call = state;
 
-	tuplestore_rescan(call->rows);
-	call->nearest.nqueries = call->first = call->nusers = call->user = 0;
+	for (int i = 0; i < KNOWN_PARTS; i++)
+		if (call->rows[i])
+			tuplestore_rescan(call->rows[i]);
+	call->part = 0;
+	EmbeddingAheadDrop(call->ahead);
+	call->batches[call->batch].nearest.nqueries = 0;
+	call->made = call->later = false;
+	call->first = call->nusers = call->user = 0;
 }
 
 static void
@@ -605,7 +700,11 @@ recommend_end(void *state)
 
 	if (call->slot)
 		ExecDropSingleTupleTableSlot(call->slot);
-	tuplestore_end(call->rows);
+	for (int i = 0; i < KNOWN_PARTS; i++)
+		if (call->rows[i])
+			tuplestore_end(call->rows[i]);
+	if (call->known)
+		KnownItemsEnd(call->known);
 }
 
 const SetFunction RecommendFunctions[] = {

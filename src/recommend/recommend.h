@@ -14,6 +14,7 @@
  * als_parallel.c	the same by parallel workers
  * als_read.c		rows of other tables to the engine
  * als_write.c		factors from the engine into tables
+ * known_items.c	items that many users have interacted with
  * als_items.c		items of a few users, and the Gram matrix of all
  * explain.c		gpuvec_als_explain
  * draw.c			gpuvec_draw
@@ -130,6 +131,13 @@ extern Datum AlsKeysOfType(Datum array, Oid type, Oid *array_type);
  * had keys and a weight
  */
 extern uint64 AlsReadInteractions(AlsJob *job, const AlsInteractions *interactions, Datum keys);
+
+/* The same, to a function, which gets some at a time */
+typedef void AlsTakePart (void *arg, uint64 n, const int64 *users, const int64 *items,
+						  const float *weights);
+
+extern uint64 AlsReadParts(const AlsInteractions *interactions, Datum keys, double alpha,
+						   AlsTakePart *take, void *arg);
 
 /* als_read.c: factors of a side; ascending: in the order of distinct keys */
 extern uint64 AlsReadFactors(AlsJob *job, gpuvec_als_side side, const AlsFactors *factors,

@@ -98,6 +98,43 @@ $node->safe_psql('postgres', 'CREATE INDEX ON larges (u); ANALYZE larges');
 $node->safe_psql('postgres', train('larges'));
 same('few users by an index', $fold_few, 0, 'SET enable_seqscan = off; SET max_parallel_workers_per_gather = 1;');
 
+# known items: read by workers, and more than memory for them holds
+$node->safe_psql('postgres', q{CREATE TABLE known (i int8, pad text, u int8);
+	INSERT INTO known SELECT (n::int8 * n % 397 - 100) * 30000000000, 'x', (n * 7919::int8 % 601 - 300) * 10000000000 FROM generate_series(1, 120000) n;
+	INSERT INTO known SELECT NULL, 'x', 10000000000 FROM generate_series(1, 10) UNION ALL SELECT 30000000000, 'x', NULL;
+	CREATE TABLE their (key bigint PRIMARY KEY, embedding real[]); CREATE TABLE these (key bigint PRIMARY KEY, embedding real[]);
+	INSERT INTO their SELECT (n - 310) * 10000000000, ARRAY[sin(n), cos(n), 1]::real[] FROM generate_series(0, 620) n;
+	INSERT INTO these SELECT (n - 110) * 30000000000, ARRAY[sin(3 * n), cos(5 * n), sin(n)]::real[] FROM generate_series(0, 420) n;
+	CREATE TABLE some_known (LIKE known); INSERT INTO some_known TABLE known; GRANT SELECT ON some_known, their, these TO reader;
+	ALTER TABLE some_known ENABLE ROW LEVEL SECURITY; CREATE POLICY few ON some_known USING (u > 0); ANALYZE});
+
+sub recommend
+{
+	my ($table, $users) = @_;
+	return "SELECT count(*), md5(string_agg(r::text, ',' ORDER BY user_key, rank)) FROM gpuvec_recommend('their', 'these', $users, 5, '$table', 'u', 'i') r;";
+}
+
+# Ranks that differ from those of all items without the known ones
+sub wrong_ranks
+{
+	my ($table) = @_;
+	return "SELECT count(*) FROM (SELECT user_key, rank::int8, item_key FROM gpuvec_recommend('their', 'these', NULL, 5, '$table', 'u', 'i')) a
+		FULL JOIN (SELECT * FROM (SELECT user_key, row_number() OVER (PARTITION BY user_key ORDER BY rank) AS rank, item_key FROM gpuvec_recommend('their', 'these', NULL, 2000) r
+			WHERE NOT EXISTS (SELECT FROM $table WHERE u = user_key AND i = item_key)) n WHERE rank <= 5) b USING (user_key, rank, item_key) WHERE a IS NULL OR b IS NULL;";
+}
+my $few_users = 'ARRAY(SELECT (n - 200) * 10000000000 FROM generate_series(1, 250) n)';
+same("known items of $_->[0]", recommend('known', $_->[1]), 1, "SET work_mem = '64kB';") for ['all users', 'NULL'], ['many users', $few_users];
+for my $case ([$few, 'known'], [$many, 'known'], ["SET ROLE reader; $few", 'some_known'], ["SET ROLE reader; $many", 'some_known'])
+{
+	my ($out, undef, $err) = run("SET work_mem = '64kB'; $case->[0] " . wrong_ranks($case->[1]));
+	is($out, '0', "known items as plain SQL has them: $case->[0]") or diag($err);
+}
+same('known items and row-level security', recommend('some_known', 'NULL'), 0, 'SET ROLE reader;');
+$node->safe_psql('postgres', 'REVOKE SELECT ON some_known FROM reader');
+like((run("$many SET ROLE reader;" . recommend('some_known', 'NULL')))[2], qr/ERROR:  permission denied for table some_known/, 'no right to read known items');
+(my $held = recommend('known', 'NULL')) =~ s/^SELECT .*? FROM/DECLARE c CURSOR WITH HOLD FOR SELECT * FROM/;
+is($node->safe_psql('postgres', "BEGIN; SET LOCAL work_mem = '64kB'; $held FETCH 1 FROM c; SAVEPOINT s; ROLLBACK TO s; COMMIT; MOVE ALL FROM c"), $node->safe_psql('postgres', "BEGIN; $held FETCH 1 FROM c; COMMIT"), 'a cursor that outlives its transaction');
+
 # a worker fails
 $node->safe_psql('postgres', train('events'));
 my $before = $node->safe_psql('postgres', $contents);

@@ -8,7 +8,7 @@
 #                                             embedding tables with an emulated GPU
 #
 # SERVER_TEST_BACKEND=cuda lets the engine use a GPU; then only tests of embedding tables
-# (SERVER_TEST_ARGS="embed embed_gram embed_room embed_limit embed_failed embed_scarce embed_concurrency") make sense.
+# (SERVER_TEST_ARGS="embed embed_gram embed_gram_charged embed_room embed_limit embed_failed embed_scarce embed_concurrency") make sense.
 #
 # The engine is built anew, with its fault hooks; with BUILT=yes it is linked of what was
 # built with them (see unit.mk).  PostgreSQL is not needed.
@@ -84,6 +84,6 @@ programs-emulated: $(SERVER_BIN)/server_test $(SERVER_BIN)/gpuvec-engine-emulate
 
 check-emulated: $(SERVER_BIN)/server_test $(SERVER_BIN)/gpuvec-engine-emulated
 	SERVER_TEST_BACKEND=cuda SERVER_TEST_EMULATED=yes $(SERVER_BIN)/server_test $(SERVER_BIN)/gpuvec-engine-emulated \
-		$(or $(SERVER_TEST_ARGS),embed embed_gram embed_room embed_limit embed_failed embed_scarce embed_concurrency)
+		$(or $(SERVER_TEST_ARGS),embed embed_gram embed_gram_charged embed_room embed_limit embed_failed embed_scarce embed_concurrency)
 
 .PHONY: tests programs check-server check check-asan check-thread programs-emulated check-emulated

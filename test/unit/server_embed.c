@@ -1245,6 +1245,45 @@ test_embed_gram(void)
 }
 
 /*
+ * A Gram matrix that is kept is charged, until rows are published; one that
+ * does not fit is made, but not kept
+ */
+void
+test_embed_gram_charged(void)
+{
+	static const char *const plain[] = {"--cpu-threads", "2", NULL};
+	/* 512 * 512 float64 are 2 MB */
+	static const char *const tight[] = {"--device-memory", "2", "--cpu-threads", "2", NULL};
+
+	for (int fits = 0; fits < 2; fits++)
+	{
+		engine		e = engine_start(NULL, fits ? plain : tight);
+		client		c = client_open(&e);
+		vector_model m = model_of_vectors(7000, 20, 512, 100, false, GPUVEC_FLOAT32);
+		uint64_t	before;
+
+		see_rows(&m, true);
+		check(load(&c, &m), "load");
+		before = client_engine_info(&c).memory_used;
+		for (int round = 0; round < 2; round++)
+		{
+			check(check_gram(&c, &m), "a Gram matrix");
+			check((client_engine_info(&c).memory_used >= before + 512 * 512 * sizeof(double)) == (fits == 1),
+				  fits ? "it is charged" : "it is not kept");
+			check(client_engine_info(&c).memory_used < before + 2 * 512 * 512 * sizeof(double), "once");
+		}
+		rewrite_page(&m, 0);
+		see_rows(&m, true);
+		check(refresh(&c, &m), "refresh");
+		check(client_engine_info(&c).memory_used < before + 512 * 512 * sizeof(double),
+			  "the charge ends with the rows");
+		free_model(&m);
+		client_close(&c);
+		engine_stop(&e);
+	}
+}
+
+/*
  * Tables that do not fit together, on a device that has hardly more memory
  * than the budget: one makes room for another before that grows
  */

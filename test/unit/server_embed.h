@@ -12,6 +12,7 @@
 
 extern void test_embed(void);
 extern void test_embed_gram(void);
+extern void test_embed_gram_charged(void);
 extern void test_embed_room(void);
 extern void test_embed_limit(void);
 extern void test_embed_failed(void);

@@ -2463,6 +2463,7 @@ static const struct
 	{"patience", test_patience},
 	{"embed", test_embed},
 	{"embed_gram", test_embed_gram},
+	{"embed_gram_charged", test_embed_gram_charged},
 	{"embed_room", test_embed_room},
 	{"embed_limit", test_embed_limit},
 	{"embed_failed", test_embed_failed},

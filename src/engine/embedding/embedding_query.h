@@ -93,6 +93,7 @@ typedef struct gpuvec_gram_query
 {
 	gpuvec_gram_head head;
 	gpuvec_sight sight;
+	gpuvec_store *store;		/* what a matrix that is kept is charged to */
 
 	/* the answer; body is malloc'd */
 	gpuvec_embedding_answer answer;

@@ -113,6 +113,14 @@ gpuvec_embedding_ref(gpuvec_embedding_table *table)
 }
 
 void
+gpuvec_gram_free(gpuvec_gram *gram)
+{
+	if (gram && gram->store)
+		gpuvec_store_unreserve(gram->store, gram->bytes);
+	free(gram);
+}
+
+void
 gpuvec_embedding_unref(gpuvec_embedding_table *table)
 {
 	if (table == NULL || __atomic_sub_fetch(&table->refs, 1, __ATOMIC_ACQ_REL) > 0)
@@ -128,7 +136,7 @@ gpuvec_embedding_unref(gpuvec_embedding_table *table)
 		free(table->banks[i]);
 	}
 	gpuvec_key_map_free(table->map);
-	free(table->gram);
+	gpuvec_gram_free(table->gram);
 	free(table->banks);
 	free(table->entries);
 	free(table->blocks);
@@ -541,7 +549,7 @@ gpuvec_embedding_publish(gpuvec_embedding_table *table, const uint32_t *blocks, 
 		table->banks[i]->nlive = table->banks[i]->nslots;
 	table->nblocks = nblocks;
 	table->version++;
-	free(table->gram);
+	gpuvec_gram_free(table->gram);
 	table->gram = NULL;
 }
 

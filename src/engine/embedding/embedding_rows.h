@@ -20,6 +20,7 @@
 #include "core/protocol.h"
 #include "engine/embedding_backend.h"
 #include "engine/store/page_numbers.h"
+#include "engine/store/store.h"
 
 /* Reference to a row: number of its bank << 32 | its slot */
 typedef uint64_t gpuvec_vector_ref;
@@ -131,6 +132,8 @@ typedef struct gpuvec_key_map
  */
 typedef struct gpuvec_gram
 {
+	gpuvec_store *store;		/* what it is charged to; NULL: nothing */
+	size_t		bytes;
 	uint32_t	width;
 	bool		fit;			/* false: there is none */
 	double		elements[];		/* [width * width]: those from the diagonal on */
@@ -188,6 +191,9 @@ extern gpuvec_embedding_table *gpuvec_embedding_new(gpuvec_storage storage, gpuv
 													gpuvec_error *error);
 extern gpuvec_embedding_table *gpuvec_embedding_ref(gpuvec_embedding_table *table);
 extern void gpuvec_embedding_unref(gpuvec_embedding_table *table);
+
+/* Free a matrix, or NULL, with its charge */
+extern void gpuvec_gram_free(gpuvec_gram *gram);
 
 /*
  * The updater's functions: stage a row, which no reader sees yet; discard all

@@ -180,6 +180,7 @@ gpuvec_serve_gram(gpuvec_session *s, const gpuvec_request *request)
 
 	if (wrong)
 		return gpuvec_answer_violation(s, request, wrong);
+	q.store = &s->server->store;
 	ok = run_request(s, &r, &error);
 	body.iov_base = q.body;
 	body.iov_len = q.body_size;

@@ -9,7 +9,8 @@
  * is as fresh as the session needs it, so these are all rows that the session
  * sees.
  *
- * At most 8 MB are kept with a mirror; they are not charged.
+ * What is kept, at most 8 MB with a mirror, is charged to the engine's budget.
+ * If it does not fit, the matrix is made again for the next session.
  *
  *-------------------------------------------------------------------------
  */
@@ -99,6 +100,8 @@ copy_gram(const gram_run *run, bool fit, gpuvec_error *error)
 		gpuvec_fail_memory(error, bytes);
 		return NULL;
 	}
+	gram->store = NULL;
+	gram->bytes = bytes;
 	gram->fit = fit;
 	gram->width = width;
 	for (size_t i = 0; i < width; i++)
@@ -128,20 +131,22 @@ make_gram(const gpuvec_embedding_table *table, gpuvec_thread_pool *pool, gpuvec_
 	return gram;
 }
 
-/* Answer with the matrix.  The caller holds the table's lock. */
+/* Charge a matrix, so that it can be kept; false if it does not fit */
 static bool
-answer_gram(gpuvec_embedding_table *table, gpuvec_thread_pool *pool, gpuvec_gram_query *q,
-			gpuvec_error *error)
+charge_gram(gpuvec_gram *gram, gpuvec_store *store)
 {
-	const gpuvec_gram *gram;
+	gpuvec_error ignored;
 
-	pthread_mutex_lock(&table->gram_mutex);
-	if (table->gram == NULL)
-		table->gram = make_gram(table, pool, error);
-	gram = table->gram;
-	pthread_mutex_unlock(&table->gram_mutex);
-	if (gram == NULL)
+	if (!gpuvec_store_reserve(store, gram->bytes, &ignored))
 		return false;
+	gram->store = store;
+	return true;
+}
+
+/* Set the answer to a copy of the matrix */
+static bool
+put_gram(const gpuvec_gram *gram, gpuvec_gram_query *q, gpuvec_error *error)
+{
 	if (!gram->fit)
 	{
 		q->answer.status = GPUVEC_EMBEDDING_UNFIT;
@@ -155,6 +160,37 @@ answer_gram(gpuvec_embedding_table *table, gpuvec_thread_pool *pool, gpuvec_gram
 		return gpuvec_fail_memory(error, q->body_size);
 	memcpy(q->body, gram->elements, q->body_size);
 	return true;
+}
+
+/*
+ * Answer with the matrix, and keep it if that fits.  The caller holds the
+ * table's lock; the store's mutex may be taken below it.
+ */
+static bool
+answer_gram(gpuvec_embedding_table *table, gpuvec_thread_pool *pool, gpuvec_gram_query *q,
+			gpuvec_error *error)
+{
+	gpuvec_gram *gram;
+	bool		kept;
+	bool		ok;
+
+	pthread_mutex_lock(&table->gram_mutex);
+	gram = table->gram;
+	kept = gram != NULL;
+	if (!kept)
+		gram = make_gram(table, pool, error);
+	if (gram && !kept && charge_gram(gram, q->store))
+	{
+		table->gram = gram;
+		kept = true;
+	}
+	pthread_mutex_unlock(&table->gram_mutex);
+	if (gram == NULL)
+		return false;
+	ok = put_gram(gram, q, error);
+	if (!kept)
+		gpuvec_gram_free(gram);
+	return ok;
 }
 
 bool

@@ -154,4 +154,7 @@ extern void GpuvecExplainInit(void);
 /* comparisons.c */
 extern void GpuvecComparisonsInit(void);
 
+/* joined.c */
+extern void GpuvecJoinedInit(void);
+
 #endif							/* GPUVEC_INDEX_AM_H */

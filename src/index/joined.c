@@ -173,6 +173,7 @@ static bool
 is_harmless(const Plan *plan)
 {
 	const Node *exprs[4] = {(Node *) plan->targetlist, (Node *) plan->qual};
+	ListCell   *cell;
 
 	switch (nodeTag(plan))
 	{
@@ -185,6 +186,11 @@ is_harmless(const Plan *plan)
 		case T_HashJoin:
 			exprs[2] = (Node *) ((HashJoin *) plan)->hashclauses;
 			exprs[3] = (Node *) ((HashJoin *) plan)->join.joinqual;
+			break;
+		case T_Append:
+			foreach(cell, ((Append *) plan)->appendplans)
+				if (!is_harmless(lfirst(cell)))
+					return false;
 			break;
 		case T_SubqueryScan:
 			if (!is_harmless(((SubqueryScan *) plan)->subplan))
@@ -204,6 +210,8 @@ is_harmless(const Plan *plan)
 		case T_Material:
 		case T_Hash:
 		case T_Agg:
+		case T_Gather:
+		case T_GatherMerge:
 			break;
 		default:
 			return false;

@@ -28,6 +28,9 @@
 #include "mirror/mirror.h"
 #include "utils/memutils.h"
 
+/* Most rows of all first batches together */
+#define MOST_ROWS		(256 * 1024)
+
 void
 KnnComingReset(IndexScanDesc scan, uint32 room)
 {
@@ -38,6 +41,7 @@ KnnComingReset(IndexScanDesc scan, uint32 room)
 		coming->context = AllocSetContextCreate(GetMemoryChunkContext(state),
 												"gpuvec queries to come", ALLOCSET_DEFAULT_SIZES);
 	MemoryContextReset(coming->context);
+	room = Min(room, MOST_ROWS / state->first_batch);
 	coming->queries = MemoryContextAllocZero(coming->context, room * sizeof(MirrorQuery));
 	coming->room = room;
 	coming->n = coming->next = 0;

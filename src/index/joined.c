@@ -88,7 +88,7 @@ set_params(OuterSide *side, TupleTableSlot *slot)
 
 	foreach(cell, ((NestLoop *) side->loop->js.ps.plan)->nestParams)
 	{
-		const NestLoopParam *param = lfirst(cell);
+		const		NestLoopParam *param = lfirst(cell);
 		ParamExecData *to = &side->node->state->es_param_exec_vals[param->paramno];
 
 		to->value = slot_getattr(slot, param->paramval->varattno, &to->isnull);
@@ -190,7 +190,7 @@ is_harmless(const Plan *plan)
 		case T_Append:
 			foreach(cell, ((Append *) plan)->appendplans)
 				if (!is_harmless(lfirst(cell)))
-					return false;
+				return false;
 			break;
 		case T_SubqueryScan:
 			if (!is_harmless(((SubqueryScan *) plan)->subplan))
@@ -223,6 +223,16 @@ is_harmless(const Plan *plan)
 		(plan->righttree == NULL || is_harmless(plan->righttree));
 }
 
+bool
+GpuvecIsOrderedScan(const PlanState *node)
+{
+	const		IndexScanState *scan = (const IndexScanState *) node;
+
+	return IsA(node, IndexScanState) && scan->iss_NumOrderByKeys == 1 &&
+		scan->iss_RelationDesc != NULL &&
+		scan->iss_RelationDesc->rd_indam->amgettuple == gpuvec_gettuple;
+}
+
 /* The ordered scan of one of our indexes that a node has its rows of, or NULL */
 static IndexScanState *
 find_scan(PlanState *node)
@@ -231,13 +241,8 @@ find_scan(PlanState *node)
 		switch (nodeTag(node))
 		{
 			case T_IndexScanState:
-				{
-					IndexScanState *scan = (IndexScanState *) node;
-
-					return scan->iss_NumOrderByKeys == 1 && scan->iss_NumRuntimeKeys > 0 &&
-						scan->iss_RelationDesc != NULL &&
-						scan->iss_RelationDesc->rd_indam->amgettuple == gpuvec_gettuple ? scan : NULL;
-				}
+				return GpuvecIsOrderedScan(node) && ((IndexScanState *) node)->iss_NumRuntimeKeys > 0 ?
+					(IndexScanState *) node : NULL;
 			case T_SubqueryScanState:
 				node = ((SubqueryScanState *) node)->subplan;
 				break;
@@ -264,7 +269,7 @@ forget_side(void *arg)
 
 /* Have the rows of a loop's outer side read ahead, if it is one of ours */
 static void
-read_ahead(NestLoopState *loop)
+read_ahead(NestLoopState * loop)
 {
 	PlanState  *node = outerPlanState(loop);
 	IndexScanState *scan = find_scan(innerPlanState(loop));
@@ -349,6 +354,8 @@ executor_start(QueryDesc *query, int eflags)
 		previous_hook(query, eflags);
 	else
 		standard_ExecutorStart(query, eflags);
+	if ((eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0)
+		ExpectedBegin(query->planstate);
 	if (gpuvec_join_rows > 1 &&
 		(eflags & (EXEC_FLAG_EXPLAIN_ONLY | EXEC_FLAG_REWIND | EXEC_FLAG_BACKWARD)) == 0)
 		look_at(query->planstate);

@@ -51,6 +51,7 @@ typedef struct KnnComing
 typedef struct KnnState
 {
 	KnnComing	coming;			/* lives as long as the scan */
+	uint32		first_batch;	/* rows to ask for first */
 	MemoryContext context;		/* lives as long as one (re)scan */
 	MirrorUsage used;			/* by all (re)scans */
 	KnnPhase	phase;

@@ -88,7 +88,7 @@ KnnBeginEngine(IndexScanDesc scan, KnnState *state)
 	search->nqueries = 1;
 	search->snapshot = scan->xs_snapshot;
 	search->context = state->context;
-	search->k = GPUVEC_FIRST_BATCH;
+	search->k = state->first_batch;
 	KnnMakeQuery(state->measure, state->query, &state->conditions, &state->wire);
 	return true;
 }

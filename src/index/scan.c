@@ -53,6 +53,7 @@ gpuvec_beginscan(Relation index, int nkeys, int norderbys)
 	state->context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec index scan",
 										   ALLOCSET_DEFAULT_SIZES);
 	state->phase = SCAN_END;
+	state->first_batch = ExpectedFirst(RelationGetRelid(index));
 	scan->opaque = state;
 	if (norderbys > 0)
 	{
@@ -85,6 +86,7 @@ clean_up(KnnState *state)
 	MemoryContext context = state->context;
 	MirrorUsage used = state->used;
 	KnnComing	coming = state->coming;
+	uint32		first_batch = state->first_batch;
 
 	if (state->sort)
 		tuplesort_end(state->sort);
@@ -96,6 +98,7 @@ clean_up(KnnState *state)
 	state->context = context;
 	state->used = used;
 	state->coming = coming;
+	state->first_batch = first_batch;
 	state->phase = SCAN_END;
 	state->finder.block = InvalidBlockNumber;
 	MemoryContextReset(context);

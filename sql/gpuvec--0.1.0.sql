@@ -286,21 +286,37 @@ CREATE FUNCTION idset_thresholdsel(internal, oid, internal, int4) RETURNS float8
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION idset_thresholdsel(internal, oid, internal, int4) IS 'restriction selectivity of <<->>';
 
+CREATE FUNCTION idset_overlapjoinsel(internal, oid, internal, int2, internal) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_overlapjoinsel(internal, oid, internal, int2, internal) IS 'join selectivity of &&';
+
+CREATE FUNCTION idset_containjoinsel(internal, oid, internal, int2, internal) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_containjoinsel(internal, oid, internal, int2, internal) IS 'join selectivity of @>';
+
+CREATE FUNCTION idset_containedjoinsel(internal, oid, internal, int2, internal) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_containedjoinsel(internal, oid, internal, int2, internal) IS 'join selectivity of <@';
+
+CREATE FUNCTION idset_thresholdjoinsel(internal, oid, internal, int2, internal) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_thresholdjoinsel(internal, oid, internal, int2, internal) IS 'join selectivity of <<->>';
+
 CREATE OPERATOR && (
 	LEFTARG = idset, RIGHTARG = idset, FUNCTION = idset_overlaps,
-	COMMUTATOR = &&, RESTRICT = idset_overlapsel, JOIN = contjoinsel
+	COMMUTATOR = &&, RESTRICT = idset_overlapsel, JOIN = idset_overlapjoinsel
 );
 COMMENT ON OPERATOR && (idset, idset) IS 'have a common id';
 
 CREATE OPERATOR @> (
 	LEFTARG = idset, RIGHTARG = idset, FUNCTION = idset_contains,
-	COMMUTATOR = <@, RESTRICT = idset_containsel, JOIN = contjoinsel
+	COMMUTATOR = <@, RESTRICT = idset_containsel, JOIN = idset_containjoinsel
 );
 COMMENT ON OPERATOR @> (idset, idset) IS 'contains';
 
 CREATE OPERATOR <@ (
 	LEFTARG = idset, RIGHTARG = idset, FUNCTION = idset_contained,
-	COMMUTATOR = @>, RESTRICT = idset_containedsel, JOIN = contjoinsel
+	COMMUTATOR = @>, RESTRICT = idset_containedsel, JOIN = idset_containedjoinsel
 );
 COMMENT ON OPERATOR <@ (idset, idset) IS 'is contained in';
 
@@ -373,13 +389,13 @@ COMMENT ON OPERATOR - (idset, int8) IS 'remove an id';
 
 CREATE OPERATOR @> (
 	LEFTARG = idset, RIGHTARG = int8, FUNCTION = idset_contains_id,
-	COMMUTATOR = <@, RESTRICT = idset_containsel, JOIN = contjoinsel
+	COMMUTATOR = <@, RESTRICT = idset_containsel, JOIN = idset_containjoinsel
 );
 COMMENT ON OPERATOR @> (idset, int8) IS 'contains the id';
 
 CREATE OPERATOR <@ (
 	LEFTARG = int8, RIGHTARG = idset, FUNCTION = idset_id_contained,
-	COMMUTATOR = @>, RESTRICT = idset_containedsel, JOIN = contjoinsel
+	COMMUTATOR = @>, RESTRICT = idset_containedsel, JOIN = idset_containedjoinsel
 );
 COMMENT ON OPERATOR <@ (int8, idset) IS 'is an id of';
 
@@ -627,7 +643,7 @@ COMMENT ON FUNCTION idset_reaches_threshold(idset, idset_threshold) IS 'implemen
 
 CREATE OPERATOR <<->> (
 	LEFTARG = idset, RIGHTARG = idset_threshold, FUNCTION = idset_reaches_threshold,
-	RESTRICT = idset_thresholdsel, JOIN = contjoinsel
+	RESTRICT = idset_thresholdsel, JOIN = idset_thresholdjoinsel
 );
 COMMENT ON OPERATOR <<->> (idset, idset_threshold) IS 'has at least the score with the query';
 

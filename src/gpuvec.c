@@ -50,6 +50,7 @@ _PG_init(void)
 	SetScanInit();
 	GpuvecComparisonsInit();
 	GpuvecExplainInit();
+	GpuvecJoinedInit();
 	EntryQueueInit();
 
 	/*

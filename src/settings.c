@@ -25,6 +25,7 @@ int			gpuvec_method_choice = GPUVEC_METHOD_AUTO;
 int			gpuvec_vector_storage = GPUVEC_FLOAT32;
 bool		gpuvec_autoprewarm = true;
 int			gpuvec_ahead_rows = 1024;
+int			gpuvec_join_rows = 256;
 
 static const struct config_enum_entry engine_options[] = {
 	{"auto", GPUVEC_ENGINE_AUTO, false},
@@ -140,6 +141,12 @@ GpuvecDefineSettings(void)
 							"Most rows handed over by an index that a search ranks itself.",
 							"If more of them wait, the search waits until the engine has applied them.",
 							&gpuvec_ahead_rows, 1024, 0, 4096,
+							PGC_USERSET, 0, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("gpuvec.join_rows",
+							"Most rows of a join whose searches are asked for together.",
+							"1 asks for each when it is needed.",
+							&gpuvec_join_rows, 256, 1, 1024,
 							PGC_USERSET, 0, NULL, NULL, NULL);
 
 	/*

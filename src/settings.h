@@ -32,6 +32,8 @@ extern int	gpuvec_method_choice;	/* gpuvec_method */
 extern int	gpuvec_ahead_rows;
 extern int	gpuvec_vector_storage;	/* gpuvec_storage */
 extern bool gpuvec_autoprewarm;
+extern int	gpuvec_join_rows;	/* most rows of a join whose searches are
+								 * asked for together */
 extern int	gpuvec_ahead_rows;	/* most handed-over rows that a search ranks
 								 * itself */
 

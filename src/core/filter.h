@@ -79,9 +79,9 @@ typedef struct gpuvec_filter
 	const uint64_t *values;		/* [nvalues] */
 } gpuvec_filter;
 
-/* True if one of the n ascending values is `key` */
-static inline GPUVEC_HD bool
-gpuvec_has_value(const uint64_t *values, uint32_t n, uint64_t key)
+/* The first of n ascending keys that is at least `key`; n if there is none */
+static inline GPUVEC_HD uint32_t
+gpuvec_first_key(const uint64_t *keys, uint32_t n, uint64_t key)
 {
 	uint32_t	low = 0;
 
@@ -89,7 +89,7 @@ gpuvec_has_value(const uint64_t *values, uint32_t n, uint64_t key)
 	{
 		uint32_t	half = n / 2;
 
-		if (values[low + half] < key)
+		if (keys[low + half] < key)
 		{
 			low += half + 1;
 			n -= half + 1;
@@ -97,8 +97,7 @@ gpuvec_has_value(const uint64_t *values, uint32_t n, uint64_t key)
 		else
 			n = half;
 	}
-	/* a value that is not less comes before the end: see the caller */
-	return values[low] == key;
+	return low;
 }
 
 /* True if a key that is not null satisfies a condition */
@@ -111,7 +110,7 @@ gpuvec_key_passes(const gpuvec_condition *c, const uint64_t *values, uint64_t ke
 			return key >= c->low && key <= c->high;
 		case GPUVEC_KEY_ANY:
 			return c->n > 0 && key <= values[c->first + c->n - 1] &&
-				gpuvec_has_value(values + c->first, c->n, key);
+				values[c->first + gpuvec_first_key(values + c->first, c->n, key)] == key;
 		case GPUVEC_KEY_SHARES_BITS:
 			return (key & c->low) != 0;
 		case GPUVEC_KEY_HAS_BITS:

@@ -73,22 +73,7 @@ extern size_t gpuvec_filter_column_bytes(const gpuvec_filter_column *column, uin
 static inline uint32_t
 gpuvec_filter_code(const gpuvec_filter_column *column, uint64_t key)
 {
-	uint32_t	low = 0;
-	uint32_t	n = column->nkeys;
-
-	while (n > 0)
-	{
-		uint32_t	half = n / 2;
-
-		if (column->keys[low + half] < key)
-		{
-			low += half + 1;
-			n -= half + 1;
-		}
-		else
-			n = half;
-	}
-	return low;
+	return gpuvec_first_key(column->keys, column->nkeys, key);
 }
 
 #ifdef __cplusplus

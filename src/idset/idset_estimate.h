@@ -70,4 +70,14 @@ extern double idset_estimate(const IdSetStats *stats, const IdSetQuestion *quest
  */
 extern int	idset_typical_sets(const IdSetStats *stats, bool single_ids, IdSet **sets, int n);
 
+/*
+ * idset_selfuncs.c: the selectivity where nothing is known; true if an
+ * operator with this function has this predicate's meaning; the arguments of
+ * a threshold that is a row constructor or a call of one of our functions, or
+ * NIL
+ */
+extern double idset_default_selectivity(IdSetPredicate predicate);
+extern bool idset_function_fits(Oid function, IdSetPredicate predicate);
+extern List *idset_parts_of_threshold(Node *node);
+
 #endif							/* GPUVEC_IDSET_ESTIMATE_H */

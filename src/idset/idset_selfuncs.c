@@ -105,8 +105,8 @@ typedef struct TypicalKey
 } TypicalKey;
 
 /* Default selectivity */
-static double
-default_selectivity(IdSetPredicate predicate)
+double
+idset_default_selectivity(IdSetPredicate predicate)
 {
 	switch (predicate)
 	{
@@ -120,8 +120,8 @@ default_selectivity(IdSetPredicate predicate)
 }
 
 /* True if an operator with this function has this predicate's meaning */
-static bool
-function_fits(Oid function, IdSetPredicate predicate)
+bool
+idset_function_fits(Oid function, IdSetPredicate predicate)
 {
 	FmgrInfo	info;
 
@@ -156,7 +156,7 @@ has_statistics(IdSetClause *clause)
 static double
 known_selectivity(IdSetClause *clause)
 {
-	double		fallback = default_selectivity(clause->question.predicate);
+	double		fallback = idset_default_selectivity(clause->question.predicate);
 	double		result;
 	IdSetStats	stats;
 
@@ -185,7 +185,7 @@ static double
 mean_of_sets(const IdSetClause *clause, const IdSetStats *stats, bool has_score)
 {
 	IdSetQuestion question = clause->question;
-	double		fallback = default_selectivity(question.predicate);
+	double		fallback = idset_default_selectivity(question.predicate);
 	double		rows = clause->variable.rel->tuples;
 	double		least = rows >= 1 ? 1 / rows : LEAST_SEL;
 	double		sum = 0;
@@ -258,7 +258,7 @@ typical_selectivity(IdSetClause *clause, bool has_score)
 	TypicalKey	key;
 
 	if (!has_statistics(clause))
-		return default_selectivity(clause->question.predicate);
+		return idset_default_selectivity(clause->question.predicate);
 
 	/*
 	 * statistics of expressions (CREATE STATISTICS) have no tid to tell them
@@ -283,8 +283,8 @@ typical_selectivity(IdSetClause *clause, bool has_score)
  * The arguments of a threshold that is a row constructor or a call of
  * idset_threshold() or idset_reaching(); otherwise NIL
  */
-static List *
-parts_of_threshold(Node *node)
+List *
+idset_parts_of_threshold(Node *node)
 {
 	FmgrInfo	info;
 
@@ -302,7 +302,7 @@ static double
 partial_selectivity(IdSetClause *clause)
 {
 	IdSetThreshold *threshold = &clause->question.threshold;
-	List	   *parts = parts_of_threshold(clause->other);
+	List	   *parts = idset_parts_of_threshold(clause->other);
 	Const	   *known[3] = {NULL};
 
 	for (int i = 0; i < lengthof(known) && i < list_length(parts); i++)
@@ -352,7 +352,7 @@ integer_selectivity(IdSetClause *clause)
 	double		ndistinct = get_variable_numdistinct(&clause->variable, &isdefault);
 
 	if (!IsA(clause->other, Const))
-		return default_selectivity(clause->question.predicate);
+		return idset_default_selectivity(clause->question.predicate);
 	return idset_count(DatumGetIdSetP(((Const *) clause->other)->constvalue)) / Max(ndistinct, 1);
 }
 
@@ -393,11 +393,11 @@ restriction_selectivity(FunctionCallInfo fcinfo, IdSetPredicate predicate)
 	PlannerInfo *root = (PlannerInfo *) PG_GETARG_POINTER(0);
 	Oid			operator = PG_GETARG_OID(1);
 	IdSetClause clause = {.question.predicate = predicate, .function = get_opcode(operator)};
-	double		selectivity = default_selectivity(predicate);
+	double		selectivity = idset_default_selectivity(predicate);
 	Oid			left;
 	Oid			right;
 
-	if (!function_fits(clause.function, predicate) ||
+	if (!idset_function_fits(clause.function, predicate) ||
 		!get_restriction_variable(root, (List *) PG_GETARG_POINTER(2), PG_GETARG_INT32(3),
 								  &clause.variable, &clause.other, &clause.on_left))
 		PG_RETURN_FLOAT8(selectivity);

@@ -285,6 +285,8 @@ gpuvec_costestimate(PlannerInfo *root, IndexPath *path, double loop_count,
 		forbid(path, startup_cost);
 	*startup_cost += begin_cost(root, info, rows, ordered, loop_count);
 	rows = *selectivity * info->rel->tuples;
+	if (ordered && !found.set)
+		ExpectedNote(info->indexoid, path->path.rows, rows, root->limit_tuples);
 	if (ordered && found.set)
 
 		/*

@@ -154,4 +154,18 @@ extern void GpuvecExplainInit(void);
 /* comparisons.c */
 extern void GpuvecComparisonsInit(void);
 
+/* joined.c; true for a node that is an ordered scan of one of our indexes */
+extern void GpuvecJoinedInit(void);
+extern bool GpuvecIsOrderedScan(const PlanState *node);
+
+/*
+ * expected.c.  While a path is estimated: it returns `rows` rows, of
+ * `ranked` that come out of the index, and `limit` of them are wanted (not
+ * more than 0: not known).  When a statement begins: its plan.  When a scan
+ * begins: the number of rows to ask for first.
+ */
+extern void ExpectedNote(Oid index, double rows, double ranked, double limit);
+extern void ExpectedBegin(PlanState *node);
+extern uint32 ExpectedFirst(Oid index);
+
 #endif							/* GPUVEC_INDEX_AM_H */

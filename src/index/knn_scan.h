@@ -35,8 +35,23 @@ typedef enum KnnPhase
 	SCAN_END
 } KnnPhase;
 
+/*
+ * The queries of (re)scans to come, as far as they are known (coming.c)
+ */
+typedef struct KnnComing
+{
+	MemoryContext context;		/* has the queries and their answers */
+	MirrorQuery *queries;		/* [room]; [n] of them, in order */
+	uint32		room;
+	uint32		n;
+	uint32		next;			/* those before are taken, or will not come */
+	bool		asked;			/* queries[next .. n) have their first rows */
+} KnnComing;
+
 typedef struct KnnState
 {
+	KnnComing	coming;			/* lives as long as the scan */
+	uint32		first_batch;	/* rows to ask for first */
 	MemoryContext context;		/* lives as long as one (re)scan */
 	MirrorUsage used;			/* by all (re)scans */
 	KnnPhase	phase;
@@ -95,7 +110,26 @@ extern bool KnnNextBatch(IndexScanDesc scan, KnnState *state);
  */
 extern void KnnSortGroup(KnnState *state);
 
+/*
+ * coming.c: forget queries that were to come, and make room for so many; add
+ * the query that the scan has with these keys; have the first rows of the
+ * scan's query set, if they were asked for with others
+ */
+extern void KnnComingReset(IndexScanDesc scan, uint32 room);
+extern void KnnComingAdd(IndexScanDesc scan, ScanKey keys, ScanKey orderbys);
+extern bool KnnComingTake(KnnState *state);
+
 /* scan.c */
+
+/*
+ * Read the keys of a scan, in the current memory context: its conditions, and
+ * the query by whose distance it orders, NULL if that is null
+ */
+extern IdSet *KnnReadKeys(IndexScanDesc scan, GpuvecConditions *conditions);
+
+/* Fill in the query of the scan's first request */
+extern void KnnMakeQuery(gpuvec_measure measure, const IdSet *query,
+						 const GpuvecConditions *conditions, MirrorQuery *wire);
 
 /* True if a row comes behind the last one that was returned */
 extern bool KnnComesNext(const KnnState *state, const KeyedRow *row);

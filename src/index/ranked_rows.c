@@ -59,6 +59,19 @@ compare_rows(const void *a, const void *b)
 	return x->root < y->root ? -1 : x->root > y->root;
 }
 
+void
+KnnMakeQuery(gpuvec_measure measure, const IdSet *query, const GpuvecConditions *conditions,
+			 MirrorQuery *wire)
+{
+	wire->set = query;
+	wire->len = idset_count(query);
+	if (conditions->filter.n > 0)
+	{
+		wire->filter = &conditions->filter;
+		wire->disjoint = !gpuvec_ranks_disjoint(measure);
+	}
+}
+
 bool
 KnnBeginEngine(IndexScanDesc scan, KnnState *state)
 {
@@ -75,14 +88,8 @@ KnnBeginEngine(IndexScanDesc scan, KnnState *state)
 	search->nqueries = 1;
 	search->snapshot = scan->xs_snapshot;
 	search->context = state->context;
-	search->k = GPUVEC_FIRST_BATCH;
-	state->wire.set = state->query;
-	state->wire.len = idset_count(state->query);
-	if (state->conditions.filter.n > 0)
-	{
-		state->wire.filter = &state->conditions.filter;
-		state->wire.disjoint = !gpuvec_ranks_disjoint(state->measure);
-	}
+	search->k = state->first_batch;
+	KnnMakeQuery(state->measure, state->query, &state->conditions, &state->wire);
 	return true;
 }
 
@@ -158,7 +165,7 @@ KnnNextBatch(IndexScanDesc scan, KnnState *state)
 	MemoryContext old = MemoryContextSwitchTo(state->context);
 	const char *reason = NULL;
 
-	if (!MirrorTopK(&state->target, search, &reason))
+	if (!KnnComingTake(state) && !MirrorTopK(&state->target, search, &reason))
 	{
 		MemoryContextSwitchTo(old);
 		GpuvecLinkWarn(reason);

@@ -53,6 +53,7 @@ gpuvec_beginscan(Relation index, int nkeys, int norderbys)
 	state->context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec index scan",
 										   ALLOCSET_DEFAULT_SIZES);
 	state->phase = SCAN_END;
+	state->first_batch = ExpectedFirst(RelationGetRelid(index));
 	scan->opaque = state;
 	if (norderbys > 0)
 	{
@@ -84,6 +85,8 @@ clean_up(KnnState *state)
 {
 	MemoryContext context = state->context;
 	MirrorUsage used = state->used;
+	KnnComing	coming = state->coming;
+	uint32		first_batch = state->first_batch;
 
 	if (state->sort)
 		tuplesort_end(state->sort);
@@ -94,9 +97,21 @@ clean_up(KnnState *state)
 	memset(state, 0, sizeof(*state));
 	state->context = context;
 	state->used = used;
+	state->coming = coming;
+	state->first_batch = first_batch;
 	state->phase = SCAN_END;
 	state->finder.block = InvalidBlockNumber;
 	MemoryContextReset(context);
+}
+
+IdSet *
+KnnReadKeys(IndexScanDesc scan, GpuvecConditions *conditions)
+{
+	GpuvecMakeConditions(scan, conditions);
+	if (scan->numberOfOrderBys == 0 || conditions->nothing ||
+		(scan->orderByData[0].sk_flags & SK_ISNULL))
+		return NULL;
+	return (IdSet *) PG_DETOAST_DATUM_COPY(scan->orderByData[0].sk_argument);
 }
 
 void
@@ -122,7 +137,7 @@ gpuvec_rescan(IndexScanDesc scan, ScanKey keys, int nkeys, ScanKey orderbys, int
 						"gpuvec")));
 	state->finder.heap = scan->heapRelation;
 	old = MemoryContextSwitchTo(state->context);
-	GpuvecMakeConditions(scan, &state->conditions);
+	state->query = KnnReadKeys(scan, &state->conditions);
 	MemoryContextSwitchTo(old);
 	if (scan->numberOfOrderBys == 0)
 	{
@@ -132,10 +147,6 @@ gpuvec_rescan(IndexScanDesc scan, ScanKey keys, int nkeys, ScanKey orderbys, int
 	if (state->conditions.nothing)
 		return;
 	state->measure = GpuvecStrategyMeasure(scan->orderByData[0].sk_strategy);
-	old = MemoryContextSwitchTo(state->context);
-	if (!(scan->orderByData[0].sk_flags & SK_ISNULL))
-		state->query = (IdSet *) PG_DETOAST_DATUM_COPY(scan->orderByData[0].sk_argument);
-	MemoryContextSwitchTo(old);
 	state->phase = SCAN_ENGINE;
 }
 
@@ -146,6 +157,8 @@ gpuvec_endscan(IndexScanDesc scan)
 
 	clean_up(state);
 	MemoryContextDelete(state->context);
+	if (state->coming.context)
+		MemoryContextDelete(state->coming.context);
 	pfree(state);
 }
 

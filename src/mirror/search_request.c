@@ -266,6 +266,32 @@ MirrorSearchAnswerRead(MirrorSearchAnswer *answer)
 	answer->hits = (MirrorHit *) (answer->passed + answer->head.npassed * sizeof(uint64));
 }
 
+/*
+ * Count what an answer has taken, for EXPLAIN.  With a filter only rows that
+ * pass it are ranked.
+ */
+static void
+count_usage(const MirrorSearchRequest *request, const MirrorSearchAnswer *answer)
+{
+	MirrorUsed.requests++;
+	MirrorUsed.engine_us += answer->head.engine_us;
+	for (uint32 i = 0; i < request->n; i++)
+	{
+		uint64		said = MirrorSearchAnswerPassed(answer, i);
+		uint64		passed = said & ~GPUVEC_DISJOINT_TOO;
+
+		if (filter_bytes(request->whose[i]) == 0 || passed > answer->head.state.nrows)
+		{
+			MirrorUsed.rows += answer->head.state.nrows;
+			continue;
+		}
+		MirrorUsed.rows += passed;
+		MirrorUsed.filtered++;
+		MirrorUsed.passed += passed;
+		MirrorUsed.gathered += (said & GPUVEC_DISJOINT_TOO) != 0;
+	}
+}
+
 bool
 MirrorSearchAsk(MirrorConversation *talk, MirrorSearch *search, uint32 first, uint32 last,
 				uint32 page, MirrorSearchRequest *request, MirrorSearchAnswer *answer)
@@ -275,9 +301,7 @@ MirrorSearchAsk(MirrorConversation *talk, MirrorSearch *search, uint32 first, ui
 		return false;
 	MirrorSearchAnswerRead(answer);
 	search->engine_us += answer->head.engine_us;
-	MirrorUsed.requests++;
-	MirrorUsed.rows += answer->head.state.nrows * request->n;
-	MirrorUsed.engine_us += answer->head.engine_us;
+	count_usage(request, answer);
 	if (request->wire.trip_us > 0)
 		FactsNoteTrip(&talk->target->key, request->wire.trip_us, answer->head.engine_us);
 	return true;

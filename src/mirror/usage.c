@@ -6,7 +6,9 @@
  * Searches count into one struct, as the server counts its buffers.  A plan
  * node keeps the difference between before and after its work.  The engine
  * chooses a method by itself, for a batch of several sessions, and does not
- * tell which.
+ * tell which.  But if rows without a common id were ranked for a query that
+ * asked for these, all rows that pass its filter were gathered, and counted
+ * one by one.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,6 +26,9 @@ MirrorUsageAdd(MirrorUsage *used, const MirrorUsage *before)
 {
 	used->requests += MirrorUsed.requests - before->requests;
 	used->rows += MirrorUsed.rows - before->rows;
+	used->filtered += MirrorUsed.filtered - before->filtered;
+	used->passed += MirrorUsed.passed - before->passed;
+	used->gathered += MirrorUsed.gathered - before->gathered;
 	used->engine_us += MirrorUsed.engine_us - before->engine_us;
 	used->loads += MirrorUsed.loads - before->loads;
 	used->waits += MirrorUsed.waits - before->waits;
@@ -54,6 +59,11 @@ MirrorUsageExplain(const MirrorUsage *used, ExplainState *es)
 		return;
 	if (used->rows > 0)
 		ExplainPropertyUInteger("Rows Ranked", NULL, used->rows, es);
+	if (used->filtered > 0)
+	{
+		ExplainPropertyUInteger("Rows Passing Filter", NULL, used->passed, es);
+		ExplainPropertyUInteger("Filters Gathered", NULL, used->gathered, es);
+	}
 	if (used->loads > 0)
 		ExplainPropertyUInteger("Copies Loaded", NULL, used->loads, es);
 	if (used->waits > used->loads)

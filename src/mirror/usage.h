@@ -16,7 +16,13 @@ struct ExplainState;
 typedef struct MirrorUsage
 {
 	uint64		requests;		/* that the engine has answered */
-	uint64		rows;			/* ranked: those of the mirror, for each query */
+	uint64		rows;			/* ranked: for each query those of the mirror,
+								 * or those that pass its filter */
+	uint64		filtered;		/* queries with a filter */
+	uint64		passed;			/* rows that pass it */
+	uint64		gathered;		/* those of such queries whose rows are known
+								 * to have been gathered and counted one by
+								 * one */
 	uint64		engine_us;		/* microseconds in the engine */
 	uint64		loads;			/* mirrors that were loaded first */
 	uint64		waits;			/* requests that had to wait for changes */

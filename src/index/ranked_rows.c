@@ -158,7 +158,8 @@ KnnNextBatch(IndexScanDesc scan, KnnState *state)
 	MemoryContext old = MemoryContextSwitchTo(state->context);
 	const char *reason = NULL;
 
-	if (!MirrorTopK(&state->target, search, &reason))
+	if ((state->wire.resumes || !SiblingsFirstRows(scan, state)) &&
+		!MirrorTopK(&state->target, search, &reason))
 	{
 		MemoryContextSwitchTo(old);
 		GpuvecLinkWarn(reason);

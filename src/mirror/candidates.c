@@ -197,7 +197,7 @@ void
 MirrorTakePart(const MirrorTarget *target, MirrorSearch *search, MirrorQuery *query,
 			   MirrorVisibility *visibility, MirrorHit *hits, uint32 n, bool cut)
 {
-	bool		groups = target->key.rooted;
+	bool		groups = target->key.rooted && !search->roots;
 	uint32		last = n;
 
 	while (groups && cut && n > 0 && same_group(&hits[n - 1], &hits[last - 1]))
@@ -210,8 +210,11 @@ MirrorTakePart(const MirrorTarget *target, MirrorSearch *search, MirrorQuery *qu
 	{
 		MirrorHit	hit = hits[i];
 
-		if (MirrorVisible(visibility, &hit, query, search))
-			query->hits[query->nhits++] = hit;
+		/* the executor checks the visibility of roots; this verifies scores */
+		if (search->roots && gpuvec_verify)
+			(void) MirrorVisible(visibility, &hit, query, search);
+		if (search->roots || MirrorVisible(visibility, &hit, query, search))
+			query->hits[query->nhits++] = search->roots ? hits[i] : hit;
 		CHECK_FOR_INTERRUPTS();
 	}
 	if (groups)

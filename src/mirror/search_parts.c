@@ -113,7 +113,8 @@ open_part(MirrorParts *parts, int number, MirrorTarget *target, const MirrorSear
 	part->talk.target = target;
 	part->talk.snapshot = search->snapshot;
 	part->talk.queries = search->nqueries;
-	part->talk.use_map = !gpuvec_verify;
+	part->talk.roots = search->roots;
+	part->talk.use_map = !search->roots && !gpuvec_verify;
 	/* no request of its own for the number that goes with a map */
 	part->talk.rows = Min((double) Min(search->k, MIRROR_FIRST_ALL_ROWS) * search->nqueries /
 						  parts->ntargets, MIRROR_MAP_ASK_ROWS - 1);
@@ -151,11 +152,12 @@ make_queries(MirrorParts *parts, MirrorSearch *search, uint32 times)
 	for (uint32 i = 0, n = 0; i < search->nqueries; i++)
 		parts->numbers[i] = search->queries[i].done ? NOT_SENT : n++;
 	for (uint32 i = 0; i < request->n; i++)
-		request->queries[i].k = Min((uint64) request->queries[i].k * times, GPUVEC_MAX_K);
+		request->queries[i].k = Min(times == MIRROR_PARTS_EACH ? search->k :
+									(uint64) request->queries[i].k * times, GPUVEC_MAX_K);
 	parts->head.measure = search->measure;
 	parts->head.method = gpuvec_method_choice;
 	parts->head.nqueries = request->n;
-	parts->head.together = 1;
+	parts->head.together = times != MIRROR_PARTS_EACH;
 	parts->head.nids = request->nids;
 	parts->weights.alpha = gpuvec_given_weight(&search->weights, search->weights.alpha);
 	parts->weights.beta = gpuvec_given_weight(&search->weights, search->weights.beta);
@@ -226,6 +228,8 @@ note_cuts(MirrorParts *parts, int target)
 			refuse_answer();
 		left -= n;
 		hits += n;
+		if (!parts->head.together)
+			continue;
 		if (n > 0 && (cut->n == 0 || hits[-1].score <= cut->score))
 		{
 			cut->score = hits[-1].score;
@@ -240,7 +244,8 @@ note_cuts(MirrorParts *parts, int target)
 
 /*
  * What a part was asked for, given the cuts: see the head of the file.
- * `sent` is as if it had been asked alone.
+ * `sent` is as if it had been asked alone, which it was if parts do not rank
+ * together.
  */
 static void
 restrict_questions(const MirrorParts *parts, int target, gpuvec_query *sent)
@@ -251,6 +256,8 @@ restrict_questions(const MirrorParts *parts, int target, gpuvec_query *sent)
 		double		least = cut->target > target ? cut->score : nextafter(cut->score, INFINITY);
 
 		sent[i] = parts->request.queries[i];
+		if (!parts->head.together)
+			continue;
 		if (cut->is_cut && cut->target == target)
 		{
 			sent[i].k = MirrorSearchAnswerHits(&parts->parts[target].answer, i);

@@ -14,10 +14,14 @@
 typedef struct MirrorParts MirrorParts;
 
 /*
- * Search all targets, in ascending order of oid, by one request, for `times`
- * as many rows as are likely to do.  NULL: that is not possible, or does not
- * pay.  All is palloc'd in the current context.
+ * Search all targets by one request: for the best rows of all of them, which
+ * are in ascending order of oid, `times` as many as are likely to do.  Or for
+ * the search->k best rows of each, if times is MIRROR_PARTS_EACH; then
+ * search->roots must be set.  NULL: that is not possible, or does not pay.
+ * All is palloc'd in the current context.
  */
+#define MIRROR_PARTS_EACH	0
+
 extern MirrorParts *MirrorPartsSearch(MirrorTarget *targets, int ntargets, MirrorSearch *search,
 									  uint32 times);
 

@@ -30,7 +30,7 @@
 #include "utils/rel.h"
 
 /* Rows to ask for, of each scan */
-#define SIBLING_ROWS	8
+#define SIBLING_ROWS	4
 
 typedef struct Sibling
 {

@@ -144,6 +144,17 @@ open_parts(gpuvec_session *s, parts_run *run)
 	}
 }
 
+/* The device of the first mirror that is open; there is one */
+static const gpuvec_device *
+first_device(const parts_run *run)
+{
+	const gpuvec_sets_reader *mirror = run->mirrors;
+
+	while (mirror->view == NULL)
+		mirror++;
+	return mirror->device;
+}
+
 /* Rows of all parts, or of the largest one */
 static uint64_t
 count_rows(const parts_run *run, bool largest)
@@ -225,7 +236,7 @@ allocate_rows(parts_run *run, gpuvec_error *error)
 static bool
 make_one_view(const parts_run *run)
 {
-	const gpuvec_device *device = NULL;
+	const gpuvec_device *device = first_device(run);
 
 	if (!run->head.together)
 		return false;
@@ -238,12 +249,10 @@ make_one_view(const parts_run *run)
 
 		if (mirror->view == NULL)
 			continue;
-		if (mirror->id_numbers || !mirror->device->backend->takes_parts ||
-			(device && device != mirror->device))
+		if (mirror->id_numbers || mirror->device != device)
 			return false;
-		device = mirror->device;
 	}
-	return true;
+	return device->backend->takes_parts;
 }
 
 /* A view of the segments of all parts, which own them; malloc'd, or NULL */
@@ -289,17 +298,13 @@ static bool
 search_joint(parts_run *run, gpuvec_error *error)
 {
 	gpuvec_view *view = joint_view(run);
-	const gpuvec_device *device = NULL;
 	bool		ok;
 
 	if (view == NULL)
 		return gpuvec_fail_memory(error, 0);
-	for (uint32_t i = 0; i < run->head.nparts; i++)
-		if (run->mirrors[i].view)
-			device = run->mirrors[i].device;
 	for (uint32_t i = 0; i < run->head.nqueries; i++)
 		run->q.queries[i].matches = run->found[i].rows;
-	ok = search_view(run, device, view, error);
+	ok = search_view(run, first_device(run), view, error);
 	for (uint32_t i = 0; ok && i < run->head.nqueries; i++)
 		run->found[i].n = run->q.queries[i].nmatches;
 	free(view);
@@ -397,6 +402,7 @@ static bool
 run_parts(parts_run *run, gpuvec_error *error)
 {
 	gpuvec_search_faults(&run->q);
+	gpuvec_scheduler_count(first_device(run)->scheduler);
 	return allocate_rows(run, error) &&
 		(make_one_view(run) ? search_joint(run, error) : search_each(run, error));
 }

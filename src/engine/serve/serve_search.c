@@ -473,6 +473,7 @@ static bool
 run_search(search_run *q, gpuvec_error *error)
 {
 	gpuvec_search_faults(q);
+	gpuvec_scheduler_count(q->mirror.device->scheduler);
 	choose_order(q);
 	if (!allocate_matches(q, error) || !gpuvec_search_number(q, error) ||
 		!gpuvec_scheduler_topk(q->mirror.device->scheduler, q->mirror.view,

@@ -38,7 +38,7 @@
 #include "core/weighting.h"
 
 #define GPUVEC_PROTOCOL_MAGIC	UINT32_C(0x47505643)	/* "GPVC" */
-#define GPUVEC_PROTOCOL_VERSION 18
+#define GPUVEC_PROTOCOL_VERSION 19
 
 /* Largest length of a frame; senders split pages into much shorter frames */
 #define GPUVEC_MAX_FRAME		(UINT32_C(1) << 30)
@@ -77,6 +77,7 @@ typedef enum gpuvec_message
 	GPUVEC_MSG_ALS_LIST,		/* nothing -> ALS_STATES */
 	GPUVEC_MSG_NEIGHBORS_BEGIN, /* gpuvec_neighbors_begin -> ALS_STATE */
 	GPUVEC_MSG_NEIGHBORS,		/* nothing -> NEIGHBORS_FOUND */
+	GPUVEC_MSG_SEARCH_PARTS,	/* gpuvec_search_parts ... -> PARTS_RESULT */
 
 	/* engine -> session */
 	GPUVEC_MSG_WELCOME = 64,	/* gpuvec_welcome */
@@ -92,7 +93,8 @@ typedef enum gpuvec_message
 	GPUVEC_MSG_ALS_FACTORS,		/* int64_t keys[n], float elements[n *
 								 * factors] */
 	GPUVEC_MSG_ALS_STATES,		/* gpuvec_als_state[] */
-	GPUVEC_MSG_NEIGHBORS_FOUND	/* gpuvec_als_state, gpuvec_neighbor[] */
+	GPUVEC_MSG_NEIGHBORS_FOUND, /* gpuvec_als_state, gpuvec_neighbor[] */
+	GPUVEC_MSG_PARTS_RESULT		/* gpuvec_result ... for each part */
 } gpuvec_message;
 
 typedef struct gpuvec_frame
@@ -513,6 +515,41 @@ typedef struct gpuvec_result
 } gpuvec_result;
 
 #define GPUVEC_DISJOINT_TOO		(UINT64_C(1) << 63)
+
+/*
+ * A search of several mirrors, the parts, as those of a table's partitions.
+ * Followed by gpuvec_search_weights if the measure is tversky, then
+ * gpuvec_search_part[nparts], then gpuvec_query[nqueries], then uint16_t ids[nids],
+ * as in a gpuvec_search.  Queries have no filters, no AFTER, and a number of
+ * rows.
+ *
+ * The answer has for each part, in the order of the request, what RESULT has:
+ * a gpuvec_result, and what follows it.  engine_us is that of the whole
+ * request in the first one, and 0 in the others.
+ *
+ * With `together` a query's k rows are the first ones of all parts that were
+ * searched, in the order (score descending, part, tid): all parts together
+ * have at most k rows.  Otherwise each part has its own k first rows.
+ */
+typedef struct gpuvec_search_parts
+{
+	uint32_t	measure;		/* gpuvec_measure */
+	uint32_t	method;			/* gpuvec_method */
+	uint32_t	nparts;			/* 1 .. GPUVEC_MAX_PARTS */
+	uint32_t	nqueries;
+	uint32_t	together;		/* 1: rank the rows of all parts together */
+	uint32_t	padding;
+	uint64_t	nids;
+} gpuvec_search_parts;
+
+typedef struct gpuvec_search_part
+{
+	gpuvec_mirror_key key;
+	gpuvec_freshness need;		/* as in gpuvec_search */
+	uint64_t	known;			/* as in gpuvec_search */
+} gpuvec_search_part;
+
+#define GPUVEC_MAX_PARTS		4096
 
 /*
  * A row of an answer.  `place` packs three things: the row's tid, its number

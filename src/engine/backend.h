@@ -136,6 +136,7 @@ struct gpuvec_backend
 	bool		takes_filters;	/* segments may have filter columns, and
 								 * queries filters */
 	bool		takes_unordered;	/* queries may be unordered */
+	bool		takes_parts;	/* views may be of several mirrors */
 	gpuvec_vectors *vectors;	/* stores the rows of embedding tables; NULL:
 								 * they are kept on the host */
 	gpuvec_trainer *trainer;	/* trains factors; NULL: threads of the CPU do */

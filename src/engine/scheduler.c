@@ -80,6 +80,14 @@ gpuvec_scheduler_get_stats(gpuvec_scheduler *scheduler, gpuvec_scheduler_stats *
 	pthread_mutex_unlock(&scheduler->mutex);
 }
 
+void
+gpuvec_scheduler_count(gpuvec_scheduler *scheduler)
+{
+	pthread_mutex_lock(&scheduler->mutex);
+	scheduler->stats.requests++;
+	pthread_mutex_unlock(&scheduler->mutex);
+}
+
 /* True if both may be searched in one batch */
 static bool
 go_together(const topk_request *a, const topk_request *b)
@@ -210,7 +218,6 @@ gpuvec_scheduler_topk(gpuvec_scheduler *scheduler, const gpuvec_view *view,
 
 	pthread_cond_init(&mine.wake, NULL);
 	pthread_mutex_lock(&scheduler->mutex);
-	scheduler->stats.requests++;
 	if (scheduler->tail)
 		scheduler->tail->next = &mine;
 	else

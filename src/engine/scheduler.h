@@ -14,13 +14,16 @@ typedef struct gpuvec_scheduler gpuvec_scheduler;
 
 typedef struct gpuvec_scheduler_stats
 {
-	uint64_t	requests;
+	uint64_t	requests;		/* of sessions */
 	uint64_t	batches;
 	uint64_t	queries;
 } gpuvec_scheduler_stats;
 
 extern gpuvec_scheduler *gpuvec_scheduler_new(gpuvec_backend *backend);
 extern void gpuvec_scheduler_free(gpuvec_scheduler *scheduler);
+
+/* Count a session's request, which may take several searches */
+extern void gpuvec_scheduler_count(gpuvec_scheduler *scheduler);
 
 /*
  * Search the view; blocks until the answers are there.  The search may run in

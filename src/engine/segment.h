@@ -133,7 +133,16 @@ typedef struct gpuvec_view_entry
 {
 	gpuvec_segment *segment;
 	gpuvec_livemap *live;		/* NULL: all rows are live */
+	uint64_t	part;			/* in a view of several mirrors, which one, as
+								 * gpuvec_part_tid(); else 0 */
 } gpuvec_view_entry;
+
+/*
+ * A tid has 48 bits.  In a view of several mirrors the upper ones tell the
+ * mirror, so rows of equal score come in the order (mirror, tid).
+ */
+#define GPUVEC_PART_SHIFT		48
+#define gpuvec_part_tid(part)	((uint64_t) (part) << GPUVEC_PART_SHIFT)
 
 typedef struct gpuvec_view
 {
@@ -234,6 +243,13 @@ static inline bool
 gpuvec_null_set(const gpuvec_segment *segment, uint32_t row)
 {
 	return segment->null_sets && (segment->null_sets[row / 32] >> (row % 32) & 1);
+}
+
+/* The tid under which a row of a view ranks */
+static inline uint64_t
+gpuvec_entry_tid(const gpuvec_view_entry *entry, uint32_t row)
+{
+	return entry->part | entry->segment->tid[row];
 }
 
 static inline bool

@@ -10,6 +10,7 @@
 
 #include "postgres.h"
 
+#include "executor/execdesc.h"
 #include "executor/tuptable.h"
 #include "index/index_am.h"
 #include "mirror/usage.h"
@@ -141,5 +142,14 @@ extern void KnnBeginOthers(IndexScanDesc scan, KnnState *state);
 
 /* Get the next of these rows.  False: there is none. */
 extern bool KnnNextOther(KnnState *state, KnnRow *row);
+
+/*
+ * siblings.c.  Note the scans of a plan that has started, and of several scans
+ * below one Merge Append get the first batch at once.  SiblingsFirstRows sets
+ * the hits of the scan's query, and search.k, which it was asked for.  False:
+ * the scan has to ask by itself.
+ */
+extern void SiblingsNote(QueryDesc *query);
+extern bool SiblingsFirstRows(IndexScanDesc scan, KnnState *state);
 
 #endif							/* GPUVEC_KNN_SCAN_H */

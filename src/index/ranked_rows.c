@@ -165,7 +165,9 @@ KnnNextBatch(IndexScanDesc scan, KnnState *state)
 	MemoryContext old = MemoryContextSwitchTo(state->context);
 	const char *reason = NULL;
 
-	if (!KnnComingTake(state) && !MirrorTopK(&state->target, search, &reason))
+	if (!KnnComingTake(state) &&
+		(state->wire.resumes || !SiblingsFirstRows(scan, state)) &&
+		!MirrorTopK(&state->target, search, &reason))
 	{
 		MemoryContextSwitchTo(old);
 		GpuvecLinkWarn(reason);

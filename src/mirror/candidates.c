@@ -192,3 +192,31 @@ MirrorTakeHits(const MirrorTarget *target, MirrorSearch *search, MirrorQuery *qu
 	if (query->done && groups)
 		sort_groups(search, query);
 }
+
+void
+MirrorTakePart(const MirrorTarget *target, MirrorSearch *search, MirrorQuery *query,
+			   MirrorVisibility *visibility, MirrorHit *hits, uint32 n, bool cut)
+{
+	bool		groups = target->key.rooted && !search->roots;
+	uint32		last = n;
+
+	while (groups && cut && n > 0 && same_group(&hits[n - 1], &hits[last - 1]))
+		n--;
+	while (query->has_above && n > 0 && hits[n - 1].score <= query->above)
+		n--;
+	query->hits = hits;
+	query->nhits = query->maxhits = 0;
+	for (uint32 i = 0; i < n && (groups || query->nhits < search->k); i++)
+	{
+		MirrorHit	hit = hits[i];
+
+		/* the executor checks the visibility of roots; this verifies scores */
+		if (search->roots && gpuvec_verify)
+			(void) MirrorVisible(visibility, &hit, query, search);
+		if (search->roots || MirrorVisible(visibility, &hit, query, search))
+			query->hits[query->nhits++] = search->roots ? hits[i] : hit;
+		CHECK_FOR_INTERRUPTS();
+	}
+	if (groups)
+		sort_groups(search, query);
+}

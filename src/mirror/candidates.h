@@ -32,4 +32,13 @@ MirrorGroupOpen(const MirrorSearch *search, const MirrorQuery *query)
 extern void MirrorTakeHits(const MirrorTarget *target, MirrorSearch *search, MirrorQuery *query,
 						   MirrorVisibility *visibility, MirrorHit *hits, uint32 n, uint32 asked);
 
+/*
+ * The same for a mirror that was ranked together with others: there is no
+ * request for more.  Of n hits those above the query's bound count.  `cut`:
+ * other rows of the mirror may follow the last one; then the last one's group
+ * does not count.
+ */
+extern void MirrorTakePart(const MirrorTarget *target, MirrorSearch *search, MirrorQuery *query,
+						   MirrorVisibility *visibility, MirrorHit *hits, uint32 n, bool cut);
+
 #endif							/* GPUVEC_CANDIDATES_H */

@@ -56,7 +56,7 @@
  * much as fetching MAP_ASK_ROWS rows.
  */
 #define MAP_PAGE_ROWS		4
-#define MAP_ASK_ROWS		256
+#define MAP_ASK_ROWS		MIRROR_MAP_ASK_ROWS
 
 /*
  * Functions that return fewer rows than this fetch them all, if the mirror
@@ -579,6 +579,22 @@ take_answer(MirrorConversation *talk, MirrorRequest *request, Answer *answer)
 		return false;
 	MirrorRemember(&talk->target->key, &answer->state);
 	return true;
+}
+
+bool
+MirrorConversationNeed(const MirrorConversation *talk, gpuvec_freshness *need)
+{
+	*need = least_fresh(talk);
+	return !talk->is_behind && talk->patience_us == 0;
+}
+
+bool
+MirrorTakeReply(MirrorConversation *talk, MirrorRequest *request, GpuvecReply *reply)
+{
+	Answer		answer = {.reply = reply};
+
+	memcpy(&answer.state, reply->data + request->answer_state, sizeof(gpuvec_state));
+	return take_answer(talk, request, &answer);
 }
 
 /* Note how long a request took that had to wait for rows or pages; 0: none */

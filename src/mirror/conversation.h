@@ -27,6 +27,9 @@
 #include "mirror/mirror.h"
 #include "mirror/tail.h"
 
+/* The number of the last refresh is asked for if so many rows depend on it */
+#define MIRROR_MAP_ASK_ROWS		256
+
 /*
  * A visibility map that is kept for later conversations of the same snapshot,
  * and the refresh number that was known before the map was read.  Plain
@@ -132,6 +135,19 @@ extern bool MirrorConversationEnd(MirrorConversation *talk, bool ok, const char 
  * False: the connection was lost, or the engine refused.
  */
 extern bool MirrorAsk(MirrorConversation *talk, MirrorRequest *request, GpuvecReply *answer);
+
+/*
+ * For a request that others than MirrorAsk() send, once after the beginning:
+ * set how fresh the mirror must be.  False: it is known to be behind, or to
+ * need patience.
+ */
+extern bool MirrorConversationNeed(const MirrorConversation *talk, gpuvec_freshness *need);
+
+/*
+ * True if the answer to such a request counts: it has the request's form
+ * without answer_head.  Rows at hand are laid over it.
+ */
+extern bool MirrorTakeReply(MirrorConversation *talk, MirrorRequest *request, GpuvecReply *reply);
 
 /*
  * Load or refresh a mirror, even if the engine refused before.  Returns

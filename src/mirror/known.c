@@ -45,9 +45,10 @@ typedef struct Known
 } Known;
 
 /*
- * Slots by hash of the key; a mirror replaces another one of the same slot
+ * Slots by hash of the key; a mirror replaces another one of the same slot.
+ * There are many, as a search may be of many partitions.
  */
-#define KNOWN_SLOTS		64
+#define KNOWN_SLOTS		1024
 
 static Known known_mirrors[KNOWN_SLOTS];
 

@@ -233,6 +233,9 @@ extern void MirrorDescribeEmbedding(Relation rel, AttrNumber key_attnum, AttrNum
  */
 extern bool MirrorTopK(MirrorTarget *target, MirrorSearch *search, const char **reason);
 
+/* Forget what queries have found so far */
+extern void MirrorSearchReset(MirrorSearch *search);
+
 /* search_request.c */
 extern double MirrorRowsToLookAt(const MirrorSearch *search, uint64 n);
 

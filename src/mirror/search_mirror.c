@@ -125,9 +125,8 @@ search_queries(MirrorConversation *talk, MirrorSearch *search)
 	return ok;
 }
 
-/* Forget what queries have found so far */
-static void
-reset_queries(MirrorSearch *search)
+void
+MirrorSearchReset(MirrorSearch *search)
 {
 	for (uint32 i = 0; i < search->nqueries; i++)
 	{
@@ -165,7 +164,7 @@ MirrorTopK(MirrorTarget *target, MirrorSearch *search, const char **reason)
 
 	while (MirrorConversationBegin(&talk, reason))
 	{
-		reset_queries(search);
+		MirrorSearchReset(search);
 		if (MirrorConversationEnd(&talk, search_queries(&talk, search), reason))
 			return true;
 	}

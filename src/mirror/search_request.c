@@ -148,7 +148,6 @@ fill_query(MirrorSearchRequest *request, const MirrorSearch *search, MirrorQuery
 	}
 	if (filter_bytes(query) > 0)
 		fill_filter(request, query, wire);
-	request->questions[request->n].nfilters = request->head.key.nfilters;
 	request->questions[request->n].search = search;
 	request->questions[request->n].query = query;
 	request->questions[request->n].sent = wire;
@@ -203,10 +202,9 @@ make_wire(MirrorSearchRequest *request, const MirrorSearch *search)
 		query->k <= TIMED_ROWS;
 }
 
-/* Make the request */
-static void
-make_request(MirrorSearchRequest *request, const MirrorConversation *talk, MirrorSearch *search,
-			 uint32 first, uint32 last, uint32 page)
+void
+MirrorSearchQueries(MirrorSearchRequest *request, MirrorSearch *search, uint32 first, uint32 last,
+					uint32 page)
 {
 	uint64		nids = 0;
 	Size		filters = 0;
@@ -222,7 +220,6 @@ make_request(MirrorSearchRequest *request, const MirrorConversation *talk, Mirro
 	request->n = 0;
 	request->nids = 0;
 	memset(&request->head, 0, sizeof(request->head));
-	request->head.key = talk->target->key;
 	request->filters = filters > 0 ? MemoryContextAllocHuge(CurrentMemoryContext, filters) : NULL;
 	request->queries = palloc0_array(gpuvec_query, open);
 	request->whose = palloc_array(MirrorQuery *, open);
@@ -231,14 +228,24 @@ make_request(MirrorSearchRequest *request, const MirrorConversation *talk, Mirro
 	for (uint32 i = first; i < last; i++)
 		if (!search->queries[i].done)
 			fill_query(request, search, &search->queries[i], page, open);
+	request->head.nqueries = request->n;
+	request->head.nids = request->nids;
+}
 
+/* Make the request */
+static void
+make_request(MirrorSearchRequest *request, const MirrorConversation *talk, MirrorSearch *search,
+			 uint32 first, uint32 last, uint32 page)
+{
+	MirrorSearchQueries(request, search, first, last, page);
+	for (uint32 i = 0; i < request->n; i++)
+		request->questions[i].nfilters = talk->target->key.nfilters;
+	request->head.key = talk->target->key;
 	request->head.known = talk->known;
 	request->head.measure = search->measure;
 	request->weights.alpha = gpuvec_given_weight(&search->weights, search->weights.alpha);
 	request->weights.beta = gpuvec_given_weight(&search->weights, search->weights.beta);
 	request->head.method = gpuvec_method_choice;
-	request->head.nqueries = request->n;
-	request->head.nids = request->nids;
 	make_wire(request, search);
 }
 

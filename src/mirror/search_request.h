@@ -53,6 +53,14 @@ extern bool MirrorSearchAsk(MirrorConversation *talk, MirrorSearch *search, uint
 							uint32 last, uint32 page, MirrorSearchRequest *request,
 							MirrorSearchAnswer *answer);
 
+/*
+ * The queries [first, last) of a search that are not done, with their ids and
+ * filters, as they go into a request.  Sets all of *request but wire, and of
+ * its head what tells their number.
+ */
+extern void MirrorSearchQueries(MirrorSearchRequest *request, MirrorSearch *search, uint32 first,
+								uint32 last, uint32 page);
+
 /* Read answer->reply (GPUVEC_MSG_RESULT); a malformed one is an error */
 extern void MirrorSearchAnswerRead(MirrorSearchAnswer *answer);
 

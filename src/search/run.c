@@ -3,7 +3,11 @@
  * run.c
  *	  Search all relations of a call, and merge their answers.
  *
- * Relations are searched in the order of their oids, which is also the order
+ * One request asks the engine for the best rows of all relations together
+ * (search_parts.c).  Relations whose mirrors are not fresh, or that have none,
+ * are searched by themselves.
+ *
+ * Relations are merged in the order of their oids, which is also the order
  * of rows with equal scores.  So once a query has k rows, a row of a later
  * relation counts only if its score is greater than the k-th.  If a relation
  * has no such row, the engine skips nearly all of its work.  A query whose k
@@ -14,6 +18,7 @@
 #include "gpuvec.h"
 
 #include "link/engine_link.h"
+#include "mirror/search_parts.h"
 #include "miscadmin.h"
 #include "search/set_search.h"
 #include "storage/bufmgr.h"
@@ -24,6 +29,13 @@
  * if pages * queries reach this; below, a local scan is faster.
  */
 #define PRIVATE_MIN_WORK	2000
+
+/*
+ * How often all relations are asked by one request.  The second one is for
+ * PARTS_GROWTH times as many rows.
+ */
+#define PARTS_ATTEMPTS		2
+#define PARTS_GROWTH		8
 
 /*
  * True if a row of another relation may still count for some query.  If not,
@@ -133,6 +145,139 @@ raise_bound(const MirrorSearch *search, MirrorQuery *query, const SearchAnswer *
 													query->len, query->len);
 }
 
+/* Search one relation, unless the answer of the parts has its rows */
+static void
+search_next(MirrorTarget *targets, int number, MirrorSearch *search, MirrorParts *parts)
+{
+	for (uint32 i = 0; i < search->nqueries; i++)
+	{
+		search->queries[i].hits = NULL;
+		search->queries[i].nhits = search->queries[i].maxhits = 0;
+	}
+	if (any_wants_rows(search) &&
+		(parts == NULL || !MirrorPartsTake(parts, number, search)))
+		search_target(&targets[number], search);
+}
+
+/*
+ * Search several targets one after another, but those that `parts` knows, and
+ * merge their rows
+ */
+static void
+search_several(MirrorTarget *targets, int ntargets, MirrorSearch *search, MirrorParts *parts,
+			   SearchAnswer *answers)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec relation",
+												  ALLOCSET_DEFAULT_SIZES);
+
+	search->context = context;
+	for (int t = 0; t < ntargets; t++)
+	{
+		MemoryContext old = MemoryContextSwitchTo(context);
+
+		search_next(targets, t, search, parts);
+		MemoryContextSwitchTo(old);
+		for (uint32 i = 0; i < search->nqueries; i++)
+		{
+			merge_hits(&answers[i], &search->queries[i], t, search->k);
+			raise_bound(search, &search->queries[i], &answers[i]);
+		}
+		MemoryContextReset(context);
+	}
+	MemoryContextDelete(context);
+}
+
+/* True if a query's answer is known, given the answer of the parts */
+static bool
+is_complete(const MirrorParts *parts, const MirrorSearch *search, uint32 query,
+			const SearchAnswer *answer)
+{
+	if (answer->nhits == 0)
+		return MirrorPartsComplete(parts, search, query, 0, NULL, 0);
+	return MirrorPartsComplete(parts, search, query, answer->nhits,
+							   &answer->hits[answer->nhits - 1],
+							   answer->targets[answer->nhits - 1]);
+}
+
+/*
+ * Let those queries that are not complete begin again, and all others be
+ * done.  skips[] has those that never want rows.  True if there are any.
+ */
+static bool
+begin_again(const MirrorParts *parts, const MirrorSearch *search, const bool *skips,
+			SearchAnswer *answers)
+{
+	bool		any = false;
+
+	for (uint32 i = 0; i < search->nqueries; i++)
+	{
+		MirrorQuery *query = &search->queries[i];
+
+		query->skip = skips[i] || is_complete(parts, search, i, &answers[i]);
+		if (query->skip)
+			continue;
+		query->has_above = false;
+		answers[i].nhits = 0;
+		any = true;
+	}
+	return any;
+}
+
+/*
+ * Search several targets for some queries: by one request if possible.  What
+ * that does not tell is asked for by a larger one, then target by target.
+ */
+static void
+search_together(MirrorTarget *targets, int ntargets, MirrorSearch *search, SearchAnswer *answers)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec search",
+												  ALLOCSET_DEFAULT_SIZES);
+	bool	   *skips = palloc_array(bool, Max(search->nqueries, 1));
+	bool		more = true;
+
+	for (uint32 i = 0; i < search->nqueries; i++)
+		skips[i] = search->queries[i].skip;
+	for (int attempt = 0; more; attempt++)
+	{
+		MirrorParts *parts = NULL;
+
+		if (attempt < PARTS_ATTEMPTS && search->among == NULL && any_wants_rows(search))
+		{
+			MemoryContext old = MemoryContextSwitchTo(context);
+
+			search->context = context;
+			parts = MirrorPartsSearch(targets, ntargets, search, attempt == 0 ? 1 : PARTS_GROWTH);
+			MemoryContextSwitchTo(old);
+		}
+		search_several(targets, ntargets, search, parts, answers);
+		more = parts != NULL && begin_again(parts, search, skips, answers);
+		if (parts)
+			MirrorPartsEnd(parts);
+		MemoryContextReset(context);
+	}
+	pfree(skips);
+	MemoryContextDelete(context);
+}
+
+/* Search one target: its answers are what it finds, in the current context */
+static void
+search_alone(MirrorTarget *target, MirrorSearch *search, SearchAnswer *answers)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec search",
+												  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(context);
+
+	search->context = old;
+	search_next(target, 0, search, NULL);
+	MemoryContextSwitchTo(old);
+	for (uint32 i = 0; i < search->nqueries; i++)
+	{
+		answers[i].hits = search->queries[i].hits;
+		answers[i].nhits = search->queries[i].nhits;
+	}
+	MemoryContextDelete(context);
+}
+
 /*
  * Search all targets, which are in ascending order of oid.  Sets answers[i]
  * to the k best rows of all targets for query i, in the order (score
@@ -141,39 +286,17 @@ raise_bound(const MirrorSearch *search, MirrorQuery *query, const SearchAnswer *
 void
 SearchRun(MirrorTarget *targets, int ntargets, MirrorSearch *search, SearchAnswer *answers)
 {
-	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec search",
-												  ALLOCSET_DEFAULT_SIZES);
+	uint32		group = MirrorPartsQueries(search);
 
 	memset(answers, 0, search->nqueries * sizeof(SearchAnswer));
-	/* hits of several targets are merged into other memory */
-	search->context = ntargets > 1 ? context : CurrentMemoryContext;
-	for (int t = 0; t < ntargets; t++)
+	if (ntargets == 1)
+		search_alone(targets, search, answers);
+	for (uint32 first = 0; ntargets > 1 && first < search->nqueries; first += group)
 	{
-		MemoryContext old = MemoryContextSwitchTo(context);
+		MirrorSearch some = *search;
 
-		for (uint32 i = 0; i < search->nqueries; i++)
-		{
-			search->queries[i].hits = NULL;
-			search->queries[i].nhits = search->queries[i].maxhits = 0;
-		}
-		if (any_wants_rows(search))
-			search_target(&targets[t], search);
-		MemoryContextSwitchTo(old);
-		for (uint32 i = 0; i < search->nqueries; i++)
-		{
-			if (ntargets > 1)
-			{
-				merge_hits(&answers[i], &search->queries[i], t, search->k);
-				raise_bound(search, &search->queries[i], &answers[i]);
-			}
-			else
-			{
-				memset(&answers[i], 0, sizeof(answers[i]));
-				answers[i].hits = search->queries[i].hits;
-				answers[i].nhits = search->queries[i].nhits;
-			}
-		}
-		MemoryContextReset(context);
+		some.queries += first;
+		some.nqueries = Min(search->nqueries - first, group);
+		search_together(targets, ntargets, &some, answers + first);
 	}
-	MemoryContextDelete(context);
 }

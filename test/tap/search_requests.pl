@@ -1,4 +1,4 @@
-# How often the engine is asked: rows of equal score on a page, and partitions that have nothing to add, cost no requests of their own.
+# How often the engine is asked: rows of equal score on a page, and partitions cost no requests of their own.
 use strict;
 use warnings;
 
@@ -75,17 +75,42 @@ $node->safe_psql('postgres', q{
 is($node->safe_psql('postgres', q{SELECT string_agg(id || ctid::text, ' ' ORDER BY ctid) FROM earlier WHERE note = 1}), '50(0,1) 55(0,2)', 'rows are where they should be');
 right_rows('moved rows before', 'earlier', $_, 2) for 1, 2, 3, 5;
 
-# Partitions: the k best are among the first ones
+# Partitions: one request asks for the rows of all
 $node->safe_psql('postgres', q{
 	CREATE TABLE parts (id int, tokens idset) PARTITION BY RANGE (id);
 	SELECT format('CREATE TABLE parts_%s PARTITION OF parts FOR VALUES FROM (%s) TO (%s)', i, i * 1000, (i + 1) * 1000) FROM generate_series(0, 7) i \gexec
 	INSERT INTO parts SELECT i, CASE WHEN i % 100 = 0 THEN '{1,2,3}' ELSE ARRAY[1, 2, 10 + i % 31]::idset END FROM generate_series(0, 7999) i;
 	VACUUM parts;});
-right_rows('partitions, nothing can be better', 'parts', $_, $_ > 10 ? 2 : 1) for 1, 10, 11, 20;
-right_rows('partitions', 'parts', $_, 8) for 25, 79, 80, 81, 500;
+right_rows('partitions', 'parts', $_, 1) for 1, 10, 11, 20, 25, 79, 80, 81, 500;
 ($rows, $requests) = searched(qq{SELECT count(*) || ' of ' || count(DISTINCT source) FROM gpuvec_topk_batch('parts', 'tokens', ARRAY['{1,2,3}', NULL, '{1,2,3}', '{77}']::idset[], 10)});
 is($rows, '20 of 1', 'a batch over partitions');
-is($requests, 8, 'a query that has found nothing goes on');
+is($requests, 1, 'a batch over partitions: requests');
+
+# Rows that the snapshot does not see, more than are asked for in reserve: one more request for all partitions
+$node->safe_psql('postgres', q{UPDATE parts SET tokens = '{1,2,3,4}' WHERE id % 100 = 0 AND id < 3000});
+my $other = $node->background_psql('postgres');
+ask($other, q{BEGIN; UPDATE parts SET tokens = '{1,2,3}' WHERE id % 100 = 1 AND id < 4000; SELECT 1});
+right_rows('partitions, unseen rows', 'parts', $_, 2) for 1, 10, 20;
+# so many that each partition is asked
+ask($other, q{UPDATE parts SET tokens = '{1,2,3}' WHERE id % 10 = 1; SELECT 1});
+right_rows('partitions, many unseen rows', 'parts', $_, 100) for 1, 10, 20;
+ask($other, 'ROLLBACK; SELECT 1');
+$other->quit;
+
+# Index scans below a Merge Append begin by one request for all
+$node->safe_psql('postgres', 'CREATE INDEX ON parts USING gpuvec (tokens)');
+my $order = q{SELECT string_agg(d::text, ' ') FROM (SELECT tokens <-> '{1,2,3}' AS d FROM parts ORDER BY 1 LIMIT %s) x};
+ask($session, 'SET enable_sort = off; SET enable_seqscan = off; SELECT 1');
+for my $k (1, 5, 20, 3000)
+{
+	my ($answer, $n) = searched(sprintf($order, $k));
+
+	is($answer, $node->safe_psql('postgres', 'SET enable_indexscan = off; SET enable_bitmapscan = off; ' . sprintf($order, $k)), "Merge Append, k = $k: right rows");
+	cmp_ok($n, '<=', $k == 1 ? 1 : $k < 100 ? 9 : 33, "Merge Append, k = $k: requests");
+}
+is(ask($session, q{SELECT count(*) FROM (VALUES ('{1,2,3}'::idset), ('{1,2,11}'), ('{77}')) v(q), LATERAL (SELECT tokens <-> q AS d FROM parts ORDER BY tokens <-> q LIMIT 3) x
+	WHERE d = (SELECT min(tokens <-> q) FROM parts)}),
+	9, 'Merge Append, again and again');
 
 $session->quit;
 $node->stop;

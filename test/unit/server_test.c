@@ -28,6 +28,7 @@
 #include "server_embed.h"
 #include "server_memory.h"
 #include "server_model.h"
+#include "server_parts.h"
 #include "server_rows.h"
 
 static const char *const plain[] = {"--cpu-threads", "2", NULL};
@@ -2429,6 +2430,7 @@ static const struct
 	{"options", test_options},
 	{"search", test_search},
 	{"edges", test_edges},
+	{"several_mirrors", test_several_mirrors},
 	{"refresh", test_refresh},
 	{"wide", test_wide},
 	{"wide_concurrency", test_wide_concurrency},

@@ -170,6 +170,7 @@ gpuvec_cpu_open_with(const gpuvec_backend_options *options, const gpuvec_lists_p
 	cpu->base.takes_cold = true;
 	cpu->base.takes_filters = true;
 	cpu->base.takes_unordered = true;
+	cpu->base.takes_parts = true;
 	cpu->base.info = cpu_info;
 	cpu->base.adopt_segment = cpu_adopt_segment;
 	cpu->base.adopt_livemaps = cpu_adopt_livemaps;

@@ -88,7 +88,7 @@ lists_offer(lists_task *task)
 		if ((len == task->tied_len && common <= task->tied_common) ||
 			!gpuvec_entry_live(task->entry, row))
 			continue;
-		if (!best_offer(task->best, common, len, segment->tid[row]))
+		if (!best_offer(task->best, common, len, gpuvec_entry_tid(task->entry, row)))
 		{
 			task->tied_len = len;
 			task->tied_common = common;

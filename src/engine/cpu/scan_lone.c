@@ -30,7 +30,7 @@ scan_rows(const lone_scan *scan, const gpuvec_view_entry *entry, uint32_t row, u
 			continue;
 		common = lone_count(scan->bitmap, segment, row, gpuvec_hot_len(segment, row));
 		if (common >= need)
-			best_offer(scan->best, common, len, segment->tid[row]);
+			best_offer(scan->best, common, len, gpuvec_entry_tid(entry, row));
 	}
 }
 

@@ -11,28 +11,12 @@
 
 #include "engine/fault.h"
 #include "engine/host_memory.h"
-#include "engine/serve/session.h"
-#include "engine/sets/sets_mirror.h"
+#include "engine/serve/search_run.h"
 
 #define ALL_FLAGS	(GPUVEC_QUERY_MIN_SCORE | GPUVEC_QUERY_AFTER | GPUVEC_QUERY_DISJOINT)
 
 /* Microseconds that a search waits at most for its mirror */
 #define MOST_PATIENCE_US	1000000
-
-/* A search that is running */
-typedef struct search_run
-{
-	gpuvec_search head;
-	gpuvec_weights weights;		/* of tversky */
-	const gpuvec_query *wire;	/* [head.nqueries] as the session sent them */
-	gpuvec_topk_query *queries;
-	uint32_t   *numbers;		/* of the ids of queries that are mapped ... */
-	uint16_t   *hot;			/* ... and those that are hot */
-	gpuvec_match *matches;
-	gpuvec_sets_reader mirror;
-	bool		filtered;		/* a query has a filter */
-	int			canceled;		/* the connection was closed; set atomically */
-} search_run;
 
 /* True if n values are ascending and distinct */
 static bool
@@ -124,6 +108,26 @@ query_places(const gpuvec_query *wire)
 	return (uint64_t) wire->len * (wire->wide == 1 ? 2 : 1);
 }
 
+size_t
+gpuvec_search_weights_parse(search_run *q, const char *from, size_t left, gpuvec_error *error)
+{
+	gpuvec_search_weights weights;
+	bool		ok = true;
+
+	if (q->head.measure != GPUVEC_TVERSKY)
+		return 0;
+	if (left < sizeof(weights))
+		ok = gpuvec_violation(error, "SEARCH is cut off.");
+	else
+		memcpy(&weights, from, sizeof(weights));
+	if (ok && !gpuvec_weights_valid(weights.alpha, weights.beta))
+		ok = gpuvec_violation(error, "The weights are invalid.");
+	if (!ok)
+		return SIZE_MAX;
+	q->weights = gpuvec_make_weights(weights.alpha, weights.beta);
+	return sizeof(weights);
+}
+
 /*
  * Parse what comes before the queries of a search; returns its bytes, or 0 on
  * failure
@@ -132,7 +136,7 @@ static size_t
 parse_head(search_run *q, const gpuvec_request *request, gpuvec_error *error)
 {
 	gpuvec_search *head = &q->head;
-	gpuvec_search_weights weights;
+	size_t		weights;
 
 	if (request->length < sizeof(*head))
 		return gpuvec_violation(error, "SEARCH is cut off.");
@@ -143,20 +147,13 @@ parse_head(search_run *q, const gpuvec_request *request, gpuvec_error *error)
 		return gpuvec_violation(error, "The method is unknown.");
 	if (head->key.nfilters > GPUVEC_MAX_FILTERS)
 		return gpuvec_violation(error, "The mirror has too many filter columns.");
-	if (head->measure != GPUVEC_TVERSKY)
-		return sizeof(*head);
-	if (request->length < sizeof(*head) + sizeof(weights))
-		return gpuvec_violation(error, "SEARCH is cut off.");
-	memcpy(&weights, request->data + sizeof(*head), sizeof(weights));
-	if (!gpuvec_weights_valid(weights.alpha, weights.beta))
-		return gpuvec_violation(error, "The weights are invalid.");
-	q->weights = gpuvec_make_weights(weights.alpha, weights.beta);
-	return sizeof(*head) + sizeof(weights);
+	weights = gpuvec_search_weights_parse(q, request->data + sizeof(*head),
+										  request->length - sizeof(*head), error);
+	return weights == SIZE_MAX ? 0 : sizeof(*head) + weights;
 }
 
-/* Parse the queries' ids, of which there are head->nids in all */
-static bool
-parse_queries(search_run *q, const uint16_t *ids, gpuvec_error *error)
+bool
+gpuvec_search_queries_parse(search_run *q, const uint16_t *ids, gpuvec_error *error)
 {
 	uint64_t	left = q->head.nids;
 
@@ -216,7 +213,7 @@ parse_search(search_run *q, const gpuvec_request *request, gpuvec_error *error)
 		return gpuvec_fail_memory(error, request->length);
 	q->wire = wire;
 	filters = (const char *) (wire + head->nqueries);
-	return parse_queries(q, (const uint16_t *) (filters + head->filter_bytes), error) &&
+	return gpuvec_search_queries_parse(q, (const uint16_t *) (filters + head->filter_bytes), error) &&
 		parse_filters(q, filters, error);
 }
 
@@ -301,31 +298,36 @@ allocate_matches(search_run *q, gpuvec_error *error)
 }
 
 /*
- * Convert matches to hits.  Each hit tells whether its page was read by a
- * later refresh than the session knows, according to the version of the
- * mirror that was searched.
+ * A hit tells whether its page was read by a later refresh than the session
+ * knows, according to the version of the mirror that was searched
  */
+gpuvec_hit
+gpuvec_search_hit(const gpuvec_sets_reader *mirror, uint64_t known, const gpuvec_match *match,
+				  uint64_t tid)
+{
+	const gpuvec_page_numbers *numbers = mirror->numbers;
+	uint32_t	block = gpuvec_tid_block(tid);
+	bool		newer = (known < mirror->state.refresh || numbers->unproven) &&
+		(known == 0 || block >= numbers->nblocks ||
+		 gpuvec_page_numbers_get(numbers, block) > known);
+	gpuvec_hit	hit;
+
+	hit.score = match->score;
+	hit.place = gpuvec_hit_place(tid, match->common, newer);
+	return hit;
+}
+
+/* Convert matches to hits */
 static void
 make_hits(const search_run *q, gpuvec_hit *hits)
 {
-	const gpuvec_page_numbers *numbers = q->mirror.numbers;
-	uint64_t	known = q->head.known;
-	bool		any_newer = known < q->mirror.state.refresh || numbers->unproven;
-
 	for (uint32_t i = 0; i < q->head.nqueries; i++)
 	{
-		for (uint32_t j = 0; j < q->queries[i].nmatches; j++)
-		{
-			const gpuvec_match *match = &q->queries[i].matches[j];
-			uint32_t	block = gpuvec_tid_block(match->tid);
-			bool		newer = any_newer &&
-				(known == 0 || block >= numbers->nblocks ||
-				 gpuvec_page_numbers_get(numbers, block) > known);
+		const gpuvec_topk_query *query = &q->queries[i];
 
-			hits->score = match->score;
-			hits->place = gpuvec_hit_place(match->tid, match->common, newer);
-			hits++;
-		}
+		for (uint32_t j = 0; j < query->nmatches; j++)
+			*hits++ = gpuvec_search_hit(&q->mirror, q->head.known, &query->matches[j],
+										query->matches[j].tid);
 	}
 }
 
@@ -426,12 +428,8 @@ divide_numbers(gpuvec_topk_query *query, uint32_t len, const uint32_t *numbers, 
 		query->ncold++;
 }
 
-/*
- * Turn the queries' ids into numbers of the mirror, where these differ.  The
- * caller frees q->numbers and q->hot, on failure too.
- */
-static bool
-number_queries(search_run *q, gpuvec_error *error)
+bool
+gpuvec_search_number(search_run *q, gpuvec_error *error)
 {
 	uint64_t	total = 0;
 	long		unused = 0;
@@ -462,15 +460,22 @@ number_queries(search_run *q, gpuvec_error *error)
 	return true;
 }
 
-/* Run a search of an open mirror */
-static bool
-run_search(search_run *q, gpuvec_error *error)
+void
+gpuvec_search_faults(const search_run *q)
 {
 	gpuvec_fault_crash("crash-on-search");
 	gpuvec_fault_sleep("slow-search", &q->canceled);
 	gpuvec_fault_stick("stuck-search");
+}
+
+/* Run a search of an open mirror */
+static bool
+run_search(search_run *q, gpuvec_error *error)
+{
+	gpuvec_search_faults(q);
+	gpuvec_scheduler_count(q->mirror.device->scheduler);
 	choose_order(q);
-	if (!allocate_matches(q, error) || !number_queries(q, error) ||
+	if (!allocate_matches(q, error) || !gpuvec_search_number(q, error) ||
 		!gpuvec_scheduler_topk(q->mirror.device->scheduler, q->mirror.view,
 							   (gpuvec_measure) q->head.measure,
 							   (gpuvec_method) q->head.method, q->queries,

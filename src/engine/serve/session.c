@@ -36,6 +36,7 @@
 static gpuvec_request_handler *const handlers[] = {
 	[GPUVEC_MSG_STAT] = gpuvec_serve_stat,
 	[GPUVEC_MSG_SEARCH] = gpuvec_serve_search,
+	[GPUVEC_MSG_SEARCH_PARTS] = gpuvec_serve_search_parts,
 	[GPUVEC_MSG_EMBEDDING] = gpuvec_serve_pooling,
 	[GPUVEC_MSG_NEAREST] = gpuvec_serve_nearest,
 	[GPUVEC_MSG_GRAM] = gpuvec_serve_gram,

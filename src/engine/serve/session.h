@@ -4,7 +4,8 @@
  *	  A session, as its request handlers see it.
  *
  * session.c			the handshake, reading requests, the table of handlers
- * serve_search.c		searches of sets
+ * serve_search.c		searches of sets (search_run.h)
+ * serve_parts.c		searches of several mirrors at once
  * serve_embedding.c	requests to embedding tables
  * serve_update.c		loads and refreshes
  * serve_rows.c			rows of a feed
@@ -61,6 +62,9 @@ typedef bool gpuvec_request_handler (gpuvec_session *s, const gpuvec_request *re
 
 /* serve_search.c */
 extern gpuvec_request_handler gpuvec_serve_search;
+
+/* serve_parts.c */
+extern gpuvec_request_handler gpuvec_serve_search_parts;
 
 /* serve_embedding.c */
 extern gpuvec_request_handler gpuvec_serve_pooling;

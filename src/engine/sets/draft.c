@@ -52,7 +52,7 @@ bool
 gpuvec_draft_add(gpuvec_draft *draft, gpuvec_segment *segment, gpuvec_livemap *live,
 				 gpuvec_error *error)
 {
-	gpuvec_view_entry entry = {segment, live};
+	gpuvec_view_entry entry = {.segment = segment, .live = live};
 
 	if (draft->n == draft->room)
 	{

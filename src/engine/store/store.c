@@ -104,7 +104,8 @@ gpuvec_mirror *
 gpuvec_store_find(gpuvec_store *store, const gpuvec_mirror_key *key, const void *session)
 {
 	for (gpuvec_mirror *mirror = store->mirrors; mirror; mirror = mirror->next)
-		if (memcmp(&mirror->key, key, sizeof(*key)) == 0 &&
+		if (mirror->key.relation == key->relation &&
+			memcmp(&mirror->key, key, sizeof(*key)) == 0 &&
 			(mirror->owner == NULL || mirror->owner == session))
 			return mirror;
 	return NULL;

@@ -1,0 +1,52 @@
+/*-------------------------------------------------------------------------
+ *
+ * search_run.h
+ *	  A search of sets that is running: what serve_search.c offers to
+ *	  serve_parts.c.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_SEARCH_RUN_H
+#define GPUVEC_SEARCH_RUN_H
+
+#include "engine/serve/session.h"
+#include "engine/sets/sets_mirror.h"
+
+typedef struct search_run
+{
+	gpuvec_search head;
+	gpuvec_weights weights;		/* of tversky */
+	const gpuvec_query *wire;	/* [head.nqueries] as the session sent them */
+	gpuvec_topk_query *queries;
+	uint32_t   *numbers;		/* of the ids of queries that are mapped ... */
+	uint16_t   *hot;			/* ... and those that are hot */
+	gpuvec_match *matches;
+	gpuvec_sets_reader mirror;
+	bool		filtered;		/* a query has a filter */
+	int			canceled;		/* the connection was closed; set atomically */
+} search_run;
+
+/*
+ * Parse the weights of tversky, if that is the measure; returns their bytes,
+ * or SIZE_MAX on failure
+ */
+extern size_t gpuvec_search_weights_parse(search_run *q, const char *from, size_t left,
+										  gpuvec_error *error);
+
+/* Parse q->wire and ids into q->queries; q->head has their numbers */
+extern bool gpuvec_search_queries_parse(search_run *q, const uint16_t *ids, gpuvec_error *error);
+
+/* What faults of tests do to a search that begins */
+extern void gpuvec_search_faults(const search_run *q);
+
+/*
+ * Turn the queries' ids into numbers of q->mirror, where these differ.  The
+ * caller frees q->numbers and q->hot, on failure too.
+ */
+extern bool gpuvec_search_number(search_run *q, gpuvec_error *error);
+
+/* A row of a mirror for a session that knows refresh number `known` */
+extern gpuvec_hit gpuvec_search_hit(const gpuvec_sets_reader *mirror, uint64_t known,
+									const gpuvec_match *match, uint64_t tid);
+
+#endif							/* GPUVEC_SEARCH_RUN_H */

@@ -1,0 +1,532 @@
+/*-------------------------------------------------------------------------
+ *
+ * serve_parts.c
+ *	  Searches of several mirrors at once, such as those of partitions.
+ *
+ * Mirrors that are fresh enough are the parts of the search.  While it runs,
+ * and in the rows that it has found, a row's tid has the number of its part
+ * in its upper bits.  So rows rank by (score descending, part, tid) wherever
+ * they rank by (score descending, tid).
+ *
+ * If the parts rank together, a backend that takes such views searches one
+ * view with the segments of all parts.  Bounds hold for all of them then, and
+ * its threads share the work as in one mirror.  Otherwise part is searched
+ * after part.  Once a query has its k rows, a row of a later part counts only
+ * if its score is greater than that of the k-th.
+ *
+ * Then each row is written down with the others of its part.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/host_memory.h"
+#include "engine/serve/search_run.h"
+
+#define TID_MASK	(gpuvec_part_tid(1) - 1)
+
+/* Rows of a query; a tid has the number of its part */
+typedef struct found_rows
+{
+	gpuvec_match *rows;			/* in found_all.rows */
+	uint32_t	n;
+} found_rows;
+
+typedef struct parts_run
+{
+	gpuvec_search_parts head;
+	const gpuvec_search_part *wire;	/* [head.nparts] as the session sent them */
+	gpuvec_sets_reader *mirrors;	/* [head.nparts] */
+	uint32_t	nopen;			/* mirrors that are searched */
+	search_run	q;				/* the queries; searches of a single part */
+	gpuvec_topk_query *plain;	/* [nqueries] with ids, not numbers */
+	gpuvec_match *rows;			/* of all queries */
+	found_rows *found;			/* [nqueries] */
+	gpuvec_match *some;			/* room for the rows of one part, and to merge */
+} parts_run;
+
+/* Check what a search of parts cannot have */
+static bool
+queries_fit(const search_run *q)
+{
+	for (uint32_t i = 0; i < q->head.nqueries; i++)
+		if (q->wire[i].nconditions > 0 || q->wire[i].nvalues > 0 ||
+			q->wire[i].k == GPUVEC_ALL_ROWS || (q->wire[i].flags & ~(uint32_t) GPUVEC_QUERY_MIN_SCORE) != 0)
+			return false;
+	return true;
+}
+
+/* Check the keys of the mirrors */
+static bool
+keys_fit(const parts_run *run)
+{
+	for (uint32_t i = 0; i < run->head.nparts; i++)
+		if (run->wire[i].key.nfilters > GPUVEC_MAX_FILTERS)
+			return false;
+	return true;
+}
+
+/* Parse the numbers at the head of the request */
+static bool
+parse_head(parts_run *run, const gpuvec_request *request, gpuvec_error *error)
+{
+	gpuvec_search_parts *head = &run->head;
+
+	if (request->length < sizeof(*head))
+		return gpuvec_violation(error, "SEARCH_PARTS is cut off.");
+	memcpy(head, request->data, sizeof(*head));
+	if (head->measure > GPUVEC_TVERSKY)
+		return gpuvec_violation(error, "The measure is unknown.");
+	if (head->method >= GPUVEC_N_METHODS)
+		return gpuvec_violation(error, "The method is unknown.");
+	if (head->nparts == 0 || head->nparts > GPUVEC_MAX_PARTS ||
+		head->nqueries > GPUVEC_MAX_QUERIES || head->together > 1 ||
+		head->nids > (uint64_t) GPUVEC_MAX_QUERIES * GPUVEC_MAX_IDS * 2)
+		return gpuvec_violation(error, "SEARCH_PARTS is invalid.");
+	run->q.head.measure = head->measure;
+	run->q.head.method = head->method;
+	run->q.head.nqueries = head->nqueries;
+	run->q.head.nids = head->nids;
+	return true;
+}
+
+/*
+ * Parse a search of parts.  The queries point to ids in the request's data.
+ */
+static bool
+parse_parts(parts_run *run, const gpuvec_request *request, gpuvec_error *error)
+{
+	search_run *q = &run->q;
+	size_t		at = sizeof(run->head);
+	size_t		weights;
+	size_t		queries;
+
+	if (!parse_head(run, request, error))
+		return false;
+	weights = gpuvec_search_weights_parse(q, request->data + at, request->length - at, error);
+	if (weights == SIZE_MAX)
+		return false;
+	at += weights;
+	queries = at + run->head.nparts * sizeof(gpuvec_search_part);
+	if (request->length != queries + run->head.nqueries * sizeof(gpuvec_query) +
+		run->head.nids * sizeof(uint16_t))
+		return gpuvec_violation(error, "SEARCH_PARTS has the wrong length.");
+	run->wire = (const gpuvec_search_part *) (request->data + at);
+	q->wire = (const gpuvec_query *) (request->data + queries);
+	if (!queries_fit(q) || !keys_fit(run))
+		return gpuvec_violation(error, "SEARCH_PARTS is invalid.");
+	q->queries = calloc((size_t) run->head.nqueries * 2 + 1, sizeof(*q->queries));
+	run->found = calloc(run->head.nqueries + (size_t) 1, sizeof(*run->found));
+	run->mirrors = calloc(run->head.nparts, sizeof(*run->mirrors));
+	if (q->queries == NULL || run->found == NULL || run->mirrors == NULL)
+		return gpuvec_fail_memory(error, request->length);
+	run->plain = q->queries + run->head.nqueries;
+	if (!gpuvec_search_queries_parse(q, (const uint16_t *) (q->wire + run->head.nqueries), error))
+		return false;
+	memcpy(run->plain, q->queries, run->head.nqueries * sizeof(*q->queries));
+	return true;
+}
+
+/* Open the mirrors that are fresh enough */
+static void
+open_parts(gpuvec_session *s, parts_run *run)
+{
+	for (uint32_t i = 0; i < run->head.nparts; i++)
+	{
+		gpuvec_sets_need need = {.fresh = run->wire[i].need, .canceled = &run->q.canceled};
+
+		gpuvec_sets_open(&s->server->store, &run->wire[i].key, s, &need, run->head.nqueries,
+						 &run->mirrors[i]);
+		if (run->mirrors[i].view)
+			run->nopen++;
+	}
+}
+
+/* The device of the first mirror that is open; there is one */
+static const gpuvec_device *
+first_device(const parts_run *run)
+{
+	const gpuvec_sets_reader *mirror = run->mirrors;
+
+	while (mirror->view == NULL)
+		mirror++;
+	return mirror->device;
+}
+
+/* Rows of all parts, or of the largest one */
+static uint64_t
+count_rows(const parts_run *run, bool largest)
+{
+	uint64_t	n = 0;
+
+	for (uint32_t i = 0; i < run->head.nparts; i++)
+	{
+		uint64_t	rows = run->mirrors[i].view ? run->mirrors[i].view->nrows : 0;
+
+		n = !largest ? n + rows : n < rows ? rows : n;
+	}
+	return n;
+}
+
+/* Most rows that a query finds in parts of so many rows */
+static uint64_t
+most_rows(const parts_run *run, uint32_t query, uint64_t nrows)
+{
+	uint32_t	k = run->plain[query].k;
+
+	return k < nrows ? k : nrows;
+}
+
+/*
+ * Most rows that a query has in the answer: its k rows, of all parts or of
+ * each
+ */
+static uint64_t
+most_found(const parts_run *run, uint32_t query)
+{
+	uint64_t	most = 0;
+
+	if (run->head.together)
+		return most_rows(run, query, count_rows(run, false));
+	for (uint32_t i = 0; i < run->head.nparts; i++)
+		if (run->mirrors[i].view)
+			most += most_rows(run, query, run->mirrors[i].view->nrows);
+	return most;
+}
+
+/* Allocate the rows of all queries.  Fails if they may not fit a frame. */
+static bool
+allocate_rows(parts_run *run, gpuvec_error *error)
+{
+	uint64_t	largest = count_rows(run, true);
+	uint64_t	total = 0;
+	uint64_t	some = 0;
+	uint64_t	heads = run->head.nparts * (sizeof(gpuvec_result) + (run->head.nqueries + (uint64_t) 1) *
+										   sizeof(uint32_t));
+
+	for (uint32_t i = 0; i < run->head.nqueries; i++)
+	{
+		total += most_found(run, i);
+		some += most_rows(run, i, largest);
+	}
+	if (heads > GPUVEC_MAX_FRAME || total > (GPUVEC_MAX_FRAME - heads) / sizeof(gpuvec_hit))
+		return gpuvec_fail(error, GPUVEC_LIMIT_EXCEEDED,
+						   "All queries together may have too many rows.",
+						   "Ask for fewer rows, or fewer queries at a time.",
+						   "the answer of the gpuvec engine would be too large");
+	run->rows = malloc((total + 1) * sizeof(gpuvec_match));
+	run->some = malloc((some + 1) * sizeof(gpuvec_match));
+	if (run->rows == NULL || run->some == NULL)
+		return gpuvec_fail_memory(error, (total + some) * sizeof(gpuvec_match));
+	total = 0;
+	for (uint32_t i = 0; i < run->head.nqueries; i++)
+	{
+		run->found[i].rows = run->rows + total;
+		total += most_found(run, i);
+	}
+	return true;
+}
+
+/*
+ * True if the parts can be searched as one view: a backend takes it that has
+ * them all, and a query has the same ids in all of them
+ */
+static bool
+make_one_view(const parts_run *run)
+{
+	const gpuvec_device *device = first_device(run);
+
+	if (!run->head.together)
+		return false;
+	for (uint32_t i = 0; i < run->head.nqueries; i++)
+		if (run->q.wire[i].wide)
+			return false;
+	for (uint32_t i = 0; i < run->head.nparts; i++)
+	{
+		const gpuvec_sets_reader *mirror = &run->mirrors[i];
+
+		if (mirror->view == NULL)
+			continue;
+		if (mirror->id_numbers || mirror->device != device)
+			return false;
+	}
+	return device->backend->takes_parts;
+}
+
+/* A view of the segments of all parts, which own them; malloc'd, or NULL */
+static gpuvec_view *
+joint_view(const parts_run *run)
+{
+	gpuvec_view *view;
+	size_t		n = 0;
+
+	for (uint32_t i = 0; i < run->head.nparts; i++)
+		n += run->mirrors[i].view ? run->mirrors[i].view->nentries : 0;
+	view = calloc(1, sizeof(*view) + n * sizeof(view->entries[0]));
+	for (uint32_t i = 0; view && i < run->head.nparts; i++)
+	{
+		const gpuvec_view *part = run->mirrors[i].view;
+
+		for (uint32_t j = 0; part && j < part->nentries; j++)
+		{
+			view->entries[view->nentries] = part->entries[j];
+			view->entries[view->nentries++].part = gpuvec_part_tid(i);
+		}
+		if (part == NULL)
+			continue;
+		view->nrows += part->nrows;
+		view->nids += part->nids;
+		view->backend = part->backend;
+	}
+	return view;
+}
+
+/* Search the queries of run->q in a view of a device */
+static bool
+search_view(parts_run *run, const gpuvec_device *device, const gpuvec_view *view,
+			gpuvec_error *error)
+{
+	return gpuvec_scheduler_topk(device->scheduler, view, (gpuvec_measure) run->head.measure,
+								 (gpuvec_method) run->head.method, run->q.queries,
+								 run->head.nqueries, error);
+}
+
+/* Search all parts as one view */
+static bool
+search_joint(parts_run *run, gpuvec_error *error)
+{
+	gpuvec_view *view = joint_view(run);
+	bool		ok;
+
+	if (view == NULL)
+		return gpuvec_fail_memory(error, 0);
+	for (uint32_t i = 0; i < run->head.nqueries; i++)
+		run->q.queries[i].matches = run->found[i].rows;
+	ok = search_view(run, first_device(run), view, error);
+	for (uint32_t i = 0; ok && i < run->head.nqueries; i++)
+		run->found[i].n = run->q.queries[i].nmatches;
+	free(view);
+	return ok;
+}
+
+/* The queries as they are for the next part: rows have to be better */
+static void
+begin_part(parts_run *run)
+{
+	uint64_t	total = 0;
+	uint64_t	largest = count_rows(run, true);
+
+	for (uint32_t i = 0; i < run->head.nqueries; i++)
+	{
+		gpuvec_topk_query *query = &run->q.queries[i];
+		const found_rows *found = &run->found[i];
+
+		*query = run->plain[i];
+		query->matches = run->some + total;
+		total += most_rows(run, i, largest);
+		if (!run->head.together || found->n < query->k)
+			continue;
+		query->has_min_score = true;
+		query->min_score = nextafter(found->rows[query->k - 1].score, INFINITY);
+	}
+}
+
+/* Add a query's rows in a part; the first k of all are kept */
+static void
+merge_part(found_rows *found, gpuvec_match *rows, uint32_t n, uint32_t k)
+{
+	uint32_t	i = found->n;
+	uint32_t	total = n < k - found->n ? found->n + n : k;
+
+	/* equal scores: the earlier part comes first */
+	for (uint32_t to = i + n; n > 0; to--)
+	{
+		bool		earlier = i > 0 && found->rows[i - 1].score < rows[n - 1].score;
+		const gpuvec_match *last = earlier ? &found->rows[--i] : &rows[--n];
+
+		if (to <= total)
+			found->rows[to - 1] = *last;
+	}
+	found->n = total;
+}
+
+/* Take the rows of a part */
+static void
+end_part(parts_run *run, uint32_t part)
+{
+	for (uint32_t i = 0; i < run->head.nqueries; i++)
+	{
+		gpuvec_topk_query *query = &run->q.queries[i];
+		found_rows *found = &run->found[i];
+
+		for (uint32_t j = 0; j < query->nmatches; j++)
+			query->matches[j].tid |= gpuvec_part_tid(part);
+		if (run->head.together)
+			merge_part(found, query->matches, query->nmatches, query->k);
+		else if (query->nmatches > 0)
+		{
+			memcpy(found->rows + found->n, query->matches, query->nmatches * sizeof(gpuvec_match));
+			found->n += query->nmatches;
+		}
+	}
+}
+
+/* Search part after part */
+static bool
+search_each(parts_run *run, gpuvec_error *error)
+{
+	bool		ok = true;
+
+	for (uint32_t i = 0; ok && i < run->head.nparts; i++)
+	{
+		if (run->mirrors[i].view == NULL)
+			continue;
+		begin_part(run);
+		run->q.mirror = run->mirrors[i];
+		ok = gpuvec_search_number(&run->q, error) &&
+			search_view(run, run->mirrors[i].device, run->mirrors[i].view, error);
+		if (ok)
+			end_part(run, i);
+		free(run->q.numbers);
+		free(run->q.hot);
+		run->q.numbers = NULL;
+		run->q.hot = NULL;
+	}
+	return ok;
+}
+
+/* Search the parts that are open */
+static bool
+run_parts(parts_run *run, gpuvec_error *error)
+{
+	gpuvec_search_faults(&run->q);
+	gpuvec_scheduler_count(first_device(run)->scheduler);
+	return allocate_rows(run, error) &&
+		(make_one_view(run) ? search_joint(run, error) : search_each(run, error));
+}
+
+/* Bytes of the numbers of hits of a part's queries */
+static size_t
+counts_bytes(const parts_run *run)
+{
+	return (run->head.nqueries + (size_t) 1) / 2 * 2 * sizeof(uint32_t);
+}
+
+/*
+ * Where each part's head, and the next hit of each part, lie in the answer.
+ * Returns the bytes of the answer.
+ */
+static size_t
+place_parts(const parts_run *run, size_t *heads, size_t *hits)
+{
+	size_t		at = 0;
+
+	memset(hits, 0, run->head.nparts * sizeof(*hits));
+	for (uint32_t i = 0; i < run->head.nqueries; i++)
+		for (uint32_t j = 0; j < run->found[i].n; j++)
+			hits[run->found[i].rows[j].tid >> GPUVEC_PART_SHIFT]++;
+	for (uint32_t i = 0; i < run->head.nparts; i++)
+	{
+		size_t		n = hits[i];
+
+		heads[i] = at;
+		at += sizeof(gpuvec_result) + (run->mirrors[i].view ? counts_bytes(run) : 0);
+		hits[i] = at;
+		at += n * sizeof(gpuvec_hit);
+	}
+	return at;
+}
+
+/* Write down the rows of all queries, each behind the others of its part */
+static void
+write_rows(const parts_run *run, char *body, const size_t *heads, size_t *hits)
+{
+	for (uint32_t i = 0; i < run->head.nqueries; i++)
+		for (uint32_t j = 0; j < run->found[i].n; j++)
+		{
+			const gpuvec_match *row = &run->found[i].rows[j];
+			uint32_t	part = (uint32_t) (row->tid >> GPUVEC_PART_SHIFT);
+			char	   *head = body + heads[part];
+
+			*(gpuvec_hit *) (body + hits[part]) =
+				gpuvec_search_hit(&run->mirrors[part], run->wire[part].known, row,
+								  row->tid & TID_MASK);
+			hits[part] += sizeof(gpuvec_hit);
+			((gpuvec_result *) head)->nhits++;
+			((uint32_t *) (head + sizeof(gpuvec_result)))[i]++;
+		}
+}
+
+/* Send the answer */
+static bool
+answer_parts(gpuvec_session *s, const gpuvec_request *request, const parts_run *run,
+			 int64_t started)
+{
+	size_t	   *heads = malloc(run->head.nparts * 2 * sizeof(size_t));
+	size_t		size = heads ? place_parts(run, heads, heads + run->head.nparts) : 0;
+	char	   *body = heads ? calloc(1, size) : NULL;
+	struct iovec piece = {body, size};
+	gpuvec_error error;
+	bool		ok;
+
+	if (body == NULL)
+	{
+		free(heads);
+		gpuvec_fail_memory(&error, size);
+		return gpuvec_answer_error(s, request, &error);
+	}
+	for (uint32_t i = 0; i < run->head.nparts; i++)
+	{
+		gpuvec_result *result = (gpuvec_result *) (body + heads[i]);
+
+		result->state = run->mirrors[i].state;
+		result->nqueries = run->mirrors[i].view ? run->head.nqueries : 0;
+	}
+	write_rows(run, body, heads, heads + run->head.nparts);
+	((gpuvec_result *) body)->engine_us = (uint32_t) (gpuvec_stopwatch() - started);
+	ok = gpuvec_send_frame(s->fd, request->number, GPUVEC_MSG_PARTS_RESULT, &piece, 1);
+	free(heads);
+	free(body);
+	return ok;
+}
+
+/* Free what a search has allocated, and close its mirrors */
+static void
+free_parts(parts_run *run)
+{
+	for (uint32_t i = 0; run->mirrors && i < run->head.nparts; i++)
+		gpuvec_sets_close(&run->mirrors[i]);
+	free(run->mirrors);
+	free(run->q.queries);
+	free(run->found);
+	free(run->rows);
+	free(run->some);
+}
+
+bool
+gpuvec_serve_search_parts(gpuvec_session *s, const gpuvec_request *request)
+{
+	int64_t		started = gpuvec_stopwatch();
+	parts_run	run = {.nopen = 0};
+	gpuvec_error error;
+	bool		ok = parse_parts(&run, request, &error);
+
+	if (!ok)
+	{
+		free_parts(&run);
+		return gpuvec_answer_error(s, request, &error);
+	}
+	gpuvec_hangup_watch(s->fd, &run.q.canceled);
+	open_parts(s, &run);
+	ok = run.nopen == 0 || run.head.nqueries == 0 || run_parts(&run, &error);
+	gpuvec_hangup_unwatch(s->fd);
+	if (run.q.canceled && (ok || !error.fatal))
+		ok = gpuvec_answer_canceled(s, request);
+	else
+		ok = ok ? answer_parts(s, request, &run, started) : gpuvec_answer_error(s, request, &error);
+	free_parts(&run);
+	gpuvec_memory_prepare();
+	return ok;
+}

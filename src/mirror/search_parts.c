@@ -1,0 +1,421 @@
+/*-------------------------------------------------------------------------
+ *
+ * search_parts.c
+ *	  The mirrors of several relations, searched by one request.
+ *
+ * For each relation a conversation begins as for a search of it alone: what
+ * makes the answers exact is said of each mirror by itself (conversation.c).
+ * Then one request names all mirrors, and how fresh each has to be.  A mirror
+ * that is known to be behind is left out.  It is searched alone, as is one
+ * that turns out not to be as fresh.
+ *
+ * The engine returns the n best rows of all mirrors that it has searched, in
+ * the order (score descending, relation, tid).  These are the best rows of
+ * each mirror, without a gap, down to the last row of all, the cut.  So if n
+ * rows came, each mirror has given
+ *
+ *	 - all rows of at least the cut's score, if its relation comes before the
+ *	   cut's;
+ *	 - all rows of a greater score, if it comes behind;
+ *	 - the rows up to the cut, if it is the cut's.
+ *
+ * If fewer came, the mirrors have given all rows.  Rows that an index has
+ * handed over since are laid over each mirror's rows by these rules (tail.c).
+ *
+ * Rows that the snapshot does not see are dropped.  What is left are all rows
+ * of these relations before the cut.  So a query's answer is known if its
+ * k-th row comes before the cut, whatever relation that is from, or if there
+ * was no cut.  Otherwise the query has to be searched again.
+ *
+ * Functions return the rows of a rooted mirror in the order of their own
+ * tids, and the engine ranks them by their roots (candidates.h).  If the cut
+ * is within a group, all its rows are dropped, so the group is behind the
+ * cut.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include <math.h>
+
+#include "mirror/candidates.h"
+#include "mirror/search_parts.h"
+#include "mirror/search_request.h"
+#include "mirror/usage.h"
+
+/* Where a query's rows end */
+typedef struct PartsCut
+{
+	uint64		n;				/* rows of all parts */
+	bool		is_cut;			/* as many as were asked for */
+	double		score;			/* of the last row, ... */
+	int			target;			/* ... and where it is from */
+} PartsCut;
+
+/* The mirror of a target */
+typedef struct Part
+{
+	MirrorConversation talk;
+	bool		open;			/* the conversation is */
+	bool		known;			/* the answer counts */
+	MirrorSearchAnswer answer;
+} Part;
+
+struct MirrorParts
+{
+	Part	   *parts;			/* [ntargets] */
+	int			ntargets;
+	MirrorSearchRequest request;
+	gpuvec_search_parts head;
+	gpuvec_search_weights weights;	/* of tversky: sent with the head */
+	gpuvec_search_part *wire;	/* [head.nparts] */
+	int		   *whose;			/* [head.nparts] their targets */
+	PartsCut   *cuts;			/* [request.n] */
+	uint32	   *numbers;		/* [search->nqueries] of queries in the
+								 * request */
+};
+
+/* A query of the search that was not sent */
+#define NOT_SENT	PG_UINT32_MAX
+
+uint32
+MirrorPartsQueries(const MirrorSearch *search)
+{
+	uint64		rows = search->k == UINT64_MAX ? MIRROR_FIRST_ALL_ROWS : Min(search->k, GPUVEC_MAX_K);
+
+	return Max(MIRROR_ANSWER_HITS / rows, 1);
+}
+
+/* End the conversation about a part, if it is open */
+static void
+close_part(Part *part)
+{
+	const char *reason;
+
+	if (part->open)
+		(void) MirrorConversationEnd(&part->talk, true, &reason);
+	part->open = false;
+}
+
+/*
+ * Begin the conversation about a target.  Leaves it out if its mirror is not
+ * shared, or is known to be behind.  False: there is no engine.
+ */
+static bool
+open_part(MirrorParts *parts, int number, MirrorTarget *target, const MirrorSearch *search)
+{
+	Part	   *part = &parts->parts[number];
+	gpuvec_search_part *wire = &parts->wire[parts->head.nparts];
+	const char *reason;
+
+	if (target->mode != MIRROR_SHARED || parts->head.nparts == GPUVEC_MAX_PARTS)
+		return true;
+	part->talk.target = target;
+	part->talk.snapshot = search->snapshot;
+	part->talk.queries = search->nqueries;
+	part->talk.roots = search->roots;
+	part->talk.use_map = !search->roots && !gpuvec_verify;
+	/* no request of its own for the number that goes with a map */
+	part->talk.rows = Min((double) Min(search->k, MIRROR_FIRST_ALL_ROWS) * search->nqueries /
+						  parts->ntargets, MIRROR_MAP_ASK_ROWS - 1);
+	if (!MirrorConversationBegin(&part->talk, &reason))
+		return false;
+	part->open = true;
+	if (!MirrorConversationNeed(&part->talk, &wire->need))
+	{
+		close_part(part);
+		return true;
+	}
+	wire->key = target->key;
+	wire->known = part->talk.known;
+	parts->whose[parts->head.nparts++] = number;
+	return true;
+}
+
+/* Begin all conversations.  False: too few to go together. */
+static bool
+open_parts(MirrorParts *parts, MirrorTarget *targets, const MirrorSearch *search)
+{
+	for (int i = 0; i < parts->ntargets; i++)
+		if (!open_part(parts, i, &targets[i], search))
+			return false;
+	return parts->head.nparts > 1;
+}
+
+/* Make the request of the queries that want rows, and number them */
+static void
+make_queries(MirrorParts *parts, MirrorSearch *search, uint32 times)
+{
+	MirrorSearchRequest *request = &parts->request;
+
+	MirrorSearchQueries(request, search, 0, search->nqueries, MIRROR_FIRST_ALL_ROWS);
+	for (uint32 i = 0, n = 0; i < search->nqueries; i++)
+		parts->numbers[i] = search->queries[i].done ? NOT_SENT : n++;
+	for (uint32 i = 0; i < request->n; i++)
+		request->queries[i].k = Min(times == MIRROR_PARTS_EACH ? search->k :
+									(uint64) request->queries[i].k * times, GPUVEC_MAX_K);
+	parts->head.measure = search->measure;
+	parts->head.method = gpuvec_method_choice;
+	parts->head.nqueries = request->n;
+	parts->head.together = times != MIRROR_PARTS_EACH;
+	parts->head.nids = request->nids;
+	parts->weights.alpha = gpuvec_given_weight(&search->weights, search->weights.alpha);
+	parts->weights.beta = gpuvec_given_weight(&search->weights, search->weights.beta);
+}
+
+/* Send the request, and read its answer */
+static bool
+ask(MirrorParts *parts, const MirrorSearch *search, GpuvecReply *reply)
+{
+	MirrorSearchRequest *request = &parts->request;
+	GpuvecPiece pieces[] = {
+		{&parts->head, sizeof(parts->head)},
+		{&parts->weights, search->measure == GPUVEC_TVERSKY ? sizeof(parts->weights) : 0},
+		{parts->wire, parts->head.nparts * sizeof(gpuvec_search_part)},
+		{request->queries, request->n * sizeof(gpuvec_query)},
+		{request->ids, request->nids * sizeof(uint16)}
+	};
+
+	GPUVEC_INJECTION("ask-before-request");
+	return GpuvecLinkCall(GPUVEC_MSG_SEARCH_PARTS, pieces, lengthof(pieces),
+						  GPUVEC_MSG_PARTS_RESULT, sizeof(gpuvec_result), reply);
+}
+
+static void
+refuse_answer(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PROTOCOL_VIOLATION),
+			 errmsg("invalid message from the gpuvec engine")));
+}
+
+/* Read what the answer has of a part, at `at`; returns its bytes */
+static Size
+read_part(MirrorParts *parts, Part *part, char *at, Size left)
+{
+	MirrorSearchAnswer *answer = &part->answer;
+	Size		size;
+
+	if (left < sizeof(gpuvec_result))
+		refuse_answer();
+	memcpy(&answer->head, at, sizeof(gpuvec_result));
+	if ((answer->head.nqueries != 0 && answer->head.nqueries != parts->request.n) ||
+		answer->head.npassed != 0 || answer->head.nhits > left / sizeof(gpuvec_hit))
+		refuse_answer();
+	size = MirrorSearchAnswerBytes(answer->head.nqueries, 0, answer->head.nhits);
+	if (size > left)
+		refuse_answer();
+	answer->reply.data = at;
+	answer->reply.length = size;
+	MirrorSearchAnswerRead(answer);
+	return size;
+}
+
+/* Note the rows of a part, whose relation comes behind those before */
+static void
+note_cuts(MirrorParts *parts, int target)
+{
+	const MirrorSearchAnswer *answer = &parts->parts[target].answer;
+	const MirrorHit *hits = answer->hits;
+	uint64		left = answer->head.nhits;
+
+	for (uint32 i = 0; i < answer->head.nqueries; i++)
+	{
+		PartsCut   *cut = &parts->cuts[i];
+		uint32		n = MirrorSearchAnswerHits(answer, i);
+
+		if (n > left || cut->n + n > parts->request.queries[i].k)
+			refuse_answer();
+		left -= n;
+		hits += n;
+		if (!parts->head.together)
+			continue;
+		if (n > 0 && (cut->n == 0 || hits[-1].score <= cut->score))
+		{
+			cut->score = hits[-1].score;
+			cut->target = target;
+		}
+		cut->n += n;
+		cut->is_cut = cut->n == parts->request.queries[i].k;
+	}
+	if (left > 0)
+		refuse_answer();
+}
+
+/*
+ * What a part was asked for, given the cuts: see the head of the file.
+ * `sent` is as if it had been asked alone, which it was if parts do not rank
+ * together.
+ */
+static void
+restrict_questions(const MirrorParts *parts, int target, gpuvec_query *sent)
+{
+	for (uint32 i = 0; i < parts->request.n; i++)
+	{
+		const PartsCut *cut = &parts->cuts[i];
+		double		least = cut->target > target ? cut->score : nextafter(cut->score, INFINITY);
+
+		sent[i] = parts->request.queries[i];
+		if (!parts->head.together)
+			continue;
+		if (cut->is_cut && cut->target == target)
+		{
+			sent[i].k = MirrorSearchAnswerHits(&parts->parts[target].answer, i);
+			continue;
+		}
+		/* there is no other row */
+		sent[i].k = GPUVEC_ALL_ROWS - 1;
+		if (!cut->is_cut)
+			continue;
+		if ((sent[i].flags & GPUVEC_QUERY_MIN_SCORE) == 0 || least > sent[i].min_score)
+			sent[i].min_score = least;
+		sent[i].flags |= GPUVEC_QUERY_MIN_SCORE;
+	}
+}
+
+/* Take the answer of a part, with what is laid over it */
+static void
+take_part(MirrorParts *parts, int target, const MirrorSearch *search)
+{
+	Part	   *part = &parts->parts[target];
+	MirrorRequest request = {.context = search->context};
+	gpuvec_query *sent;
+	MirrorQuestion *questions;
+	char	   *data;
+
+	if (part->talk.tail == NULL)
+	{
+		part->known = MirrorTakeReply(&part->talk, &request, &part->answer.reply);
+		return;
+	}
+	/* the answer with other rows takes the place of a copy */
+	data = MemoryContextAllocHuge(search->context, part->answer.reply.length);
+	memcpy(data, part->answer.reply.data, part->answer.reply.length);
+	part->answer.reply.data = data;
+	sent = palloc_array(gpuvec_query, parts->request.n);
+	questions = palloc_array(MirrorQuestion, parts->request.n);
+	restrict_questions(parts, target, sent);
+	for (uint32 i = 0; i < parts->request.n; i++)
+	{
+		questions[i] = parts->request.questions[i];
+		questions[i].sent = &sent[i];
+		questions[i].nfilters = part->talk.target->key.nfilters;
+	}
+	request.questions = questions;
+	request.nquestions = parts->request.n;
+	part->known = part->answer.head.nqueries > 0 &&
+		MirrorTakeReply(&part->talk, &request, &part->answer.reply);
+	if (part->known)
+		MirrorSearchAnswerRead(&part->answer);
+	pfree(questions);
+	pfree(sent);
+}
+
+/* Take the answers of all parts */
+static void
+take_parts(MirrorParts *parts, MirrorSearch *search, const GpuvecReply *reply)
+{
+	char	   *at = reply->data;
+	Size		left = reply->length;
+
+	for (uint32 i = 0; i < parts->head.nparts; i++)
+	{
+		Part	   *part = &parts->parts[parts->whose[i]];
+		Size		size = read_part(parts, part, at, left);
+
+		at += size;
+		left -= size;
+		note_cuts(parts, parts->whose[i]);
+		search->engine_us += part->answer.head.engine_us;
+		MirrorUsed.rows += part->answer.head.state.nrows * part->answer.head.nqueries;
+		MirrorUsed.engine_us += part->answer.head.engine_us;
+	}
+	if (left > 0)
+		refuse_answer();
+	MirrorUsed.requests++;
+	for (uint32 i = 0; i < parts->head.nparts; i++)
+		take_part(parts, parts->whose[i], search);
+}
+
+MirrorParts *
+MirrorPartsSearch(MirrorTarget *targets, int ntargets, MirrorSearch *search, uint32 times)
+{
+	MirrorParts *parts = palloc0_object(MirrorParts);
+	GpuvecReply reply;
+	bool		ok;
+
+	parts->ntargets = ntargets;
+	parts->parts = palloc0_array(Part, ntargets);
+	parts->wire = palloc0_array(gpuvec_search_part, ntargets);
+	parts->whose = palloc_array(int, ntargets);
+	parts->numbers = palloc_array(uint32, search->nqueries);
+	MirrorSearchReset(search);
+	ok = open_parts(parts, targets, search);
+	if (ok)
+	{
+		make_queries(parts, search, times);
+		parts->cuts = palloc0_array(PartsCut, parts->request.n);
+		ok = ask(parts, search, &reply);
+	}
+	if (ok)
+	{
+		take_parts(parts, search, &reply);
+		return parts;
+	}
+	MirrorPartsEnd(parts);
+	return NULL;
+}
+
+bool
+MirrorPartsTake(MirrorParts *parts, int target, MirrorSearch *search)
+{
+	Part	   *part = &parts->parts[target];
+	MirrorHit  *hits = part->answer.hits;
+
+	if (!part->known)
+	{
+		close_part(part);
+		return false;
+	}
+	GPUVEC_INJECTION("ask-before-fetch");
+	for (uint32 i = 0; i < search->nqueries; i++)
+	{
+		const PartsCut *cut;
+		uint32		n;
+
+		if (parts->numbers[i] == NOT_SENT)
+			continue;
+		cut = &parts->cuts[parts->numbers[i]];
+		n = MirrorSearchAnswerHits(&part->answer, parts->numbers[i]);
+		if (!search->queries[i].skip)
+			MirrorTakePart(part->talk.target, search, &search->queries[i],
+						   part->talk.visibility, hits, n, cut->is_cut && cut->target == target);
+		hits += n;
+	}
+	close_part(part);
+	return true;
+}
+
+bool
+MirrorPartsComplete(const MirrorParts *parts, const MirrorSearch *search, uint32 query,
+					uint64 n, const MirrorHit *last, int target)
+{
+	const PartsCut *cut;
+
+	if (parts->numbers[query] == NOT_SENT)
+		return true;
+	cut = &parts->cuts[parts->numbers[query]];
+	if (!cut->is_cut)
+		return true;
+	if (n < search->k)
+		return false;
+	return parts->parts[target].known || last->score > cut->score ||
+		(last->score == cut->score && target < cut->target);
+}
+
+void
+MirrorPartsEnd(MirrorParts *parts)
+{
+	for (int i = 0; i < parts->ntargets; i++)
+		close_part(&parts->parts[i]);
+}

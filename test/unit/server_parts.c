@@ -1,0 +1,302 @@
+/*-------------------------------------------------------------------------
+ *
+ * server_parts.c
+ *	  Searches of several mirrors at once.
+ *
+ * What each mirror answers alone is compared with brute force elsewhere.
+ * Here these answers are merged, and compared with that of one request.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "server_model.h"
+#include "server_parts.h"
+
+#define PARTS		6
+#define QUERIES		12
+
+static const char *const plain[] = {"--cpu-threads", "2", NULL};
+static const shape few_ids = {.rows_per_page = 20,.maxlen = 6,.vocabulary = 30};
+static const shape many_ids = {.rows_per_page = 20,.maxlen = 24,.vocabulary = 300};
+
+/* Hits of a query in one mirror */
+typedef struct hit_list
+{
+	uint32_t	n;
+	gpuvec_hit *hits;			/* malloc'd */
+} hit_list;
+
+/* A search of some mirrors */
+typedef struct parts_search
+{
+	model	   *models;
+	uint32_t	nparts;
+	uint32_t	late;			/* this mirror is not fresh enough; PARTS: none */
+	gpuvec_measure measure;
+	uint64_t	known;
+	model_query *queries;
+	uint32_t	n;
+} parts_search;
+
+/* Read the answer of one mirror at *at; false if it is malformed */
+static bool
+read_lists(const char **at, const char *end, uint32_t n, hit_list *lists, gpuvec_result *result)
+{
+	const char *counts = *at + sizeof(*result);
+	const gpuvec_hit *hits;
+
+	memset(lists, 0, n * sizeof(*lists));
+	if (counts > end)
+		return false;
+	memcpy(result, *at, sizeof(*result));
+	hits = (const gpuvec_hit *) (counts + (result->nqueries + 1) / 2 * 2 * sizeof(uint32_t));
+	*at = (const char *) (hits + result->nhits);
+	if (result->npassed != 0 || *at > end || (result->nqueries != 0 && result->nqueries != n))
+		return false;
+	for (uint32_t i = 0; i < result->nqueries; i++)
+	{
+		memcpy(&lists[i].n, counts + i * sizeof(uint32_t), sizeof(uint32_t));
+		if ((const char *) (hits + lists[i].n) > *at)
+			return false;
+		lists[i].hits = malloc((lists[i].n + 1) * sizeof(gpuvec_hit));
+		memcpy(lists[i].hits, hits, lists[i].n * sizeof(gpuvec_hit));
+		hits += lists[i].n;
+	}
+	return (const char *) hits == *at;
+}
+
+/* The position that a mirror has to be checked to */
+static uint64_t
+needed(const parts_search *s, uint32_t part)
+{
+	return s->models[part].position + (part == s->late ? 1000 : 0);
+}
+
+/* What a mirror answers alone */
+static bool
+ask_alone(client *c, const parts_search *s, uint32_t part, hit_list *lists)
+{
+	buffer		b = {0};
+	gpuvec_result result;
+	const char *at;
+	bool		ok;
+
+	search_request(&b, &s->models[part].key, needed(s, part), s->measure, s->queries, s->n);
+	((gpuvec_search *) b.data)->known = s->known;
+	ok = check(client_call(c, GPUVEC_MSG_SEARCH, b.data, b.length, GPUVEC_MSG_RESULT), "a search");
+	at = c->data;
+	ok = ok && check(read_lists(&at, c->data + c->frame.length, s->n, lists, &result), "its answer");
+	free(b.data);
+	return ok;
+}
+
+/* Of k rows in all keep the first ones: the best of all mirrors, in order */
+static void
+keep_best(hit_list alone[PARTS][QUERIES], uint32_t nparts, uint32_t query, uint32_t k)
+{
+	uint32_t	taken[PARTS] = {0};
+
+	for (uint32_t i = 0; i < k; i++)
+	{
+		uint32_t	best = PARTS;
+
+		for (uint32_t p = 0; p < nparts; p++)
+			if (taken[p] < alone[p][query].n &&
+				(best == PARTS || alone[p][query].hits[taken[p]].score >
+				 alone[best][query].hits[taken[best]].score))
+				best = p;
+		if (best == PARTS)
+			break;
+		taken[best]++;
+	}
+	for (uint32_t p = 0; p < nparts; p++)
+		alone[p][query].n = taken[p];
+}
+
+/* The request */
+static void
+parts_request(buffer *b, const parts_search *s, bool together)
+{
+	gpuvec_search_parts head = {
+		.measure = s->measure,.method = random_below(GPUVEC_N_METHODS),.nparts = s->nparts,
+		.nqueries = s->n,.together = together
+	};
+	buffer		one = {0};
+	size_t		at = sizeof(gpuvec_search);
+	size_t		weights = s->measure == GPUVEC_TVERSKY ? sizeof(gpuvec_search_weights) : 0;
+
+	search_request(&one, &s->models[0].key, 0, s->measure, s->queries, s->n);
+	head.nids = ((gpuvec_search *) one.data)->nids;
+	buffer_add(b, &head, sizeof(head));
+	buffer_add(b, one.data + at, weights);
+	for (uint32_t p = 0; p < s->nparts; p++)
+	{
+		gpuvec_search_part part = {
+			.key = s->models[p].key,.need.position = needed(s, p),.known = s->known
+		};
+
+		buffer_add(b, &part, sizeof(part));
+	}
+	buffer_add(b, one.data + at + weights, one.length - at - weights);
+	free(one.data);
+}
+
+/* True if both have the same hits */
+static bool
+same_hits(const hit_list *a, const hit_list *b)
+{
+	return a->n == b->n && memcmp(a->hits, b->hits, a->n * sizeof(gpuvec_hit)) == 0;
+}
+
+static void
+free_lists(hit_list lists[PARTS][QUERIES])
+{
+	for (uint32_t p = 0; p < PARTS; p++)
+		for (uint32_t i = 0; i < QUERIES; i++)
+			free(lists[p][i].hits);
+}
+
+/* Ask for all parts, and compare with what each answers alone */
+static void
+check_parts(client *c, const parts_search *s, bool together)
+{
+	hit_list	alone[PARTS][QUERIES] = {{{0}}};
+	hit_list	found[PARTS][QUERIES] = {{{0}}};
+	buffer		b = {0};
+	const char *at;
+	bool		ok = true;
+
+	for (uint32_t p = 0; p < s->nparts && ok; p++)
+		ok = ask_alone(c, s, p, alone[p]);
+	for (uint32_t i = 0; together && i < s->n; i++)
+		keep_best(alone, s->nparts, i, s->queries[i].wire.k);
+	parts_request(&b, s, together);
+	ok = ok && check(client_call(c, GPUVEC_MSG_SEARCH_PARTS, b.data, b.length, GPUVEC_MSG_PARTS_RESULT),
+					 "a search of parts");
+	at = c->data;
+	for (uint32_t p = 0; p < s->nparts && ok; p++)
+	{
+		gpuvec_result result = {.nqueries = 0};
+
+		ok = check(read_lists(&at, c->data + c->frame.length, s->n, found[p], &result), "a part") &&
+			check(result.state.state == GPUVEC_READY &&
+				  result.nqueries == (p == s->late ? 0 : s->n), "is searched if it is fresh");
+		for (uint32_t i = 0; i < s->n && ok; i++)
+			ok = check(same_hits(&alone[p][i], &found[p][i]),
+					   together ? "the best rows of all parts" : "the best rows of each part");
+	}
+	check(!ok || at == c->data + c->frame.length, "nothing follows");
+	free_lists(alone);
+	free_lists(found);
+	free(b.data);
+}
+
+/* Random queries, as they may be in a search of parts */
+static void
+make_queries(model_query *queries, const shape *s)
+{
+	for (int i = 0; i < QUERIES; i++)
+	{
+		queries[i] = random_query(s);
+		queries[i].wire.k = 1 + (uint32_t) random_below(i % 3 == 0 ? 400 : 20);
+		queries[i].wire.flags &= GPUVEC_QUERY_MIN_SCORE;
+	}
+}
+
+/* All measures; one query and several; all mirrors, and one that is behind */
+static void
+search_parts(client *c, model *models, uint32_t nparts, const shape *s)
+{
+	model_query queries[QUERIES];
+	parts_search search = {.models = models,.nparts = nparts,.queries = queries};
+
+	make_queries(queries, s);
+	for (int i = 0; i < (GPUVEC_TVERSKY + 1) * 8; i++)
+	{
+		search.measure = (gpuvec_measure) (i % (GPUVEC_TVERSKY + 1));
+		search.n = i % 2 == 0 ? QUERIES : 1;
+		search.late = i % 5 == 0 ? (uint32_t) random_below(nparts) : PARTS;
+		search.known = i % 3 == 0 ? 0 : models[0].refresh;
+		check_parts(c, &search, i % 7 != 0);
+	}
+	for (int i = 0; i < QUERIES; i++)
+		free(queries[i].ids);
+}
+
+/* Invalid requests end the connection, and nothing else */
+static void
+bad_requests(engine *e, model *models)
+{
+	model_query queries[QUERIES];
+	parts_search search = {.models = models,.nparts = 3,.late = PARTS,.queries = queries,.n = 2};
+
+	make_queries(queries, &many_ids);
+	for (int i = 0; i < 9; i++)
+	{
+		client		d = client_open(e);
+		buffer		b = {0};
+		gpuvec_search_parts *head;
+		gpuvec_query *query;
+
+		parts_request(&b, &search, true);
+		head = (gpuvec_search_parts *) b.data;
+		query = (gpuvec_query *) (b.data + sizeof(*head) + 3 * sizeof(gpuvec_search_part));
+		head->nparts = i == 0 ? 0 : i == 1 ? 4 : i == 2 ? GPUVEC_MAX_PARTS + 1 : 3;
+		head->together = i == 3 ? 2 : 1;
+		b.length -= i == 4 ? 1 : 0;
+		query->flags |= i == 5 ? GPUVEC_QUERY_AFTER : 0;
+		query->k = i == 6 ? GPUVEC_ALL_ROWS : query->k;
+		query->nconditions = i == 7 ? 1 : 0;
+		b.length = i == 8 ? 10 : b.length;
+		check(!client_call(&d, GPUVEC_MSG_SEARCH_PARTS, b.data, b.length, GPUVEC_MSG_PARTS_RESULT) &&
+			  client_failed_with(&d, "08P01"), "a search of parts that is invalid");
+		client_close(&d);
+		free(b.data);
+	}
+	for (int i = 0; i < QUERIES; i++)
+		free(queries[i].ids);
+}
+
+void
+test_several_mirrors(void)
+{
+	engine		e = engine_start(NULL, plain);
+	client		c = client_open(&e);
+	model		models[PARTS];
+
+	for (uint32_t i = 0; i < PARTS; i++)
+	{
+		models[i] = model_new(100 + i, i == 2 ? 0 : 5 + 60 * (i % 3), i < 3 ? &few_ids : &many_ids);
+		check(model_load(&c, &models[i]), "load");
+	}
+	for (uint32_t n = 1; n <= PARTS; n++)
+	{
+		search_parts(&c, models, n, &few_ids);
+		search_parts(&c, models, n, &many_ids);
+	}
+	/* rows that come later, in segments of their own, and rows that go */
+	for (uint32_t i = 0; i < PARTS; i++)
+	{
+		model_resize(&models[i], 8 + i, &few_ids);
+		check(model_refresh(&c, &models[i]), "refresh");
+	}
+	search_parts(&c, models, PARTS, &few_ids);
+	bad_requests(&e, models);
+
+	/* mirrors that give numbers to their ids, each its own */
+	wide_from = 20;
+	for (uint32_t i = 0; i < PARTS; i++)
+	{
+		model_free(&models[i]);
+		models[i] = model_new(200 + i, 30, &few_ids);
+		check(model_load(&c, &models[i]), "load");
+	}
+	search_parts(&c, models, PARTS, &few_ids);
+	wide_from = 0;
+	for (uint32_t i = 0; i < PARTS; i++)
+		model_free(&models[i]);
+	client_close(&c);
+	engine_stop(&e);
+}

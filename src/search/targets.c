@@ -25,6 +25,7 @@
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "search/foreign.h"
 #include "search/set_search.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -79,13 +80,16 @@ has_storage(char relkind)
 	return relkind == RELKIND_RELATION || relkind == RELKIND_MATVIEW;
 }
 
-/* Fail if relations of this kind cannot be searched */
+/* Fail if a relation of this kind cannot be searched */
 static void
-check_kind(Relation rel, bool sets)
+check_kind(Relation rel, const SearchColumns *columns)
 {
 	char		relkind = rel->rd_rel->relkind;
+	bool		sets = columns->key_column == NULL;
 
 	if (has_storage(relkind) || relkind == RELKIND_PARTITIONED_TABLE)
+		return;
+	if (columns->foreign != NULL && ForeignCanAsk(rel))
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
@@ -94,6 +98,8 @@ check_kind(Relation rel, bool sets)
 			 relkind == RELKIND_FOREIGN_TABLE ? errdetail("Foreign tables keep their rows elsewhere.") :
 			 errdetail("It is not a table or materialized view."),
 			 relkind == RELKIND_FOREIGN_TABLE && sets ?
+			 ForeignCanAsk(rel) ?
+			 errhint("gpuvec_topk_rows and gpuvec_topk_batch_rows search it, and ORDER BY column <-> query LIMIT k does.") :
 			 errhint("ORDER BY column <-> query LIMIT k searches it; or search the table that holds the rows, or a materialized view.") :
 			 errhint("Search the table that holds the rows, or a materialized view.")));
 }
@@ -227,7 +233,11 @@ add_target(MirrorTarget *targets, int *n, Relation rel, bool named, const Search
 	MirrorTarget *target = &targets[*n];
 
 	if (rel->rd_rel->relkind == RELKIND_FOREIGN_TABLE)
-		check_kind(rel, columns->key_column == NULL);
+	{
+		check_kind(rel, columns);
+		*columns->foreign = lappend(*columns->foreign, rel);
+		return;
+	}
 	/* as in SQL, temporary children of other sessions are left out */
 	if (!has_storage(rel->rd_rel->relkind) || (RELATION_IS_OTHER_TEMP(rel) && !named))
 	{
@@ -278,7 +288,7 @@ open_targets(Oid relid, const SearchColumns *columns, int *ntargets)
 	List	   *oids;
 	ListCell   *cell;
 
-	check_kind(rel, columns->key_column == NULL);
+	check_kind(rel, columns);
 	check_privileges(rel, columns);
 	SearchFindCatalogs(&catalogs);
 
@@ -308,7 +318,19 @@ open_targets(Oid relid, const SearchColumns *columns, int *ntargets)
 MirrorTarget *
 SearchTargets(Oid relid, const char *column, Oid idset_type, bool whole_rows, int *ntargets)
 {
-	SearchColumns columns = {.column = column, .idset_type = idset_type, .whole_rows = whole_rows};
+	return SearchTargetsAndForeign(relid, column, idset_type, whole_rows, ntargets, NULL);
+}
+
+/*
+ * The same, and the foreign tables among them, open, in *foreign; NULL
+ * refuses them
+ */
+MirrorTarget *
+SearchTargetsAndForeign(Oid relid, const char *column, Oid idset_type, bool whole_rows,
+						int *ntargets, List **foreign)
+{
+	SearchColumns columns = {.column = column, .idset_type = idset_type,
+	.whole_rows = whole_rows, .foreign = foreign};
 
 	return open_targets(relid, &columns, ntargets);
 }

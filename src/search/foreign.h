@@ -31,6 +31,7 @@ typedef struct ForeignStatement
 {
 	const ForeignLeaf *leaf;
 	char	   *sql;
+	char	   *parameter;		/* $1, or NULL */
 	List	   *tlist;			/* types of its columns, as target entries */
 	uint64		nrows;			/* it returns about as many, or fewer */
 	void		(*take) (TupleTableSlot *row, void *arg);

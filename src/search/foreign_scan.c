@@ -31,6 +31,7 @@
 #include "access/table.h"
 #include "catalog/dependency.h"
 #include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
 #include "commands/extension.h"
 #include "executor/executor.h"
 #include "foreign/fdwapi.h"
@@ -39,6 +40,7 @@
 #include "nodes/makefuncs.h"
 #include "search/foreign.h"
 #include "tcop/dest.h"
+#include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 
@@ -174,6 +176,9 @@ make_scan(const ForeignStatement *statement, Index rti)
 	/* one row more than expected: then the first FETCH is the last */
 	scan->fdw_private = list_make3(makeString(statement->sql), numbers,
 								   makeInteger((int) Min(statement->nrows, MAX_FETCH - 1) + 1));
+	if (statement->parameter)
+		scan->fdw_exprs = list_make1(makeConst(TEXTOID, -1, DEFAULT_COLLATION_OID, -1,
+											   CStringGetTextDatum(statement->parameter), false, false));
 	scan->fs_relids = bms_make_singleton(rti);
 #if PG_VERSION_NUM >= 160000
 	scan->fs_base_relids = bms_make_singleton(rti);

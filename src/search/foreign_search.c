@@ -75,7 +75,6 @@ typedef struct ForeignCall
 	Merged	   *merged;			/* [nqueries] */
 	TupleDesc	desc;			/* of the rows to return */
 	AttrNumber	set_attnum;		/* of the sets, in desc */
-	const char *sets;			/* type of an array of queries, not qualified */
 } ForeignCall;
 
 /* One leaf */
@@ -363,20 +362,27 @@ append_score(StringInfo sql, double score)
 	appendStringInfo(sql, "'%s'::pg_catalog.float8", digits);
 }
 
-/* Append the queries of a round as an array */
-static void
-append_queries(StringInfo sql, const LeafSearch *leaf)
+/*
+ * The queries of a round, as the text of an array.  It is a parameter of the
+ * statement, because errors show the whole statement.
+ */
+static char *
+make_queries(const LeafSearch *leaf)
 {
-	appendStringInfoString(sql, "'{");
+	StringInfoData array;
+
+	initStringInfo(&array);
+	appendStringInfoChar(&array, '{');
 	for (uint32 i = 0; i < leaf->nqueries; i++)
 	{
 		const IdSet *set = leaf->call->search->search->queries[leaf->queries[i]].set;
 		char	   *text = DatumGetCString(DirectFunctionCall1(idset_out, PointerGetDatum(set)));
 
-		appendStringInfo(sql, "%s\"%s\"", i > 0 ? "," : "", text);
+		appendStringInfo(&array, "%s\"%s\"", i > 0 ? "," : "", text);
 		pfree(text);
 	}
-	appendStringInfo(sql, "}'::%s.%s", leaf->leaf->schema, leaf->call->sets);
+	appendStringInfoChar(&array, '}');
+	return array.data;
 }
 
 /* Append the columns of a row as columns of the function's rows */
@@ -407,9 +413,9 @@ make_sql(const LeafSearch *leaf, uint64 behind)
 
 	initStringInfo(&sql);
 	append_columns(&sql, leaf);
-	appendStringInfo(&sql, " FROM %s.gpuvec_topk_batch_rows(NULL::%s, %s, ",
-					 leaf->leaf->schema, leaf->leaf->table, quote_literal_cstr(leaf->leaf->column));
-	append_queries(&sql, leaf);
+	appendStringInfo(&sql, " FROM %s.gpuvec_topk_batch_rows(NULL::%s, %s, $1::%s.idset[]",
+					 leaf->leaf->schema, leaf->leaf->table, quote_literal_cstr(leaf->leaf->column),
+					 leaf->leaf->schema);
 	if (leaf->k == UINT64_MAX)
 		appendStringInfoString(&sql, ", NULL::pg_catalog.int8, ");
 	else
@@ -466,7 +472,7 @@ set_least(LeafSearch *leaf)
 	}
 }
 
-/* True if a leaf may hold more rows of a query than the `behind` it has sent */
+/* True if a leaf may hold more rows of a query than those it has sent */
 static bool
 may_hold_more(const LeafSearch *leaf, uint32 query, uint64 behind)
 {
@@ -516,6 +522,7 @@ run_round(LeafSearch *leaves, int nleaves, uint64 behind, uint64 k,
 		nrows = (double) leaf->nqueries * (k - behind);
 		statement->leaf = leaf->leaf;
 		statement->sql = make_sql(leaf, behind);
+		statement->parameter = make_queries(leaf);
 		statement->tlist = leaf->tlist;
 		statement->nrows = nrows < PG_INT32_MAX ? (uint64) nrows : PG_INT32_MAX;
 		statement->take = take_row;
@@ -524,7 +531,10 @@ run_round(LeafSearch *leaves, int nleaves, uint64 behind, uint64 k,
 	}
 	ForeignRun(statements, n, meanwhile, arg);
 	for (int i = 0; i < n; i++)
+	{
 		pfree(statements[i].sql);
+		pfree(statements[i].parameter);
+	}
 	pfree(statements);
 }
 
@@ -589,7 +599,7 @@ ForeignTopK(const ForeignSearch *search, SearchAnswer *answers)
 	int			nleaves;
 	ForeignLeaf *leaves = ForeignLeaves(search->rels, search->column, &nleaves);
 	LeafSearch *searches = palloc0_array(LeafSearch, nleaves);
-	ForeignCall call = {.search = search, .answers = answers, .sets = "idset[]"};
+	ForeignCall call = {.search = search, .answers = answers};
 
 	call.merged = MemoryContextAllocExtended(CurrentMemoryContext,
 											 Max(search->search->nqueries, 1) * sizeof(Merged),

@@ -40,6 +40,7 @@ typedef struct ForeignStatement
 
 /* foreign_scan.c: statements over the connections of postgres_fdw */
 extern bool ForeignCanAsk(Relation rel);
+extern Oid	ForeignMapping(const ForeignLeaf *leaf);
 extern List *ForeignAddColumn(List *tlist, Oid type);
 extern List *ForeignAddAttribute(List *tlist, Relation rel, AttrNumber attnum);
 extern void ForeignRun(const ForeignStatement *statements, int n,

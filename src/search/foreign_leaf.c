@@ -78,7 +78,7 @@ forget_homes(Datum arg, int cache, uint32 hash)
 static ForeignHome *
 find_home(const ForeignLeaf *leaf)
 {
-	UserMapping *mapping = GetUserMapping(GetUserId(), leaf->server);
+	Oid			mapping = ForeignMapping(leaf);
 	ForeignHome *home;
 	bool		found;
 
@@ -90,7 +90,7 @@ find_home(const ForeignLeaf *leaf)
 		CacheRegisterSyscacheCallback(FOREIGNSERVEROID, forget_homes, (Datum) 0);
 		CacheRegisterSyscacheCallback(USERMAPPINGOID, forget_homes, (Datum) 0);
 	}
-	home = hash_search(homes, &mapping->umid, HASH_ENTER, &found);
+	home = hash_search(homes, &mapping, HASH_ENTER, &found);
 	if (!found)
 		home->known = false;
 	return home;

@@ -228,14 +228,20 @@ name_server(void *arg)
 			   RelationGetRelationName(leaf->rel), leaf->server_name);
 }
 
-/* Name the server of a scan in errors, until error_context_stack is reset */
+/*
+ * Name the server of a scan in errors, once, until error_context_stack is set
+ * back to callback->previous
+ */
 static void
 enter_scan(ErrorContextCallback *callback, const ForeignLeaf *leaf)
 {
+	ErrorContextCallback *top = error_context_stack;
+
 	callback->callback = name_server;
 	callback->arg = (void *) leaf;
-	callback->previous = error_context_stack;
-	error_context_stack = callback;
+	callback->previous = top;
+	if (top == NULL || top->callback != name_server || top->arg != (void *) leaf)
+		error_context_stack = callback;
 }
 
 /*
@@ -353,15 +359,20 @@ replace_routine(ForeignScanState *node, const ForeignStatement *statement, Run *
 	node->fdwroutine = &scan->routine;
 }
 
-/* Fail, with the server's name, unless the user has a mapping for it */
-static void
-check_mapping(const ForeignLeaf *leaf)
+/*
+ * The current user's mapping for the server of a leaf.  Without one, the error
+ * names the server, as that of PostgreSQL 16 and earlier does not.
+ */
+Oid
+ForeignMapping(const ForeignLeaf *leaf)
 {
 	ErrorContextCallback callback;
+	Oid			mapping;
 
 	enter_scan(&callback, leaf);
-	(void) GetUserMapping(GetUserId(), leaf->server);
+	mapping = GetUserMapping(GetUserId(), leaf->server)->umid;
 	error_context_stack = callback.previous;
+	return mapping;
 }
 
 /*
@@ -376,7 +387,7 @@ ForeignRun(const ForeignStatement *statements, int n, void (*meanwhile) (void *a
 	AppendState *append;
 
 	for (int i = 0; i < n; i++)
-		check_mapping(statements[i].leaf);
+		(void) ForeignMapping(statements[i].leaf);
 	if (n > 0)
 	{
 		query = CreateQueryDesc(make_plan(statements, n), "search of foreign tables",

@@ -53,6 +53,7 @@ typedef struct SearchCatalogs
 } SearchCatalogs;
 
 extern void SearchFindCatalogs(SearchCatalogs *catalogs);
+extern Oid	SearchLocalShard(Relation rel, const SearchCatalogs *catalogs);
 extern void SearchCheckElsewhere(Relation rel, const SearchCatalogs *catalogs, bool sets);
 
 /* local_scan.c: the same search by a scan in this session */

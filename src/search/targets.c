@@ -223,6 +223,25 @@ check_privileges(Relation rel, const SearchColumns *columns)
 }
 
 /*
+ * The local shard of a reference table of Citus in place of the table, which
+ * is empty.  Not for functions that return tids: a query that joins them to
+ * the table may read another node's shard, where they are other rows.
+ */
+static Relation
+resolve_shard(Relation rel, const SearchColumns *columns, const SearchCatalogs *catalogs)
+{
+	Oid			shard;
+
+	if (columns->foreign == NULL && columns->key_column == NULL)
+		return rel;
+	shard = SearchLocalShard(rel, catalogs);
+	if (!OidIsValid(shard))
+		return rel;
+	table_close(rel, NoLock);
+	return table_open(shard, AccessShareLock);
+}
+
+/*
  * Add a relation to targets[], or close it if it has no storage.  `named` is
  * true for the relation that the caller named, false for its children.
  */
@@ -248,6 +267,7 @@ add_target(MirrorTarget *targets, int *n, Relation rel, bool named, const Search
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot access temporary tables of other sessions")));
+	rel = resolve_shard(rel, columns, catalogs);
 	SearchCheckElsewhere(rel, catalogs, columns->key_column == NULL);
 	/* as in SQL: a standby does not have their rows */
 	if (rel->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT && RecoveryInProgress())

@@ -47,13 +47,14 @@ typedef struct ForeignCheck
 {
 	ReturnSetInfo *rsinfo;
 	Oid			idset_type;
+	char	   *schema;			/* of gpuvec here */
 } ForeignCheck;
 
 /* A column of sets, and what its server says of it */
 typedef struct ForeignColumn
 {
 	const ForeignLeaf *leaf;
-	bool		version;		/* gpuvec is there */
+	char	   *schema;			/* of gpuvec there; NULL: there is none */
 	bool		table;
 	char	   *type;			/* of the column; NULL: there is none */
 	bool		indexed;
@@ -165,11 +166,12 @@ check_leaf(const ForeignCheck *check, Relation rel)
 static char *
 make_sql(const ForeignLeaf *leaf)
 {
-	return psprintf("SELECT e.oid IS NOT NULL, c.oid IS NOT NULL, pg_catalog.format_type(a.atttypid, NULL),"
+	return psprintf("SELECT n.nspname::pg_catalog.text, c.oid IS NOT NULL, pg_catalog.format_type(a.atttypid, NULL),"
 					" EXISTS (SELECT FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class r ON r.oid = i.indexrelid"
 					" JOIN pg_catalog.pg_am m ON m.oid = r.relam"
 					" WHERE i.indrelid = c.oid AND i.indisvalid AND m.amname = 'gpuvec' AND a.attnum = ANY (i.indkey))"
 					" FROM (SELECT 1) one LEFT JOIN pg_catalog.pg_extension e ON e.extname = 'gpuvec'"
+					" LEFT JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace"
 					" LEFT JOIN pg_catalog.pg_class c ON c.oid = pg_catalog.to_regclass(%s)"
 					" LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attname = %s AND NOT a.attisdropped",
 					quote_literal_cstr(leaf->table), quote_literal_cstr(leaf->column));
@@ -181,7 +183,7 @@ take_column(TupleTableSlot *row, void *arg)
 {
 	ForeignColumn *column = arg;
 
-	column->version = !row->tts_isnull[0] && DatumGetBool(row->tts_values[0]);
+	column->schema = row->tts_isnull[0] ? NULL : TextDatumGetCString(row->tts_values[0]);
 	column->table = !row->tts_isnull[1] && DatumGetBool(row->tts_values[1]);
 	column->type = row->tts_isnull[2] ? NULL : TextDatumGetCString(row->tts_values[2]);
 	column->indexed = !row->tts_isnull[3] && DatumGetBool(row->tts_values[3]);
@@ -196,6 +198,22 @@ is_idset(const char *type)
 	return strcmp(dot ? dot + 1 : type, "idset") == 0;
 }
 
+/* Report whether gpuvec is on the server, in the same schema as here */
+static void
+report_schema(const ForeignCheck *check, const ForeignColumn *column)
+{
+	const ForeignLeaf *leaf = column->leaf;
+
+	if (column->schema == NULL)
+		report(check, leaf->rel, leaf->server_name, "The server lacks the extension gpuvec.",
+			   "Run CREATE EXTENSION gpuvec there.");
+	else if (strcmp(column->schema, check->schema) != 0)
+		report(check, leaf->rel, leaf->server_name,
+			   psprintf("The server has gpuvec in schema %s, not %s: ORDER BY and filters fail.",
+						quote_identifier(column->schema), quote_identifier(check->schema)),
+			   psprintf("ALTER EXTENSION gpuvec SET SCHEMA %s; there.", quote_identifier(check->schema)));
+}
+
 /* Report what a server has said of a column */
 static void
 report_column(const ForeignCheck *check, const ForeignColumn *column)
@@ -203,9 +221,7 @@ report_column(const ForeignCheck *check, const ForeignColumn *column)
 	const ForeignLeaf *leaf = column->leaf;
 	const char *name = quote_identifier(leaf->column);
 
-	if (!column->version)
-		report(check, leaf->rel, leaf->server_name, "The server lacks the extension gpuvec.",
-			   "Run CREATE EXTENSION gpuvec there.");
+	report_schema(check, column);
 	if (!column->table)
 		report(check, leaf->rel, leaf->server_name,
 			   psprintf("The server lacks the table %s.", leaf->table),
@@ -260,7 +276,7 @@ check_columns(const ForeignCheck *check, List *columns)
 
 		statement->leaf = column->leaf;
 		statement->sql = make_sql(column->leaf);
-		statement->tlist = ForeignAddColumn(ForeignAddColumn(NIL, BOOLOID), BOOLOID);
+		statement->tlist = ForeignAddColumn(ForeignAddColumn(NIL, TEXTOID), BOOLOID);
 		statement->tlist = ForeignAddColumn(ForeignAddColumn(statement->tlist, TEXTOID), BOOLOID);
 		statement->nrows = 1;
 		statement->take = take_column;
@@ -309,6 +325,7 @@ gpuvec_check_foreign(PG_FUNCTION_ARGS)
 		aclcheck_error(ACLCHECK_NO_PRIV, get_relkind_objtype(get_rel_relkind(relid)),
 					   get_rel_name(relid));
 	check.idset_type = SearchIdSetType(fcinfo);
+	check.schema = get_namespace_name(get_func_namespace(fcinfo->flinfo->fn_oid));
 	rels = foreign_tables(relid);
 	foreach(cell, rels)
 		if (check_leaf(&check, lfirst(cell)))

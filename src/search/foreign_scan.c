@@ -53,6 +53,8 @@ typedef struct Run
 	void		(*meanwhile) (void *arg);	/* NULL: nothing left to do */
 	void	   *arg;
 	MemoryContext context;		/* of the caller */
+	int			n;				/* number of scans */
+	int			asked;			/* this many servers have been asked */
 } Run;
 
 /* The routines of one scan: ours, and in front of them those they call */
@@ -318,17 +320,23 @@ routine_of(AsyncRequest *request)
 	return (ScanRoutine *) ((ForeignScanState *) request->requestee)->fdwroutine;
 }
 
+/*
+ * The executor asks all servers, one after the other, before it waits.  After
+ * the last one, the caller does its own part.
+ */
 static void
 request_async(AsyncRequest *request)
 {
+	Run		   *run = routine_of(request)->run;
+
 	call_async(request, routine_of(request)->original->ForeignAsyncRequest);
+	if (++run->asked == run->n)
+		do_meanwhile(run);
 }
 
-/* The executor is about to wait: all servers have been asked */
 static void
 configure_wait(AsyncRequest *request)
 {
-	do_meanwhile(routine_of(request)->run);
 	call_async(request, routine_of(request)->original->ForeignAsyncConfigureWait);
 }
 
@@ -382,7 +390,7 @@ ForeignMapping(const ForeignLeaf *leaf)
 void
 ForeignRun(const ForeignStatement *statements, int n, void (*meanwhile) (void *arg), void *arg)
 {
-	Run			run = {meanwhile, arg, CurrentMemoryContext};
+	Run			run = {meanwhile, arg, CurrentMemoryContext, n};
 	QueryDesc  *query;
 	AppendState *append;
 

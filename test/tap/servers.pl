@@ -104,6 +104,13 @@ my $rows_of = sub {
 is($rows_of->('docs', 100), join(',', map { (5000 + 4 * $_ + 1) . ' ' . ($_ + 1) } 0 .. 99), 'the best rows are all in one table');
 my @more = split /,/, $rows_of->('docs', 101);
 is(join(',', @more[0 .. 99]), $rows_of->('docs', 100), 'k rows are the first of k + 1');
+# a server that asks others in its turn
+my ($host, $port) = ($node{s3}->host, $node{s3}->port);
+$node{s1}->safe_psql('postgres', qq{CREATE EXTENSION postgres_fdw; CREATE SERVER up FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '$host', port '$port', dbname 'postgres'); CREATE USER MAPPING FOR PUBLIC SERVER up;
+	CREATE TABLE tree (id int, tokens idset, title text); INSERT INTO tree VALUES (-1, '{3,103}'); CREATE FOREIGN TABLE tree_up () INHERITS (tree) SERVER up OPTIONS (table_name 'docs')});
+$main->safe_psql('postgres', q{CREATE FOREIGN TABLE tree (id int, tokens idset, title text) SERVER s1 OPTIONS (schema_name 'public')});
+is(result(q{SELECT string_agg((t.item).id::text, ' ' ORDER BY rank) FROM gpuvec_topk_rows(NULL::tree, 'tokens', '{3,103,203}', 3) t}),
+	'-1 ' . result(q{SELECT string_agg(id::text, ' ' ORDER BY s DESC, id) FROM (SELECT id, braun_blanquet_similarity(tokens, '{3,103,203}') AS s FROM flat WHERE id % 4 = 3 ORDER BY s DESC NULLS LAST, id LIMIT 2) x}), 'a tree of servers');
 is($rows_of->('docs_1', 5), $rows_of->('docs', 5), 'a foreign table by its name');
 
 # inheritance, with a column that the parent lacks
@@ -149,7 +156,7 @@ is(result(q{SELECT server, problem FROM gpuvec_check_foreign('other')}), 'other|
 # ---- the check ----
 
 sub problems { return result('SELECT leaf, server, problem FROM gpuvec_check_foreign(\'docs\') ORDER BY 1, problem COLLATE "C"'); }
-my $no_index = "docs_2|s2|The server's column \"Set\" has no index: ORDER BY reads and sorts the table, and searches find changes by the WAL.\n"
+my $no_index = "docs_2|s2|The server has gpuvec in schema \"Odd Schema\", not public: ORDER BY and filters fail.\ndocs_2|s2|The server's column \"Set\" has no index: ORDER BY reads and sorts the table, and searches find changes by the WAL.\n"
 	. "docs_3|s3|The server's column tokens has no index: ORDER BY reads and sorts the table, and searches find changes by the WAL.";
 is(problems(), $no_index, 'the check: indexes');
 $main->safe_psql('postgres', q{ALTER SERVER s1 OPTIONS (SET extensions 'cube, isn', ADD use_remote_estimate 'on'); ALTER FOREIGN TABLE docs_1 OPTIONS (ADD fetch_size '50000')});

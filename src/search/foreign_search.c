@@ -444,7 +444,7 @@ first_k(uint64 k, int n)
 	double		mean = (double) k / n;
 	double		most = ceil(mean + 5 * sqrt(mean) + 4);
 
-	return most < (double) k ? (uint64) most : k;
+	return k != UINT64_MAX && most < (double) k ? (uint64) most : k;
 }
 
 /*

@@ -254,6 +254,18 @@ check_stored(Relation rel)
 					 errhint("Use gpuvec_topk, and join the table by its tids.")));
 }
 
+/* The same for all tables of a call */
+static void
+check_all_stored(const TopKCall *call)
+{
+	ListCell   *cell;
+
+	for (int i = 0; i < call->ntargets; i++)
+		check_stored(call->targets[i].rel);
+	foreach(cell, call->foreign)
+		check_stored(lfirst(cell));
+}
+
 /* Prepare to fetch whole rows of each target */
 static void
 make_row_makers(TopKCall *call)
@@ -434,8 +446,8 @@ topk_begin(FunctionCallInfo fcinfo, int form, Snapshot snapshot)
 											call->rows, &call->ntargets,
 											call->rows ? &call->foreign : NULL);
 	parse_among(call, relid);
-	for (int i = 0; call->rows && i < call->ntargets; i++)
-		check_stored(call->targets[i].rel);
+	if (call->rows)
+		check_all_stored(call);
 	call->answers = palloc0_array(SearchAnswer, Max(call->search.nqueries, 1));
 	search_tables(call);
 	if (call->rows)

@@ -118,7 +118,17 @@ $main->safe_psql('postgres', q{CREATE TABLE parent (id int, tokens idset); INSER
 	CREATE FOREIGN TABLE child (more text) INHERITS (parent) SERVER s3 OPTIONS (table_name 'docs'); ALTER FOREIGN TABLE child ALTER more OPTIONS (ADD column_name 'title')});
 is(result(q{SELECT string_agg(t.item::text, ' ' ORDER BY rank) FROM gpuvec_topk_rows(NULL::parent, 'tokens', '{7000,7001,103,203}', 2) t}),
 	q{(-1,"{7000,7001}") (3,"{3,103,203,303,403}")}, 'an inherited foreign table');
+is(result(q{SELECT count(*) FROM gpuvec_topk_rows(NULL::parent, 'tokens', '{7000,7001,103,203}', NULL, min_score => 0.39)}), '2', 'all rows of two tables');
 is(result(q{SELECT count(*) FROM child c, LATERAL (SELECT * FROM gpuvec_topk_rows(NULL::docs, 'tokens', c.tokens, 3)) t WHERE c.id < 40}), '30', 'a call for each row of a foreign scan');
+# calls while scans of the same servers are under way, and two tables of one server
+$main->safe_psql('postgres', q{CREATE TABLE two (id int, tokens idset, title text); CREATE FOREIGN TABLE two_a () INHERITS (two) SERVER s1 OPTIONS (schema_name 'public', table_name 'docs');
+	CREATE FOREIGN TABLE two_b () INHERITS (two) SERVER s3 OPTIONS (schema_name 'public', table_name 'docs'); CREATE FOREIGN TABLE two_c () INHERITS (two) SERVER s1 OPTIONS (schema_name 'public', table_name 'docs')});
+my @async = $main->safe_psql('postgres', 'SHOW server_version_num') >= 140000 ? qw(s1 s2 s3) : ();
+$main->safe_psql('postgres', "ALTER SERVER $_ OPTIONS (ADD async_capable 'on', ADD fetch_size '7')") for @async;
+my $calls = q{SELECT string_agg(d.id || ':' || t.found, ' ' ORDER BY d.id) FROM TABLE d, LATERAL (SELECT string_agg((t.item).id::text, ',' ORDER BY rank) AS found FROM gpuvec_topk_rows(NULL::two, 'tokens', d.tokens, 25) t) t WHERE d.id < 60};
+is(result($calls =~ s/TABLE/docs/r), result($calls =~ s/TABLE/flat/r), 'calls while other scans of the servers are under way');
+like(result($calls =~ s/TABLE/flat/r), qr/\b1:1,1,/, 'a server with two tables is asked for both');
+$main->safe_psql('postgres', "ALTER SERVER $_ OPTIONS (DROP async_capable, DROP fetch_size)") for @async;
 is(result(q{SELECT gpuvec_prewarm('docs', 'tokens') = count(tokens) FROM docs WHERE id IS NOT NULL}), 't', 'all servers load their rows');
 
 # ---- transactions ----

@@ -1184,6 +1184,13 @@ CREATE FUNCTION gpuvec_prewarm(relation regclass, key_column name, column_name n
 COMMENT ON FUNCTION gpuvec_prewarm(regclass, name, name)
 	IS 'load an embedding table into the engine now; returns the number of rows';
 
+CREATE FUNCTION gpuvec_check_foreign(relation regclass,
+	OUT leaf regclass, OUT server name, OUT problem text, OUT hint text)
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 10;
+COMMENT ON FUNCTION gpuvec_check_foreign(regclass)
+	IS 'what makes searches of foreign tables slow or impossible';
+
 CREATE FUNCTION gpuvec_evict(relation regclass, column_name name DEFAULT NULL) RETURNS int8
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION gpuvec_evict(regclass, name)

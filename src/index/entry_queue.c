@@ -45,7 +45,6 @@
 #include "entries/entries.h"
 #include "executor/executor.h"
 #include "index/entry_queue.h"
-#include "index/knn_scan.h"
 #include "mirror/feed.h"
 #include "mirror/feed_queue.h"
 #include "nodes/plannodes.h"
@@ -321,7 +320,6 @@ queue_executor_start(QueryDesc *query, int flags)
 		prev_executor_start(query, flags);
 	else
 		standard_ExecutorStart(query, flags);
-	SiblingsNote(query);
 }
 
 bool

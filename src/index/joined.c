@@ -355,7 +355,10 @@ executor_start(QueryDesc *query, int eflags)
 	else
 		standard_ExecutorStart(query, eflags);
 	if ((eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0)
+	{
 		ExpectedBegin(query->planstate);
+		SiblingsNote(query);
+	}
 	if (gpuvec_join_rows > 1 &&
 		(eflags & (EXEC_FLAG_EXPLAIN_ONLY | EXEC_FLAG_REWIND | EXEC_FLAG_BACKWARD)) == 0)
 		look_at(query->planstate);

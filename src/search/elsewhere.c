@@ -8,7 +8,8 @@
  * or has the rows of the day when it was distributed.  Rows that TimescaleDB
  * has compressed are in another table.  SQL queries see all rows.  Functions
  * that read the table directly would silently miss rows, so they refuse such
- * tables.
+ * tables.  A reference table of Citus has one shard with all rows on each
+ * node: functions that return no tids read the one that is here.
  *
  * The catalogs of these extensions list their tables.  The catalog of Citus
  * is in pg_catalog, where only superusers create tables.  The schema of
@@ -186,26 +187,56 @@ note_shard(Datum value, bool isnull, void *arg)
 	return true;
 }
 
-/*
- * The qualified name of the table's shard.  NULL if the table has several
- * shards, or the shard is not on this node.
- */
-static char *
-name_of_shard(Relation rel)
+/* The table's shard; InvalidOid if it has several, or if it is elsewhere */
+static Oid
+find_shard(Relation rel)
 {
 	Oid			shards = find_table("pg_dist_shard", PG_CATALOG_NAMESPACE);
 	LookUp		lookup = {"logicalrelid", REGCLASSOID, ObjectIdGetDatum(RelationGetRelid(rel))};
-	Oid			schema = RelationGetNamespace(rel);
 	int64		shard = 0;
 	char	   *name;
 
 	if (!OidIsValid(shards))
-		return NULL;
+		return InvalidOid;
 	look_up(shards, &lookup, 1, "shardid", INT8OID, note_shard, &shard);
 	name = psprintf("%s_" INT64_FORMAT, RelationGetRelationName(rel), shard);
-	if (shard == 0 || strlen(name) >= NAMEDATALEN || !OidIsValid(find_table(name, schema)))
-		return NULL;
-	return quote_qualified_identifier(get_namespace_name(schema), name);
+	if (shard == 0 || strlen(name) >= NAMEDATALEN)
+		return InvalidOid;
+	return find_table(name, RelationGetNamespace(rel));
+}
+
+/* The qualified name of the table's shard; NULL if there is no such shard */
+static char *
+name_of_shard(Relation rel)
+{
+	Oid			shard = find_shard(rel);
+
+	return !OidIsValid(shard) ? NULL :
+		quote_qualified_identifier(get_namespace_name(RelationGetNamespace(rel)), get_rel_name(shard));
+}
+
+/* take(): note whether the table is one of Citus' reference tables */
+static bool
+note_reference(Datum value, bool isnull, void *arg)
+{
+	*(bool *) arg = !isnull && DatumGetChar(value) == 't';
+	return false;
+}
+
+/*
+ * The shard of a reference table of Citus, which has all rows, if it is on
+ * this node.  InvalidOid for any other table.
+ */
+Oid
+SearchLocalShard(Relation rel, const SearchCatalogs *catalogs)
+{
+	LookUp		lookup = {"logicalrelid", REGCLASSOID, ObjectIdGetDatum(RelationGetRelid(rel))};
+	bool		reference = false;
+
+	if (!OidIsValid(catalogs->citus))
+		return InvalidOid;
+	look_up(catalogs->citus, &lookup, 1, "repmodel", CHAROID, note_reference, &reference);
+	return reference ? find_shard(rel) : InvalidOid;
 }
 
 /* Refuse a table that Citus distributes */

@@ -10,6 +10,7 @@
 
 #include "postgres.h"
 
+#include "access/htup.h"
 #include "fmgr.h"
 #include "mirror/mirror.h"
 
@@ -21,6 +22,8 @@ typedef struct SearchColumns
 	bool		whole_rows;		/* of sets only: the function returns whole
 								 * rows */
 	const char *key_column;		/* of embedding tables; NULL: sets */
+	List	  **foreign;		/* open foreign tables that can be asked are
+								 * added here; NULL: refuse them */
 } SearchColumns;
 
 /*
@@ -29,6 +32,8 @@ typedef struct SearchColumns
  */
 extern MirrorTarget *SearchTargets(Oid relid, const char *column, Oid idset_type,
 								   bool whole_rows, int *ntargets);
+extern MirrorTarget *SearchTargetsAndForeign(Oid relid, const char *column, Oid idset_type,
+											 bool whole_rows, int *ntargets, List **foreign);
 extern void SearchCheckEmbeddingColumns(Oid relid, const char *key_column, const char *column);
 extern MirrorTarget *SearchEmbeddingTargets(Oid relid, const char *key_column, const char *column,
 											int *ntargets);
@@ -48,6 +53,7 @@ typedef struct SearchCatalogs
 } SearchCatalogs;
 
 extern void SearchFindCatalogs(SearchCatalogs *catalogs);
+extern Oid	SearchLocalShard(Relation rel, const SearchCatalogs *catalogs);
 extern void SearchCheckElsewhere(Relation rel, const SearchCatalogs *catalogs, bool sets);
 
 /* local_scan.c: the same search by a scan in this session */
@@ -62,7 +68,9 @@ typedef struct SearchAnswer
 {
 	MirrorHit  *hits;			/* [nhits], best first */
 	int		   *targets;		/* [nhits]: index of each hit's target; NULL:
-								 * all are from the first */
+								 * all are from the first; -1: none */
+	HeapTuple  *items;			/* [nhits]: rows of foreign tables, NULL for
+								 * others; NULL: there are none */
 	uint64		nhits;
 	uint64		maxhits;		/* room in hits[] and targets[]; 0 with one
 								 * target */

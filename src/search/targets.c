@@ -25,6 +25,7 @@
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "search/foreign.h"
 #include "search/set_search.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -79,13 +80,16 @@ has_storage(char relkind)
 	return relkind == RELKIND_RELATION || relkind == RELKIND_MATVIEW;
 }
 
-/* Fail if relations of this kind cannot be searched */
+/* Fail if a relation of this kind cannot be searched */
 static void
-check_kind(Relation rel, bool sets)
+check_kind(Relation rel, const SearchColumns *columns)
 {
 	char		relkind = rel->rd_rel->relkind;
+	bool		sets = columns->key_column == NULL;
 
 	if (has_storage(relkind) || relkind == RELKIND_PARTITIONED_TABLE)
+		return;
+	if (columns->foreign != NULL && ForeignCanAsk(rel))
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
@@ -94,6 +98,8 @@ check_kind(Relation rel, bool sets)
 			 relkind == RELKIND_FOREIGN_TABLE ? errdetail("Foreign tables keep their rows elsewhere.") :
 			 errdetail("It is not a table or materialized view."),
 			 relkind == RELKIND_FOREIGN_TABLE && sets ?
+			 ForeignCanAsk(rel) ?
+			 errhint("gpuvec_topk_rows and gpuvec_topk_batch_rows search it, and ORDER BY column <-> query LIMIT k does.") :
 			 errhint("ORDER BY column <-> query LIMIT k searches it; or search the table that holds the rows, or a materialized view.") :
 			 errhint("Search the table that holds the rows, or a materialized view.")));
 }
@@ -217,6 +223,25 @@ check_privileges(Relation rel, const SearchColumns *columns)
 }
 
 /*
+ * The local shard of a reference table of Citus in place of the table, which
+ * is empty.  Not for functions that return tids: a query that joins them to
+ * the table may read another node's shard, where they are other rows.
+ */
+static Relation
+resolve_shard(Relation rel, const SearchColumns *columns, const SearchCatalogs *catalogs)
+{
+	Oid			shard;
+
+	if (columns->foreign == NULL && columns->key_column == NULL)
+		return rel;
+	shard = SearchLocalShard(rel, catalogs);
+	if (!OidIsValid(shard))
+		return rel;
+	table_close(rel, NoLock);
+	return table_open(shard, AccessShareLock);
+}
+
+/*
  * Add a relation to targets[], or close it if it has no storage.  `named` is
  * true for the relation that the caller named, false for its children.
  */
@@ -227,7 +252,11 @@ add_target(MirrorTarget *targets, int *n, Relation rel, bool named, const Search
 	MirrorTarget *target = &targets[*n];
 
 	if (rel->rd_rel->relkind == RELKIND_FOREIGN_TABLE)
-		check_kind(rel, columns->key_column == NULL);
+	{
+		check_kind(rel, columns);
+		*columns->foreign = lappend(*columns->foreign, rel);
+		return;
+	}
 	/* as in SQL, temporary children of other sessions are left out */
 	if (!has_storage(rel->rd_rel->relkind) || (RELATION_IS_OTHER_TEMP(rel) && !named))
 	{
@@ -238,6 +267,7 @@ add_target(MirrorTarget *targets, int *n, Relation rel, bool named, const Search
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot access temporary tables of other sessions")));
+	rel = resolve_shard(rel, columns, catalogs);
 	SearchCheckElsewhere(rel, catalogs, columns->key_column == NULL);
 	/* as in SQL: a standby does not have their rows */
 	if (rel->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT && RecoveryInProgress())
@@ -278,7 +308,7 @@ open_targets(Oid relid, const SearchColumns *columns, int *ntargets)
 	List	   *oids;
 	ListCell   *cell;
 
-	check_kind(rel, columns->key_column == NULL);
+	check_kind(rel, columns);
 	check_privileges(rel, columns);
 	SearchFindCatalogs(&catalogs);
 
@@ -308,7 +338,19 @@ open_targets(Oid relid, const SearchColumns *columns, int *ntargets)
 MirrorTarget *
 SearchTargets(Oid relid, const char *column, Oid idset_type, bool whole_rows, int *ntargets)
 {
-	SearchColumns columns = {.column = column, .idset_type = idset_type, .whole_rows = whole_rows};
+	return SearchTargetsAndForeign(relid, column, idset_type, whole_rows, ntargets, NULL);
+}
+
+/*
+ * The same, and the foreign tables among them, open, in *foreign; NULL
+ * refuses them
+ */
+MirrorTarget *
+SearchTargetsAndForeign(Oid relid, const char *column, Oid idset_type, bool whole_rows,
+						int *ntargets, List **foreign)
+{
+	SearchColumns columns = {.column = column, .idset_type = idset_type,
+	.whole_rows = whole_rows, .foreign = foreign};
 
 	return open_targets(relid, &columns, ntargets);
 }

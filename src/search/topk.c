@@ -18,6 +18,7 @@
 #include "idset/idset.h"
 #include "idset/idset_threshold.h"
 #include "miscadmin.h"
+#include "search/foreign.h"
 #include "search/row_fetch.h"
 #include "search/set_search.h"
 #include "search/set_function.h"
@@ -83,6 +84,7 @@ typedef struct TopKCall
 	MirrorTarget *targets;		/* closed after the search, unless whole rows
 								 * are fetched */
 	int			ntargets;
+	List	   *foreign;		/* foreign tables */
 	MirrorSearch search;
 	SearchAnswer *answers;
 
@@ -225,9 +227,11 @@ parse_among(TopKCall *call, Oid relid)
 
 	if (PG_ARGISNULL(ARG_AMONG))
 		return;
-	if (call->ntargets != 1 || call->targets[0].key.relation != relid)
+	if (call->ntargets != 1 || call->foreign != NIL || call->targets[0].key.relation != relid)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 call->foreign != NIL ?
+				 errmsg("cannot search among given rows of \"%s\", which are on other servers", get_rel_name(relid)) :
 				 errmsg("cannot search among given rows of \"%s\", which has partitions or child tables",
 						get_rel_name(relid)),
 				 errdetail("Rows of different tables can have the same tid."),
@@ -248,6 +252,18 @@ check_stored(Relation rel)
 					 errmsg("cannot return whole rows of \"%s\", which has virtual generated columns",
 							RelationGetRelationName(rel)),
 					 errhint("Use gpuvec_topk, and join the table by its tids.")));
+}
+
+/* The same for all tables of a call */
+static void
+check_all_stored(const TopKCall *call)
+{
+	ListCell   *cell;
+
+	for (int i = 0; i < call->ntargets; i++)
+		check_stored(call->targets[i].rel);
+	foreach(cell, call->foreign)
+		check_stored(lfirst(cell));
 }
 
 /* Prepare to fetch whole rows of each target */
@@ -302,7 +318,10 @@ fetch_row(TopKCall *call, int target)
 	return row;
 }
 
-/* The hit at the cursor, which moves behind it; NULL at the end */
+/*
+ * The hit at the cursor, which moves behind it; NULL at the end.  *target is
+ * its table's number, or -1 for a row of a foreign table.
+ */
 static const MirrorHit *
 next_hit(const TopKCall *call, AnswerCursor *cursor, int *target)
 {
@@ -334,6 +353,8 @@ look_ahead(TopKCall *call, AnswerCursor *cursor,
 
 		if (hit == NULL)
 			return;
+		if (target < 0)
+			continue;
 		MirrorHitTid(hit, &tid);
 		ahead(call->makers[target].fetch, &tid);
 	}
@@ -361,6 +382,42 @@ start_rows(TopKCall *call)
 		look_ahead(call, &call->next_page, RowFetchAheadPage);
 }
 
+/* The row of a foreign table that next_hit() has returned last */
+static Datum
+foreign_row(const TopKCall *call)
+{
+	HeapTuple	item = call->answers[call->next.query].items[call->next.row - 1];
+
+	return HeapTupleHeaderGetDatum(item->t_data);
+}
+
+/* The name of the measure, for other servers */
+static const char *
+measure_name(FunctionCallInfo fcinfo)
+{
+	return PG_ARGISNULL(ARG_MEASURE) ? "braun_blanquet" :
+		text_to_cstring(PG_GETARG_TEXT_PP(ARG_MEASURE));
+}
+
+/* Search all tables, those on other servers too */
+static void
+search_tables(TopKCall *call)
+{
+	ForeignSearch foreign = {.rels = call->foreign, .targets = call->targets,
+	.ntargets = call->ntargets, .search = &call->search};
+
+	if (call->foreign == NIL)
+	{
+		SearchRun(call->targets, call->ntargets, &call->search, call->answers);
+		return;
+	}
+	foreign.column = NameStr(*DatumGetName(call->fcinfo->args[ARG_COLUMN].value));
+	foreign.measure = measure_name(call->fcinfo);
+	foreign.row_type = row_type_of(call->fcinfo);
+	ForeignTopK(&foreign, call->answers);
+	ForeignCloseLeaves(call->foreign);
+}
+
 static void *
 topk_begin(FunctionCallInfo fcinfo, int form, Snapshot snapshot)
 {
@@ -385,13 +442,14 @@ topk_begin(FunctionCallInfo fcinfo, int form, Snapshot snapshot)
 	parse_options(fcinfo, &call->search);
 	parse_queries(call);
 	call->search.snapshot = snapshot;
-	call->targets = SearchTargets(relid, NameStr(*PG_GETARG_NAME(ARG_COLUMN)), type,
-								  call->rows, &call->ntargets);
+	call->targets = SearchTargetsAndForeign(relid, NameStr(*PG_GETARG_NAME(ARG_COLUMN)), type,
+											call->rows, &call->ntargets,
+											call->rows ? &call->foreign : NULL);
 	parse_among(call, relid);
-	for (int i = 0; call->rows && i < call->ntargets; i++)
-		check_stored(call->targets[i].rel);
+	if (call->rows)
+		check_all_stored(call);
 	call->answers = palloc0_array(SearchAnswer, Max(call->search.nqueries, 1));
-	SearchRun(call->targets, call->ntargets, &call->search, call->answers);
+	search_tables(call);
 	if (call->rows)
 		make_row_makers(call);
 	else
@@ -422,7 +480,7 @@ topk_next(void *state, Datum *values, bool *nulls)
 	{
 		if (call->asked-- == 0)
 			look_ahead_group(call);
-		values[n++] = fetch_row(call, target);
+		values[n++] = target < 0 ? foreign_row(call) : fetch_row(call, target);
 	}
 	else
 	{

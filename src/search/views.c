@@ -31,6 +31,7 @@
 #include "mirror/feed.h"
 #include "mirror/feeder.h"
 #include "miscadmin.h"
+#include "search/foreign.h"
 #include "search/set_search.h"
 #include "search/set_function.h"
 #include "utils/acl.h"
@@ -410,7 +411,7 @@ gpuvec_stat_costs(PG_FUNCTION_ARGS)
 }
 
 /* Load the mirrors of all targets; returns the number of rows */
-static Datum
+static uint64
 prewarm(MirrorTarget *targets, int ntargets)
 {
 	uint64		total = 0;
@@ -434,17 +435,24 @@ prewarm(MirrorTarget *targets, int ntargets)
 		total += nrows;
 	}
 	SearchCloseTargets(targets, ntargets);
-	PG_RETURN_INT64((int64) total);
+	return total;
 }
 
 Datum
 gpuvec_prewarm(PG_FUNCTION_ARGS)
 {
+	const char *column = NameStr(*PG_GETARG_NAME(1));
+	List	   *foreign = NIL;
 	int			ntargets;
-	MirrorTarget *targets = SearchTargets(PG_GETARG_OID(0), NameStr(*PG_GETARG_NAME(1)),
-										  SearchIdSetType(fcinfo), false, &ntargets);
+	MirrorTarget *targets = SearchTargetsAndForeign(PG_GETARG_OID(0), column,
+													SearchIdSetType(fcinfo), false, &ntargets,
+													&foreign);
+	uint64		total = 0;
 
-	return prewarm(targets, ntargets);
+	if (foreign != NIL)
+		total = ForeignPrewarm(foreign, column);
+	ForeignCloseLeaves(foreign);
+	PG_RETURN_INT64((int64) (total + prewarm(targets, ntargets)));
 }
 
 Datum
@@ -454,7 +462,7 @@ gpuvec_prewarm_embedding(PG_FUNCTION_ARGS)
 	MirrorTarget *targets = SearchEmbeddingTargets(PG_GETARG_OID(0), NameStr(*PG_GETARG_NAME(1)),
 												   NameStr(*PG_GETARG_NAME(2)), &ntargets);
 
-	return prewarm(targets, ntargets);
+	PG_RETURN_INT64((int64) prewarm(targets, ntargets));
 }
 
 /*

@@ -171,6 +171,14 @@ all_fail({ %vectors, %writers }, 'items', "cannot search relation \"items\" $els
 
 is(topk('docs_102009'), '6', 'a shard by its name');
 is(topk('reference_102010'), '8', 'the shard of a reference table');
+is(topk('reference'), '8', 'whole rows of a reference table are those of its shard here');
+is(result(q{SELECT gpuvec_prewarm('reference', 'tokens')}), '1', 'its shard is loaded');
+like(result(q{SELECT count(*) FROM gpuvec_topk_batch_rows(NULL::remote, 'tokens', '{"{3}"}')}), qr/distributed by Citus/, 'a table whose shard is elsewhere');
+fake(q{UPDATE pg_dist_partition SET partmethod = 'n', repmodel = 't' WHERE logicalrelid = 'items'::regclass; DELETE FROM pg_dist_shard WHERE shardid = 102013;
+	INSERT INTO items VALUES (1, '{9,9}')});
+none_fails(\%vectors, 'items', 'vectors of a reference table');
+is(result(q{SELECT gpuvec_pool('items', 'id', 'v', '{1,2}')}), '{1,1}', 'and they are those of its shard here');
+all_fail(\%writers, 'items', "cannot search relation \"items\" DETAIL: It is a table of Citus, and its rows are in a shard. HINT: Name the shard instead: public.items_102012, on each node that has it.", 'writing them');
 is(topk('half_1'), '1', 'the other partition');
 none_fails({ %sets, %vectors, %writers }, 'plain', 'a table of this node alone');
 none_fails({ %vectors, %writers }, 'items_102012', 'a shard of vectors');

@@ -90,7 +90,7 @@ is($requests, 1, 'a batch over partitions: requests');
 $node->safe_psql('postgres', q{UPDATE parts SET tokens = '{1,2,3,4}' WHERE id % 100 = 0 AND id < 3000});
 my $other = $node->background_psql('postgres');
 ask($other, q{BEGIN; UPDATE parts SET tokens = '{1,2,3}' WHERE id % 100 = 1 AND id < 4000; SELECT 1});
-right_rows('partitions, unseen rows', 'parts', $_, 12) for 1, 10, 20;
+right_rows('partitions, unseen rows', 'parts', $_, $_ == 1 ? 40 : 12) for 1, 10, 20;
 # so many that each partition is asked by itself
 ask($other, q{UPDATE parts SET tokens = '{1,2,3}' WHERE id % 10 = 1; SELECT 1});
 right_rows('partitions, many unseen rows', 'parts', $_, 200) for 1, 10, 20;
@@ -99,7 +99,7 @@ $other->quit;
 
 # Index scans below a Merge Append begin by one request for all
 $node->safe_psql('postgres', 'CREATE INDEX ON parts USING gpuvec (tokens)');
-my $order = q{SELECT string_agg(d::text, ' ') FROM (SELECT tokens <-> '{1,2,3}' AS d FROM parts ORDER BY 1 LIMIT %s) x};
+my $order = q{SELECT md5(string_agg(d::text, ' ')) FROM (SELECT tokens <-> '{1,2,3}' AS d FROM parts ORDER BY 1 LIMIT %s) x};
 ask($session, 'SET enable_sort = off; SET enable_seqscan = off; SELECT 1');
 for my $k (1, 5, 20, 3000)
 {

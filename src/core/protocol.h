@@ -519,9 +519,9 @@ typedef struct gpuvec_result
 /*
  * A search of several mirrors, the parts, as those of a table's partitions.
  * Followed by gpuvec_search_weights if the measure is tversky, then
- * gpuvec_search_part[nparts], then gpuvec_query[nqueries], then uint16_t ids[nids],
- * as in a gpuvec_search.  Queries have no filters, no AFTER, and a number of
- * rows.
+ * gpuvec_search_part[nparts], then gpuvec_query[nqueries], then uint16_t
+ * ids[nids], as in a gpuvec_search.  Queries have no filters, no AFTER, and a
+ * number of rows.
  *
  * The answer has for each part, in the order of the request, what RESULT has:
  * a gpuvec_result, and what follows it.  engine_us is that of the whole

@@ -193,14 +193,23 @@ MirrorTakeHits(const MirrorTarget *target, MirrorSearch *search, MirrorQuery *qu
 		sort_groups(search, query);
 }
 
+/* True if a row is not before the cut of a mirror: see MirrorTakePart */
+static bool
+is_behind(const MirrorHit *hit, const MirrorHit *cut, bool groups)
+{
+	if (groups && same_group(hit, cut))
+		return true;
+	return hit->score < cut->score ||
+		(hit->score == cut->score && gpuvec_hit_tid(hit->place) > gpuvec_hit_tid(cut->place));
+}
+
 void
 MirrorTakePart(const MirrorTarget *target, MirrorSearch *search, MirrorQuery *query,
-			   MirrorVisibility *visibility, MirrorHit *hits, uint32 n, bool cut)
+			   MirrorVisibility *visibility, MirrorHit *hits, uint32 n, const MirrorHit *cut)
 {
 	bool		groups = target->key.rooted && !search->roots;
-	uint32		last = n;
 
-	while (groups && cut && n > 0 && same_group(&hits[n - 1], &hits[last - 1]))
+	while (cut != NULL && n > 0 && is_behind(&hits[n - 1], cut, groups))
 		n--;
 	while (query->has_above && n > 0 && hits[n - 1].score <= query->above)
 		n--;
@@ -209,11 +218,12 @@ MirrorTakePart(const MirrorTarget *target, MirrorSearch *search, MirrorQuery *qu
 	for (uint32 i = 0; i < n && (groups || query->nhits < search->k); i++)
 	{
 		MirrorHit	hit = hits[i];
+		bool		visible = search->roots;
 
 		/* the executor checks the visibility of roots; this verifies scores */
-		if (search->roots && gpuvec_verify)
-			(void) MirrorVisible(visibility, &hit, query, search);
-		if (search->roots || MirrorVisible(visibility, &hit, query, search))
+		if (!search->roots || gpuvec_verify)
+			visible |= MirrorVisible(visibility, &hit, query, search);
+		if (visible)
 			query->hits[query->nhits++] = search->roots ? hits[i] : hit;
 		CHECK_FOR_INTERRUPTS();
 	}

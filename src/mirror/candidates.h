@@ -34,11 +34,12 @@ extern void MirrorTakeHits(const MirrorTarget *target, MirrorSearch *search, Mir
 
 /*
  * The same for a mirror that was ranked together with others: there is no
- * request for more.  Of n hits those above the query's bound count.  `cut`:
- * other rows of the mirror may follow the last one; then the last one's group
- * does not count.
+ * request for more.  Of n hits those above the query's bound count.  `cut`: a
+ * row of the mirror, behind which others are missing, or NULL.  Rows behind it
+ * do not count, nor do those of its group.
  */
 extern void MirrorTakePart(const MirrorTarget *target, MirrorSearch *search, MirrorQuery *query,
-						   MirrorVisibility *visibility, MirrorHit *hits, uint32 n, bool cut);
+						   MirrorVisibility *visibility, MirrorHit *hits, uint32 n,
+						   const MirrorHit *cut);
 
 #endif							/* GPUVEC_CANDIDATES_H */

@@ -20,7 +20,8 @@
  *	 - the rows up to the cut, if it is the cut's.
  *
  * If fewer came, the mirrors have given all rows.  Rows that an index has
- * handed over since are laid over each mirror's rows by these rules (tail.c).
+ * handed over since are laid over each mirror's rows (tail.c), and those of
+ * them that rank behind the cut are dropped.
  *
  * Rows that the snapshot does not see are dropped.  What is left are all rows
  * of these relations before the cut.  So a query's answer is known if its
@@ -48,7 +49,7 @@ typedef struct PartsCut
 {
 	uint64		n;				/* rows of all parts */
 	bool		is_cut;			/* as many as were asked for */
-	double		score;			/* of the last row, ... */
+	MirrorHit	last;			/* the last row, ... */
 	int			target;			/* ... and where it is from */
 } PartsCut;
 
@@ -230,9 +231,9 @@ note_cuts(MirrorParts *parts, int target)
 		hits += n;
 		if (!parts->head.together)
 			continue;
-		if (n > 0 && (cut->n == 0 || hits[-1].score <= cut->score))
+		if (n > 0 && (cut->n == 0 || hits[-1].score <= cut->last.score))
 		{
-			cut->score = hits[-1].score;
+			cut->last = hits[-1];
 			cut->target = target;
 		}
 		cut->n += n;
@@ -243,9 +244,10 @@ note_cuts(MirrorParts *parts, int target)
 }
 
 /*
- * What a part was asked for, given the cuts: see the head of the file.
- * `sent` is as if it had been asked alone, which it was if parts do not rank
- * together.
+ * What a part has given, as if it had been asked for that alone (it was if
+ * parts do not rank together): all rows with the score of the cut or a greater
+ * one.  Of the cut's own part, rows behind the cut may be missing; those that
+ * are laid over it there are dropped later (MirrorTakePart).
  */
 static void
 restrict_questions(const MirrorParts *parts, int target, gpuvec_query *sent)
@@ -253,17 +255,12 @@ restrict_questions(const MirrorParts *parts, int target, gpuvec_query *sent)
 	for (uint32 i = 0; i < parts->request.n; i++)
 	{
 		const PartsCut *cut = &parts->cuts[i];
-		double		least = cut->target > target ? cut->score : nextafter(cut->score, INFINITY);
+		double		least = cut->target >= target ? cut->last.score :
+			nextafter(cut->last.score, INFINITY);
 
 		sent[i] = parts->request.queries[i];
 		if (!parts->head.together)
 			continue;
-		if (cut->is_cut && cut->target == target)
-		{
-			sent[i].k = MirrorSearchAnswerHits(&parts->parts[target].answer, i);
-			continue;
-		}
-		/* there is no other row */
 		sent[i].k = GPUVEC_ALL_ROWS - 1;
 		if (!cut->is_cut)
 			continue;
@@ -389,7 +386,8 @@ MirrorPartsTake(MirrorParts *parts, int target, MirrorSearch *search)
 		n = MirrorSearchAnswerHits(&part->answer, parts->numbers[i]);
 		if (!search->queries[i].skip)
 			MirrorTakePart(part->talk.target, search, &search->queries[i],
-						   part->talk.visibility, hits, n, cut->is_cut && cut->target == target);
+						   part->talk.visibility, hits, n,
+						   cut->is_cut && cut->target == target ? &cut->last : NULL);
 		hits += n;
 	}
 	close_part(part);
@@ -409,8 +407,8 @@ MirrorPartsComplete(const MirrorParts *parts, const MirrorSearch *search, uint32
 		return true;
 	if (n < search->k)
 		return false;
-	return parts->parts[target].known || last->score > cut->score ||
-		(last->score == cut->score && target < cut->target);
+	return parts->parts[target].known || last->score > cut->last.score ||
+		(last->score == cut->last.score && target < cut->target);
 }
 
 void

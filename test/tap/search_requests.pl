@@ -86,20 +86,20 @@ right_rows('partitions', 'parts', $_, 1) for 1, 10, 11, 20, 25, 79, 80, 81, 500;
 is($rows, '20 of 1', 'a batch over partitions');
 is($requests, 1, 'a batch over partitions: requests');
 
-# Rows that the snapshot does not see, more than are asked for in reserve: one more request for all partitions
+# Rows that the snapshot does not see, more than are asked for in reserve
 $node->safe_psql('postgres', q{UPDATE parts SET tokens = '{1,2,3,4}' WHERE id % 100 = 0 AND id < 3000});
 my $other = $node->background_psql('postgres');
 ask($other, q{BEGIN; UPDATE parts SET tokens = '{1,2,3}' WHERE id % 100 = 1 AND id < 4000; SELECT 1});
-right_rows('partitions, unseen rows', 'parts', $_, 2) for 1, 10, 20;
-# so many that each partition is asked
+right_rows('partitions, unseen rows', 'parts', $_, $_ == 1 ? 40 : 12) for 1, 10, 20;
+# so many that each partition is asked by itself
 ask($other, q{UPDATE parts SET tokens = '{1,2,3}' WHERE id % 10 = 1; SELECT 1});
-right_rows('partitions, many unseen rows', 'parts', $_, 100) for 1, 10, 20;
+right_rows('partitions, many unseen rows', 'parts', $_, 200) for 1, 10, 20;
 ask($other, 'ROLLBACK; SELECT 1');
 $other->quit;
 
 # Index scans below a Merge Append begin by one request for all
 $node->safe_psql('postgres', 'CREATE INDEX ON parts USING gpuvec (tokens)');
-my $order = q{SELECT string_agg(d::text, ' ') FROM (SELECT tokens <-> '{1,2,3}' AS d FROM parts ORDER BY 1 LIMIT %s) x};
+my $order = q{SELECT md5(string_agg(d::text, ' ')) FROM (SELECT tokens <-> '{1,2,3}' AS d FROM parts ORDER BY 1 LIMIT %s) x};
 ask($session, 'SET enable_sort = off; SET enable_seqscan = off; SELECT 1');
 for my $k (1, 5, 20, 3000)
 {

@@ -1,0 +1,67 @@
+# Partitions with an index, searched by one request, while rows wait to be applied: there is no room for the
+# worker that does it, so they are laid over the answers.  Compared with plain SQL, round after round.
+use strict;
+use warnings;
+
+use GpuvecTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('main', conf => "max_worker_processes = 1\nmax_logical_replication_workers = 0\n");
+$node->safe_psql('postgres', q{
+	CREATE TABLE parts (id int, note int, tokens idset) PARTITION BY LIST (id);
+	SELECT format('CREATE TABLE parts_%s PARTITION OF parts FOR VALUES IN (%1$s) WITH (fillfactor = 60)', i) FROM generate_series(0, 7) i \gexec
+	CREATE FUNCTION some_rows(lo int, hi int) RETURNS TABLE (id int, note int, tokens idset) LANGUAGE sql AS
+		$$ SELECT i % 8, 0, ARRAY[i % 7, 10 + i % 5, 20 + i / 10 % 9, 40 + i % 23]::idset FROM generate_series(lo, hi) i $$;
+	INSERT INTO parts SELECT * FROM some_rows(1, 2400);
+	CREATE INDEX ON parts USING gpuvec (tokens);
+	CREATE TABLE asked AS SELECT row_number() OVER () AS n, q FROM unnest('{"{1,11,21,41}","{3,13,25,60}","{0,10,20,21,22,23}","{2}"}'::idset[]) q;
+	CREATE FUNCTION best(measure text, k int) RETURNS SETOF text LANGUAGE sql AS $$
+		SELECT format('%s %s %s %s %s', n, rank, oid::regclass, ctid, s) FROM (
+			SELECT *, row_number() OVER (PARTITION BY n ORDER BY s DESC, oid, ctid) AS rank
+			FROM (SELECT n, p.tableoid AS oid, p.ctid, cardinality(q & tokens) AS common,
+					CASE measure WHEN 'jaccard' THEN jaccard_similarity(q, tokens) WHEN 'intersection' THEN intersection_count(q, tokens) ELSE -hamming_distance(q, tokens) END AS s
+				  FROM asked, parts p) x WHERE common > 0 OR measure = 'hamming') x WHERE rank <= k $$;
+	CREATE FUNCTION wrong() RETURNS text LANGUAGE sql AS $$
+		SELECT string_agg((SELECT count(*) FROM (SELECT * FROM best(m, k)) a(x) FULL JOIN (
+				SELECT format('%s %s %s %s %s', query, rank, source, tid, score) FROM gpuvec_topk_batch('parts', 'tokens', (SELECT array_agg(q ORDER BY n) FROM asked), k, m)) b(x)
+			USING (x) WHERE a IS NULL OR b IS NULL)::text, ' ')
+		FROM unnest('{jaccard,intersection,hamming}'::text[]) m, unnest('{1,5,30,120}'::int[]) k $$;
+	CREATE FUNCTION distances(q idset, k int, by_index bool) RETURNS text LANGUAGE plpgsql AS $$
+	DECLARE
+		answer text;
+	BEGIN
+		PERFORM set_config('enable_seqscan', (NOT by_index)::text, true), set_config('enable_sort', (NOT by_index)::text, true),
+			set_config('enable_indexscan', by_index::text, true), set_config('enable_bitmapscan', 'off', true);
+		EXECUTE format('SELECT string_agg(d::text, $1) FROM (SELECT tokens <-> %L::idset AS d FROM parts ORDER BY 1 LIMIT %s) x', q, k) INTO answer USING ' ';
+		RETURN answer;
+	END $$;
+	CREATE FUNCTION orders() RETURNS text LANGUAGE sql AS $$
+		SELECT format('%s differ', count(*)) FROM asked, unnest('{1,3,40,500}'::int[]) k WHERE distances(q, k, true) IS DISTINCT FROM distances(q, k, false) $$;
+	CREATE FUNCTION changes(round int) RETURNS void LANGUAGE plpgsql AS $$
+	BEGIN
+		INSERT INTO parts SELECT i, round, '{1,11,21,41}' FROM unnest(ARRAY[round % 8, (round * 3 + 1) % 8]) i, generate_series(1, 5 + round % 4 * 9);
+		INSERT INTO parts SELECT * FROM some_rows(round * 13, round * 13 + 20);
+		UPDATE parts SET note = round WHERE id = round % 5 AND tokens @> (round % 7);
+		DELETE FROM parts WHERE id = (round * 5) % 8 AND tokens @> (10 + round % 5) AND note < round - 3;
+	END $$;});
+
+my $reader = $node->background_psql('postgres');
+my $writer = $node->background_psql('postgres');
+my $right = join(' ', (0) x 12);
+
+is(ask($reader, 'SELECT wrong()'), $right, 'at first');
+for my $round (1 .. 16)
+{
+	ask($writer, "BEGIN; SELECT changes($round)");
+	is(ask($reader, 'SELECT wrong()'), $right, "round $round, not committed");
+	is(ask($writer, 'SELECT wrong()'), $right, "round $round, own changes");
+	ask($writer, $round % 4 == 0 ? 'ROLLBACK; SELECT 1' : 'COMMIT; SELECT 1');
+	is(ask($reader, 'SELECT wrong()'), $right, "round $round");
+	is(ask($reader, 'SELECT orders()'), '0 differ', "round $round, Merge Append");
+	$node->safe_psql('postgres', "VACUUM parts_" . $round % 8) if $round % 3 == 0;
+}
+$reader->quit;
+$writer->quit;
+$node->stop;
+done_testing();

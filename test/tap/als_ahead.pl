@@ -73,12 +73,13 @@ ask($session, 'BEGIN; UPDATE items SET embedding = embedding; SAVEPOINT s');
 is(sorted(ask($session, $rows)), $right, 'rows of pages that are not all-visible');
 ask($session, 'ROLLBACK');
 
-# rescanned midway, each time for a row of another batch
-my $row = "user_key = (ARRAY[1, 1700, 3000, 20])[n] AND rank = 5";
+# rescanned midway, first while the engine looks for the third batch
+my $second = $node->safe_psql('postgres', q{SELECT user_key FROM gpuvec_recommend('users', 'items', NULL, 5, 'events', 'u', 'i') OFFSET 3000 LIMIT 1});
+my $row = "user_key = (ARRAY[$second, 1700, 3000, 20])[n] AND rank = 5";
 my $plan = "SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_material = off; SET max_parallel_workers_per_gather = 0;";
 is($node->safe_psql('postgres', "$plan SELECT string_agg(n || ' ' || item, ',' ORDER BY n) FROM generate_series(1, 4) n,
 	LATERAL (SELECT max(item_key) AS item FROM (SELECT item_key FROM gpuvec_recommend('users', 'items', NULL, 5, 'events', 'u', 'i') WHERE $row LIMIT 1) r) m"),
-	$node->safe_psql('postgres', "SELECT string_agg(n || ' ' || item_key, ',' ORDER BY n) FROM generate_series(1, 4) n, gpuvec_recommend('users', 'items', '{1,1700,3000,20}', 5, 'events', 'u', 'i') WHERE $row"),
+	$node->safe_psql('postgres', "SELECT string_agg(n || ' ' || item_key, ',' ORDER BY n) FROM generate_series(1, 4) n, gpuvec_recommend('users', 'items', '{$second,1700,3000,20}', 5, 'events', 'u', 'i') WHERE $row"),
 	'rescanned midway');
 
 # nearest rows of many queries: several requests

@@ -116,7 +116,7 @@ typedef struct Recommending
 	AlsFactors	factors[2];		/* of gpuvec_als_side */
 	KnownItems *known;			/* NULL: they do not matter */
 	uint64		total_users;	/* rows of the statement ... */
-	Tuplestorestate *rows[KNOWN_PARTS]; /* ... by the users' parts; NULL: none */
+	Tuplestorestate *rows[KNOWN_PARTS]; /* ... by part; NULL: none */
 	int			part;			/* the one that is being read */
 	TupleTableSlot *slot;		/* NULL: there are no rows */
 	const int64 *among;			/* [namong], ascending; NULL: all items */
@@ -486,7 +486,7 @@ make_search(Batch *batch, bool known, uint64 nknown)
 	batch->nearest.offsets = known ? offsets : NULL;
 }
 
-/* Make the batch after the present one; it has no users if there are no more */
+/* Make the batch after the present one; without users at the end */
 static void
 make_batch(Recommending *call)
 {

@@ -247,7 +247,7 @@ GpuvecIsOrderedScan(const PlanState *node)
 		scan->iss_RelationDesc->rd_indam->amgettuple == gpuvec_gettuple;
 }
 
-/* The ordered scan of one of our indexes that a node has its rows of, or NULL */
+/* The ordered scan of our index that a node has its rows of, or NULL */
 static IndexScanState *
 find_scan(PlanState *node)
 {

@@ -11,6 +11,7 @@ INSERT INTO queries SELECT i, CASE WHEN i % 50 = 3 THEN NULL WHEN i % 50 = 4 THE
 		(SELECT idset_agg((i::int8 * 31 * j + j) % (40 * j)) FROM generate_series(1, 3 + i % 9) j) END::idset,
 	CASE WHEN i % 40 = 7 THEN NULL WHEN i % 40 = 8 THEN -1 ELSE i % 37 END, i % 90, ARRAY[i % 37, i % 11]
 	FROM generate_series(1, 700) i;
+ALTER TABLE queries ADD COLUMN shift int DEFAULT 3;
 VACUUM ANALYZE docs, queries;
 -- the engine runs, and has the rows
 SET enable_seqscan = off;
@@ -62,7 +63,9 @@ CREATE VIEW joins AS SELECT * FROM (VALUES
 	(10, $$SELECT n, d FROM queries q, LATERAL (SELECT d.tokens <-> q.tokens AS d FROM docs d WHERE d.tenant = q.tenant AND q.n % 3 = 0 ORDER BY d.tokens <-> q.tokens LIMIT 10) x$$),
 	(11, $$SELECT n, d FROM (SELECT * FROM queries WHERE n < 300 UNION ALL SELECT * FROM queries WHERE n > 400) q, LATERAL (SELECT d.tokens <-> q.tokens AS d FROM docs d WHERE d.tenant = q.tenant ORDER BY d.tokens <-> q.tokens LIMIT 6) x$$),
 	(12, $$SELECT n, d FROM queries q, LATERAL (SELECT d.tokens <-> q.tokens AS d FROM docs d WHERE d.tenant = q.tenant AND d.tokens @> '{7}' ORDER BY d.tokens <-> q.tokens LIMIT 8) x$$),
-	(13, $$SELECT m, n, d FROM generate_series(1, 5) m, LATERAL (SELECT n, d FROM queries q, LATERAL (SELECT d.tokens <-> q.tokens AS d FROM docs d WHERE d.tenant = (q.tenant + m) % 37 ORDER BY d.tokens <-> q.tokens LIMIT 1) x WHERE n % 50 > 8 LIMIT 8) y$$)
+	(13, $$SELECT m, n, d FROM generate_series(1, 5) m, LATERAL (SELECT n, d FROM queries q, LATERAL (SELECT d.tokens <-> q.tokens AS d FROM docs d WHERE d.tenant = (q.tenant + m) % 37 ORDER BY d.tokens <-> q.tokens LIMIT 1) x WHERE n % 50 > 8 LIMIT 8) y$$),
+	(14, $$SELECT n, d FROM queries q, LATERAL (SELECT d.tokens <-> q.tokens AS d FROM docs d WHERE d.tenant = q.shift ORDER BY d.tokens <-> q.tokens LIMIT 3) x$$),
+	(15, $$SELECT n, d FROM (SELECT id AS n, tokens, tenant FROM docs WHERE id % 30 = 0 ORDER BY tokens <-> '{7,31,62}' LIMIT 300) q, LATERAL (SELECT d.tokens <-> q.tokens AS d FROM docs d WHERE d.tenant = q.tenant ORDER BY d.tokens <-> q.tokens LIMIT 3) x$$)
 	) j (number, query);
 -- 8 and 13 begin anew for each row, and 9 has a volatile function: there each query is asked alone
 SELECT number, same(query) FROM joins ORDER BY number;

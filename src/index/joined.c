@@ -50,6 +50,7 @@ typedef struct OuterSide
 	ExecProcNodeMtd next_row;	/* the node's own function */
 	NestLoopState *loop;
 	IndexScanState *scan;
+	TupleDesc	desc;			/* of its rows */
 	TupleTableSlot **slots;		/* [most]; [n] of them have rows */
 	uint32		most;
 	uint32		n;
@@ -115,6 +116,24 @@ tell_scan(OuterSide *side)
 	}
 }
 
+/*
+ * Make a slot for rows like this one.  It has its own description of them,
+ * which knows the values that columns have in rows that are older.
+ */
+static TupleTableSlot *
+make_slot(OuterSide *side, const TupleTableSlot *row)
+{
+	EState	   *estate = side->node->state;
+	MemoryContext old = MemoryContextSwitchTo(estate->es_query_cxt);
+	TupleTableSlot *slot;
+
+	if (side->desc == NULL)
+		side->desc = CreateTupleDescCopyConstr(row->tts_tupleDescriptor);
+	slot = ExecInitExtraTupleSlot(estate, side->desc, row->tts_ops);
+	MemoryContextSwitchTo(old);
+	return slot;
+}
+
 /* A row of the outer side, copied: it holds no page */
 static bool
 read_row(OuterSide *side)
@@ -128,12 +147,7 @@ read_row(OuterSide *side)
 		return false;
 	}
 	if (*slot == NULL)
-	{
-		MemoryContext old = MemoryContextSwitchTo(side->node->state->es_query_cxt);
-
-		*slot = ExecInitExtraTupleSlot(side->node->state, row->tts_tupleDescriptor, row->tts_ops);
-		MemoryContextSwitchTo(old);
-	}
+		*slot = make_slot(side, row);
 	ExecCopySlot(*slot, row);
 	ExecMaterializeSlot(*slot);
 	side->n++;
@@ -233,7 +247,7 @@ GpuvecIsOrderedScan(const PlanState *node)
 		scan->iss_RelationDesc->rd_indam->amgettuple == gpuvec_gettuple;
 }
 
-/* The ordered scan of one of our indexes that a node has its rows of, or NULL */
+/* The ordered scan of our index that a node has its rows of, or NULL */
 static IndexScanState *
 find_scan(PlanState *node)
 {
@@ -354,14 +368,15 @@ executor_start(QueryDesc *query, int eflags)
 		previous_hook(query, eflags);
 	else
 		standard_ExecutorStart(query, eflags);
+	if (gpuvec_join_rows > 1 &&
+		(eflags & (EXEC_FLAG_EXPLAIN_ONLY | EXEC_FLAG_REWIND | EXEC_FLAG_BACKWARD)) == 0)
+		look_at(query->planstate);
+	/* the function that a scan begins with gives way to that of look_at() */
 	if ((eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0)
 	{
 		ExpectedBegin(query->planstate);
 		SiblingsNote(query);
 	}
-	if (gpuvec_join_rows > 1 &&
-		(eflags & (EXEC_FLAG_EXPLAIN_ONLY | EXEC_FLAG_REWIND | EXEC_FLAG_BACKWARD)) == 0)
-		look_at(query->planstate);
 }
 
 /* Called once, when the library is loaded */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * compat.h
- *	  Hides the differences between PostgreSQL 13 and 18.
+ *	  Hides the differences between PostgreSQL 13 and 19.
  *
  *-------------------------------------------------------------------------
  */
@@ -78,6 +78,22 @@ extern int	no_such_variable
 #define GpuvecCreateWaitEventSet(n) CreateWaitEventSet(NULL, n)
 #else
 #define GpuvecCreateWaitEventSet(n) CreateWaitEventSet(TopMemoryContext, n)
+#endif
+
+/* What a worker does not want to be told */
+#ifndef PG_SIG_IGN
+#define PG_SIG_IGN SIG_IGN
+#endif
+
+/* Begin scans without options; these need access/tableam.h */
+#if PG_VERSION_NUM >= 190000
+#define GpuvecBeginScan(rel, snapshot) table_beginscan(rel, snapshot, 0, NULL, SO_NONE)
+#define GpuvecBeginScanParallel(rel, shared) table_beginscan_parallel(rel, shared, SO_NONE)
+#define GpuvecIndexFetchBegin(rel) table_index_fetch_begin(rel, SO_NONE)
+#else
+#define GpuvecBeginScan(rel, snapshot) table_beginscan(rel, snapshot, 0, NULL)
+#define GpuvecBeginScanParallel(rel, shared) table_beginscan_parallel(rel, shared)
+#define GpuvecIndexFetchBegin(rel) table_index_fetch_begin(rel)
 #endif
 
 /*

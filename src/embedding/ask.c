@@ -26,6 +26,7 @@
 #include "embedding/embedding_table.h"
 #include "mirror/usage.h"
 #include "miscadmin.h"
+#include "storage/bufpage.h"
 
 /*
  * Without the map there is a second request, which costs as much as reading

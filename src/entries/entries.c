@@ -398,7 +398,7 @@ fill_page(Relation index, Page page, EntryBatchCursor *cursor)
 	{
 		if (!fits_page(page, size))
 			return false;
-		if (PageAddItem(page, (Item) item, size, InvalidOffsetNumber, false, false) == InvalidOffsetNumber)
+		if (PageAddItem(page, (void *) item, size, InvalidOffsetNumber, false, false) == InvalidOffsetNumber)
 			elog(ERROR, "could not add an entry to index \"%s\"", RelationGetRelationName(index));
 		cursor->next += sizeof(EntrySize) + MAXALIGN(size);
 	}

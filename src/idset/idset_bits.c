@@ -34,7 +34,7 @@ bit_mask(int i, bool leftmost_first)
 
 /* The set of the bits that are set */
 static IdSet *
-set_from_bits(const bits8 * bytes, int nbytes, bool leftmost_first)
+set_from_bits(const uint8 *bytes, int nbytes, bool leftmost_first)
 {
 	uint64		count = pg_popcount((const char *) bytes, nbytes);
 	uint32		n = 0;
@@ -52,7 +52,7 @@ set_from_bits(const bits8 * bytes, int nbytes, bool leftmost_first)
 
 /* Set the bits of a set; there is room for all of them */
 static void
-set_bits(const IdSet *set, bits8 * bytes, bool leftmost_first)
+set_bits(const IdSet *set, uint8 *bytes, bool leftmost_first)
 {
 	uint32		n = idset_count(set);
 
@@ -163,7 +163,7 @@ idset_from_bytea(PG_FUNCTION_ARGS)
 {
 	bytea	   *bytes = PG_GETARG_BYTEA_PP(0);
 
-	PG_RETURN_IDSET_P(set_from_bits((const bits8 *) VARDATA_ANY(bytes), VARSIZE_ANY_EXHDR(bytes),
+	PG_RETURN_IDSET_P(set_from_bits((const uint8 *) VARDATA_ANY(bytes), VARSIZE_ANY_EXHDR(bytes),
 									false));
 }
 
@@ -182,6 +182,6 @@ idset_to_bytea(PG_FUNCTION_ARGS)
 	check_fits(set, (int64) nbytes * 8);
 	result = palloc0(VARHDRSZ + nbytes);
 	SET_VARSIZE(result, VARHDRSZ + nbytes);
-	set_bits(set, (bits8 *) VARDATA(result), false);
+	set_bits(set, (uint8 *) VARDATA(result), false);
 	PG_RETURN_BYTEA_P(result);
 }

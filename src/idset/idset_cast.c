@@ -26,7 +26,7 @@ PG_FUNCTION_INFO_V1(idset_to_json);
 static int
 first_null(ArrayType *array, int n)
 {
-	const		bits8 *bitmap = ARR_NULLBITMAP(array);
+	const uint8 *bitmap = ARR_NULLBITMAP(array);
 	int			i = 0;
 
 	while (i < n && (bitmap[i / 8] & (1 << (i % 8))) != 0)

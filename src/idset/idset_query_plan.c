@@ -25,6 +25,8 @@
  */
 #include "gpuvec.h"
 
+#include <limits.h>
+
 #include "access/htup_details.h"
 #include "catalog/pg_type.h"
 #include "idset/idset_estimate.h"

@@ -34,6 +34,8 @@
  */
 #include "gpuvec.h"
 
+#include <limits.h>
+
 #include <math.h>
 
 #include "access/htup_details.h"

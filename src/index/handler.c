@@ -363,32 +363,40 @@ PG_FUNCTION_INFO_V1(gpuvec_handler);
 Datum
 gpuvec_handler(PG_FUNCTION_ARGS)
 {
-	IndexAmRoutine *am = makeNode(IndexAmRoutine);
+	static const IndexAmRoutine routine = {
+		.type = T_IndexAmRoutine,
+		.amstrategies = GPUVEC_N_STRATEGIES,
+		.amsupport = 0,
+		.amcanorderbyop = true,
+		.amcanmulticol = true,
+		.amoptionalkey = true,
+		.amsearcharray = true,
+		.amsearchnulls = true,
+		.amkeytype = InvalidOid,
+		.amparallelvacuumoptions = VACUUM_OPTION_NO_PARALLEL,
+		.ambuild = gpuvec_build,
+		.ambuildempty = gpuvec_buildempty,
+		.aminsert = gpuvec_insert,
+		.ambulkdelete = gpuvec_bulkdelete,
+		.amvacuumcleanup = gpuvec_vacuumcleanup,
+		.amcostestimate = gpuvec_costestimate,
+		.ambuildphasename = gpuvec_buildphasename,
+		.amoptions = gpuvec_options,
+		.amproperty = gpuvec_property,
+		.amvalidate = gpuvec_validate,
+		.ambeginscan = gpuvec_beginscan,
+		.amrescan = gpuvec_rescan,
+		.amgettuple = gpuvec_gettuple,
+		.amgetbitmap = gpuvec_getbitmap,
+		.amendscan = gpuvec_endscan
+	};
+#if PG_VERSION_NUM >= 190000
+	PG_RETURN_POINTER(&routine);
+#else
+	/* the caller frees it */
+	IndexAmRoutine *am = palloc(sizeof(IndexAmRoutine));
 
-	am->amstrategies = GPUVEC_N_STRATEGIES;
-	am->amsupport = 0;
-	am->amcanorderbyop = true;
-	am->amcanmulticol = true;
-	am->amoptionalkey = true;
-	am->amsearcharray = true;
-	am->amsearchnulls = true;
-	am->amkeytype = InvalidOid;
-	am->amparallelvacuumoptions = VACUUM_OPTION_NO_PARALLEL;
-
-	am->ambuild = gpuvec_build;
-	am->ambuildempty = gpuvec_buildempty;
-	am->aminsert = gpuvec_insert;
-	am->ambulkdelete = gpuvec_bulkdelete;
-	am->amvacuumcleanup = gpuvec_vacuumcleanup;
-	am->amcostestimate = gpuvec_costestimate;
-	am->ambuildphasename = gpuvec_buildphasename;
-	am->amoptions = gpuvec_options;
-	am->amproperty = gpuvec_property;
-	am->amvalidate = gpuvec_validate;
-	am->ambeginscan = gpuvec_beginscan;
-	am->amrescan = gpuvec_rescan;
-	am->amgettuple = gpuvec_gettuple;
-	am->amgetbitmap = gpuvec_getbitmap;
-	am->amendscan = gpuvec_endscan;
+	*am = routine;
 	PG_RETURN_POINTER(am);
+#endif
 }

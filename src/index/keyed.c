@@ -126,7 +126,7 @@ GpuvecFetchFound(IndexScanDesc scan, GpuvecFound *found, gpuvec_measure measure,
 {
 	Relation	heap = scan->heapRelation;
 	SetSource	source = {
-		.scan = scan, .fetch = table_index_fetch_begin(heap), .slot = table_slot_create(heap, NULL)
+		.scan = scan, .fetch = GpuvecIndexFetchBegin(heap), .slot = table_slot_create(heap, NULL)
 	};
 	MemoryContext context = CurrentMemoryContext;
 	MemoryContext row_context = AllocSetContextCreate(context, "gpuvec row", ALLOCSET_DEFAULT_SIZES);

@@ -78,7 +78,7 @@ put_others_of_table(IndexScanDesc scan, KnnState *state, TupleTableSlot *slot)
 {
 	AttrNumber	attnum = scan->indexRelation->rd_index->indkey.values[0];
 	TupleTableSlot *in = table_slot_create(scan->heapRelation, NULL);
-	TableScanDesc table = table_beginscan(scan->heapRelation, scan->xs_snapshot, 0, NULL);
+	TableScanDesc table = GpuvecBeginScan(scan->heapRelation, scan->xs_snapshot);
 	MemoryContext row = AllocSetContextCreate(state->context, "gpuvec row", ALLOCSET_DEFAULT_SIZES);
 
 	while (table_scan_getnextslot(table, ForwardScanDirection, in))

@@ -15,6 +15,7 @@
 
 #include <signal.h>
 
+#include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/xact.h"
 #include "catalog/dependency.h"

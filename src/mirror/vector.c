@@ -16,6 +16,7 @@
  */
 #include "gpuvec.h"
 
+#include "access/htup_details.h"
 #include "catalog/dependency.h"
 #include "catalog/pg_type.h"
 #include "commands/extension.h"

@@ -80,7 +80,7 @@ MirrorVisibilityBegin(MirrorTarget *target, Snapshot snapshot)
 	visibility->snapshot = snapshot;
 	visibility->slot = table_slot_create(target->rel, NULL);
 	if (target->key.rooted)
-		visibility->fetch = table_index_fetch_begin(target->rel);
+		visibility->fetch = GpuvecIndexFetchBegin(target->rel);
 	return visibility;
 }
 

@@ -39,6 +39,7 @@
 #include "pgstat.h"
 #include "recommend/als_interactions.h"
 #include "storage/bufmgr.h"
+#include "storage/proc.h"
 #include "storage/shm_mq.h"
 #include "utils/array.h"
 #include "utils/lsyscache.h"
@@ -182,7 +183,7 @@ static void
 fill_users(UserSlot *slots, uint64 nslots, ArrayType *array)
 {
 	int			n = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
-	bits8	   *bitmap = ARR_NULLBITMAP(array);
+	uint8	   *bitmap = ARR_NULLBITMAP(array);
 	const int64 *keys = (const int64 *) ARR_DATA_PTR(array);
 
 	memset(slots, 0, nslots * sizeof(UserSlot));
@@ -251,7 +252,7 @@ take_row(ReadWorker *worker, TupleTableSlot *slot)
 static void
 scan_table(ReadWorker *worker, Relation rel, ParallelTableScanDesc shared)
 {
-	TableScanDesc scan = table_beginscan_parallel(rel, shared);
+	TableScanDesc scan = GpuvecBeginScanParallel(rel, shared);
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec interaction",
 												  ALLOCSET_SMALL_SIZES);

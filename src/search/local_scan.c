@@ -162,7 +162,7 @@ void
 LocalTopK(MirrorTarget *target, MirrorSearch *search)
 {
 	TupleTableSlot *slot = table_slot_create(target->rel, NULL);
-	TableScanDesc scan = table_beginscan(target->rel, search->snapshot, 0, NULL);
+	TableScanDesc scan = GpuvecBeginScan(target->rel, search->snapshot);
 	MemoryContext row = AllocSetContextCreate(CurrentMemoryContext, "gpuvec row",
 											  ALLOCSET_DEFAULT_SIZES);
 

@@ -61,7 +61,7 @@ script('test', $whole);
 script("$version--test", '');
 script("$version--more", "COMMENT ON FUNCTION gpuvec_evict_all() IS 'another comment';");
 script("$version--less", 'ALTER EXTENSION gpuvec DROP FUNCTION gpuvec_evict_all(); DROP FUNCTION gpuvec_evict_all();');
-(my $newer = $whole) =~ s/gpuvec_library_version\('\Q$version\E'\)/gpuvec_library_version('999.1')/ or die 'the script does not ask for the version';
+(my $newer = $whole) =~ s/gpuvec_library_version\('\Q$version\E'::text\)/gpuvec_library_version('999.1'::text)/ or die 'the script does not ask for the version';
 script('999.1', $newer);
 script("$version--999.1", "SELECT gpuvec_library_version('999.1');");
 

@@ -80,6 +80,11 @@ extern int	no_such_variable
 #define GpuvecCreateWaitEventSet(n) CreateWaitEventSet(TopMemoryContext, n)
 #endif
 
+/* Since 19, a descriptor that was made is finished before it is used */
+#if PG_VERSION_NUM < 190000
+#define TupleDescFinalize(desc) ((void) 0)
+#endif
+
 /* What a worker does not want to be told */
 #ifndef PG_SIG_IGN
 #define PG_SIG_IGN SIG_IGN

@@ -141,6 +141,7 @@ KnnBeginOthers(IndexScanDesc scan, KnnState *state)
 
 	TupleDescInitEntry(desc, 1, "distance", FLOAT8OID, -1, 0);
 	TupleDescInitEntry(desc, 2, "root", INT8OID, -1, 0);
+	TupleDescFinalize(desc);
 	slot = MakeSingleTupleTableSlot(desc, &TTSOpsVirtual);
 	state->slot = MakeSingleTupleTableSlot(desc, &TTSOpsMinimalTuple);
 	state->sort = tuplesort_begin_heap(desc, 2, columns, operators, collations, nulls_first,

@@ -63,7 +63,7 @@ SELECT gpuvec_prewarm('docs', 'tokens');
 SELECT wrong(), wrong_batch('braun_blanquet'), resident();
 -- an index on it, and one that keeps its rows
 CREATE INDEX docs_tokens ON docs USING gpuvec (tokens);
-CREATE FUNCTION without_zero(s idset) RETURNS idset IMMUTABLE LANGUAGE sql AS 'SELECT s - 0';
+CREATE FUNCTION without_zero(s idset) RETURNS idset IMMUTABLE LANGUAGE sql AS 'SELECT s OPERATOR(public.-) 0';
 CREATE INDEX docs_expression ON docs USING gpuvec (without_zero(tokens));
 -- by index and by sort: the same rows, in the same order
 CREATE FUNCTION rows_of(query text, by_index bool) RETURNS text LANGUAGE plpgsql AS $$

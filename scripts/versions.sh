@@ -28,20 +28,33 @@ release_of() {
 	esac
 }
 
+# inside ROOT COMMAND...: mounts and processes of it end with the command
+inside() {
+	local root=$1
+	shift
+	unshare --mount --pid --fork --kill-child chroot "$root" /bin/sh -c '
+		mount -t proc proc /proc
+		mount -t tmpfs tmpfs /dev/shm 2>/dev/null || mkdir -p /dev/shm
+		chmod 1777 /dev/shm /tmp
+		exec env "$@"' sh "$@"
+}
+
 # bootstrap VERSION RELEASE ROOT: an installed system with PostgreSQL and what tests need
 bootstrap() {
-	local version=$1 release=$2 root=$3 base=$2 option=
-	[ "$release" != experimental ] || base=sid option=--target-release=experimental
+	local version=$1 release=$2 root=$3 base=$2
+	[ "$release" != experimental ] || base=sid
 	[ -e "$root/complete" ] && return
 	[ -e "$root/etc/apt/sources.list" ] || debootstrap --variant=minbase "$base" "$root" || return
 	# the release before is found where debootstrap has found its base
 	[ "$release" = "$base" ] || sed "s/ $base / $release /" "$root/etc/apt/sources.list" >"$root/etc/apt/sources.list.d/more.list"
+	# of that release PostgreSQL alone is taken
+	printf 'Package: src:postgresql-%s src:postgresql-common\nPin: release a=%s\nPin-Priority: 900\n' "$version" "$release" >"$root/etc/apt/preferences.d/postgresql"
 	echo "$APT_CONF" >"$root/etc/apt/apt.conf.d/90more"
 	# no cluster of its own, which would start
 	mkdir -p "$root/etc/postgresql-common/createcluster.d"
 	echo "create_main_cluster = false" >"$root/etc/postgresql-common/createcluster.d/none.conf"
-	chroot "$root" apt-get update -qq &&
-		chroot "$root" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends ${option:+"$option"} \
+	inside "$root" apt-get update -qq &&
+		inside "$root" DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
 			"postgresql-$version" "postgresql-server-dev-$version" gcc libc6-dev libpq-dev make libipc-run-perl procps xz-utils &&
 		touch "$root/complete"
 }
@@ -51,11 +64,7 @@ check() {
 	rm -rf "$2/gpuvec"
 	mkdir -p "$2/gpuvec"
 	(cd "$top" && git ls-files --cached --others --exclude-standard -z -- . ':!:tmp_*' | tar -cf - --null -T -) | tar -xf - -C "$2/gpuvec"
-	# mounts end with the processes of this namespace
-	unshare --mount --pid --fork --kill-child chroot "$2" /bin/sh -c '
-		mount -t proc proc /proc && mount -t tmpfs tmpfs /dev/shm 2>/dev/null
-		mkdir -p /dev/shm && chmod 1777 /dev/shm /tmp
-		cd /gpuvec && exec env "$@"' sh LC_ALL=C.UTF-8 make -s check WITH_CUDA=no "SUITES=$SUITES" \
+	inside "$2" LC_ALL=C.UTF-8 make -s -C /gpuvec check WITH_CUDA=no "SUITES=$SUITES" \
 		PG_CONFIG="/usr/lib/postgresql/$1/bin/pg_config" ${TESTS:+"TESTS=$TESTS"} ${PRELOAD:+"PRELOAD=$PRELOAD"} ${JOBS:+"JOBS=$JOBS"}
 }
 

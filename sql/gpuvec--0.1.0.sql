@@ -7,7 +7,7 @@
 CREATE FUNCTION gpuvec_library_version(at_least text DEFAULT NULL) RETURNS text
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 COMMENT ON FUNCTION gpuvec_library_version(text) IS 'version of the installed library; an error if it is lower than the argument';
-SELECT gpuvec_library_version('0.1.0');
+SELECT gpuvec_library_version('0.1.0'::text);
 
 -- type idset
 

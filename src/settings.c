@@ -109,7 +109,7 @@ define_engine_settings(void)
 
 	DefineCustomStringVariable("gpuvec.engine_program",
 							   "Path of the engine program.",
-							   "An empty string means gpuvec-engine beside the postgres program.",
+							   "An empty string means gpuvec-engine-cuda beside the postgres program, or gpuvec-engine.",
 							   &gpuvec_engine_program, "",
 							   PGC_SIGHUP, GUC_SUPERUSER_ONLY, NULL, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 # Versions: every script in sql/ that updates leads to the objects that a new installation has, indexes and sets outlive an update, and a
-# library that is older than the objects says so in one line.  Where a server of another version is there (OLD_PG_CONFIG), pg_upgrade, too.
+# library that is older than the objects says so in one line.  pg_upgrade keeps all.
 use strict;
 use warnings;
 
@@ -61,7 +61,7 @@ script('test', $whole);
 script("$version--test", '');
 script("$version--more", "COMMENT ON FUNCTION gpuvec_evict_all() IS 'another comment';");
 script("$version--less", 'ALTER EXTENSION gpuvec DROP FUNCTION gpuvec_evict_all(); DROP FUNCTION gpuvec_evict_all();');
-(my $newer = $whole) =~ s/gpuvec_library_version\('\Q$version\E'\)/gpuvec_library_version('999.1')/ or die 'the script does not ask for the version';
+(my $newer = $whole) =~ s/gpuvec_library_version\('\Q$version\E'::text\)/gpuvec_library_version('999.1'::text)/ or die 'the script does not ask for the version';
 script('999.1', $newer);
 script("$version--999.1", "SELECT gpuvec_library_version('999.1');");
 
@@ -113,25 +113,31 @@ like($err, qr/ERROR:  extension "gpuvec" has no update path/, 'there is no way b
 like($err, qr/ERROR:  the gpuvec library is version \Q$version\E, older than version 999\.1/, 'ALTER EXTENSION UPDATE');
 is($node->safe_psql('older', "SELECT extversion FROM pg_extension WHERE extname = 'gpuvec'"), $version, 'and nothing has changed');
 
-# pg_upgrade from another version of the server, which has gpuvec installed
-SKIP:
-{
-	skip 'OLD_PG_CONFIG names no older server with gpuvec', 1 unless $ENV{OLD_PG_CONFIG} && PostgreSQL::Test::Cluster->can('install_path');
-	my $old = PostgreSQL::Test::Cluster->new('old', install_path => `$ENV{OLD_PG_CONFIG} --bindir` =~ s{/bin\n$}{}r);
-	my $new = new_node('new', started => 0);
+# pg_upgrade: from the same version, or that of OLD_PG_CONFIG, whose server finds gpuvec by OLD_GPUVEC_CONF
+my %old_server = $ENV{OLD_PG_CONFIG} ? (install_path => `$ENV{OLD_PG_CONFIG} --bindir` =~ s{/bin\n$}{}r) : ();
+my $old = PostgreSQL::Test::Cluster->new('old', %old_server);
+my $new = new_node('new', started => 0);
+my $old_bindir = $ENV{OLD_PG_CONFIG} ? `$ENV{OLD_PG_CONFIG} --bindir` : `pg_config --bindir`;
+my $new_bindir = `pg_config --bindir`;
 
-	$old->init;
-	$old->start;
-	$old->safe_psql('postgres', 'CREATE EXTENSION gpuvec; CREATE TABLE docs (id int PRIMARY KEY, tokens idset);
-		INSERT INTO docs SELECT i, ARRAY[i % 97, i % 89 + 100]::idset FROM generate_series(1, 2000) i;
-		CREATE INDEX docs_tokens ON docs USING gpuvec (tokens)');
-	$old->stop;
-	command_ok(['pg_upgrade', '--no-sync', '-d', $old->data_dir, '-D', $new->data_dir, '-b', $old->config_data('--bindir'), '-B', $new->config_data('--bindir'),
-		'-s', $new->host, '-p', $old->port, '-P', $new->port], 'pg_upgrade');
-	$new->start;
-	is($new->safe_psql('postgres', $search), $found, 'an index after pg_upgrade');
-	$new->stop;
-}
+chomp($old_bindir, $new_bindir);
+$old->init;
+$old->append_conf('postgresql.conf', slurp_file($ENV{OLD_GPUVEC_CONF} // $ENV{GPUVEC_CONF}));
+$old->start;
+$old->safe_psql('postgres', 'CREATE EXTENSION gpuvec; CREATE TABLE docs (id int PRIMARY KEY, tokens idset);
+	INSERT INTO docs SELECT i, ARRAY[i % 97, i % 89 + 100]::idset FROM generate_series(1, 2000) i;
+	CREATE INDEX docs_tokens ON docs USING gpuvec (tokens); CREATE INDEX docs_least ON docs USING gpuvec ((tokens - 5::int8))');
+$old->stop;
+chdir $folder or die;
+command_ok(['pg_upgrade', '-d', $old->data_dir, '-D', $new->data_dir, '-b', $old_bindir, '-B', $new_bindir,
+	'-s', $folder, '-p', $old->port, '-P', $new->port], 'pg_upgrade');
+$new->start;
+is($new->safe_psql('postgres', $search), $found, 'an index after pg_upgrade');
+is($new->safe_psql('postgres', $search =~ s/tokens/(tokens - 5::int8)/gr),
+	$new->safe_psql('postgres', q{SET enable_indexscan = off; SELECT array_agg(d) FROM (SELECT (tokens - 5::int8) <-> '{5,105}' AS d FROM docs ORDER BY d LIMIT 20) x}),
+	'and one with rows of its own');
+is($new->safe_psql('postgres', $catalog), $fresh, 'and all objects') unless $ENV{OLD_PG_CONFIG};
+$new->stop;
 
 $node->stop;
 done_testing();

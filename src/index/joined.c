@@ -4,7 +4,8 @@
  *	  Looks at the rows that a lateral join will join an index scan with.
  *
  *		SELECT ... FROM queries q, LATERAL (SELECT ... FROM docs d
- *			WHERE d.tenant = q.tenant ORDER BY d.tokens <-> q.tokens LIMIT 10) x
+ *			WHERE d.tenant = q.tenant ORDER BY d.tokens <-> q.tokens
+ *			LIMIT 10) x
  *
  * is a nested loop.  For each row of its outer side the executor sets
  * parameters, and begins the index scan anew, with keys made of them.  Here

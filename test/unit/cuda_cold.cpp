@@ -256,7 +256,7 @@ build_entry(gpuvec_backend *b, const row *rows, uint32_t n)
 	std::vector<std::vector<uint32_t>> packed(n);
 	std::vector<gpuvec_source_row> source(n);
 	std::vector<uint32_t> place(n);
-	gpuvec_view_entry entry = {NULL, NULL};
+	gpuvec_view_entry entry = {NULL, NULL, 0};
 	gpuvec_error error;
 
 	for (uint32_t i = 0; i < n; i++)

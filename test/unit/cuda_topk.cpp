@@ -198,7 +198,7 @@ build_entry(const std::vector<const row *> &rows)
 {
 	gpuvec_error error;
 	std::vector<gpuvec_source_row> source;
-	gpuvec_view_entry entry;
+	gpuvec_view_entry entry = {};
 	uint32_t	ndead = 0;
 
 	for (const row *r : rows)
@@ -1524,7 +1524,7 @@ test_failed_read(void)
 {
 	dataset		d = random_dataset("failed read", 100, 3000, 1, 30, false);
 	std::vector<const row *> rows;
-	gpuvec_view_entry entry;
+	gpuvec_view_entry entry = {};
 	gpuvec_error error;
 
 	for (const row &r : d.rows)

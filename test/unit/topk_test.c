@@ -280,7 +280,7 @@ add_segments(gpuvec_backend *b, const table *t, uint32_t from, uint32_t to,
 			live->nlive--;
 		}
 		check(b->adopt_segment(b, segment, &error) && b->adopt_livemaps(b, &live, live != NULL, &error), "adopt");
-		entries[n++] = (gpuvec_view_entry) {segment, live};
+		entries[n++] = (gpuvec_view_entry) {.segment = segment,.live = live};
 	}
 	free(rows);
 	return n;
@@ -791,7 +791,7 @@ wide_entry(gpuvec_backend *b, const wide_table *t, uint32_t from, uint32_t to)
 	uint32_t	n = to - from;
 	gpuvec_source_row *rows = allocate(n * sizeof(*rows));
 	uint16_t  **packed = allocate(n * sizeof(*packed));
-	gpuvec_view_entry entry = {NULL, NULL};
+	gpuvec_view_entry entry = {NULL, NULL, 0};
 	gpuvec_error error;
 
 	for (uint32_t i = 0; i < n; i++)

@@ -109,7 +109,7 @@ SELECT relation, columns, state, rows, loads > 0 AS loaded, pages_done = pages_t
 SELECT gpuvec_evict('fresh', 'tokens'), gpuvec_evict('fresh');
 SELECT count(*) FROM gpuvec_mirrors WHERE relation = 'fresh'::regclass;
 SELECT best('fresh');
-SELECT count(*), bool_and(pid > 0 AND memory_used > 0 AND memory_budget >= memory_used AND requests >= batches AND sessions > 0) FROM gpuvec_engine;
+SELECT count(*), bool_and(pid > 0 AND memory_used > 0 AND memory_budget >= memory_used AND requests > 0 AND queries >= batches AND sessions > 0) FROM gpuvec_engine;
 SELECT gpuvec_prewarm('tmp', 'tokens');
 -- histories: random changes, each followed by a comparison
 CREATE TABLE hist (id int, tokens idset);

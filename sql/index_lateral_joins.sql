@@ -102,7 +102,7 @@ SELECT split_part(got, ',', 1), nextval('calls') FROM rows_of($$SELECT n, d FROM
 -- Rows that are never reached raise no error, in the keys of the scan or in the outer side: below a LIMIT, behind a
 -- condition, and where a row wants no rows
 SELECT n FROM queries q, LATERAL (SELECT FROM docs d WHERE d.tenant = 1 + 1 / (q.n - 3) ORDER BY d.tokens <-> q.tokens LIMIT 1) x LIMIT 2;
-SELECT n FROM (SELECT * FROM queries WHERE 1 / (n - 4) < 5) q, LATERAL (SELECT FROM docs d WHERE d.tenant = q.tenant ORDER BY d.tokens <-> q.tokens LIMIT 1) x LIMIT 2;
+SELECT n FROM (SELECT * FROM queries WHERE 1 / (n - 4) < 5) q, LATERAL (SELECT FROM docs d WHERE d.price <> q.n AND d.tenant = q.tenant ORDER BY d.tokens <-> q.tokens LIMIT 1) x LIMIT 2;
 SELECT n, got FROM queries q LEFT JOIN LATERAL (SELECT true AS got FROM docs d WHERE q.n < 3 AND d.tenant = 1 + 1 / (q.n - 3) ORDER BY d.tokens <-> q.tokens LIMIT 1) x ON true WHERE n < 5;
 SELECT n, got FROM queries q LEFT JOIN LATERAL (SELECT true AS got FROM docs d WHERE d.tenant = 1 + 1 / (q.n - 3) ORDER BY d.tokens <-> q.tokens LIMIT CASE WHEN q.n < 3 THEN 1 ELSE 0 END) x ON true WHERE n < 5;
 -- an error of a row to come is an error of the join, and the session goes on

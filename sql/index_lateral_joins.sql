@@ -63,7 +63,7 @@ CREATE VIEW joins AS SELECT * FROM (VALUES
 	(10, $$SELECT n, d FROM queries q, LATERAL (SELECT d.tokens <-> q.tokens AS d FROM docs d WHERE d.tenant = q.tenant AND q.n % 3 = 0 ORDER BY d.tokens <-> q.tokens LIMIT 10) x$$),
 	(11, $$SELECT n, d FROM (SELECT * FROM queries WHERE n < 300 UNION ALL SELECT * FROM queries WHERE n > 400) q, LATERAL (SELECT d.tokens <-> q.tokens AS d FROM docs d WHERE d.tenant = q.tenant ORDER BY d.tokens <-> q.tokens LIMIT 6) x$$),
 	(12, $$SELECT n, d FROM queries q, LATERAL (SELECT d.tokens <-> q.tokens AS d FROM docs d WHERE d.tenant = q.tenant AND d.tokens @> '{7}' ORDER BY d.tokens <-> q.tokens LIMIT 8) x$$),
-	(13, $$SELECT m, n, d FROM generate_series(1, 5) m, LATERAL (SELECT n, d FROM queries q, LATERAL (SELECT d.tokens <-> q.tokens AS d FROM docs d WHERE d.tenant = (q.tenant + m) % 37 ORDER BY d.tokens <-> q.tokens LIMIT 1) x WHERE n % 50 > 8 LIMIT 8) y$$),
+	(13, $$SELECT m, n, d FROM generate_series(8, 12) m, LATERAL (SELECT n, d FROM queries q, LATERAL (SELECT d.tokens <-> q.tokens AS d FROM docs d WHERE d.tenant = q.tenant ORDER BY d.tokens <-> q.tokens LIMIT 1) x WHERE n > m LIMIT 8) y$$),
 	(14, $$SELECT n, d FROM queries q, LATERAL (SELECT d.tokens <-> q.tokens AS d FROM docs d WHERE d.tenant = q.shift ORDER BY d.tokens <-> q.tokens LIMIT 3) x$$),
 	(15, $$SELECT n, d FROM (SELECT id AS n, tokens, tenant FROM docs WHERE id % 30 = 0 ORDER BY tokens <-> '{7,31,62}' LIMIT 300) q, LATERAL (SELECT d.tokens <-> q.tokens AS d FROM docs d WHERE d.tenant = q.tenant ORDER BY d.tokens <-> q.tokens LIMIT 3) x$$)
 	) j (number, query);
@@ -97,10 +97,17 @@ DECLARE backwards SCROLL CURSOR FOR SELECT n, d FROM queries q, LATERAL (SELECT 
 SELECT fetched('forwards', '5'), fetched('forwards', '7'), fetched('backwards', '9'), fetched('backwards', 'BACKWARD 4'), fetched('backwards', 'ALL'), fetched('forwards', 'ALL'), fetched('forwards', '1');
 ROLLBACK;
 -- few rows of a join do not read far ahead: 5 rows of queries are 3 requests at most
-SELECT requests <= 5 FROM rows_of($$SELECT n, d FROM queries q, LATERAL (SELECT d.tokens <-> q.tokens AS d FROM docs d WHERE d.tenant = q.tenant ORDER BY d.tokens <-> q.tokens LIMIT 1) x WHERE n % 50 > 8 LIMIT 5$$, true, 256);
+SELECT requests <= 5 FROM rows_of($$SELECT n, d FROM queries q, LATERAL (SELECT d.tokens <-> q.tokens AS d FROM docs d WHERE d.tenant = q.tenant ORDER BY d.tokens <-> q.tokens LIMIT 1) x WHERE n > 8 LIMIT 5$$, true, 256);
 -- nor are rows read ahead whose functions have effects
 CREATE SEQUENCE calls;
-SELECT split_part(got, ',', 1), nextval('calls') FROM rows_of($$SELECT n, d FROM (SELECT n, tokens, tenant, nextval('calls') FROM queries WHERE n % 50 > 8) q, LATERAL (SELECT d.tokens <-> q.tokens AS d FROM docs d WHERE d.tenant = q.tenant ORDER BY d.tokens <-> q.tokens LIMIT 1) x LIMIT 12$$, true, 256);
+CREATE FUNCTION called() RETURNS int8 LANGUAGE plpgsql LEAKPROOF AS $$ BEGIN RETURN nextval('calls'); END $$;
+SELECT split_part(got, ',', 1), nextval('calls') FROM rows_of($$SELECT n, d FROM (SELECT n, tokens, tenant, called() FROM queries WHERE n > 8) q, LATERAL (SELECT d.tokens <-> q.tokens AS d FROM docs d WHERE d.tenant = q.tenant ORDER BY d.tokens <-> q.tokens LIMIT 1) x LIMIT 12$$, true, 256);
+-- Rows that are never reached raise no error, in the keys of the scan or in the outer side: below a LIMIT, behind a
+-- condition, and where a row wants no rows
+SELECT n FROM queries q, LATERAL (SELECT FROM docs d WHERE d.tenant = 1 + 1 / (q.n - 3) ORDER BY d.tokens <-> q.tokens LIMIT 1) x LIMIT 2;
+SELECT n FROM (SELECT * FROM queries WHERE 1 / (n - 4) < 5) q, LATERAL (SELECT FROM docs d WHERE d.price <> q.n AND d.tenant = q.tenant ORDER BY d.tokens <-> q.tokens LIMIT 1) x LIMIT 2;
+SELECT n, got FROM queries q LEFT JOIN LATERAL (SELECT true AS got FROM docs d WHERE q.n < 3 AND d.tenant = 1 + 1 / (q.n - 3) ORDER BY d.tokens <-> q.tokens LIMIT 1) x ON true WHERE n < 5;
+SELECT n, got FROM queries q LEFT JOIN LATERAL (SELECT true AS got FROM docs d WHERE d.tenant = 1 + 1 / (q.n - 3) ORDER BY d.tokens <-> q.tokens LIMIT CASE WHEN q.n < 3 THEN 1 ELSE 0 END) x ON true WHERE n < 5;
 -- an error of a row to come is an error of the join, and the session goes on
 SELECT n, d FROM queries q, LATERAL (SELECT d.tokens <-> q.tokens AS d FROM docs d WHERE d.tenant = 1 / (q.n - 30) ORDER BY d.tokens <-> q.tokens LIMIT 1) x;
 SELECT same(query) FROM joins WHERE number = 1;

@@ -22,6 +22,13 @@
  * middle (inside of another loop, a subquery of an expression, or a cursor
  * that scrolls), as nothing would tell that to the function.
  *
+ * An expression of a row that is never reached must not raise an error.  So
+ * below a LIMIT it is not done if an expression of the outer side or a key of
+ * the scan may fail.  Nor is it done if a key may fail and the scan may not
+ * begin for each row: there is a condition in front of it.  Only leakproof
+ * functions are known not to fail.  (If a session takes some rows of a cursor
+ * without LIMIT, an error may come up to gpuvec.join_rows rows too early.)
+ *
  *-------------------------------------------------------------------------
  */
 #include "gpuvec.h"
@@ -33,8 +40,10 @@
 #include "index/knn_scan.h"
 #include "lib/ilist.h"
 #include "miscadmin.h"
+#include "nodes/nodeFuncs.h"
 #include "optimizer/clauses.h"
 #include "optimizer/optimizer.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
 /* How fast the number of rows grows that are read at once */
@@ -183,9 +192,40 @@ next_row(PlanState *node)
 
 /* ---- plans ---- */
 
-/* True if rows of a plan may be read ahead */
+/* check_function_callback: true unless a function never fails */
 static bool
-is_harmless(const Plan *plan)
+function_may_fail(Oid function, void *context)
+{
+	return !get_func_leakproof(function);
+}
+
+/* expression_tree_walker: true if an expression may raise an error */
+static bool
+may_fail(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, CoerceToDomain) || check_functions_in_node(node, function_may_fail, NULL))
+		return true;
+	return expression_tree_walker(node, may_fail, context);
+}
+
+/* True if an expression of a scan's keys may raise an error */
+static bool
+keys_may_fail(const IndexScanState *scan)
+{
+	for (int i = 0; i < scan->iss_NumRuntimeKeys; i++)
+		if (may_fail((Node *) scan->iss_RuntimeKeys[i].key_expr->expr, NULL))
+			return true;
+	return false;
+}
+
+/*
+ * True if rows of a plan may be read ahead.  If the loop may stop early
+ * (`stops`), none of its expressions may fail.
+ */
+static bool
+is_harmless(const Plan *plan, bool stops)
 {
 	const Node *exprs[4] = {(Node *) plan->targetlist, (Node *) plan->qual};
 	ListCell   *cell;
@@ -204,11 +244,11 @@ is_harmless(const Plan *plan)
 			break;
 		case T_Append:
 			foreach(cell, ((Append *) plan)->appendplans)
-				if (!is_harmless(lfirst(cell)))
+				if (!is_harmless(lfirst(cell), stops))
 				return false;
 			break;
 		case T_SubqueryScan:
-			if (!is_harmless(((SubqueryScan *) plan)->subplan))
+			if (!is_harmless(((SubqueryScan *) plan)->subplan, stops))
 				return false;
 			break;
 		case T_Limit:
@@ -232,27 +272,45 @@ is_harmless(const Plan *plan)
 			return false;
 	}
 	for (int i = 0; i < lengthof(exprs); i++)
-		if (contain_volatile_functions((Node *) exprs[i]) || contain_subplans((Node *) exprs[i]))
+		if (contain_volatile_functions((Node *) exprs[i]) || contain_subplans((Node *) exprs[i]) ||
+			(stops && may_fail((Node *) exprs[i], NULL)))
 			return false;
-	return (plan->lefttree == NULL || is_harmless(plan->lefttree)) &&
-		(plan->righttree == NULL || is_harmless(plan->righttree));
+	return (plan->lefttree == NULL || is_harmless(plan->lefttree, stops)) &&
+		(plan->righttree == NULL || is_harmless(plan->righttree, stops));
 }
 
 bool
 GpuvecIsOrderedScan(const PlanState *node)
 {
-	const		IndexScanState *scan = (const IndexScanState *) node;
+	const IndexScanState *scan = (const IndexScanState *) node;
 
 	return IsA(node, IndexScanState) && scan->iss_NumOrderByKeys == 1 &&
 		scan->iss_RelationDesc != NULL &&
 		scan->iss_RelationDesc->rd_indam->amgettuple == gpuvec_gettuple;
 }
 
-/* The ordered scan of our index that a node has its rows of, or NULL */
+/* True if a node may return no row without having asked for one */
+static bool
+may_not_ask(const PlanState *node)
+{
+	if (IsA(node, ResultState))
+		return ((Result *) node->plan)->resconstantqual != NULL;
+	if (IsA(node, LimitState))
+		return ((Limit *) node->plan)->limitCount != NULL &&
+			!IsA(((Limit *) node->plan)->limitCount, Const);
+	return false;
+}
+
+/*
+ * The ordered scan of one of our indexes that a node has its rows of, or
+ * NULL.  Sets *gated if it may not begin for each row of a loop.
+ */
 static IndexScanState *
-find_scan(PlanState *node)
+find_scan(PlanState *node, bool *gated)
 {
 	while (node != NULL)
+	{
+		*gated |= may_not_ask(node);
 		switch (nodeTag(node))
 		{
 			case T_IndexScanState:
@@ -272,6 +330,7 @@ find_scan(PlanState *node)
 			default:
 				return NULL;
 		}
+	}
 	return NULL;
 }
 
@@ -282,18 +341,22 @@ forget_side(void *arg)
 	dlist_delete(&((OuterSide *) arg)->link);
 }
 
-/* Have the rows of a loop's outer side read ahead, if it is one of ours */
+/*
+ * Have the rows of a loop's outer side read ahead, if it is one of ours.  It
+ * may end before its last row, if it `stops`.
+ */
 static void
-read_ahead(NestLoopState * loop)
+read_ahead(NestLoopState *loop, bool stops)
 {
 	PlanState  *node = outerPlanState(loop);
-	IndexScanState *scan = find_scan(innerPlanState(loop));
+	bool		gated = stops;
+	IndexScanState *scan = find_scan(innerPlanState(loop), &gated);
 	MemoryContext context = node->state->es_query_cxt;
 	MemoryContextCallback *callback;
 	OuterSide  *side;
 
 	if (scan == NULL || ((NestLoop *) loop->js.ps.plan)->nestParams == NIL ||
-		!is_harmless(node->plan))
+		!is_harmless(node->plan, stops) || (gated && keys_may_fail(scan)))
 		return;
 	side = MemoryContextAllocZero(context, sizeof(OuterSide));
 	side->node = node;
@@ -313,10 +376,11 @@ read_ahead(NestLoopState * loop)
 
 /*
  * Find the loops in a plan that begin once.  What is below the inner side of
- * a loop, or in subqueries of expressions, may begin again.
+ * a loop, or in subqueries of expressions, may begin again.  Below a LIMIT or
+ * a window a loop may stop early, unless a sort in between wants all rows.
  */
 static void
-look_at(PlanState *node)
+look_at(PlanState *node, bool stops)
 {
 	if (node == NULL)
 		return;
@@ -324,37 +388,43 @@ look_at(PlanState *node)
 	switch (nodeTag(node))
 	{
 		case T_NestLoopState:
-			read_ahead((NestLoopState *) node);
-			look_at(outerPlanState(node));
+			read_ahead((NestLoopState *) node, stops);
+			look_at(outerPlanState(node), stops);
 			break;
 		case T_AppendState:
 			for (int i = 0; i < ((AppendState *) node)->as_nplans; i++)
-				look_at(((AppendState *) node)->appendplans[i]);
+				look_at(((AppendState *) node)->appendplans[i], stops);
 			break;
 		case T_SubqueryScanState:
-			look_at(((SubqueryScanState *) node)->subplan);
+			look_at(((SubqueryScanState *) node)->subplan, stops);
 			break;
 		case T_HashJoinState:
-			look_at(outerPlanState(node));
-			look_at(outerPlanState(innerPlanState(node)));
+			look_at(outerPlanState(node), stops);
+			look_at(outerPlanState(innerPlanState(node)), stops);
+			break;
+		case T_LimitState:
+		case T_WindowAggState:	/* of which few row numbers may be wanted */
+			look_at(outerPlanState(node), true);
+			break;
+		case T_SortState:
+			look_at(outerPlanState(node), false);
 			break;
 		case T_AggState:
+			look_at(outerPlanState(node), stops && ((Agg *) node->plan)->aggstrategy != AGG_PLAIN);
+			break;
 		case T_GatherState:
 		case T_GatherMergeState:
 		case T_GroupState:
 		case T_IncrementalSortState:
-		case T_LimitState:
 		case T_LockRowsState:
 		case T_MaterialState:
 		case T_ProjectSetState:
 		case T_ResultState:
-		case T_SortState:
 		case T_UniqueState:
-		case T_WindowAggState:
 #if PG_VERSION_NUM >= 140000
 		case T_ModifyTableState:
 #endif
-			look_at(outerPlanState(node));
+			look_at(outerPlanState(node), stops);
 			break;
 		default:
 			break;
@@ -371,7 +441,7 @@ executor_start(QueryDesc *query, int eflags)
 		standard_ExecutorStart(query, eflags);
 	if (gpuvec_join_rows > 1 &&
 		(eflags & (EXEC_FLAG_EXPLAIN_ONLY | EXEC_FLAG_REWIND | EXEC_FLAG_BACKWARD)) == 0)
-		look_at(query->planstate);
+		look_at(query->planstate, false);
 	/* the function that a scan begins with gives way to that of look_at() */
 	if ((eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0)
 	{

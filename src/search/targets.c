@@ -225,20 +225,30 @@ check_privileges(Relation rel, const SearchColumns *columns)
 /*
  * The local shard of a reference table of Citus in place of the table, which
  * is empty.  Not for functions that return tids: a query that joins them to
- * the table may read another node's shard, where they are other rows.
+ * the table may read another node's shard, where they are other rows.  A
+ * shard is found by its name, and rights are those on the table.  So a table
+ * of another owner does not count: whoever chooses the name of a table that
+ * has no shard here could read any table that has such a name.
  */
 static Relation
 resolve_shard(Relation rel, const SearchColumns *columns, const SearchCatalogs *catalogs)
 {
 	Oid			shard;
+	Relation	local;
 
 	if (columns->foreign == NULL && columns->key_column == NULL)
 		return rel;
 	shard = SearchLocalShard(rel, catalogs);
-	if (!OidIsValid(shard))
+	local = OidIsValid(shard) ? try_relation_open(shard, AccessShareLock) : NULL;
+	if (local == NULL)
 		return rel;
+	if (local->rd_rel->relowner != rel->rd_rel->relowner)
+	{
+		relation_close(local, AccessShareLock);
+		return rel;
+	}
 	table_close(rel, NoLock);
-	return table_open(shard, AccessShareLock);
+	return local;
 }
 
 /*

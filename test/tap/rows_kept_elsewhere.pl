@@ -174,6 +174,12 @@ is(topk('reference_102010'), '8', 'the shard of a reference table');
 is(topk('reference'), '8', 'whole rows of a reference table are those of its shard here');
 is(result(q{SELECT gpuvec_prewarm('reference', 'tokens')}), '1', 'its shard is loaded');
 like(result(q{SELECT count(*) FROM gpuvec_topk_batch_rows(NULL::remote, 'tokens', '{"{3}"}')}), qr/distributed by Citus/, 'a table whose shard is elsewhere');
+# whoever owns a table without a shard here may call it so that another's table is named like one
+$node->safe_psql($database, q{SET ROLE mallory; CREATE TABLE lure (id int, tokens idset); RESET ROLE; CREATE TABLE lure_102014 AS SELECT 9 AS id, '{3}'::idset AS tokens});
+fake(q{INSERT INTO pg_dist_partition (logicalrelid, partmethod, repmodel) VALUES ('lure', 'n', 't'); INSERT INTO pg_dist_shard VALUES ('lure', 102014, 't', NULL, NULL)});
+like(result(qq{SET ROLE mallory; $sets{$_}} =~ s/TABLE/lure/gr), qr/cannot search relation "lure"/, "a table of another owner is no shard: $_") for qw(gpuvec_topk_rows gpuvec_prewarm);
+$node->safe_psql($database, 'ALTER TABLE lure_102014 OWNER TO mallory');
+is(result(q{SET ROLE mallory; } . $sets{gpuvec_topk_rows} =~ s/TABLE/lure/gr), '1', 'one of the same owner is');
 fake(q{UPDATE pg_dist_partition SET partmethod = 'n', repmodel = 't' WHERE logicalrelid = 'items'::regclass; DELETE FROM pg_dist_shard WHERE shardid = 102013;
 	INSERT INTO items VALUES (1, '{9,9}')});
 none_fails(\%vectors, 'items', 'vectors of a reference table');

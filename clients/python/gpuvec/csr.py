@@ -58,7 +58,9 @@ def _sorted(indptr: NDArray[np.int64], indices: NDArray[np.uint32]) -> Csr:
 def _check_shape(indptr: NDArray[np.int64], indices: NDArray[Any]) -> None:
     if indices.size and indices.dtype.kind not in "iu":
         raise TypeError(f"ids are whole numbers, not {indices.dtype}")
-    if indptr.ndim != 1 or not len(indptr) or indptr[0] != 0 or indptr[-1] != len(indices):
+    if indptr.ndim != 1 or indices.ndim != 1:
+        raise ValueError("offsets and ids are arrays of one dimension")
+    if not len(indptr) or indptr[0] != 0 or indptr[-1] != len(indices):
         raise ValueError("offsets begin with 0 and end with the number of ids")
     if (np.diff(indptr) < 0).any():
         raise ValueError("offsets do not descend")
@@ -87,9 +89,11 @@ def as_csr(sets: Any) -> Csr:
     Of a matrix, the columns of a row's entries other than 0 are its set.
     """
     if isinstance(sets, Csr):
-        return sets
+        # whoever made it may have put anything in
+        return _of_arrays(*sets)
     if hasattr(sets, "tocsr"):
         matrix = sets.tocsr(copy=True)
+        matrix.sum_duplicates()
         matrix.eliminate_zeros()
         return _of_arrays(matrix.indptr, matrix.indices)
     pair = 2

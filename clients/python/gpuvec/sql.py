@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Union
 
@@ -42,13 +43,13 @@ def identifier(name: Name) -> str:
 
 
 def placeholders(statement: str) -> str:
-    """Write a statement as psycopg does, with %s; parameters must be in order."""
-    number = 1
-    statement = statement.replace("%", "%%")
-    while f"${number}" in statement:
-        statement = statement.replace(f"${number}", "%s", 1)
-        number += 1
-    return statement
+    """Write a statement as psycopg does, with %s; parameters must be in order.
+
+    Quoted names stay as they are: they may have a $ and a number in them.
+    """
+    parts = re.split(r'("(?:[^"]|"")*")', statement.replace("%", "%%"))
+    parts[::2] = [re.sub(r"\$[0-9]+", "%s", part) for part in parts[::2]]
+    return "".join(parts)
 
 
 def found_type(row: Any) -> tuple[int, int, str]:

@@ -29,6 +29,27 @@ class BulkTest(unittest.TestCase):
         pair = (np.array([0, 3, 3, 5]), np.array([9, 2, 9, 1, 0]))
         self.assertEqual(list(as_csr(pair).sets()), [{2, 9}, set(), {0, 1}])
 
+    def test_summed(self):
+        """Entries of one place count together: their sum may be 0."""
+        from scipy.sparse import csr_matrix
+
+        from gpuvec.csr import as_csr
+
+        matrix = csr_matrix(([1, -1, 1, 1], [5, 5, 7, 7], [0, 2, 4]), shape=(2, 10))
+        self.assertEqual(list(as_csr(matrix).sets()), [set(), {7}])
+
+    def test_given_csr(self):
+        """What callers put into a Csr is checked as other arrays are."""
+        import numpy as np
+
+        from gpuvec.csr import Csr, as_csr
+
+        csr = as_csr(Csr(np.array([0, 3]), np.array([9, 2, 9])))
+        self.assertEqual(list(csr.sets()), [{2, 9}])
+        for wrong in (-1, 2**32 + 5):
+            with self.assertRaises(ValueError):
+                as_csr(Csr(np.array([0, 1]), np.array([wrong])))
+
     def test_refuses(self):
         """Arrays that are no sets."""
         import numpy as np
@@ -41,6 +62,7 @@ class BulkTest(unittest.TestCase):
             ([1, 1], [3]),
             ([0, 2], [3]),
             ([0, 2, 1, 3], [1, 2, 3]),
+            ([0, 1, 2], [[1, 2], [3, 4]]),
         ):
             with self.assertRaises(ValueError):
                 as_csr((np.array(indptr), np.array(indices)))

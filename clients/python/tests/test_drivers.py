@@ -226,6 +226,15 @@ class Psycopg2Test(unittest.TestCase):
         check_matches(self, sets, queries, matches)
         check_dense(self, matches, 20)
 
+    def test_names(self):
+        """Names that look like numbers of parameters, and have quotes and marks."""
+        table, key = 'gpuvec "$2" %s', "$1 %"
+        quoted, quoted_key = '"gpuvec ""$2"" %%s"', '"$1 %%"'
+        self.cur.execute(f"CREATE TABLE {quoted} ({quoted_key} bigint, tokens idset)", ())
+        self.driver.copy_sets(self.conn, table, "tokens", [{3}], key_column=key, keys=[7])
+        matches = self.driver.topk_batch(self.conn, table, "tokens", [{3}], 5, key_column=key)
+        self.assertEqual(matches.key.tolist(), [7])
+
 
 @needs("asyncpg", "numpy", "scipy")
 class AsyncpgTest(unittest.TestCase):

@@ -267,7 +267,7 @@ is_harmless(const Plan *plan, bool stops)
 bool
 GpuvecIsOrderedScan(const PlanState *node)
 {
-	const		IndexScanState *scan = (const IndexScanState *) node;
+	const IndexScanState *scan = (const IndexScanState *) node;
 
 	return IsA(node, IndexScanState) && scan->iss_NumOrderByKeys == 1 &&
 		scan->iss_RelationDesc != NULL &&

@@ -37,7 +37,7 @@ typedef struct found_rows
 typedef struct parts_run
 {
 	gpuvec_search_parts head;
-	const gpuvec_search_part *wire;	/* [head.nparts] as the session sent them */
+	const gpuvec_search_part *wire; /* [head.nparts] as the session sent them */
 	gpuvec_sets_reader *mirrors;	/* [head.nparts] */
 	uint32_t	nopen;			/* mirrors that are searched */
 	search_run	q;				/* the queries; searches of a single part */
@@ -204,7 +204,7 @@ allocate_rows(parts_run *run, gpuvec_error *error)
 	uint64_t	total = 0;
 	uint64_t	some = 0;
 	uint64_t	heads = run->head.nparts * (sizeof(gpuvec_result) + (run->head.nqueries + (uint64_t) 1) *
-										   sizeof(uint32_t));
+											sizeof(uint32_t));
 
 	for (uint32_t i = 0; i < run->head.nqueries; i++)
 	{

@@ -86,7 +86,7 @@ ordered_scan(PlanState *node)
 
 /* Note the scans of a Merge Append, if there are several */
 static void
-note_group(MergeAppendState * append, MemoryContext context)
+note_group(MergeAppendState *append, MemoryContext context)
 {
 	Size		size = offsetof(SiblingGroup, members) + append->ms_nplans * sizeof(Sibling);
 	SiblingGroup *group = MemoryContextAllocZero(context, size);

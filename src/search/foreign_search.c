@@ -322,7 +322,7 @@ take_row(TupleTableSlot *slot, void *arg)
 	LeafSearch *leaf = arg;
 	const ForeignCall *call = leaf->call;
 	MergedRow	row = {
-		.score = DatumGetFloat8(slot->tts_values[COLUMN_SCORE]),
+		.score = slot->tts_isnull[COLUMN_SCORE] ? 0 : DatumGetFloat8(slot->tts_values[COLUMN_SCORE]),
 		.relation = RelationGetRelid(leaf->leaf->rel),
 		.rank = DatumGetInt32(slot->tts_values[COLUMN_RANK]),
 		.common = DatumGetInt32(slot->tts_values[COLUMN_COMMON]),

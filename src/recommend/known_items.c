@@ -146,6 +146,7 @@ chunk_desc(void)
 	TupleDesc	desc = CreateTemplateTupleDesc(1);
 
 	TupleDescInitEntry(desc, 1, "pairs", BYTEAOID, -1, 0);
+	TupleDescFinalize(desc);
 	return desc;
 }
 

@@ -285,7 +285,6 @@ prune_sets_map(XLogReaderState *record)
 	return false;
 #endif
 }
-#endif
 
 /*
  * A record of pruning: its page is noted as a whole if it has no list, or
@@ -294,7 +293,6 @@ prune_sets_map(XLogReaderState *record)
 static void
 note_prune(XLogReaderState *record, int id, BlockNumber block, ChangedLines *lines)
 {
-#ifdef HEAP2_PRUNE
 	Size		bytes;
 	char	   *data = XLogRecGetBlockData(record, id, &bytes);
 
@@ -305,9 +303,9 @@ note_prune(XLogReaderState *record, int id, BlockNumber block, ChangedLines *lin
 		note_pruned(record, data, bytes, block, lines);
 		return;
 	}
-#endif
 	NoteChangedPage(lines, block);
 }
+#endif
 
 /* A record of the resource manager "Heap" */
 static void

@@ -119,7 +119,7 @@ SELECT planned('stats', 's @> 4294967291') BETWEEN 3000 AND 3700 AS near;
 -- more different ids above 65535 than are counted at a time
 CREATE TABLE rare AS SELECT (SELECT idset_agg(1000000 + (i * 900 + j)) | 4294967295 | 7 FROM generate_series(1, 900) j) AS s FROM generate_series(1, 1300) i;
 ANALYZE rare;
-SELECT cardinality(e) BETWEEN 2 AND 1000 AS listed, f[array_position(e, 7)] AS of_7, f[array_position(e, 4294967295)] AS of_last
+SELECT cardinality(e) BETWEEN 2 AND 1000 AS listed, f[array_position(e, 7::int8)] AS of_7, f[array_position(e, 4294967295)] AS of_last
 FROM (SELECT most_common_elems::text::int8[] AS e, most_common_elem_freqs AS f FROM pg_stats WHERE tablename = 'rare' AND attname = 's') x;
 DROP TABLE mixed, pairs, many, uniq, stats, twin, rare;
 DROP FUNCTION some_id, state_of, planned;

@@ -4,10 +4,12 @@
  *	  Counts and scores the rows that dense.cu has found.
  *
  * A find has a bit for each pair of row and query to count; mostly there is
- * one.  Each lane of a warp has a find.  It takes a pair of it at a time,
- * until no lane has any.  The ids that row and query have in common are
- * counted by half warps, for one lane after the other: each lane has one of
- * the 16 pieces of both vectors.  Then all lanes score their pairs.
+ * one.  Each lane of a warp has a find.  The warp collects the pairs of its
+ * lanes in shared memory, and takes 32 of them at a time, so that no lane
+ * idles because its find had fewer pairs than another's.  The ids that row
+ * and query have in common are counted by half warps, for one pair after the
+ * other: each lane has one of the 16 pieces of both vectors.  Then each lane
+ * scores a pair.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,15 +24,30 @@ namespace gpuvec
 #define SCORE_BLOCKS 4 /* on a multiprocessor */
 #define PIECES (VECTOR_BYTES / (uint32_t) sizeof(uint4))
 
+/* Pairs that a warp collects: fewer than 32 are left, and each lane adds one */
+#define WARP_PAIRS 64
+
 /* A pair of row and query to count and to score */
 struct found_pair
 {
-	const uint4 *panel; /* vectors of the row's panel */
-	uint32_t segment;
-	uint32_t row;   /* in the segment */
-	uint32_t place; /* in the panel */
-	uint32_t query;
+	uint32_t panel; /* number of the row's panel in the list of the round */
+	uint32_t where; /* the row's place in the panel, and the query */
 };
+
+#define PLACE_BITS 7
+static_assert(PANEL_ROWS == 1 << PLACE_BITS, "a place in a panel has PLACE_BITS");
+
+static __device__ __forceinline__ uint32_t
+pair_place(const struct found_pair &pair)
+{
+	return pair.where % PANEL_ROWS;
+}
+
+static __device__ __forceinline__ uint32_t
+pair_query(const struct found_pair &pair)
+{
+	return pair.where >> PLACE_BITS;
+}
 
 /* This lane's piece of a vector */
 static __device__ __forceinline__ uint4
@@ -47,11 +64,11 @@ common_bits(uint4 a, uint4 b)
 }
 
 /*
- * Count the ids that row and query of each lane have in common; `chosen` is
- * the mask of the lanes that have a pair
+ * Count the ids that row and query of each lane have in common; `bits` are
+ * the vectors of the lane's panel
  */
 static __device__ __forceinline__ uint32_t
-count_pairs(const uint4 *queries, const struct found_pair &pair, uint32_t chosen)
+count_pairs(const uint4 *queries, const uint4 *bits, const struct found_pair &pair)
 {
 	uint32_t lane = threadIdx.x % 32;
 	uint32_t common = 0;
@@ -62,14 +79,11 @@ count_pairs(const uint4 *queries, const struct found_pair &pair, uint32_t chosen
 		/* lane i of each half */
 		uint32_t from = lane / PIECES * PIECES + i;
 		const uint4 *panel =
-			(const uint4 *) __shfl_sync(FULL_WARP, (unsigned long long) pair.panel, from);
-		uint32_t place = __shfl_sync(FULL_WARP, pair.place, from);
-		uint32_t query = __shfl_sync(FULL_WARP, pair.query, from);
-		uint32_t n = 0;
+			(const uint4 *) __shfl_sync(FULL_WARP, (unsigned long long) bits, from);
+		struct found_pair other = {0, __shfl_sync(FULL_WARP, pair.where, from)};
+		uint32_t n = common_bits(load_piece(panel, pair_place(other), PANEL_ROWS),
+								 load_piece(queries, pair_query(other), PANEL_QUERIES));
 
-		if (chosen >> from & 1)
-			n = common_bits(load_piece(panel, place, PANEL_ROWS),
-							load_piece(queries, query, PANEL_QUERIES));
 #pragma unroll
 		for (uint32_t d = PIECES / 2; d > 0; d /= 2)
 			n += __shfl_xor_sync(FULL_WARP, n, d);
@@ -80,16 +94,18 @@ count_pairs(const uint4 *queries, const struct found_pair &pair, uint32_t chosen
 
 /* Score a pair, and append the row to the query's candidates if it ranks */
 static __device__ __forceinline__ void
-score_pair(const struct scan_params &scan, const struct found_pair &pair, uint32_t common)
+score_pair(const struct scan_params &scan, const struct dense_panel &panel,
+		   const struct found_pair &pair, uint32_t common)
 {
 	const struct candidate_sink sink = {scan.queries, scan.candidates, scan.capacity, scan.weights,
 										scan.measure};
-	const struct device_segment *segment = &scan.segments[pair.segment];
-	uint32_t row = pair.row;
+	const struct device_segment *segment = &scan.segments[panel.segment];
+	uint32_t row = panel.row + pair_place(pair);
+	uint32_t query = pair_query(pair);
 
 	/* a panel may end with places behind the last row */
 	if (row < segment->nrows && (segment->live == NULL || segment->live[row / 32] >> row % 32 & 1))
-		emit_row(sink, pair.query, &scan.queries[pair.query].limits, common, segment->len[row],
+		emit_row(sink, query, &scan.queries[query].limits, common, segment->len[row],
 				 segment->tid[row]);
 }
 
@@ -104,39 +120,62 @@ take_bit(uint32_t &low, uint32_t &high)
 	return bit;
 }
 
-/* Count and score what each lane has found; some may have found nothing */
+/* Count and score n of a warp's pairs, 1 to 32 */
 static __device__ __forceinline__ void
-score_finds(const struct dense_params &params, uint4 find)
+score_pairs(const struct dense_params &params, const struct found_pair *pairs, uint32_t n)
 {
-	struct dense_panel panel = params.panels[find.x];
+	uint32_t lane = threadIdx.x % 32;
+	/* lanes without a pair count the last one once more */
+	struct found_pair pair = pairs[min(lane, n - 1)];
+	struct dense_panel panel = params.panels[pair.panel];
+	uint32_t common = count_pairs(params.bits, panel.bits, pair);
+
+	if (lane < n)
+		score_pair(params.scan, panel, pair, common);
+}
+
+/*
+ * Collect the pairs that each lane has found, behind the n pairs that are
+ * there, and count and score 32 as soon as they are together.  Returns how
+ * many are left: fewer than 32.
+ */
+static __device__ __forceinline__ uint32_t
+score_finds(const struct dense_params &params, struct found_pair *pairs, uint32_t n, uint4 find)
+{
+	uint32_t before = (1u << threadIdx.x % 32) - 1;
 	uint32_t chosen;
 
 #pragma unroll 1
 	while ((chosen = __ballot_sync(FULL_WARP, (find.z | find.w) != 0)) != 0)
 	{
-		struct found_pair pair = {panel.bits, panel.segment, 0, 0, 0};
-		bool mine = (find.z | find.w) != 0;
-		uint32_t common;
-
-		if (mine)
+		if (find.z | find.w)
 		{
 			uint32_t sum = take_bit(find.z, find.w);
 
-			pair.place = find_row(find, sum);
-			pair.row = panel.row + pair.place;
-			pair.query = find_query(find, sum);
+			pairs[n + __popc(chosen & before)] = {find.x, find_row(find, sum) |
+															  find_query(find, sum) << PLACE_BITS};
 		}
-		common = count_pairs(params.bits, pair, chosen);
-		if (mine)
-			score_pair(params.scan, pair, common);
+		__syncwarp();
+		n += __popc(chosen);
+		if (n >= 32)
+		{
+			n -= 32;
+			score_pairs(params, pairs + n, 32);
+			/* the next pairs may overwrite these */
+			__syncwarp();
+		}
 	}
+	return n;
 }
 
 static __global__ void
 __launch_bounds__(SCORE_THREADS, SCORE_BLOCKS)
 	dense_score_kernel(const __grid_constant__ struct dense_params params)
 {
+	__shared__ struct found_pair all_pairs[SCORE_THREADS / 32][WARP_PAIRS];
+	struct found_pair *pairs = all_pairs[threadIdx.x / 32];
 	uint32_t lane = threadIdx.x % 32;
+	uint32_t npairs = 0;
 	uint32_t n;
 
 	wait_for_previous();
@@ -148,8 +187,10 @@ __launch_bounds__(SCORE_THREADS, SCORE_BLOCKS)
 
 		if (at < n)
 			find = __ldcg(&params.finds[at]);
-		score_finds(params, find);
+		npairs = score_finds(params, pairs, npairs, find);
 	}
+	if (npairs > 0)
+		score_pairs(params, pairs, npairs);
 }
 
 cudaError_t

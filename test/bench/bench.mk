@@ -33,7 +33,8 @@
 # bench-als-sql: SCALE (0.1, of 20,000,263 interactions), FACTORS (64), ITERATIONS (15), ENGINE, THREADS (0: all), REPEATS (3), USERS (100,000), WORKERS (8), GOAL
 #
 # bench-filters-sql: ROWS (1,000,000), QUERIES (2,000), CLIENTS (64), MEASURE_SECONDS (2), ENGINE, THREADS (0: all), GOAL (1.5: times an
-#              unfiltered scan), CLIENTS_GOAL (40,000 statements a second), LATERAL_GOAL (0.1 seconds)
+#              unfiltered scan), CLIENTS_GOAL (40,000 statements a second), LATERAL_GOAL (0.1 seconds),
+#              JOIN_ROWS (values of gpuvec.join_rows, none)
 #
 # bench-peers and bench-index: ROWS, QUERIES, THREADS (0: all), and
 # PARTS        of bench-peers: sets, text, fingerprints; the latter with
@@ -87,7 +88,7 @@ ALS_SQL_SETTINGS = $(call given,SCALE FACTORS ITERATIONS GOAL ENGINE USERS WORKE
 bench-als-sql: $(BENCH_BIN)/bench_gen $(BENCH_BIN)/bench_als
 	$(PEERS_SETTINGS) $(ALS_SQL_SETTINGS) bash $(srcdir)/test/bench/als_sql.sh
 
-FILTERS_SETTINGS = $(call given,CLIENTS ENGINE GOAL MEASURE_SECONDS CLIENTS_GOAL LATERAL_GOAL)
+FILTERS_SETTINGS = $(call given,CLIENTS ENGINE GOAL MEASURE_SECONDS CLIENTS_GOAL LATERAL_GOAL JOIN_ROWS)
 
 bench-filters-sql: $(BENCH_BIN)/bench_gen
 	$(PEERS_SETTINGS) $(FILTERS_SETTINGS) bash $(srcdir)/test/bench/filters_sql.sh

@@ -110,6 +110,7 @@ default_policy(const struct cuda_device &device, size_t workspace)
 	policy.cold_slots_most = 262144;
 	policy.cold_spread = 3;
 	policy.gather_rows = 32768;
+	policy.kept_bytes = policy.workspace / 16;
 
 	policy.dense_ids = 2048;
 	policy.dense_rows = 4096;

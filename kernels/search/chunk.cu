@@ -165,7 +165,7 @@ fill_queries(const struct search *s, const struct chunk *c, struct query_state *
 		const struct work_query *w = chunk_query(c, i);
 
 		fill_state(&states[i], w, at);
-		fill_filter(s, w, &states[i]);
+		fill_filter(w, &states[i]);
 		states[i].entries = entries;
 		entries += query_entries(w->query->len);
 		if (w->query->len > 0)

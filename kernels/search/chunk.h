@@ -29,10 +29,11 @@ namespace gpuvec
 /* The rows that pass a filter */
 struct filter_rows
 {
-	uint32_t npassed; /* live rows that pass */
-	uint32_t nrows;   /* those that take part in the search */
-	bool gathered;    /* they are counted one by one */
-	uint32_t first;   /* then, position of the first one */
+	uint32_t npassed;     /* live rows that pass */
+	uint32_t nrows;       /* those that take part in the search */
+	bool gathered;        /* they are counted one by one */
+	uint32_t first;       /* then, position of the first one */
+	const uint32_t *mask; /* [ntiles] */
 };
 
 #define NO_FILTER UINT32_MAX
@@ -66,8 +67,7 @@ struct search
 	struct filter_rows *filters = NULL; /* different ones */
 	/* [queries] number of each one's filter, or NO_FILTER; NULL: none has */
 	uint32_t *filter_of = NULL;
-	const uint32_t *masks = NULL; /* of filters, ntiles words each */
-	uint64_t nlisted = 0;         /* rows that are gathered */
+	uint64_t nlisted = 0; /* rows that are gathered */
 	/*
 	 * all queries of the chunk are canceled, and the kernels were told to
 	 * stop
@@ -221,7 +221,7 @@ filters_at_once(const struct search *s);
 extern bool
 begin_filters(struct search *s, const gpuvec_topk_query *queries, uint32_t nqueries);
 extern void
-fill_filter(const struct search *s, const struct work_query *w, struct query_state *state);
+fill_filter(const struct work_query *w, struct query_state *state);
 extern bool
 queue_gather(struct search *s, struct chunk *c);
 

@@ -4,9 +4,9 @@
  *	  The filters of a search: their masks (filter_masks.cu), and the queries
  *	  whose rows are gathered (gather.cu).
  *
- * Before anything else the masks of all filters are made, and their rows are
- * counted.  The host waits for the numbers, some 10 us: they decide how each
- * query is searched.
+ * Before anything else the masks of all filters are made, unless they were
+ * kept (kept_masks.h), and their rows are counted.  The host waits for the
+ * numbers, some 10 us: they decide how each query is searched.
  *
  *	- No row passes: not at all.
  *	- Few pass: they are listed, and counted one by one.
@@ -41,6 +41,20 @@ filters_at_once(const struct search *s)
 	return s->policy.workspace / 8 / std::max(s->view->ntiles * sizeof(uint32_t), (size_t) 1);
 }
 
+/* The filters of a search whose masks are to be made */
+struct new_filters
+{
+	uint32_t n;
+	uint32_t *numbers; /* [n] in s->filters */
+	const gpuvec_filter *const *all;
+
+	const gpuvec_filter *
+	operator[](uint32_t i) const
+	{
+		return all[numbers[i]];
+	}
+};
+
 /* Where the parts of the filters' memory begin */
 struct filter_layout
 {
@@ -53,30 +67,30 @@ struct filter_layout
 };
 
 static struct filter_layout
-lay_out_filters(const struct search *s, const gpuvec_equal_filters *equal)
+lay_out_filters(const struct search *s, const struct new_filters &made)
 {
 	struct filter_layout at;
 	struct arena arena = {NULL, 0};
 	size_t nconditions = 0;
 	size_t nvalues = 0;
 
-	for (uint32_t i = 0; i < equal->n; i++)
+	for (uint32_t i = 0; i < made.n; i++)
 	{
-		nconditions += equal->filters[i]->n;
-		nvalues += equal->filters[i]->nvalues;
+		nconditions += made[i]->n;
+		nvalues += made[i]->nvalues;
 	}
-	at.specs = arena.reserve(equal->n * sizeof(struct filter_spec));
+	at.specs = arena.reserve(made.n * sizeof(struct filter_spec));
 	at.conditions = arena.reserve(nconditions * sizeof(gpuvec_condition));
 	at.values = arena.reserve(nvalues * sizeof(uint64_t));
-	at.counts = arena.reserve(equal->n * sizeof(uint2));
+	at.counts = arena.reserve(made.n * sizeof(uint2));
 	at.masks = arena.used;
-	at.bytes = at.masks + (size_t) equal->n * s->view->ntiles * sizeof(uint32_t);
+	at.bytes = at.masks + (size_t) made.n * s->view->ntiles * sizeof(uint32_t);
 	return at;
 }
 
 /* Write the filters for the device, with counts of 0 */
 static void
-fill_filters(const gpuvec_equal_filters *equal, const struct filter_layout *at, char *to)
+fill_filters(const struct new_filters &made, const struct filter_layout *at, char *to)
 {
 	struct filter_spec *specs = (struct filter_spec *) (to + at->specs);
 	gpuvec_condition *conditions = (gpuvec_condition *) (to + at->conditions);
@@ -84,9 +98,9 @@ fill_filters(const gpuvec_equal_filters *equal, const struct filter_layout *at, 
 	uint32_t condition = 0;
 	uint32_t value = 0;
 
-	for (uint32_t i = 0; i < equal->n; i++)
+	for (uint32_t i = 0; i < made.n; i++)
 	{
-		const gpuvec_filter *filter = equal->filters[i];
+		const gpuvec_filter *filter = made[i];
 
 		specs[i] = {condition, filter->n, value, gpuvec_wants_null_sets(filter)};
 		if (filter->n > 0)
@@ -99,9 +113,9 @@ fill_filters(const gpuvec_equal_filters *equal, const struct filter_layout *at, 
 	memset(to + at->counts, 0, at->masks - at->counts);
 }
 
-/* Queue the making of all masks */
+/* Queue the making of masks */
 static bool
-queue_masks(struct search *s, const gpuvec_equal_filters *equal, const struct filter_layout *at)
+queue_masks(struct search *s, uint32_t n, const struct filter_layout *at)
 {
 	const char *memory = s->b->filters.get<char>();
 	struct mask_params p;
@@ -113,50 +127,102 @@ queue_masks(struct search *s, const gpuvec_equal_filters *equal, const struct fi
 	p.values = (const uint64_t *) (memory + at->values);
 	p.counts = (uint2 *) (memory + at->counts);
 	p.masks = (uint32_t *) (memory + at->masks);
-	p.nfilters = equal->n;
+	p.nfilters = n;
 	p.nsegments = s->view->nsegments;
 	p.nslices = mask_slices();
 	p.ntiles = s->view->ntiles;
-	s->masks = p.masks;
 	return s->check(masks_launch(&p, s->stream));
 }
 
-/* Make the masks, and wait for the counts, which end up in b->download */
+/*
+ * Take the counts of the masks that were made from b->download, and keep masks
+ * for later
+ */
 static bool
-make_masks(struct search *s, const gpuvec_equal_filters *equal)
+take_counts(struct search *s, const struct new_filters &made, const struct filter_layout *at)
+{
+	const uint2 *counts = (const uint2 *) s->b->download.get();
+	const uint32_t *masks = (const uint32_t *) (s->b->filters.get<char>() + at->masks);
+	size_t ntiles = s->view->ntiles;
+
+	for (uint32_t i = 0; i < made.n; i++)
+	{
+		struct filter_rows *rows = &s->filters[made.numbers[i]];
+
+		rows->npassed = counts[i].x;
+		rows->nrows = counts[i].y;
+		rows->mask = masks + i * ntiles;
+		if (!keep_mask(s->b, &s->view->kept, made[i], rows->mask, ntiles, counts[i], s->error))
+			return false;
+	}
+	return true;
+}
+
+/* Make masks, and wait for the counts */
+static bool
+make_masks(struct search *s, const struct new_filters &made)
 {
 	struct search_backend *b = s->b;
-	struct filter_layout at = lay_out_filters(s, equal);
-	size_t counts = equal->n * sizeof(uint2);
+	struct filter_layout at = lay_out_filters(s, made);
+	size_t counts = made.n * sizeof(uint2);
 
 	if (!need_memory(s, b->filters, at.bytes) ||
 		!need_pinned(s, b->upload, b->upload_bytes, at.masks) ||
 		!need_pinned(s, b->download, b->download_bytes, counts))
 		return false;
-	fill_filters(equal, &at, b->upload.get());
+	fill_filters(made, &at, b->upload.get());
 	return s->check(cudaMemcpyAsync(b->filters.get<char>(), b->upload.get(), at.masks,
 									cudaMemcpyHostToDevice, s->stream),
 					"copy filters to the GPU") &&
-		   queue_masks(s, equal, &at) &&
+		   queue_masks(s, made.n, &at) &&
 		   s->check(cudaMemcpyAsync(b->download.get(), b->filters.get<char>() + at.counts, counts,
 									cudaMemcpyDeviceToHost, s->stream),
 					"copy results from the GPU") &&
-		   wait_for_device(s, NULL);
+		   wait_for_device(s, NULL) && take_counts(s, made, &at);
 }
 
-/* Take the counts, and choose the filters whose rows are gathered */
-static void
-take_counts(struct search *s, uint32_t n)
+/* Find the masks that were kept, and make the others */
+static bool
+find_masks(struct search *s, const gpuvec_equal_filters *equal)
 {
-	const uint2 *counts = (const uint2 *) s->b->download.get();
+	struct kept_masks *kept = &s->view->kept;
+	struct new_filters made = {0, (uint32_t *) malloc(equal->n * sizeof(uint32_t)), equal->filters};
+	bool ok = true;
 
+	if (made.numbers == NULL)
+		return gpuvec_fail_memory(s->error, equal->n * sizeof(uint32_t));
+	kept->searches++;
+	for (uint32_t i = 0; i < equal->n; i++)
+	{
+		const struct kept_mask *mask = find_kept_mask(kept, equal->filters[i]);
+		struct filter_rows *rows = &s->filters[i];
+
+		if (mask == NULL)
+			made.numbers[made.n++] = i;
+		else
+		{
+			rows->npassed = mask->counts.x;
+			rows->nrows = mask->counts.y;
+			rows->mask = (const uint32_t *) mask->bits.get();
+		}
+	}
+	s->b->stats.filters += equal->n;
+	s->b->stats.kept_filters += equal->n - made.n;
+	if (made.n > 0)
+		ok = make_masks(s, made);
+	free(made.numbers);
+	return ok;
+}
+
+/* Choose the filters whose rows are gathered */
+static void
+choose_gathered(struct search *s, uint32_t n)
+{
 	s->nlisted = 0;
 	for (uint32_t i = 0; i < n; i++)
 	{
 		struct filter_rows *rows = &s->filters[i];
 
-		rows->npassed = counts[i].x;
-		rows->nrows = counts[i].y;
 		rows->gathered = rows->nrows <= s->policy.gather_rows;
 		rows->first = (uint32_t) s->nlisted;
 		if (rows->gathered)
@@ -181,14 +247,12 @@ list_rows(struct search *s, uint32_t n)
 	list = (struct row_list *) b->lists.get();
 	for (uint32_t i = 0; i < n; i++)
 		if (s->filters[i].gathered && s->filters[i].nrows > 0)
-			list[p.nlists++] = {i, s->filters[i].first};
+			list[p.nlists++] = {s->filters[i].mask, s->filters[i].first};
 	p.segments = s->view->segments;
-	p.masks = s->masks;
 	p.rows = (uint2 *) b->listed.get<char>();
 	p.lists = (const struct row_list *) (b->listed.get<char>() + lists);
 	p.used = (uint32_t *) (b->listed.get<char>() + used);
 	p.nsegments = s->view->nsegments;
-	p.ntiles = s->view->ntiles;
 	return s->check(cudaMemcpyAsync(b->listed.get<char>() + lists, list,
 									p.nlists * sizeof(struct row_list), cudaMemcpyHostToDevice,
 									s->stream),
@@ -210,10 +274,9 @@ find_rows(struct search *s, const gpuvec_topk_query *queries, uint32_t nqueries,
 			needs_mask(s, &queries[i]) ? gpuvec_equal_filter(equal, &queries[i].filter) : NO_FILTER;
 	if (s->view->ntiles == 0)
 		return true;
-	s->b->stats.filters += equal->n;
-	if (!make_masks(s, equal))
+	if (!find_masks(s, equal))
 		return false;
-	take_counts(s, equal->n);
+	choose_gathered(s, equal->n);
 	return s->nlisted == 0 || list_rows(s, equal->n);
 }
 
@@ -249,13 +312,13 @@ begin_filters(struct search *s, const gpuvec_topk_query *queries, uint32_t nquer
 }
 
 void
-fill_filter(const struct search *s, const struct work_query *w, struct query_state *state)
+fill_filter(const struct work_query *w, struct query_state *state)
 {
 	const struct filter_rows *rows = w->filter;
 
 	if (rows == NULL)
 		return;
-	state->limits.mask = s->masks + (size_t) (rows - s->filters) * s->view->ntiles;
+	state->limits.mask = rows->mask;
 	state->rows = rows->first;
 	state->nrows = rows->nrows;
 	state->disjoint = w->query->disjoint && w->query->filter.n > 0;

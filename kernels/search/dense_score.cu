@@ -20,6 +20,8 @@
 namespace gpuvec
 {
 
+extern __shared__ uint4 shared_memory[];
+
 #define SCORE_THREADS 256
 #define SCORE_BLOCKS 4 /* on a multiprocessor */
 #define PIECES (VECTOR_BYTES / (uint32_t) sizeof(uint4))
@@ -172,8 +174,7 @@ static __global__ void
 __launch_bounds__(SCORE_THREADS, SCORE_BLOCKS)
 	dense_score_kernel(const __grid_constant__ struct dense_params params)
 {
-	__shared__ struct found_pair all_pairs[SCORE_THREADS / 32][WARP_PAIRS];
-	struct found_pair *pairs = all_pairs[threadIdx.x / 32];
+	struct found_pair *pairs = (struct found_pair *) shared_memory + threadIdx.x / 32 * WARP_PAIRS;
 	uint32_t lane = threadIdx.x % 32;
 	uint32_t npairs = 0;
 	uint32_t n;
@@ -196,7 +197,8 @@ __launch_bounds__(SCORE_THREADS, SCORE_BLOCKS)
 cudaError_t
 dense_score(const struct dense_params *params, uint32_t blocks, cudaStream_t stream)
 {
-	return launch_chained(dense_score_kernel, dim3(blocks * SCORE_BLOCKS), SCORE_THREADS, 0, stream,
+	return launch_chained(dense_score_kernel, dim3(blocks * SCORE_BLOCKS), SCORE_THREADS,
+						  SCORE_THREADS / 32 * WARP_PAIRS * sizeof(struct found_pair), stream,
 						  *params);
 }
 

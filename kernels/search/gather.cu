@@ -83,15 +83,14 @@ __launch_bounds__(LIST_THREADS) list_rows(const __grid_constant__ struct gather_
 	uint32_t number = blockIdx.x % params.nsegments;
 	const struct row_list *list = &params.lists[blockIdx.x / params.nsegments];
 	const struct device_segment *segment = &params.segments[number];
-	const uint32_t *mask =
-		params.masks + (size_t) list->filter * params.ntiles + segment->first_tile;
+	const uint32_t *mask = list->mask + segment->first_tile;
 	uint32_t n = 0;
 	uint32_t at;
 
 	for (uint32_t tile = threadIdx.x; tile < segment->ntiles; tile += LIST_THREADS)
 		n += __popc(mask[tile]);
 	__syncwarp();
-	at = list->first + take_places((struct list_shared *) shared_memory, n,
+	at = (uint32_t) list->first + take_places((struct list_shared *) shared_memory, n,
 								   &params.used[blockIdx.x / params.nsegments]);
 	if (n == 0)
 		return;

@@ -9,6 +9,7 @@
  * list_build.cu   their lists
  * dense_bits.cu   their bit vectors
  * views.cu        views
+ * kept_masks.cu   masks of filters that are kept with a view
  * topk.cu         searches (chunk.h: what its files share)
  *
  *-------------------------------------------------------------------------
@@ -25,6 +26,7 @@
 #include "engine/thread_pool.h"
 #include "kernels/device/free_list.h"
 #include "kernels/device/staged_stream.h"
+#include "kernels/search/kept_masks.h"
 #include "kernels/search/search_kernels.h"
 #include "kernels/search/search_policy.h"
 
@@ -82,6 +84,7 @@ struct cuda_view
 	uint32_t maxid = 0;                        /* largest id, or hot number, of all rows */
 	uint32_t maxlen = 0;                       /* ids of the longest row */
 	std::unique_ptr<uint32_t[]> segment_tiles; /* tiles of each segment */
+	struct kept_masks kept;
 
 	/*
 	 * for scans by rounds; counted when the first scan needs it
@@ -130,6 +133,7 @@ struct search_backend : gpuvec_backend
 	struct grown_memory scratch;
 	struct grown_memory filters; /* of a search, with their masks */
 	struct grown_memory listed;  /* rows that pass filters */
+	kept_bytes kept{0};          /* of masks that are kept with views */
 	unique_pinned lists;         /* what to list, on its way to the device */
 	size_t lists_bytes = 0;
 	unique_pinned upload;

@@ -115,11 +115,11 @@ struct mask_params
 	uint32_t ntiles;  /* of the view */
 };
 
-/* A filter whose rows are listed, and the position of the first one */
+/* The mask of a filter whose rows are listed, and the position of the first */
 struct row_list
 {
-	uint32_t filter;
-	uint32_t first;
+	const uint32_t *mask; /* [ntiles] */
+	uint64_t first;
 };
 
 struct gather_params
@@ -128,12 +128,10 @@ struct gather_params
 	uint2 *rows; /* of all lists: segment, and row in it */
 
 	/* making the lists */
-	const uint32_t *masks;
 	const struct row_list *lists; /* [nlists] */
 	uint32_t *used;               /* [nlists] 0 before */
 	uint32_t nlists;
 	uint32_t nsegments;
-	uint32_t ntiles;
 
 	/* counting rows */
 	uint32_t nqueries;

@@ -109,6 +109,8 @@ extern "C"
 
 		/* rows that pass a filter are counted one by one up to this number */
 		uint32_t gather_rows;
+		/* bytes of masks of filters that are kept for later, at most */
+		size_t kept_bytes;
 
 		/* bit vectors of segments (dense_bits.cu) */
 		/*
@@ -168,6 +170,7 @@ extern "C"
 		uint32_t cold_rounds;    /* rounds that began with rows by cold numbers */
 		uint32_t cold_full;      /* queries, in rounds, whose tables were too small */
 		uint32_t filters;        /* different ones */
+		uint32_t kept_filters;   /* of these, whose masks were kept */
 		uint32_t gathered;       /* queries whose rows were counted one by one */
 		uint32_t stopped_chunks; /* chunks that were canceled while they ran */
 		uint32_t entry_bits;     /* of the last chunk */

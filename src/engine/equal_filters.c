@@ -50,8 +50,8 @@ hash_words(uint64_t hash, const void *from, size_t bytes)
 }
 
 /* Conditions and values are made of whole words */
-static uint64_t
-hash_filter(const gpuvec_filter *filter)
+uint64_t
+gpuvec_filter_hash(const gpuvec_filter *filter)
 {
 	uint64_t	hash = hash_words(filter->n, filter->conditions,
 								  filter->n * sizeof(gpuvec_condition));
@@ -59,8 +59,8 @@ hash_filter(const gpuvec_filter *filter)
 	return hash_words(hash, filter->values, filter->nvalues * sizeof(uint64_t));
 }
 
-static bool
-same_filter(const gpuvec_filter *a, const gpuvec_filter *b)
+bool
+gpuvec_same_filter(const gpuvec_filter *a, const gpuvec_filter *b)
 {
 	return a->n == b->n && a->nvalues == b->nvalues &&
 		(a->n == 0 ||
@@ -72,10 +72,10 @@ same_filter(const gpuvec_filter *a, const gpuvec_filter *b)
 uint32_t
 gpuvec_equal_filter(gpuvec_equal_filters *equal, const gpuvec_filter *filter)
 {
-	uint32_t	at = (uint32_t) (hash_filter(filter) >> 32) & equal->mask;
+	uint32_t	at = (uint32_t) (gpuvec_filter_hash(filter) >> 32) & equal->mask;
 
 	for (; equal->slots[at] != 0; at = (at + 1) & equal->mask)
-		if (same_filter(equal->filters[equal->slots[at] - 1], filter))
+		if (gpuvec_same_filter(equal->filters[equal->slots[at] - 1], filter))
 			return equal->slots[at] - 1;
 	equal->filters[equal->n] = filter;
 	equal->slots[at] = ++equal->n;

@@ -32,6 +32,13 @@ extern bool gpuvec_equal_filters_init(gpuvec_equal_filters *equal, uint32_t n);
 extern void gpuvec_equal_filters_free(gpuvec_equal_filters *equal);
 
 /*
+ * Filters are the same if they have the same conditions, with the same values
+ * and in the same order; these have the same hash
+ */
+extern bool gpuvec_same_filter(const gpuvec_filter *a, const gpuvec_filter *b);
+extern uint64_t gpuvec_filter_hash(const gpuvec_filter *filter);
+
+/*
  * The number of a filter: that of an equal one, or the next.  It has to stay
  * valid.
  */

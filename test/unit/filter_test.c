@@ -539,6 +539,18 @@ right_answer(const table *t, gpuvec_measure measure, const test_query *q, gpuvec
 
 static uint64_t ranked_disjoint;
 static uint64_t not_ranked;
+static uint64_t kept_filters;
+
+/* Count the filters of the last search whose masks were kept */
+static void
+count_kept(gpuvec_backend *backend)
+{
+#ifdef FILTER_TEST_GPU
+	kept_filters += gpuvec_search_last(backend).kept_filters;
+#else
+	(void) backend;
+#endif
+}
 
 /* Search for n queries at once, in all ways */
 static void
@@ -563,6 +575,7 @@ test_queries(gpuvec_backend *backend, const gpuvec_view *view, const table *t,
 			batch[i] = queries[i].q;
 		}
 		right = backend->topk(backend, view, measure, methods[m], batch, n, &error);
+		count_kept(backend);
 		for (uint32_t i = 0; i < n; i++)
 		{
 			queries[i].q = batch[i];
@@ -642,6 +655,8 @@ random_policy(const struct gpuvec_search_policy *usual)
 	policy.list_rows = random_below(3) == 0 ? UINT32_MAX : 1;
 	policy.list_shift = shifts[random_below(3)];
 	policy.gather_rows = gathered[random_below(5)];
+	if (random_below(3) == 0)
+		policy.kept_bytes = random_below(2) ? 0 : 400;
 	policy.lone_queries = random_below(2) ? usual->lone_queries : 0;
 	policy.direct_queries = random_below(2) ? usual->direct_queries : 0;
 	policy.scan_above = UINT32_MAX;
@@ -706,6 +721,7 @@ main(int argc, char **argv)
 
 	test_gpu(pool, argc > 1 && strcmp(argv[1], "full") == 0);
 	check(ranked_disjoint > 100 && not_ranked > 100, "rows without a common id rank, or not");
+	check(kept_filters > 100, "masks of filters are kept");
 	gpuvec_thread_pool_free(pool);
 	return report_checks();
 }

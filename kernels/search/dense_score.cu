@@ -26,7 +26,7 @@ extern __shared__ uint4 shared_memory[];
 #define SCORE_BLOCKS 4 /* on a multiprocessor */
 #define PIECES (VECTOR_BYTES / (uint32_t) sizeof(uint4))
 
-/* Pairs that a warp collects: fewer than 32 are left, and each lane adds one */
+/* Pairs of a warp: fewer than 32 that are left, and one of each lane */
 #define WARP_PAIRS 64
 
 /* A pair of row and query to count and to score */

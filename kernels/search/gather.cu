@@ -91,7 +91,7 @@ __launch_bounds__(LIST_THREADS) list_rows(const __grid_constant__ struct gather_
 		n += __popc(mask[tile]);
 	__syncwarp();
 	at = (uint32_t) list->first + take_places((struct list_shared *) shared_memory, n,
-								   &params.used[blockIdx.x / params.nsegments]);
+											  &params.used[blockIdx.x / params.nsegments]);
 	if (n == 0)
 		return;
 	for (uint32_t tile = threadIdx.x; tile < segment->ntiles; tile += LIST_THREADS)

@@ -81,7 +81,7 @@ for my $condition ('price = 7', 'price BETWEEN 3 AND 40', 'price = 1 AND tokens 
 }
 for my $measure ('jaccard', 'hamming', 'cosine')
 {
-	my $score = $measure eq 'hamming' ? '-hamming_distance' : "${measure}_similarity";
+	my $score = $measure eq 'hamming' ? '0 - hamming_distance' : "${measure}_similarity";
 	for my $table ('parts', 'wide')
 	{
 		my $query = $table eq 'wide' ? '{3,22,70044,1000044}' : '{3,22,41}';

@@ -892,7 +892,8 @@ typedef struct gpuvec_engine_info
 /* A device of the engine, or one that it was told to use and cannot */
 typedef struct gpuvec_device_info
 {
-	int32_t		number;			/* gpuvec_place_info.device; -1: cannot be used */
+	int32_t		number;			/* gpuvec_place_info.device; -1: cannot be
+								 * used */
 	int32_t		gpu;			/* number of the GPU; -1: the CPU */
 	char		backend[16];
 	char		name[128];		/* of the GPU, or of the instruction set */

@@ -16,21 +16,10 @@
 #include "search/set_function.h"
 #include "search/views.h"
 #include "utils/builtins.h"
-#include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
 PG_FUNCTION_INFO_V1(gpuvec_stat_devices);
 PG_FUNCTION_INFO_V1(gpuvec_stat_places);
-
-/* A length of time in microseconds as an interval */
-static Datum
-interval_of_us(uint64 us)
-{
-	Interval   *interval = palloc0_object(Interval);
-
-	interval->time = (int64) us;
-	return IntervalPGetDatum(interval);
-}
 
 /* A device that cannot be used only has the number of its GPU, and why */
 static void
@@ -53,7 +42,7 @@ put_device(ReturnSetInfo *rsinfo, const gpuvec_device_info *info)
 	values[n++] = Int64GetDatum((int64) info->rows);
 	values[n++] = Int64GetDatum((int64) info->searches);
 	values[n++] = Int64GetDatum((int64) info->queries);
-	values[n++] = interval_of_us(info->busy_us);
+	values[n++] = GpuvecIntervalOfUs((int64) info->busy_us);
 	values[n++] = Int64GetDatum((int64) info->errors);
 	values[n++] = Int64GetDatum((int64) info->refused);
 	values[n++] = CStringGetTextDatum(pnstrdup(info->trouble, sizeof(info->trouble)));

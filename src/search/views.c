@@ -156,9 +156,8 @@ pages_waiting(uint64 applied, const FeedSlotInfo *slot)
 	return distinct;
 }
 
-/* A length of time in microseconds as an interval */
-static Datum
-interval_of_us(int64 us)
+Datum
+GpuvecIntervalOfUs(int64 us)
 {
 	Interval   *interval = palloc0_object(Interval);
 
@@ -188,7 +187,7 @@ feed_values(const gpuvec_mirror_info *info, Datum *values, bool *nulls)
 	nulls[1] = pages < 0;
 	if (slot.number > info->applied && FeederOldest(i, slot.feed, &since))
 	{
-		values[2] = interval_of_us(Max(GetCurrentTimestamp() - since, 0));
+		values[2] = GpuvecIntervalOfUs(Max(GetCurrentTimestamp() - since, 0));
 		nulls[2] = false;
 	}
 	return 3;
@@ -204,7 +203,7 @@ wait_values(const gpuvec_mirror_info *info, Datum *values, bool *nulls)
 	if (!nulls[0])
 	{
 		values[0] = Int64GetDatum((int64) facts.waits);
-		values[1] = interval_of_us((int64) facts.wait_us);
+		values[1] = GpuvecIntervalOfUs((int64) facts.wait_us);
 	}
 	return 2;
 }

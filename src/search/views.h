@@ -12,6 +12,9 @@
 
 #include "link/engine_link.h"
 
+/* A length of time in microseconds as an interval */
+extern Datum GpuvecIntervalOfUs(int64 us);
+
 /* True if the caller may see mirrors of this relation */
 extern bool GpuvecMaySeeMirror(Oid database, Oid relation);
 

@@ -255,7 +255,7 @@ join_unordered(const parts_search *s, uint32_t number)
 	return true;
 }
 
-/* Merge the answers of a slice of the queries; called by a thread of the pool */
+/* Merge answers of a slice of the queries; called by a thread of the pool */
 static void
 merge_slice(void *task, uint64_t number, int thread)
 {

@@ -7,6 +7,7 @@
 #   PRELOAD=both|no|yes                   with shared_preload_libraries or not (regress)
 #   VERIFY=on|off                         gpuvec.verify
 #   METHOD=auto|bitset|inverted            gpuvec.method
+#   CPU_PARTS=0|N                         the engine on the CPU pretends to be N devices
 #   SANITIZE=yes                          the engine with address and undefined sanitizers
 #   CUDA_ARCHS="80 90"                    by default those of the GPUs here, else the oldest
 #   JOBS=3                                how many jobs run at a time
@@ -33,7 +34,7 @@ default_jobs() {
 	fi
 }
 
-: "${SUITES:=house unit regress isolation tap clients stress}" "${ENGINE:=auto}" "${PRELOAD:=both}" "${VERIFY:=on}" "${METHOD:=auto}" "${TESTS:=}" "${KEEP:=no}"
+: "${SUITES:=house unit regress isolation tap clients stress}" "${ENGINE:=auto}" "${PRELOAD:=both}" "${VERIFY:=on}" "${METHOD:=auto}" "${CPU_PARTS:=0}" "${TESTS:=}" "${KEEP:=no}"
 : "${JOBS:=$(default_jobs)}" "${JOB_SECONDS:=900}" "${STRESS_SECONDS:=40}" "${SEED:=1}" "${LENIENT:=no}"
 # modules of packages are those of the system's Python
 : "${PYTHON:=$([ -x /usr/bin/python3 ] && echo /usr/bin/python3 || echo python3)}"
@@ -478,7 +479,8 @@ trap 'exit 130' INT TERM
 hands=$((JOBS >= 12 ? 3 : 1))
 common_conf="gpuvec.engine = '$ENGINE'
 gpuvec.verify = $VERIFY
-gpuvec.method = $METHOD"
+gpuvec.method = $METHOD
+gpuvec.cpu_parts = $CPU_PARTS"
 began=$SECONDS
 say "building in $work"
 plan build "" 0 - job_build

@@ -33,7 +33,8 @@ memory          core                    src/engine/engine_error.[ch] src/engine/
 backend         memory                  src/engine/backend.h src/engine/segment.[ch] src/engine/filter_column.[ch] src/engine/equal_filters.[ch] src/engine/method_costs.[ch] src/engine/embedding_backend.h src/engine/neighbors_backend.h src/engine/als_backend.h
 tools           memory                  src/engine/log.[ch] src/engine/fault.[ch] src/engine/options.[ch]
 cpu             backend,tools           src/engine/cpu/* src/engine/nocuda/*
-store           backend,tools           src/engine/store/* src/engine/scheduler.[ch]
+parts           backend,tools           src/engine/parts/*
+store           parts                   src/engine/store/* src/engine/scheduler.[ch]
 sets            store                   src/engine/sets/*
 vectors         store                   src/engine/embedding/*
 als             store                   src/engine/als/*

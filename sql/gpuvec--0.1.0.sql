@@ -1221,6 +1221,22 @@ CREATE FUNCTION gpuvec_stat_engine(
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 1;
 COMMENT ON FUNCTION gpuvec_stat_engine() IS 'the engine and what it has done, or why it cannot be asked; no row if it is not running';
 
+CREATE FUNCTION gpuvec_stat_devices(
+	OUT device int4, OUT gpu int4, OUT backend text, OUT name text, OUT compute_capability text,
+	OUT memory_total int8, OUT memory_free int8, OUT memory_used int8, OUT memory_budget int8,
+	OUT segments int4, OUT rows int8, OUT searches int8, OUT queries int8, OUT busy interval,
+	OUT errors int8, OUT refused int8, OUT trouble text)
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 4;
+COMMENT ON FUNCTION gpuvec_stat_devices() IS 'the devices of the engine, and those that it cannot use; no row if it is not running';
+
+CREATE FUNCTION gpuvec_stat_places(
+	OUT database oid, OUT relation oid, OUT attnum int2, OUT key_attnum int2, OUT index oid, OUT private bool,
+	OUT device int4, OUT segments int4, OUT rows int8, OUT bytes int8)
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 10;
+COMMENT ON FUNCTION gpuvec_stat_places() IS 'what each device holds of what is resident in the engine, by oid';
+
 -- In the views, operators and functions without an exact match in pg_catalog
 -- are schema-qualified.  Otherwise a user who may create objects in the
 -- extension's schema could provide a better match, which the views would call.
@@ -1269,3 +1285,23 @@ CREATE VIEW gpuvec_engine AS
 	FROM gpuvec_stat_engine() e;
 COMMENT ON VIEW gpuvec_engine IS 'the engine that holds the resident data, or why it cannot be asked; no row if it is not running';
 GRANT SELECT ON gpuvec_engine TO PUBLIC;
+
+CREATE VIEW gpuvec_devices AS
+	SELECT d.device, d.gpu, d.backend, d.name, d.compute_capability, d.memory_total, d.memory_free, d.memory_used,
+		   d.memory_budget, d.segments, d.rows, d.searches, d.queries, d.busy, d.errors, d.refused, d.trouble
+	FROM gpuvec_stat_devices() d;
+COMMENT ON VIEW gpuvec_devices IS 'the devices of the engine, and those that it cannot use; no row if it is not running';
+GRANT SELECT ON gpuvec_devices TO PUBLIC;
+
+CREATE VIEW gpuvec_mirror_devices AS
+	SELECT d.datname AS database, p.database AS database_oid,
+		   CASE WHEN d.datname = current_database() THEN p.relation::regclass END AS relation,
+		   p.relation AS relation_oid,
+		   ARRAY(SELECT a.attname FROM pg_attribute a
+				 WHERE d.datname = current_database() AND a.attrelid = p.relation AND a.attnum IN (p.attnum, p.key_attnum)
+				 ORDER BY a.attnum = p.attnum) AS columns,
+		   CASE WHEN d.datname = current_database() AND p.index OPERATOR(pg_catalog.<>) 0 THEN p.index::regclass END AS index,
+		   p.private, p.device, p.segments, p.rows, p.bytes
+	FROM gpuvec_stat_places() p LEFT JOIN pg_database d ON d.oid = p.database;
+COMMENT ON VIEW gpuvec_mirror_devices IS 'what each device of the engine holds of the columns that are resident';
+GRANT SELECT ON gpuvec_mirror_devices TO PUBLIC;

@@ -48,14 +48,16 @@ static const struct config_enum_entry storage_options[] = {
 };
 
 /*
- * GUC check hook: a comma-separated list of device numbers, or an empty
- * string
+ * GUC check hook: a comma-separated list of device numbers, "all", or an
+ * empty string
  */
 static bool
 check_devices(char **newval, void **extra, GucSource source)
 {
 	bool		digit_needed = false;
 
+	if (strcmp(*newval, "all") == 0)
+		return true;
 	for (const char *p = *newval; *p; p++)
 	{
 		if (*p >= '0' && *p <= '9')
@@ -69,7 +71,7 @@ check_devices(char **newval, void **extra, GucSource source)
 		}
 	}
 	if (digit_needed)
-		GUC_check_errdetail("Device numbers must be separated by commas, as in \"0,1\".");
+		GUC_check_errdetail("Write \"all\", or device numbers separated by commas, as in \"0,1\".");
 	return !digit_needed;
 }
 
@@ -85,7 +87,7 @@ define_engine_settings(void)
 
 	DefineCustomStringVariable("gpuvec.devices",
 							   "Numbers of the GPUs that the engine may use, separated by commas.",
-							   "An empty string means the first GPU.",
+							   "An empty string means the first GPU, \"all\" means all of them.",
 							   &gpuvec_devices, "",
 							   PGC_SIGHUP, 0, check_devices, NULL, NULL);
 

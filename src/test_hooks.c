@@ -26,6 +26,7 @@ int			gpuvec_feed_ring_bytes = 0;
 int			gpuvec_feed_idle = GPUVEC_FEED_IDLE_MS;
 int			gpuvec_refresh_patience = GPUVEC_REFRESH_PATIENCE_MS;
 int			gpuvec_read_ahead_bytes = GPUVEC_READ_AHEAD_BYTES;
+int			gpuvec_cpu_parts = 0;
 
 static char *injection_point = NULL;
 
@@ -99,6 +100,12 @@ GpuvecDefineTestSettings(void)
 							NULL,
 							&gpuvec_read_ahead_bytes, GPUVEC_READ_AHEAD_BYTES, 1, INT_MAX,
 							PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("gpuvec.cpu_parts",
+							"Number of devices that the engine on the CPU pretends to be.",
+							NULL,
+							&gpuvec_cpu_parts, 0, 0, 64,
+							PGC_SIGHUP, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 }
 
 /*

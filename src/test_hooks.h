@@ -70,6 +70,7 @@ extern int	gpuvec_feed_ring_bytes;
 extern int	gpuvec_feed_idle;	/* ms */
 extern int	gpuvec_refresh_patience;	/* ms */
 extern int	gpuvec_read_ahead_bytes;
+extern int	gpuvec_cpu_parts;	/* devices that the CPU pretends to be */
 
 /* Called once, when the library is loaded */
 extern void GpuvecDefineTestSettings(void);
@@ -93,6 +94,7 @@ extern void GpuvecInjection(const char *name);
 #define gpuvec_feed_idle	GPUVEC_FEED_IDLE_MS
 #define gpuvec_refresh_patience	GPUVEC_REFRESH_PATIENCE_MS
 #define gpuvec_read_ahead_bytes	GPUVEC_READ_AHEAD_BYTES
+#define gpuvec_cpu_parts	0
 #define GpuvecDefineTestSettings() ((void) 0)
 #define GPUVEC_INJECTION(name) ((void) 0)
 

@@ -38,7 +38,7 @@
 #include "core/weighting.h"
 
 #define GPUVEC_PROTOCOL_MAGIC	UINT32_C(0x47505643)	/* "GPVC" */
-#define GPUVEC_PROTOCOL_VERSION 19
+#define GPUVEC_PROTOCOL_VERSION 20
 
 /* Largest length of a frame; senders split pages into much shorter frames */
 #define GPUVEC_MAX_FRAME		(UINT32_C(1) << 30)
@@ -78,6 +78,8 @@ typedef enum gpuvec_message
 	GPUVEC_MSG_NEIGHBORS_BEGIN, /* gpuvec_neighbors_begin -> ALS_STATE */
 	GPUVEC_MSG_NEIGHBORS,		/* nothing -> NEIGHBORS_FOUND */
 	GPUVEC_MSG_SEARCH_PARTS,	/* gpuvec_search_parts ... -> PARTS_RESULT */
+	GPUVEC_MSG_DEVICES,			/* nothing -> DEVICES_INFO */
+	GPUVEC_MSG_PLACES,			/* nothing -> PLACES_INFO */
 
 	/* engine -> session */
 	GPUVEC_MSG_WELCOME = 64,	/* gpuvec_welcome */
@@ -94,7 +96,9 @@ typedef enum gpuvec_message
 								 * factors] */
 	GPUVEC_MSG_ALS_STATES,		/* gpuvec_als_state[] */
 	GPUVEC_MSG_NEIGHBORS_FOUND, /* gpuvec_als_state, gpuvec_neighbor[] */
-	GPUVEC_MSG_PARTS_RESULT		/* gpuvec_result ... for each part */
+	GPUVEC_MSG_PARTS_RESULT,	/* gpuvec_result ... for each part */
+	GPUVEC_MSG_DEVICES_INFO,	/* gpuvec_device_info[] */
+	GPUVEC_MSG_PLACES_INFO		/* gpuvec_place_info[] */
 } gpuvec_message;
 
 typedef struct gpuvec_frame
@@ -884,5 +888,38 @@ typedef struct gpuvec_engine_info
 	uint64_t	queries;		/* single queries in them */
 	uint64_t	evictions;
 } gpuvec_engine_info;
+
+/* A device of the engine, or one that it was told to use and cannot */
+typedef struct gpuvec_device_info
+{
+	int32_t		number;			/* gpuvec_place_info.device; -1: cannot be
+								 * used */
+	int32_t		gpu;			/* number of the GPU; -1: the CPU */
+	char		backend[16];
+	char		name[128];		/* of the GPU, or of the instruction set */
+	char		trouble[256];	/* why it cannot be used, or empty */
+	int32_t		capability;		/* compute capability * 10, 0 on the CPU */
+	uint32_t	segments;
+	uint64_t	rows;			/* of mirrors of sets */
+	uint64_t	memory_total;	/* bytes, of the GPU or of the machine */
+	uint64_t	memory_free;
+	uint64_t	memory_used;	/* by mirrors */
+	uint64_t	memory_budget;
+	uint64_t	searches;		/* of batches of queries */
+	uint64_t	queries;
+	uint64_t	errors;			/* searches that failed */
+	uint64_t	refused;		/* segments that it had no memory for */
+	uint64_t	busy_us;		/* time of searches */
+} gpuvec_device_info;
+
+/* What a device holds of a mirror */
+typedef struct gpuvec_place_info
+{
+	gpuvec_mirror_key key;
+	int32_t		device;
+	uint32_t	segments;
+	uint64_t	rows;
+	uint64_t	bytes;
+} gpuvec_place_info;
 
 #endif							/* GPUVEC_PROTOCOL_H */

@@ -43,6 +43,11 @@
  *	 no-sweep			stale mirrors are not dropped
  *	 least-idle:MS		a session that was idle for MS may lose its seat
  *	 no-threads			no thread can be started for a session
+ *	 part-full:N		of several devices, the one of number N takes no
+ *						segments
+ *	 part-gone:N		that device cannot be used when the engine starts
+ *	 part-lost:N		its searches fail, so that the engine ends
+ *	 part-search:N		its searches find no memory
  *	 protocol-version:N	the engine claims to speak protocol version N
  *
  *-------------------------------------------------------------------------

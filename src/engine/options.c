@@ -26,6 +26,7 @@ static const struct option long_options[] = {
 	{"devices", required_argument, NULL, 'd'},
 	{"device-memory", required_argument, NULL, 'm'},
 	{"cpu-threads", required_argument, NULL, 't'},
+	{"cpu-parts", required_argument, NULL, 'p'},
 	{"max-sessions", required_argument, NULL, 'n'},
 	{"version", no_argument, NULL, 'V'},
 	{"help", no_argument, NULL, 'h'},
@@ -41,9 +42,10 @@ static const char help[] =
 "  --liveness-fd=N       exit when the other end of this pipe is closed\n"
 "  --incarnation=HEX     32 hexadecimal digits that sessions must present\n"
 "  --backend=NAME        auto, cuda or cpu\n"
-"  --devices=LIST        numbers of GPUs, as in 0,1\n"
+"  --devices=LIST        numbers of GPUs, as in 0,1, or all\n"
 "  --device-memory=MB    memory for mirrors on each device, 0 to choose\n"
 "  --cpu-threads=N       threads on the CPU, 0 for all cores\n"
+"  --cpu-parts=N         devices that the CPU pretends to be, for tests\n"
 "  --max-sessions=N      connections to accept\n";
 
 static void
@@ -80,7 +82,7 @@ parse_incarnation(gpuvec_engine_options *options, const char *value)
 	}
 }
 
-/* Parse a list of device numbers separated by commas */
+/* Parse a list of device numbers separated by commas, or "all" */
 static void
 parse_devices(gpuvec_engine_options *options, const char *value)
 {
@@ -89,7 +91,8 @@ parse_devices(gpuvec_engine_options *options, const char *value)
 	char	   *item;
 
 	options->ndevices = 0;
-	while (copy && (item = strsep(&rest, ",")) != NULL)
+	options->all_devices = strcmp(value, "all") == 0;
+	while (!options->all_devices && copy && (item = strsep(&rest, ",")) != NULL)
 	{
 		if (options->ndevices == GPUVEC_MAX_DEVICES)
 			bad_option("devices", value);
@@ -146,6 +149,9 @@ gpuvec_parse_options(gpuvec_engine_options *options, int argc, char **argv)
 				break;
 			case 't':
 				options->cpu_threads = (int) parse_number("cpu-threads", optarg, 0, 1024);
+				break;
+			case 'p':
+				options->cpu_parts = (int) parse_number("cpu-parts", optarg, 0, GPUVEC_MAX_DEVICES);
 				break;
 			case 'n':
 				options->max_sessions = (int) parse_number("max-sessions", optarg, 1, 1000000);

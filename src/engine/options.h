@@ -23,6 +23,8 @@ typedef struct gpuvec_engine_options
 	char		backend[8];		/* auto, cuda, cpu */
 	int			devices[GPUVEC_MAX_DEVICES];
 	int			ndevices;
+	bool		all_devices;	/* all GPUs; the list counts for nothing */
+	int			cpu_parts;		/* devices that the CPU pretends to be */
 	uint64_t	memory_mb;		/* per device; 0: choose from the memory there
 								 * is */
 	int			cpu_threads;	/* 0: all cores */

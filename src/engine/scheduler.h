@@ -17,6 +17,8 @@ typedef struct gpuvec_scheduler_stats
 	uint64_t	requests;		/* of sessions */
 	uint64_t	batches;
 	uint64_t	queries;
+	uint64_t	errors;			/* requests that failed */
+	uint64_t	busy_ns;		/* time of all batches */
 } gpuvec_scheduler_stats;
 
 extern gpuvec_scheduler *gpuvec_scheduler_new(gpuvec_backend *backend);

@@ -634,6 +634,7 @@ allocate_livemap(uint32_t nwords, gpuvec_error *error)
 	}
 	map->refs = 1;
 	map->nwords = nwords;
+	map->child = 0;
 	map->backend = NULL;
 	map->device = NULL;
 	return map;

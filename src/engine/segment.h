@@ -106,6 +106,8 @@ typedef struct gpuvec_segment
 								 * null; NULL: none is */
 
 	gpuvec_backend *backend;	/* backend that adopted the segment, or NULL */
+	int			child;			/* on which of the backend's devices it lies
+								 * (engine/parts); 0 if there is one */
 	void	   *device;			/* backend's own */
 	size_t		host_bytes;		/* bytes on the host: this struct, its arrays,
 								 * and what the backend allocates or has
@@ -119,6 +121,8 @@ typedef struct gpuvec_livemap
 	int			refs;			/* changed by __atomic builtins only */
 	uint32_t	nlive;
 	uint32_t	nwords;
+	int			child;			/* that of the segment; set before the map is
+								 * adopted */
 	gpuvec_backend *backend;
 	void	   *device;			/* backend's own */
 	uint32_t	bits[];			/* bit r % 32 of word r / 32 is set: row r is

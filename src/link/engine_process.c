@@ -107,9 +107,9 @@ engine_backend(void)
 char *
 EngineSettings(void)
 {
-	return psprintf("%s|%d|%s|%d|%d|%d", engine_path(), gpuvec_engine,
+	return psprintf("%s|%d|%s|%d|%d|%d|%d", engine_path(), gpuvec_engine,
 					gpuvec_devices ? gpuvec_devices : "", gpuvec_device_memory,
-					gpuvec_cpu_threads, gpuvec_max_sessions);
+					gpuvec_cpu_threads, gpuvec_cpu_parts, gpuvec_max_sessions);
 }
 
 /* The engine's command line */
@@ -139,6 +139,11 @@ engine_arguments(void)
 	argv[n++] = psprintf("%d", gpuvec_device_memory);
 	argv[n++] = "--cpu-threads";
 	argv[n++] = psprintf("%d", gpuvec_cpu_threads);
+	if (gpuvec_cpu_parts > 0)
+	{
+		argv[n++] = "--cpu-parts";
+		argv[n++] = psprintf("%d", gpuvec_cpu_parts);
+	}
 	argv[n++] = "--max-sessions";
 	argv[n++] = psprintf("%d", gpuvec_max_sessions);
 	Assert(n < 20);

@@ -34,6 +34,7 @@
 #include "search/foreign.h"
 #include "search/set_search.h"
 #include "search/set_function.h"
+#include "search/views.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/pg_lsn.h"
@@ -66,9 +67,8 @@ relation_exists(Oid relation)
 	return SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relation));
 }
 
-/* True if the caller may see mirrors of this relation */
-static bool
-may_see(Oid database, Oid relation)
+bool
+GpuvecMaySeeMirror(Oid database, Oid relation)
 {
 	if (has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS))
 		return true;
@@ -77,12 +77,9 @@ may_see(Oid database, Oid relation)
 		relation_exists(relation) && GpuvecOwnsRelation(relation, GetUserId());
 }
 
-/*
- * Ask the engine, without starting it.  False, with *reason, if it does not
- * run or does not answer.
- */
-static bool
-ask_engine(gpuvec_message type, gpuvec_message expected, GpuvecReply *reply, const char **reason)
+bool
+GpuvecAskEngine(gpuvec_message type, gpuvec_message expected, GpuvecReply *reply,
+				const char **reason)
 {
 	for (int attempt = 0; attempt < 2; attempt++)
 	{
@@ -159,9 +156,8 @@ pages_waiting(uint64 applied, const FeedSlotInfo *slot)
 	return distinct;
 }
 
-/* A length of time in microseconds as an interval */
-static Datum
-interval_of_us(int64 us)
+Datum
+GpuvecIntervalOfUs(int64 us)
 {
 	Interval   *interval = palloc0_object(Interval);
 
@@ -191,7 +187,7 @@ feed_values(const gpuvec_mirror_info *info, Datum *values, bool *nulls)
 	nulls[1] = pages < 0;
 	if (slot.number > info->applied && FeederOldest(i, slot.feed, &since))
 	{
-		values[2] = interval_of_us(Max(GetCurrentTimestamp() - since, 0));
+		values[2] = GpuvecIntervalOfUs(Max(GetCurrentTimestamp() - since, 0));
 		nulls[2] = false;
 	}
 	return 3;
@@ -207,7 +203,7 @@ wait_values(const gpuvec_mirror_info *info, Datum *values, bool *nulls)
 	if (!nulls[0])
 	{
 		values[0] = Int64GetDatum((int64) facts.waits);
-		values[1] = interval_of_us((int64) facts.wait_us);
+		values[1] = GpuvecIntervalOfUs((int64) facts.wait_us);
 	}
 	return 2;
 }
@@ -267,14 +263,14 @@ gpuvec_stat_mirrors(PG_FUNCTION_ARGS)
 	const char *reason;
 
 	GpuvecMaterializedSRF(fcinfo);
-	if (!ask_engine(GPUVEC_MSG_LIST, GPUVEC_MSG_MIRRORS, &reply, &reason))
+	if (!GpuvecAskEngine(GPUVEC_MSG_LIST, GPUVEC_MSG_MIRRORS, &reply, &reason))
 		return (Datum) 0;
 	for (uint32 i = 0; i < reply.length / sizeof(gpuvec_mirror_info); i++)
 	{
 		gpuvec_mirror_info info;
 
 		memcpy(&info, reply.data + i * sizeof(info), sizeof(info));
-		if (may_see(info.key.database, info.key.relation))
+		if (GpuvecMaySeeMirror(info.key.database, info.key.relation))
 			put_mirror((ReturnSetInfo *) fcinfo->resultinfo, &info);
 	}
 	return (Datum) 0;
@@ -344,7 +340,7 @@ gpuvec_stat_engine(PG_FUNCTION_ARGS)
 
 	GpuvecMaterializedSRF(fcinfo);
 	n = lengthof(values) - 2;
-	if (ask_engine(GPUVEC_MSG_ENGINE, GPUVEC_MSG_ENGINE_INFO, &reply, &reason) &&
+	if (GpuvecAskEngine(GPUVEC_MSG_ENGINE, GPUVEC_MSG_ENGINE_INFO, &reply, &reason) &&
 		reply.length == sizeof(info))
 	{
 		memcpy(&info, reply.data, sizeof(info));
@@ -404,7 +400,7 @@ gpuvec_stat_costs(PG_FUNCTION_ARGS)
 	GpuvecMaterializedSRF(fcinfo);
 	for (int i = 0; FactsSlotRead(i, &key, &facts, &used); i++)
 	{
-		if (used && may_see(key.database, key.relation))
+		if (used && GpuvecMaySeeMirror(key.database, key.relation))
 			put_facts((ReturnSetInfo *) fcinfo->resultinfo, &key, &facts);
 	}
 	return (Datum) 0;

@@ -4,6 +4,7 @@
 #   make -f test/unit/server.mk check          plain build
 #   make -f test/unit/server.mk check-asan     address and undefined behaviour
 #   make -f test/unit/server.mk check-thread   data races
+#   make -f test/unit/server.mk check-server_parts   with several devices
 #   make -f test/unit/server.mk check-emulated WITH_CUDA=emulated
 #                                             embedding tables with an emulated GPU
 #
@@ -63,12 +64,19 @@ $(SERVER_BIN)/server_test: $(SERVER_TEST_SRCS:%=$(srcdir)/%) $(wildcard $(srcdir
 # the variant of "make check"
 SERVER_VARIANT = $(if $(filter yes,$(SANITIZE)),asan,plain)
 
+# tests of sets, with the CPU as several devices
+SERVER_PARTS_ARGS = search edges several_mirrors refresh wide merges mergers budget budget_refresh \
+	concurrency cancel rows rows_pages rows_merges rows_concurrency rows_wide filters rows_filters memory wide_memory
+
 tests:
-	@echo server
+	@echo server server_parts
 
 programs: $(SERVER_BIN)/server_test $(SERVER_BIN)/gpuvec-engine-$(SERVER_VARIANT)
 
 check-server: $(if $(filter yes,$(SANITIZE)),check-asan,check)
+
+check-server_parts: $(SERVER_BIN)/server_test $(SERVER_BIN)/gpuvec-engine-$(SERVER_VARIANT)
+	SERVER_TEST_PARTS=3 $(SERVER_BIN)/server_test $(SERVER_BIN)/gpuvec-engine-$(SERVER_VARIANT) $(or $(SERVER_TEST_ARGS),$(SERVER_PARTS_ARGS))
 
 check: $(SERVER_BIN)/server_test $(SERVER_BIN)/gpuvec-engine-plain
 	$(SERVER_BIN)/server_test $(SERVER_BIN)/gpuvec-engine-plain $(SERVER_TEST_ARGS)
@@ -86,4 +94,4 @@ check-emulated: $(SERVER_BIN)/server_test $(SERVER_BIN)/gpuvec-engine-emulated
 	SERVER_TEST_BACKEND=cuda SERVER_TEST_EMULATED=yes $(SERVER_BIN)/server_test $(SERVER_BIN)/gpuvec-engine-emulated \
 		$(or $(SERVER_TEST_ARGS),embed embed_gram embed_gram_charged embed_room embed_limit embed_failed embed_scarce embed_concurrency)
 
-.PHONY: tests programs check-server check check-asan check-thread programs-emulated check-emulated
+.PHONY: tests programs check-server check-server_parts check check-asan check-thread programs-emulated check-emulated

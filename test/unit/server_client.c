@@ -65,12 +65,18 @@ exec_engine(const char *fault, const char *const *arguments, const char *socket,
 			int liveness_fd, int log_fd)
 {
 	const char *backend = getenv("SERVER_TEST_BACKEND");
+	const char *parts = getenv("SERVER_TEST_PARTS");
 	const char *argv[40] = {engine_program, "--socket", socket, "--liveness-fd", "3", "--backend",
 		backend ? backend : "cpu"};
 	int			n = 7;
 
 	for (; *arguments; arguments++)
 		argv[n++] = *arguments;
+	if (parts)
+	{
+		argv[n++] = "--cpu-parts";
+		argv[n++] = parts;
+	}
 	if (fault)
 		setenv("GPUVEC_ENGINE_FAULT", fault, 1);
 	else

@@ -38,22 +38,49 @@ gpuvec_serve_drop(gpuvec_session *s, const gpuvec_request *request)
 	return gpuvec_answer(s, request, GPUVEC_MSG_COUNT, &n, sizeof(n));
 }
 
-bool
-gpuvec_serve_list(gpuvec_session *s, const gpuvec_request *request)
+/* Answer with n structs, and free them; NULL: out of memory if n > 0 */
+static bool
+answer_list(gpuvec_session *s, const gpuvec_request *request, gpuvec_message type, void *list,
+			size_t n, size_t size)
 {
-	size_t		n;
-	gpuvec_mirror_info *list = gpuvec_store_list(&s->server->store, &n);
 	gpuvec_error error;
 	bool		ok;
 
 	if (list == NULL && n > 0)
 	{
-		gpuvec_fail_memory(&error, n * sizeof(*list));
+		gpuvec_fail_memory(&error, n * size);
 		return gpuvec_answer_error(s, request, &error);
 	}
-	ok = gpuvec_answer(s, request, GPUVEC_MSG_MIRRORS, list, n * sizeof(*list));
+	ok = gpuvec_answer(s, request, type, list, n * size);
 	free(list);
 	return ok;
+}
+
+bool
+gpuvec_serve_list(gpuvec_session *s, const gpuvec_request *request)
+{
+	size_t		n;
+	void	   *list = gpuvec_store_list(&s->server->store, &n);
+
+	return answer_list(s, request, GPUVEC_MSG_MIRRORS, list, n, sizeof(gpuvec_mirror_info));
+}
+
+bool
+gpuvec_serve_devices(gpuvec_session *s, const gpuvec_request *request)
+{
+	size_t		n;
+	void	   *list = gpuvec_store_devices(&s->server->store, &n);
+
+	return answer_list(s, request, GPUVEC_MSG_DEVICES_INFO, list, n, sizeof(gpuvec_device_info));
+}
+
+bool
+gpuvec_serve_places(gpuvec_session *s, const gpuvec_request *request)
+{
+	size_t		n;
+	void	   *list = gpuvec_store_places(&s->server->store, &n);
+
+	return answer_list(s, request, GPUVEC_MSG_PLACES_INFO, list, n, sizeof(gpuvec_place_info));
 }
 
 bool

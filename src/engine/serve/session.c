@@ -59,7 +59,9 @@ static gpuvec_request_handler *const handlers[] = {
 	[GPUVEC_MSG_NEIGHBORS] = gpuvec_serve_neighbors,
 	[GPUVEC_MSG_DROP] = gpuvec_serve_drop,
 	[GPUVEC_MSG_LIST] = gpuvec_serve_list,
-	[GPUVEC_MSG_ENGINE] = gpuvec_serve_engine
+	[GPUVEC_MSG_ENGINE] = gpuvec_serve_engine,
+	[GPUVEC_MSG_DEVICES] = gpuvec_serve_devices,
+	[GPUVEC_MSG_PLACES] = gpuvec_serve_places
 };
 
 #define N_HANDLERS		(sizeof(handlers) / sizeof(handlers[0]))

@@ -100,6 +100,8 @@ extern gpuvec_request_handler gpuvec_serve_stat;
 extern gpuvec_request_handler gpuvec_serve_drop;
 extern gpuvec_request_handler gpuvec_serve_list;
 extern gpuvec_request_handler gpuvec_serve_engine;
+extern gpuvec_request_handler gpuvec_serve_devices;
+extern gpuvec_request_handler gpuvec_serve_places;
 
 /* Answer with a struct */
 extern bool gpuvec_answer(gpuvec_session *s, const gpuvec_request *request, gpuvec_message type,

@@ -456,7 +456,10 @@ gpuvec_draft_build(gpuvec_draft *draft, gpuvec_stage *stage, const gpuvec_stage_
 	return ok;
 }
 
-/* Let the backend adopt the live maps that are new */
+/*
+ * Let the backend adopt the live maps that are new, on the devices that have
+ * their segments
+ */
 static bool
 adopt_new_maps(gpuvec_draft *draft, gpuvec_error *error)
 {
@@ -471,8 +474,10 @@ adopt_new_maps(gpuvec_draft *draft, gpuvec_error *error)
 	{
 		gpuvec_livemap *live = draft->entries[i].live;
 
-		if (live && live->backend == NULL)
-			maps[n++] = live;
+		if (live == NULL || live->backend != NULL)
+			continue;
+		live->child = draft->entries[i].segment->child;
+		maps[n++] = live;
 	}
 	ok = draft->backend->adopt_livemaps(draft->backend, maps, n, error);
 	free(maps);

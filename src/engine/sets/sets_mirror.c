@@ -58,6 +58,26 @@ sets_bytes(const gpuvec_mirror *mirror, const gpuvec_update *update, size_t *hos
 	}
 }
 
+/* Each segment lies on one device, with its live map */
+static void
+sets_places(const gpuvec_mirror *mirror, gpuvec_place_info *places)
+{
+	const gpuvec_view *view = ((const gpuvec_sets_mirror *) mirror)->view;
+
+	for (uint32_t i = 0; view && i < view->nentries; i++)
+	{
+		const gpuvec_view_entry *entry = &view->entries[i];
+		gpuvec_place_info *place = &places[entry->segment->child];
+
+		place->segments++;
+		place->rows += entry->live ? entry->live->nlive : entry->segment->nrows;
+		place->bytes += view->backend->on_device ? entry->segment->device_bytes :
+			gpuvec_segment_host_bytes(entry->segment);
+		if (entry->live)
+			place->bytes += sizeof(*entry->live) + entry->live->nwords * sizeof(uint32_t);
+	}
+}
+
 static bool
 sets_begin(gpuvec_update *update, gpuvec_error *error)
 {
@@ -132,6 +152,7 @@ const gpuvec_mirror_kind gpuvec_sets_kind = {
 	.drop = sets_drop,
 	.on_device = sets_on_device,
 	.bytes = sets_bytes,
+	.places = sets_places,
 	.begin = sets_begin,
 	.end = sets_end,
 	.take_row = gpuvec_sets_take_row,

@@ -9,7 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/fault.h"
 #include "engine/log.h"
+#include "engine/parts/parts.h"
 #include "engine/store/store.h"
 
 #define MEGABYTE	((size_t) 1024 * 1024)
@@ -104,66 +106,172 @@ choose_budget(gpuvec_backend *backend, const gpuvec_engine_options *options)
 	return machine_budget(info.memory_total);
 }
 
-/* Add a device with an open backend */
+/* Devices that are open, to be made one device of the store */
+typedef struct open_list
+{
+	int			n;
+	gpuvec_backend *backends[GPUVEC_MAX_DEVICES];
+	size_t		budgets[GPUVEC_MAX_DEVICES];
+} open_list;
+
+static void
+close_list(open_list *list)
+{
+	while (list->n > 0)
+	{
+		gpuvec_backend *backend = list->backends[--list->n];
+
+		backend->close(backend);
+	}
+}
+
+/*
+ * Make a device of the store: of one open backend, or of several as one.  On
+ * failure, they are closed.
+ */
 static bool
-add_device(gpuvec_store *store, gpuvec_backend *backend, const gpuvec_engine_options *options)
+add_device(gpuvec_store *store, open_list *list, gpuvec_error *error)
 {
 	gpuvec_device *device = &store->devices[store->ndevices];
 
-	device->backend = backend;
-	device->scheduler = gpuvec_scheduler_new(backend);
-	device->budget = choose_budget(backend, options);
-	if (device->scheduler == NULL)
+	device->backend = list->backends[0];
+	if (list->n > 1)
+		device->backend = gpuvec_parts_open(list->backends, list->budgets, list->n, error);
+	if (device->backend == NULL)
+	{
+		close_list(list);
 		return false;
+	}
+	device->scheduler = gpuvec_scheduler_new(device->backend);
+	if (device->scheduler == NULL)
+	{
+		device->backend->close(device->backend);
+		return gpuvec_fail_memory(error, 0);
+	}
+	for (int i = 0; i < list->n; i++)
+		device->budget += list->budgets[i];
 	store->ndevices++;
 	return true;
 }
 
-/* Open all GPUs that the options name.  On failure, fills *error. */
+/* True if a test wants this device of a list to be out of order */
+static bool
+is_gone_in_test(int place)
+{
+	long		number = 0;
+
+	return gpuvec_fault("part-gone", &number) && number == place;
+}
+
+/* Note that a device cannot be used; it is tried at the engine's next start */
+static void
+note_lost(gpuvec_store *store, int gpu, const gpuvec_error *error)
+{
+	gpuvec_lost_device *lost = &store->lost[store->nlost++];
+
+	lost->gpu = gpu;
+	snprintf(lost->trouble, sizeof(lost->trouble), "%.120s%s%.120s", error->message,
+			 error->detail[0] ? ": " : "", error->detail);
+	gpuvec_log("WARNING", "a device cannot be used: %s", lost->trouble);
+}
+
+/* Open a GPU; NULL if that fails */
+static gpuvec_backend *
+open_gpu(int number, gpuvec_error *error)
+{
+	gpuvec_backend_options options = {.device = number};
+
+	return gpuvec_cuda_open(&options, error);
+}
+
+/* How often a GPU is in the list that the options have, which tests repeat */
+static int
+times_listed(const gpuvec_engine_options *options, int ndevices, int number)
+{
+	int			n = 0;
+
+	for (int i = 0; i < ndevices; i++)
+		n += options->all_devices ? i == number : options->devices[i] == number;
+	return n;
+}
+
+/*
+ * Open the GPUs that the options name.  Those that cannot be used are left
+ * out; they are tried again when the engine starts again.  If none can,
+ * *error tells why.
+ */
 static bool
 open_devices(gpuvec_store *store, const gpuvec_engine_options *options, gpuvec_error *error)
 {
-	if (gpuvec_cuda_count(error) == 0)
+	open_list	list = {0};
+	int			count = gpuvec_cuda_count(error);
+	int			n = options->all_devices ? count : options->ndevices;
+
+	if (count == 0)
 		return false;
-	for (int i = 0; i < options->ndevices; i++)
+	if (n > GPUVEC_MAX_DEVICES)
+		n = GPUVEC_MAX_DEVICES;
+	for (int i = 0; i < n; i++)
 	{
-		gpuvec_backend_options backend_options = {.device = options->devices[i]};
-		gpuvec_backend *backend = gpuvec_cuda_open(&backend_options, error);
+		int			number = options->all_devices ? i : options->devices[i];
+		gpuvec_backend *backend = open_gpu(number, error);
 
 		if (backend == NULL)
-			return false;
-		if (!add_device(store, backend, options))
-			return gpuvec_fail_memory(error, 0);
+		{
+			note_lost(store, number, error);
+			continue;
+		}
+		store->gpus[list.n] = number;
+		list.backends[list.n] = backend;
+		list.budgets[list.n++] = choose_budget(backend, options) /
+			(size_t) times_listed(options, n, number);
 	}
-	return true;
+	return list.n > 0 && add_device(store, &list, error);
 }
 
-/* Close all devices, after one has failed to open */
-static void
-close_devices(gpuvec_store *store)
-{
-	while (store->ndevices > 0)
-	{
-		gpuvec_device *device = &store->devices[--store->ndevices];
-
-		gpuvec_scheduler_free(device->scheduler);
-		device->backend->close(device->backend);
-	}
-}
-
-/* Open the CPU backend */
+/*
+ * Open the CPU.  For tests it may be several devices, which share the threads
+ * and the memory.
+ */
 static bool
 open_cpu(gpuvec_store *store, const gpuvec_engine_options *options, gpuvec_error *error)
 {
-	gpuvec_backend_options backend_options = {.threads = options->cpu_threads};
-	gpuvec_backend *backend = gpuvec_cpu_open(&backend_options, error);
+	open_list	list = {0};
+	int			n = options->cpu_parts > 1 ? options->cpu_parts : 1;
+	int			threads = options->cpu_threads > 0 ? options->cpu_threads : gpuvec_cores();
+	size_t		budget;
 
-	if (backend == NULL)
+	for (int i = 0; i < n; i++)
+	{
+		gpuvec_backend_options one = {.threads = threads > n ? threads / n : 1};
+
+		if (n == 1)
+			one.threads = options->cpu_threads;
+		if (n > 1 && is_gone_in_test(i))
+		{
+			gpuvec_fail(error, GPUVEC_SYSTEM_ERROR, NULL, NULL, "device %d is gone", i);
+			note_lost(store, -1, error);
+			continue;
+		}
+		store->gpus[list.n] = -1;
+		list.backends[list.n] = gpuvec_cpu_open(&one, error);
+		if (list.backends[list.n] == NULL)
+		{
+			close_list(&list);
+			return false;
+		}
+		list.n++;
+	}
+	if (list.n == 0)
 		return false;
-	return add_device(store, backend, options) || gpuvec_fail_memory(error, 0);
+	budget = choose_budget(list.backends[0], options);
+	for (int i = 0; i < list.n; i++)
+		list.budgets[i] = budget / (size_t) list.n;
+	list.budgets[0] += budget % (size_t) list.n;
+	return add_device(store, &list, error);
 }
 
-/* Log the devices and their budgets */
+/* Log the device and its budget */
 static void
 log_ready(const gpuvec_store *store)
 {
@@ -214,7 +322,7 @@ gpuvec_store_open(gpuvec_store *store, const gpuvec_engine_options *options)
 		{
 			bool		forced = strcmp(options->backend, "cuda") == 0;
 
-			close_devices(store);
+			store->nlost = 0;
 			gpuvec_log(forced ? "ERROR" : "LOG", "no GPU can be used: %s%s%s", error.message,
 					   error.detail[0] ? ": " : "", error.detail);
 			if (forced)

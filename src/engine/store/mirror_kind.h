@@ -22,8 +22,8 @@
  *	  and prepare, which buries what was under their line pointers
  *	  (update_rows.c).
  *	- More columns of a row: take_row of the kind, and its layout.
- *	- Rows on several devices: gpuvec_mirror.device becomes a list, which
- *	  bytes fills for each, and the kind's readers merge answers.
+ *	- Rows on several devices: the device's backend divides them
+ *	  (engine/parts), and places tells where they are.
  *
  *-------------------------------------------------------------------------
  */
@@ -115,6 +115,13 @@ struct gpuvec_mirror_kind
 	 */
 	void		(*bytes) (const gpuvec_mirror *mirror, const gpuvec_update *update,
 						  size_t *host, size_t *device);
+
+	/*
+	 * Count what each device of a backend holds of the rows, in
+	 * places[GPUVEC_MAX_DEVICES], which is all zero.  The caller holds the
+	 * mutex.  NULL: the first device holds all of them.
+	 */
+	void		(*places) (const gpuvec_mirror *mirror, gpuvec_place_info *places);
 
 	/*
 	 * begin: start an update; the kind's part of it is all zero.  end: free

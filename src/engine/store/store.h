@@ -6,6 +6,7 @@
  *
  * store.c			finding, listing, dropping, evicting mirrors
  * devices.c		the devices that hold mirrors, and their memory budgets
+ * places.c			what lies on which device
  * sweep.c			dropping mirrors whose table or index is gone
  * update*.c		loading and refreshing a mirror, and applying rows of a
  *				feed to it (mirror_update.h)
@@ -127,6 +128,13 @@ typedef struct gpuvec_mirror
 	size_t		file_bytes;
 } gpuvec_mirror;
 
+/* A device that the options name and that cannot be used */
+typedef struct gpuvec_lost_device
+{
+	int			gpu;			/* -1: the CPU, in tests */
+	char		trouble[256];
+} gpuvec_lost_device;
+
 /* Merges segments of sets in the background: sets/merge.c */
 typedef struct gpuvec_merger gpuvec_merger;
 
@@ -139,6 +147,10 @@ typedef struct gpuvec_store
 	pthread_cond_t committed;	/* `committing` of some mirror was cleared */
 	gpuvec_device devices[GPUVEC_MAX_DEVICES];
 	int			ndevices;
+	int			gpus[GPUVEC_MAX_DEVICES];	/* numbers of the GPUs that the
+											 * first device is made of */
+	gpuvec_lost_device lost[GPUVEC_MAX_DEVICES];
+	int			nlost;
 	gpuvec_thread_pool *pool;	/* runs the parallel parts of updates and
 								 * requests */
 	gpuvec_merger *merger;
@@ -198,6 +210,13 @@ extern void gpuvec_store_drop_private(gpuvec_store *store, const void *session);
  */
 extern gpuvec_mirror_info *gpuvec_store_list(gpuvec_store *store, size_t *n);
 extern void gpuvec_store_engine_info(gpuvec_store *store, gpuvec_engine_info *info);
+
+/*
+ * places.c: describe the devices, those that cannot be used too, and what
+ * each holds of each mirror; like gpuvec_store_list
+ */
+extern gpuvec_device_info *gpuvec_store_devices(gpuvec_store *store, size_t *n);
+extern gpuvec_place_info *gpuvec_store_places(gpuvec_store *store, size_t *n);
 
 /* Number of mirrors in the list; the caller holds the mutex */
 static inline size_t

@@ -1,0 +1,152 @@
+/*-------------------------------------------------------------------------
+ *
+ * parts_backend.c
+ *	  The backend of several devices: opening, and what concerns all of them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/parts/parts.h"
+
+/* The first device, and how many there are; sums of memory and threads */
+static void
+parts_info(gpuvec_backend *backend, gpuvec_backend_info *info)
+{
+	parts_backend *parts = (parts_backend *) backend;
+	gpuvec_backend *first = parts->children[0].backend;
+	char		name[sizeof(info->device)];
+
+	first->info(first, info);
+	for (int i = 1; i < parts->n; i++)
+	{
+		gpuvec_backend *child = parts->children[i].backend;
+		gpuvec_backend_info one;
+
+		child->info(child, &one);
+		info->threads += one.threads;
+		/* devices on the CPU share the machine's memory */
+		if (!parts->base.on_device)
+			continue;
+		info->memory_total += one.memory_total;
+		info->memory_free += one.memory_free;
+	}
+	memcpy(name, info->device, sizeof(name));
+	snprintf(info->device, sizeof(info->device), "%.100s and %d more", name, parts->n - 1);
+}
+
+static bool
+parts_read_ids(gpuvec_backend *backend, const gpuvec_segment *segment, uint16_t *ids,
+			   gpuvec_error *error)
+{
+	gpuvec_backend *child = ((parts_backend *) backend)->children[segment->child].backend;
+
+	return child->read_ids(child, segment, ids, error);
+}
+
+static void
+parts_finish_segment(gpuvec_backend *backend, gpuvec_segment *segment)
+{
+	gpuvec_backend *child = ((parts_backend *) backend)->children[segment->child].backend;
+
+	if (child->finish_segment)
+		child->finish_segment(child, segment);
+}
+
+static void
+parts_trim(gpuvec_backend *backend)
+{
+	parts_backend *parts = (parts_backend *) backend;
+
+	for (int i = 0; i < parts->n; i++)
+	{
+		gpuvec_backend *child = parts->children[i].backend;
+
+		if (child->trim)
+			child->trim(child);
+	}
+}
+
+static void
+parts_close(gpuvec_backend *backend)
+{
+	parts_backend *parts = (parts_backend *) backend;
+
+	for (int i = 0; i < parts->n; i++)
+		parts->children[i].backend->close(parts->children[i].backend);
+	gpuvec_thread_pool_free(parts->pool);
+	pthread_mutex_destroy(&parts->mutex);
+	free(parts);
+}
+
+/* What all devices can do, the backend can */
+static void
+unite_abilities(parts_backend *parts)
+{
+	gpuvec_backend *base = &parts->base;
+	gpuvec_backend *first = parts->children[0].backend;
+
+	base->name = first->name;
+	base->on_device = first->on_device;
+	base->takes_cold = base->takes_filters = base->takes_unordered = base->takes_parts = true;
+	for (int i = 0; i < parts->n; i++)
+	{
+		const gpuvec_backend *child = parts->children[i].backend;
+
+		base->takes_cold &= child->takes_cold;
+		base->takes_filters &= child->takes_filters;
+		base->takes_unordered &= child->takes_unordered;
+		base->takes_parts &= child->takes_parts;
+	}
+
+	/* the first device has all embedding tables, and trains */
+	base->vectors = first->vectors;
+	base->trainer = first->trainer;
+	base->finder = first->finder;
+}
+
+gpuvec_backend *
+gpuvec_parts_open(gpuvec_backend *const *children, const size_t *budgets, int n,
+				  gpuvec_error *error)
+{
+	parts_backend *parts = calloc(1, sizeof(*parts));
+
+	if (parts)
+		parts->pool = gpuvec_thread_pool_new(n);
+	if (parts == NULL || parts->pool == NULL)
+	{
+		free(parts);
+		gpuvec_fail(error, GPUVEC_SYSTEM_ERROR, NULL, NULL,
+					"could not start the threads of the gpuvec engine");
+		return NULL;
+	}
+	pthread_mutex_init(&parts->mutex, NULL);
+	parts->n = n;
+	for (int i = 0; i < n; i++)
+	{
+		parts->children[i].backend = children[i];
+		parts->children[i].budget = budgets[i] > 0 ? budgets[i] : 1;
+	}
+	unite_abilities(parts);
+	parts->base.info = parts_info;
+	parts->base.adopt_segment = parts_adopt_segment;
+	parts->base.adopt_livemaps = parts_adopt_livemaps;
+	parts->base.adopt_view = parts_adopt_view;
+	parts->base.release_segment = parts_release_segment;
+	parts->base.release_livemap = parts_release_livemap;
+	parts->base.release_view = parts_release_view;
+	parts->base.read_ids = parts_read_ids;
+	parts->base.finish_segment = parts_finish_segment;
+	parts->base.trim = parts_trim;
+	parts->base.topk = parts_topk;
+	parts->base.close = parts_close;
+	return &parts->base;
+}
+
+parts_backend *
+gpuvec_parts_of(gpuvec_backend *backend)
+{
+	return backend->topk == parts_topk ? (parts_backend *) backend : NULL;
+}

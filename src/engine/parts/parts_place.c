@@ -1,0 +1,117 @@
+/*-------------------------------------------------------------------------
+ *
+ * parts_place.c
+ *	  Which device gets a segment.
+ *
+ * A segment goes to the device that would be least full with it, measured by
+ * its budget.  The segments of a load come one after another and are about
+ * equally large, so they are dealt out in turn, and all devices have about as
+ * much to search.
+ *
+ * If a device refuses a segment for lack of memory, the next one gets it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <string.h>
+
+#include "engine/fault.h"
+#include "engine/parts/parts.h"
+
+/*
+ * What a segment weighs: about the bytes that it takes, from what never
+ * changes, so that its release takes away what its adoption has added
+ */
+static uint64_t
+weight(const gpuvec_segment *segment)
+{
+	return segment->nids * sizeof(uint16_t) + segment->ncold * sizeof(uint32_t) +
+		segment->nrows * (UINT64_C(16) + segment->nfilters * sizeof(uint16_t));
+}
+
+/*
+ * Choose the device that would be least full with a segment, among those that
+ * were not tried, and count the segment.  Returns its number, or -1.
+ */
+static int
+choose(parts_backend *parts, const gpuvec_segment *segment, const bool *tried)
+{
+	int			best = -1;
+	double		least = 0;
+
+	pthread_mutex_lock(&parts->mutex);
+	for (int i = 0; i < parts->n; i++)
+	{
+		const parts_child *child = &parts->children[i];
+		double		full = (double) (child->placed + weight(segment)) / (double) child->budget;
+
+		if (!tried[i] && (best < 0 || full < least))
+		{
+			best = i;
+			least = full;
+		}
+	}
+	if (best >= 0)
+		parts->children[best].placed += weight(segment);
+	pthread_mutex_unlock(&parts->mutex);
+	return best;
+}
+
+/* A segment is not, or no longer, on a device */
+static void
+take_away(parts_backend *parts, int child, const gpuvec_segment *segment)
+{
+	pthread_mutex_lock(&parts->mutex);
+	parts->children[child].placed -= weight(segment);
+	pthread_mutex_unlock(&parts->mutex);
+}
+
+/* True if a test wants this device to have no memory for segments */
+static bool
+is_full_in_test(int child)
+{
+	long		number = 0;
+
+	return gpuvec_fault("part-full", &number) && number == child;
+}
+
+static bool
+adopt_by(parts_child *child, int number, gpuvec_segment *segment, gpuvec_error *error)
+{
+	if (is_full_in_test(number))
+		return gpuvec_fail_memory(error, segment->host_bytes);
+	return child->backend->adopt_segment(child->backend, segment, error);
+}
+
+bool
+parts_adopt_segment(gpuvec_backend *backend, gpuvec_segment *segment, gpuvec_error *error)
+{
+	parts_backend *parts = (parts_backend *) backend;
+	bool		tried[GPUVEC_MAX_DEVICES] = {false};
+	int			child;
+
+	while ((child = choose(parts, segment, tried)) >= 0)
+	{
+		if (adopt_by(&parts->children[child], child, segment, error))
+		{
+			segment->backend = backend;
+			segment->child = child;
+			return true;
+		}
+		take_away(parts, child, segment);
+		__atomic_add_fetch(&parts->children[child].refused, 1, __ATOMIC_RELAXED);
+		if (error->fatal || strcmp(error->sqlstate, GPUVEC_OUT_OF_MEMORY) != 0)
+			return false;
+		tried[child] = true;
+	}
+	return false;
+}
+
+void
+parts_release_segment(gpuvec_backend *backend, gpuvec_segment *segment)
+{
+	parts_backend *parts = (parts_backend *) backend;
+	gpuvec_backend *child = parts->children[segment->child].backend;
+
+	take_away(parts, segment->child, segment);
+	child->release_segment(child, segment);
+}

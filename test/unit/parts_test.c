@@ -1,0 +1,870 @@
+/*-------------------------------------------------------------------------
+ *
+ * parts_test.c
+ *	  Test of the backend of several devices: it has to answer as one device
+ *	  does, whose answers topk_test.c and filter_test.c compare with brute
+ *	  force.
+ *
+ * The devices are backends of the CPU behind others that can fail, can wait,
+ * and count what they hold.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <math.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/cpu/cpu_backend.h"
+#include "engine/parts/parts.h"
+#include "engine/sets/draft.h"
+#include "engine/sets/id_numbers.h"
+#include "unit_test.h"
+
+#define LONGEST			24
+#define MOST_PARTS		5
+#define MOST_SEGMENTS	14
+#define NQUERIES		16
+
+/* ---- devices ---- */
+
+/* A device that is told what to do, and counts what it has adopted */
+typedef struct test_device
+{
+	gpuvec_backend base;
+	gpuvec_backend *inner;
+	bool		no_disjoint;	/* does not count rows one by one */
+	bool		no_memory;		/* for segments */
+	bool		no_maps;
+	bool		no_view;
+	const char *fails;			/* searches fail with this SQLSTATE */
+	bool		fatal;
+	int		   *waiting;		/* searches wait until they are canceled; how
+								 * many do; or NULL */
+	int			segments;		/* that it has; changed atomically */
+	int			maps;
+	int			views;
+} test_device;
+
+static test_device *
+device_of(gpuvec_backend *backend)
+{
+	return (test_device *) backend;
+}
+
+static bool
+device_adopt_segment(gpuvec_backend *backend, gpuvec_segment *segment, gpuvec_error *error)
+{
+	test_device *d = device_of(backend);
+
+	if (d->no_memory)
+		return gpuvec_fail_memory(error, 1);
+	__atomic_add_fetch(&d->segments, 1, __ATOMIC_RELAXED);
+	if (!d->inner->adopt_segment(d->inner, segment, error))
+		return false;
+	segment->backend = backend;
+	return true;
+}
+
+static bool
+device_adopt_livemaps(gpuvec_backend *backend, gpuvec_livemap *const *maps, uint32_t n,
+					  gpuvec_error *error)
+{
+	test_device *d = device_of(backend);
+
+	if (d->no_maps)
+		return gpuvec_fail_memory(error, 1);
+	d->maps += (int) n;
+	if (!d->inner->adopt_livemaps(d->inner, maps, n, error))
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+		maps[i]->backend = backend;
+	return true;
+}
+
+static bool
+device_adopt_view(gpuvec_backend *backend, gpuvec_view *view, gpuvec_error *error)
+{
+	test_device *d = device_of(backend);
+	bool		ok;
+
+	if (d->no_view)
+		return gpuvec_fail_memory(error, 1);
+	d->views++;
+	ok = d->inner->adopt_view(d->inner, view, error);
+	view->backend = backend;
+	return ok;
+}
+
+static void
+device_release_segment(gpuvec_backend *backend, gpuvec_segment *segment)
+{
+	device_of(backend)->segments--;
+	device_of(backend)->inner->release_segment(device_of(backend)->inner, segment);
+}
+
+static void
+device_release_livemap(gpuvec_backend *backend, gpuvec_livemap *map)
+{
+	device_of(backend)->maps--;
+	device_of(backend)->inner->release_livemap(device_of(backend)->inner, map);
+}
+
+static void
+device_release_view(gpuvec_backend *backend, gpuvec_view *view)
+{
+	device_of(backend)->views--;
+	device_of(backend)->inner->release_view(device_of(backend)->inner, view);
+}
+
+static bool
+device_read_ids(gpuvec_backend *backend, const gpuvec_segment *segment, uint16_t *ids,
+				gpuvec_error *error)
+{
+	return device_of(backend)->inner->read_ids(device_of(backend)->inner, segment, ids, error);
+}
+
+static void
+device_info(gpuvec_backend *backend, gpuvec_backend_info *info)
+{
+	device_of(backend)->inner->info(device_of(backend)->inner, info);
+}
+
+/* Wait until the first query is canceled */
+static void
+await_cancel(test_device *d, const gpuvec_topk_query *queries)
+{
+	__atomic_add_fetch(d->waiting, 1, __ATOMIC_RELAXED);
+	while (!__atomic_load_n(queries[0].canceled, __ATOMIC_RELAXED))
+		sched_yield();
+}
+
+static bool
+device_topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measure,
+			gpuvec_method method, gpuvec_topk_query *queries, uint32_t nqueries,
+			gpuvec_error *error)
+{
+	test_device *d = device_of(backend);
+
+	if (d->waiting)
+		await_cancel(d, queries);
+	for (uint32_t i = 0; d->no_disjoint && i < nqueries; i++)
+		queries[i].disjoint = false;
+	if (!d->inner->topk(d->inner, view, measure, method, queries, nqueries, error))
+		return false;
+	if (d->fails == NULL)
+		return true;
+	gpuvec_fail(error, d->fails, NULL, NULL, "the device fails");
+	error->fatal = d->fatal;
+	return false;
+}
+
+static void
+device_close(gpuvec_backend *backend)
+{
+	test_device *d = device_of(backend);
+
+	check(d->segments == 0 && d->maps == 0 && d->views == 0, "devices are empty at the end");
+	d->inner->close(d->inner);
+	free(d);
+}
+
+static gpuvec_backend *
+open_device(void)
+{
+	gpuvec_lists_policy policy = {.least_rows = random_below(2) ? 1 : 1000, .dense = 16, .share = 1e9};
+	gpuvec_backend_options options = {
+		.simd = 1 + (int) random_below(3), .threads = 1 + (int) random_below(2)
+	};
+	test_device *d = calloc(1, sizeof(*d));
+	gpuvec_error error;
+
+	d->inner = gpuvec_cpu_open_with(&options, &policy, &error);
+	d->base = *d->inner;
+	d->base.adopt_segment = device_adopt_segment;
+	d->base.adopt_livemaps = device_adopt_livemaps;
+	d->base.adopt_view = device_adopt_view;
+	d->base.release_segment = device_release_segment;
+	d->base.release_livemap = device_release_livemap;
+	d->base.release_view = device_release_view;
+	d->base.read_ids = device_read_ids;
+	d->base.finish_segment = NULL;
+	d->base.info = device_info;
+	d->base.topk = device_topk;
+	d->base.close = device_close;
+	return &d->base;
+}
+
+/* A backend of n devices with these budgets; NULL: equal ones */
+static gpuvec_backend *
+open_parts(int n, const size_t *budgets)
+{
+	gpuvec_backend *children[MOST_PARTS];
+	size_t		equal[MOST_PARTS];
+	gpuvec_error error;
+
+	for (int i = 0; i < n; i++)
+	{
+		children[i] = open_device();
+		equal[i] = 1000000;
+	}
+	return gpuvec_parts_open(children, budgets ? budgets : equal, n, &error);
+}
+
+static test_device *
+part_device(gpuvec_backend *backend, int child)
+{
+	return device_of(gpuvec_parts_of(backend)->children[child].backend);
+}
+
+/* True if no device counts any segment */
+static bool
+nothing_placed(gpuvec_backend *backend)
+{
+	parts_backend *parts = gpuvec_parts_of(backend);
+
+	for (int i = 0; i < parts->n; i++)
+		if (parts->children[i].placed != 0)
+			return false;
+	return true;
+}
+
+/* ---- tables ---- */
+
+typedef struct model_row
+{
+	uint32_t	len;
+	uint32_t	numbers[LONGEST];
+	uint16_t	packed[LONGEST * 3 + 4];
+	uint64_t	words[2];
+	bool		dead;
+} model_row;
+
+typedef struct table
+{
+	uint32_t	n;
+	uint32_t	nfilters;		/* 0 or 1 */
+	uint32_t	vocabulary;
+	bool		cold;
+	model_row  *rows;
+	uint32_t	nsegments;
+	uint32_t	first[MOST_SEGMENTS + 1];	/* rows of the segments */
+} table;
+
+/* A random set of numbers, ascending */
+static uint32_t
+random_numbers(const table *t, uint32_t *numbers)
+{
+	uint32_t	n = (uint32_t) random_below(LONGEST / 2);
+	uint32_t	len = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+	{
+		uint32_t	number = (uint32_t) random_below(random_below(t->vocabulary) + 1);
+		uint32_t	j = 0;
+
+		if (t->cold && random_below(4) == 0)
+			number += GPUVEC_HOT_NUMBERS;
+		while (j < len && numbers[j] < number)
+			j++;
+		if (j < len && numbers[j] == number)
+			continue;
+		memmove(numbers + j + 1, numbers + j, (len - j) * sizeof(uint32_t));
+		numbers[j] = number;
+		len++;
+	}
+	return len;
+}
+
+static void
+make_row(const table *t, model_row *row)
+{
+	bool		null_set = t->nfilters > 0 && random_below(12) == 0;
+	bool		null_key = t->nfilters > 0 && random_below(12) == 0;
+
+	row->len = null_set ? 0 : random_numbers(t, row->numbers);
+	row->words[0] = (uint64_t) null_set | (uint64_t) null_key << 1;
+	row->words[1] = null_key ? 0 : random_below(6);
+	row->dead = random_below(6) == 0;
+}
+
+/* A plain table has no filter column, no null sets, and no cold numbers */
+static table
+make_table(uint32_t n, uint32_t nsegments, uint32_t vocabulary, bool plain)
+{
+	table		t = {
+		.n = n, .nfilters = (uint32_t) random_below(2), .vocabulary = vocabulary,
+		.cold = random_below(2) == 0, .rows = calloc(n + 1, sizeof(model_row)),
+		.nsegments = nsegments
+	};
+
+	t.nfilters = plain ? 0 : t.nfilters;
+	t.cold &= !plain;
+
+	for (uint32_t i = 0; i < n; i++)
+		make_row(&t, &t.rows[i]);
+	for (uint32_t i = 0; i <= nsegments; i++)
+		t.first[i] = (uint32_t) ((uint64_t) n * i / nsegments);
+	return t;
+}
+
+/* Tids of the rows of different segments are not in order */
+static uint64_t
+tid_of(const table *t, uint32_t row)
+{
+	return ((uint64_t) row * 7919 % (t->n * UINT64_C(8) + 1)) * 64 + row % 64 + 2;
+}
+
+/* The segment of some rows, not adopted yet, with its live map */
+static gpuvec_view_entry
+make_entry(const table *t, uint32_t from, uint32_t to)
+{
+	uint32_t	n = to - from;
+	gpuvec_source_row *rows = calloc(n, sizeof(*rows));
+	uint64_t   *dead = calloc(n + 1, sizeof(*dead));
+	uint32_t	ndead = 0;
+	gpuvec_view_entry entry = {NULL, NULL, 0};
+	gpuvec_error error;
+
+	for (uint32_t i = 0; i < n; i++)
+	{
+		model_row  *row = &t->rows[from + i];
+
+		gpuvec_pack_numbers(row->numbers, row->len, row->packed, &rows[i]);
+		rows[i].tid = tid_of(t, from + i);
+		rows[i].words = t->nfilters ? row->words : NULL;
+		if (row->dead)
+			dead[ndead++] = rows[i].tid;
+	}
+	check(gpuvec_rows_sort(rows, n, &error), "rows are sorted");
+	entry.segment = gpuvec_segment_build(rows, n, t->nfilters, &error);
+	if (ndead > 0)
+		entry.live = gpuvec_livemap_new(n, &error);
+	for (uint32_t r = 0; r < n; r++)
+		for (uint32_t d = 0; d < ndead; d++)
+			if (entry.segment->tid[r] == dead[d])
+			{
+				entry.live->bits[r / 32] &= ~(UINT32_C(1) << (r % 32));
+				entry.live->nlive--;
+			}
+	free(dead);
+	free(rows);
+	return entry;
+}
+
+/* Adopt all entries, without a view */
+static uint32_t
+adopt_entries(gpuvec_backend *b, const table *t, gpuvec_view_entry *entries)
+{
+	gpuvec_error error;
+	uint32_t	n = 0;
+
+	for (uint32_t s = 0; s < t->nsegments; s++)
+	{
+		if (t->first[s] == t->first[s + 1])
+			continue;
+		entries[n] = make_entry(t, t->first[s], t->first[s + 1]);
+		check(b->adopt_segment(b, entries[n].segment, &error), "a segment is adopted");
+		if (entries[n].live)
+		{
+			entries[n].live->child = entries[n].segment->child;
+			check(b->adopt_livemaps(b, &entries[n].live, 1, &error), "a live map is adopted");
+		}
+		n++;
+	}
+	return n;
+}
+
+static gpuvec_view *
+make_view(gpuvec_backend *b, const table *t)
+{
+	gpuvec_view_entry entries[MOST_SEGMENTS];
+	gpuvec_error error;
+	gpuvec_view *view = gpuvec_view_new(entries, adopt_entries(b, t, entries), &error);
+
+	check(b->adopt_view(b, view, &error), "a view is adopted");
+	return view;
+}
+
+/* ---- queries ---- */
+
+typedef struct test_query
+{
+	uint16_t	hot[LONGEST];
+	uint32_t	numbers[LONGEST];
+	gpuvec_condition condition;
+} test_query;
+
+/* Draw a query of a table; q->matches has room for all its rows */
+static void
+draw_query(const table *t, gpuvec_measure measure, test_query *room, gpuvec_topk_query *q)
+{
+	uint32_t	len = random_numbers(t, room->numbers);
+
+	memset(q, 0, sizeof(*q));
+	if (t->n > 0 && random_below(2))
+	{
+		const model_row *row = &t->rows[random_below(t->n)];
+
+		len = row->len;
+		memcpy(room->numbers, row->numbers, sizeof(row->numbers));
+	}
+	for (; q->len < len && room->numbers[q->len] < GPUVEC_HOT_NUMBERS; q->len++)
+		room->hot[q->len] = (uint16_t) room->numbers[q->len];
+	q->ids = room->hot;
+	q->cold = room->numbers + q->len;
+	q->ncold = len - q->len;
+	q->others = q->ncold + (uint32_t) random_below(3);
+	q->k = random_below(5) == 0 ? 100000 : 1 + (uint32_t) random_below(12);
+	q->has_min_score = random_below(4) == 0;
+	q->min_score = measure == GPUVEC_HAMMING ? -(double) random_below(20) : (double) random_below(10) / 10;
+	q->has_after = random_below(4) == 0;
+	q->after_score = measure == GPUVEC_HAMMING ? -(double) random_below(10) : (double) random_below(4) / 4;
+	q->after_tid = t->n > 0 ? tid_of(t, (uint32_t) random_below(t->n)) : 0;
+	q->weights = gpuvec_make_weights(0.7, 0.3);
+	if (t->nfilters && random_below(3))
+	{
+		room->condition = (gpuvec_condition) {
+			.column = 1, .kind = GPUVEC_KEY_BETWEEN, .low = random_below(6), .high = 5
+		};
+		if (random_below(8) == 0)
+			room->condition = (gpuvec_condition) {.column = 0, .kind = GPUVEC_IS_NULL};
+		q->filter.n = 1;
+		q->filter.conditions = &room->condition;
+		q->disjoint = random_below(2);
+	}
+	if (!q->has_after && random_below(6) == 0)
+	{
+		q->unordered = true;
+		q->k = UINT32_MAX;
+	}
+}
+
+static int
+compare_matches(const void *x, const void *y)
+{
+	const gpuvec_match *a = x;
+	const gpuvec_match *b = y;
+
+	if (a->score != b->score)
+		return a->score > b->score ? -1 : 1;
+	return a->tid < b->tid ? -1 : a->tid > b->tid;
+}
+
+/* Give each query memory for its rows, or take it away */
+static void
+set_rows(gpuvec_topk_query *queries, uint32_t n, uint64_t nrows, bool there)
+{
+	for (uint32_t i = 0; i < n; i++)
+	{
+		if (!there)
+			free(queries[i].matches);
+		queries[i].matches = there && !queries[i].unordered ?
+			calloc(nrows + 1, sizeof(gpuvec_match)) : NULL;
+		queries[i].nmatches = UINT32_MAX;
+	}
+}
+
+static bool
+same_rows(const gpuvec_topk_query *a, const gpuvec_topk_query *b)
+{
+	if (a->nmatches != b->nmatches || a->passed != b->passed ||
+		a->ranked_disjoint != b->ranked_disjoint)
+		return false;
+	for (uint32_t i = 0; i < a->nmatches; i++)
+	{
+		const gpuvec_match *x = &a->matches[i];
+		const gpuvec_match *y = &b->matches[i];
+
+		if (memcmp(&x->score, &y->score, sizeof(double)) != 0 || x->tid != y->tid || x->common != y->common)
+			return false;
+	}
+	return true;
+}
+
+/* Search by a backend, with rows of its own; unordered ones are sorted */
+static gpuvec_topk_query *
+search(gpuvec_backend *b, const gpuvec_view *view, gpuvec_measure measure, gpuvec_method method,
+	   const gpuvec_topk_query *queries, uint32_t n)
+{
+	gpuvec_topk_query *mine = malloc(n * sizeof(*mine) + 1);
+	gpuvec_error error;
+
+	memcpy(mine, queries, n * sizeof(*mine));
+	set_rows(mine, n, view->nrows, true);
+	check(b->topk(b, view, measure, method, mine, n, &error), "a search works");
+	for (uint32_t i = 0; i < n; i++)
+		if (mine[i].unordered && mine[i].nmatches > 0)
+			qsort(mine[i].matches, mine[i].nmatches, sizeof(gpuvec_match), compare_matches);
+	return mine;
+}
+
+/* True if a device that has a part of the view counts no rows one by one */
+static bool
+is_uncounted(gpuvec_backend *b, const gpuvec_view *view)
+{
+	for (uint32_t i = 0; i < view->nentries; i++)
+		if (part_device(b, view->entries[i].segment->child)->no_disjoint)
+			return true;
+	return false;
+}
+
+/* Search a table by one device and by several, and compare */
+static void
+compare_views(gpuvec_backend *one, const gpuvec_view *expected, gpuvec_backend *parts,
+			  const gpuvec_view *view, const table *t, gpuvec_measure measure)
+{
+	gpuvec_topk_query queries[NQUERIES];
+	test_query	room[NQUERIES];
+	uint32_t	n = 1 + (uint32_t) random_below(NQUERIES);
+	gpuvec_method method = (gpuvec_method) random_below(GPUVEC_N_METHODS);
+	bool		uncounted = is_uncounted(parts, view);
+	gpuvec_topk_query *found;
+	gpuvec_topk_query *want;
+
+	for (uint32_t i = 0; i < n; i++)
+		draw_query(t, measure, &room[i], &queries[i]);
+	found = search(parts, view, measure, method, queries, n);
+	/* rows without a common id rank everywhere or nowhere */
+	for (uint32_t i = 0; uncounted && i < n; i++)
+		queries[i].disjoint = false;
+	want = search(one, expected, measure, GPUVEC_METHOD_BITSET, queries, n);
+	for (uint32_t i = 0; i < n; i++)
+		check(same_rows(&found[i], &want[i]), "parts answer as one device does");
+	set_rows(found, n, 0, false);
+	set_rows(want, n, 0, false);
+	free(found);
+	free(want);
+}
+
+static void
+test_random(int ntables)
+{
+	static const uint32_t vocabularies[] = {1, 4, 30, 3000};
+	gpuvec_backend *one = open_device();
+
+	for (int i = 0; i < ntables; i++)
+	{
+		gpuvec_backend *parts = open_parts(1 + i % MOST_PARTS, NULL);
+		table		t = make_table((uint32_t) random_below(i % 10 == 0 ? 900 : 120),
+								   1 + (uint32_t) random_below(MOST_SEGMENTS),
+								   vocabularies[random_below(4)], false);
+		gpuvec_view *expected = make_view(one, &t);
+		gpuvec_view *view;
+
+		for (int p = 0; p < gpuvec_parts_of(parts)->n; p++)
+			part_device(parts, p)->no_disjoint = random_below(6) == 0;
+		view = make_view(parts, &t);
+		for (int round = 0; round < 3; round++)
+			compare_views(one, expected, parts, view, &t, (gpuvec_measure) random_below(GPUVEC_N_MEASURES + 1));
+		gpuvec_view_unref(view);
+		gpuvec_view_unref(expected);
+		check(nothing_placed(parts), "released segments no longer count");
+		parts->close(parts);
+		free(t.rows);
+	}
+	one->close(one);
+}
+
+/* ---- views of several mirrors ---- */
+
+/* A view of two tables that nobody has adopted; its segments are */
+static gpuvec_view *
+joint_view(gpuvec_backend *b, const table *t)
+{
+	gpuvec_view_entry entries[2 * MOST_SEGMENTS];
+	uint32_t	first = adopt_entries(b, &t[0], entries);
+	uint32_t	n = first + adopt_entries(b, &t[1], entries + first);
+	gpuvec_error error;
+
+	for (uint32_t i = 0; i < n; i++)
+		entries[i].part = gpuvec_part_tid(i < first ? 0 : 1);
+	return gpuvec_view_new(entries, n, &error);
+}
+
+static void
+test_joint(int ntables)
+{
+	gpuvec_backend *one = open_device();
+
+	for (int i = 0; i < ntables; i++)
+	{
+		gpuvec_backend *parts = open_parts(2 + i % (MOST_PARTS - 1), NULL);
+		table		t[2];
+		gpuvec_view *expected;
+		gpuvec_view *view;
+
+		for (int j = 0; j < 2; j++)
+			t[j] = make_table((uint32_t) random_below(100), 1 + (uint32_t) random_below(6), 5, true);
+		expected = joint_view(one, t);
+		view = joint_view(parts, t);
+		for (gpuvec_measure m = 0; m <= GPUVEC_TVERSKY; m++)
+			compare_views(one, expected, parts, view, &t[0], m);
+		gpuvec_view_unref(view);
+		gpuvec_view_unref(expected);
+		parts->close(parts);
+		free(t[0].rows);
+		free(t[1].rows);
+	}
+	one->close(one);
+}
+
+/* ---- placement ---- */
+
+static void
+test_places(void)
+{
+	static const size_t budgets[] = {100000, 300000};
+	gpuvec_backend *even = open_parts(3, NULL);
+	gpuvec_backend *uneven = open_parts(2, budgets);
+	table		t = make_table(12 * 40, 12, 50, false);
+	gpuvec_view *view;
+	gpuvec_backend_info info;
+
+	for (uint32_t i = 0; i < t.n; i++)
+		t.rows[i].dead = false;
+	view = make_view(even, &t);
+	for (int p = 0; p < 3; p++)
+		check(part_device(even, p)->segments == 4, "segments are dealt out in turn");
+	for (uint32_t i = 0; i < view->nentries; i++)
+	{
+		gpuvec_segment *segment = view->entries[i].segment;
+		size_t		bytes = segment->nchunks * GPUVEC_TILE_ROWS * GPUVEC_CHUNK_IDS * sizeof(uint16_t);
+		uint16_t   *ids = malloc(bytes + 1);
+		gpuvec_error error;
+
+		check(segment->backend == even && even->read_ids(even, segment, ids, &error) &&
+			  memcmp(ids, segment->ids, bytes) == 0, "ids are read back from their device");
+		free(ids);
+	}
+	even->info(even, &info);
+	check(strstr(info.device, "and 2 more") != NULL, "info tells how many devices there are");
+	gpuvec_view_unref(view);
+
+	view = make_view(uneven, &t);
+	check(part_device(uneven, 0)->segments == 3 && part_device(uneven, 1)->segments == 9,
+		  "devices get segments by their budgets");
+	gpuvec_view_unref(view);
+	even->close(even);
+	uneven->close(uneven);
+	free(t.rows);
+}
+
+/* ---- failures ---- */
+
+/* A device has no memory for segments: the others get them */
+static void
+test_refused(void)
+{
+	gpuvec_backend *one = open_device();
+	gpuvec_backend *parts = open_parts(3, NULL);
+	table		t = make_table(400, 8, 20, false);
+	gpuvec_view *expected = make_view(one, &t);
+	gpuvec_view_entry entry = make_entry(&t, 0, 10);
+	gpuvec_view *view;
+	gpuvec_error error;
+
+	part_device(parts, 1)->no_memory = true;
+	view = make_view(parts, &t);
+	check(part_device(parts, 1)->segments == 0 && gpuvec_parts_of(parts)->children[1].refused > 0,
+		  "others take what a device refuses");
+	check(gpuvec_parts_of(parts)->children[1].placed == 0, "what was refused does not count");
+	compare_views(one, expected, parts, view, &t, GPUVEC_JACCARD);
+	for (int p = 0; p < 3; p++)
+		part_device(parts, p)->no_memory = true;
+	memset(&error, 0, sizeof(error));
+	check(!parts->adopt_segment(parts, entry.segment, &error) &&
+		  strcmp(error.sqlstate, GPUVEC_OUT_OF_MEMORY) == 0 && entry.segment->backend == NULL,
+		  "without any memory adopting fails");
+	gpuvec_segment_unref(entry.segment);
+	gpuvec_livemap_unref(entry.live);
+	gpuvec_view_unref(view);
+	gpuvec_view_unref(expected);
+	check(nothing_placed(parts), "released segments no longer count");
+	parts->close(parts);
+	one->close(one);
+	free(t.rows);
+}
+
+/* A device adopts no live maps, or no view: nothing is left on the others */
+static void
+test_half_adopted(void)
+{
+	gpuvec_backend *parts = open_parts(3, NULL);
+	table		t = make_table(300, 6, 20, false);
+	gpuvec_view_entry entries[6];
+	gpuvec_livemap *maps[6];
+	gpuvec_view *view;
+	gpuvec_error error;
+
+	for (uint32_t i = 0; i < t.n; i++)
+		t.rows[i].dead = i % 5 == 0;
+	for (uint32_t s = 0; s < 6; s++)
+	{
+		entries[s] = make_entry(&t, t.first[s], t.first[s + 1]);
+		check(parts->adopt_segment(parts, entries[s].segment, &error), "a segment is adopted");
+		maps[s] = entries[s].live;
+		maps[s]->child = entries[s].segment->child;
+	}
+	part_device(parts, 2)->no_maps = true;
+	check(!parts->adopt_livemaps(parts, maps, 6, &error), "adopting live maps fails");
+	for (int p = 0; p < 3; p++)
+		check(part_device(parts, p)->maps == 0 && maps[p]->backend == NULL, "no live map is left");
+	part_device(parts, 2)->no_maps = false;
+	check(parts->adopt_livemaps(parts, maps, 6, &error), "live maps are adopted");
+	view = gpuvec_view_new(entries, 6, &error);
+
+	part_device(parts, 1)->no_view = true;
+	check(!parts->adopt_view(parts, view, &error) && view->backend == NULL, "adopting a view fails");
+	for (int p = 0; p < 3; p++)
+		check(part_device(parts, p)->views == 0, "no part of a view is left");
+	part_device(parts, 1)->no_view = false;
+	maps[3]->child = (maps[3]->child + 1) % 3;
+	check(!parts->adopt_view(parts, view, &error), "maps have to be where their segments are");
+	maps[3]->child = entries[3].segment->child;
+	check(parts->adopt_view(parts, view, &error), "a view is adopted");
+	gpuvec_view_unref(view);
+	parts->close(parts);
+	free(t.rows);
+}
+
+/* Searches of one device, or two, fail */
+static void
+test_failing(void)
+{
+	gpuvec_backend *parts = open_parts(3, NULL);
+	table		t = make_table(300, 9, 20, false);
+	gpuvec_view *view = make_view(parts, &t);
+	gpuvec_topk_query queries[2];
+	test_query	room[2];
+	gpuvec_error error;
+
+	for (int i = 0; i < 2; i++)
+	{
+		draw_query(&t, GPUVEC_HAMMING, &room[i], &queries[i]);
+		memset(&queries[i].filter, 0, sizeof(queries[i].filter));
+		queries[i].has_after = queries[i].has_min_score = false;
+		queries[i].unordered = i == 1;
+		queries[i].k = i == 1 ? UINT32_MAX : 10;
+	}
+	set_rows(queries, 2, view->nrows, true);
+	part_device(parts, 0)->fails = GPUVEC_OUT_OF_MEMORY;
+	check(!parts->topk(parts, view, GPUVEC_HAMMING, GPUVEC_METHOD_AUTO, queries, 2, &error) &&
+		  strcmp(error.sqlstate, GPUVEC_OUT_OF_MEMORY) == 0 && !error.fatal && error.fallback,
+		  "an error of a device is that of the search");
+	check(queries[1].matches == NULL, "nothing is found then");
+	part_device(parts, 2)->fails = GPUVEC_SYSTEM_ERROR;
+	part_device(parts, 2)->fatal = true;
+	check(!parts->topk(parts, view, GPUVEC_HAMMING, GPUVEC_METHOD_AUTO, queries, 2, &error) &&
+		  error.fatal, "an error that ends the engine comes first");
+	check(gpuvec_parts_of(parts)->children[2].errors == 1 &&
+		  gpuvec_parts_of(parts)->children[0].errors == 2, "errors are counted");
+	set_rows(queries, 2, 0, false);
+	gpuvec_view_unref(view);
+	parts->close(parts);
+	free(t.rows);
+}
+
+/* ---- cancelling ---- */
+
+typedef struct running
+{
+	gpuvec_backend *parts;
+	const gpuvec_view *view;
+	gpuvec_topk_query *query;
+	bool		ok;
+} running;
+
+static void *
+run_search(void *arg)
+{
+	running    *run = arg;
+	gpuvec_error error;
+
+	run->ok = run->parts->topk(run->parts, run->view, GPUVEC_HAMMING, GPUVEC_METHOD_AUTO, run->query, 1,
+							   &error);
+	return NULL;
+}
+
+/* All devices are asked at the same time, and all hear that it is canceled */
+static void
+test_canceled(void)
+{
+	gpuvec_backend *parts = open_parts(4, NULL);
+	table		t = make_table(200, 8, 20, false);
+	gpuvec_view *view = make_view(parts, &t);
+	gpuvec_match matches[10];
+	gpuvec_topk_query query = {.k = 10, .matches = matches};
+	running		run = {.parts = parts, .view = view, .query = &query};
+	int			canceled = 0;
+	int			waiting = 0;
+	pthread_t	thread;
+
+	query.canceled = &canceled;
+	for (int p = 0; p < 4; p++)
+		part_device(parts, p)->waiting = &waiting;
+	pthread_create(&thread, NULL, run_search, &run);
+	while (__atomic_load_n(&waiting, __ATOMIC_RELAXED) < 4)
+		sched_yield();
+	__atomic_store_n(&canceled, 1, __ATOMIC_RELAXED);
+	pthread_join(thread, NULL);
+	check(run.ok && query.nmatches == 0, "a search is canceled on all devices");
+	gpuvec_view_unref(view);
+	parts->close(parts);
+	free(t.rows);
+}
+
+/* ---- drafts ---- */
+
+/* Rows that are buried: their live maps go where the segments are */
+static void
+test_draft(void)
+{
+	gpuvec_backend *one = open_device();
+	gpuvec_backend *parts = open_parts(3, NULL);
+	table		t = make_table(360, 6, 10, true);
+	gpuvec_view *expected;
+	gpuvec_view *view;
+	gpuvec_view *next;
+	gpuvec_draft draft = {.backend = parts};
+	gpuvec_error error;
+
+	for (uint32_t i = 0; i < t.n; i++)
+		t.rows[i].dead = false;
+	view = make_view(parts, &t);
+	check(gpuvec_draft_copy(&draft, view, &error), "a view is drafted");
+	for (uint32_t e = 0; e < draft.n; e++)
+		for (uint32_t r = 0; r < draft.entries[e].segment->nrows; r += 3)
+		{
+			check(gpuvec_entry_bury(&draft.entries[e], r, &error), "a row is buried");
+			for (uint32_t i = 0; i < t.n; i++)
+				t.rows[i].dead |= tid_of(&t, i) == draft.entries[e].segment->tid[r];
+		}
+	next = gpuvec_draft_finish(&draft, &error);
+	check(next != NULL, "a draft is finished");
+	expected = make_view(one, &t);
+	for (int round = 0; next && round < 8; round++)
+		compare_views(one, expected, parts, next, &t, (gpuvec_measure) round);
+	gpuvec_view_unref(next);
+	gpuvec_view_unref(view);
+	gpuvec_view_unref(expected);
+	gpuvec_draft_free(&draft);
+	parts->close(parts);
+	one->close(one);
+	free(t.rows);
+}
+
+int
+main(void)
+{
+	test_random(1500);
+	test_joint(200);
+	test_places();
+	test_refused();
+	test_half_adopted();
+	test_failing();
+	test_canceled();
+	test_draft();
+	return report_checks();
+}

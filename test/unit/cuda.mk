@@ -33,6 +33,9 @@ build/test/cuda_filter.o: $(srcdir)/test/unit/filter_test.c $(CUDA_TEST_HEADERS)
 build/test/cuda_filter: build/test/cuda_filter.o $(CUDA_TEST_OBJS) build/src/engine/sets/draft.o
 	$(CXX) -pthread -o $@ $^ $(ENGINE_LIBS)
 
+# several GPUs as one
+build/test/cuda_bench: $(patsubst %,build/src/engine/parts/%.o,parts_backend parts_place parts_search parts_view)
+
 # the CPU backend, to compare with
 build/test/cuda_cold: $(filter build/src/engine/cpu/%,$(ENGINE_OBJS))
 

@@ -7,13 +7,14 @@
  *
  *		cuda_bench --mode A --n-docs 8500000 [--batches 2000,16,1] [--k 100]
  *				   [--repeat 5] [--sweep "growth=16;method=1,grab=8"] [--build
- *				   list_shift=16]
+ *				   list_shift=16] [--devices 0,1]
  *
  * Generates and uploads once, then times every setting of --sweep (the names
  * are fields of gpuvec_search_policy, and method), beginning with the
- * defaults.  The settings of --build hold while segments are made.  Rows of
- * mode D get numbers for their ids (engine_rows.h); it takes a backend that
- * searches cold numbers.
+ * defaults.  The settings of --build hold while segments are made.  With
+ * --devices, rows are spread over these GPUs, and the numbers of rounds and
+ * overflows are those of the first one.  Rows of mode D get numbers for their
+ * ids (engine_rows.h); it takes a backend that searches cold numbers.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,7 +33,13 @@
 #include "../bench/engine_rows.h"
 #include "kernels/search/search_policy.h"
 
+extern "C"
+{
+#include "engine/parts/parts.h"
+}
+
 static gpuvec_backend *backend;
+static std::vector<gpuvec_backend *> gpus;	/* that it is made of */
 static gpuvec_search_policy defaults;	/* of the backend */
 static gpuvec_method method;
 
@@ -209,7 +216,7 @@ measure(const gen::Config &config, const gpuvec_view *view,
 		for (uint32_t i = 0; i < queries[q].nmatches; i++)
 			sum.add(tid_position(queries[q].matches[i].tid), queries[q].matches[i].score);
 	std::sort(times.begin(), times.end());
-	stats = gpuvec_search_last(backend);
+	stats = gpuvec_search_last(gpus[0]);
 	printf("  %6" PRIu64 " queries: median %9.3f ms (%.3f to %.3f), %u rounds, %u overflows, %u bits, %u planes\n",
 		   n, times[times.size() / 2], times.front(), times.back(), stats.rounds,
 		   stats.overflows, stats.entry_bits, stats.planes);
@@ -325,18 +332,48 @@ split(const std::string &text, char separator)
 	return parts;
 }
 
+/* Open the GPUs of a list as one backend */
+static void
+open_gpus(const std::string &list)
+{
+	std::vector<size_t> budgets;
+	gpuvec_error error;
+
+	for (const std::string &number : split(list, ','))
+	{
+		gpuvec_backend_options options = {};
+
+		options.device = atoi(number.c_str());
+		gpus.push_back(gpuvec_cuda_open(&options, &error));
+		budgets.push_back(1);
+		if (gpus.back() == NULL)
+			die("gpuvec_cuda_open", &error);
+	}
+	backend = gpus[0];
+	if (gpus.size() > 1)
+		backend = gpuvec_parts_open(gpus.data(), budgets.data(), (int) gpus.size(), &error);
+	if (backend == NULL)
+		die("gpuvec_parts_open", &error);
+}
+
+static void
+set_policy(const gpuvec_search_policy &policy)
+{
+	for (gpuvec_backend *gpu : gpus)
+		gpuvec_search_policy_set(gpu, &policy);
+}
+
 int
 main(int argc, char **argv)
 {
+	const char *devices = gen::opt(argc, argv, "--devices");
 	gen::Config config = gen::parse(argc, argv);
 	const char *batches = gen::opt(argc, argv, "--batches");
 	const char *sweep = gen::opt(argc, argv, "--sweep");
 	uint32_t	k = gen::opt(argc, argv, "--k") ? atoi(gen::opt(argc, argv, "--k")) : 100;
 	int			repeat = gen::opt(argc, argv, "--repeat") ? atoi(gen::opt(argc, argv, "--repeat")) : 5;
 	std::vector<std::string> settings = {""};
-	gpuvec_backend_options options;
 	gpuvec_backend_info info;
-	gpuvec_error error;
 	gpuvec_view *view;
 	double		start;
 	bool		ok = true;
@@ -344,20 +381,15 @@ main(int argc, char **argv)
 	if (sweep)
 		for (const std::string &s : split(sweep, ';'))
 			settings.push_back(s);
-	memset(&options, 0, sizeof(options));
 	start = now_ms();
-	backend = gpuvec_cuda_open(&options, &error);
-	if (backend == NULL)
-		die("gpuvec_cuda_open", &error);
-	defaults = gpuvec_search_policy_get(backend);
+	open_gpus(devices ? devices : "0");
+	defaults = gpuvec_search_policy_get(gpus[0]);
 	backend->info(backend, &info);
 	printf("%s, opened in %.0f ms\n", info.device, now_ms() - start);
 
 	if (gen::opt(argc, argv, "--build"))
 	{
-		gpuvec_search_policy policy = parse_policy(gen::opt(argc, argv, "--build"));
-
-		gpuvec_search_policy_set(backend, &policy);
+		set_policy(parse_policy(gen::opt(argc, argv, "--build")));
 	}
 	start = now_ms();
 	gen::Generator generator(config);
@@ -374,9 +406,7 @@ main(int argc, char **argv)
 
 	for (const std::string &setting : settings)
 	{
-		gpuvec_search_policy policy = parse_policy(setting);
-
-		gpuvec_search_policy_set(backend, &policy);
+		set_policy(parse_policy(setting));
 		printf(" %s\n", setting.empty() ? "defaults" : setting.c_str());
 		for (const std::string &batch : split(batches ? batches : "2000,16,3,1", ','))
 			ok &= measure(config, view, sets,

@@ -42,7 +42,7 @@ ALS_KERNELS = $(wildcard $(srcdir)/kernels/als/*.cu)
 # what all kernels share
 DEVICE_SOURCES = $(wildcard $(srcdir)/kernels/device/*.cu)
 
-ENGINE_SRCS := $(filter-out src/engine/main.c, $(patsubst $(srcdir)/%,%,$(wildcard $(addprefix $(srcdir)/src/engine/,*.c als/*.c cpu/*.c embedding/*.c neighbors/*.c serve/*.c sets/*.c store/*.c))))
+ENGINE_SRCS := $(filter-out src/engine/main.c, $(patsubst $(srcdir)/%,%,$(wildcard $(addprefix $(srcdir)/src/engine/,*.c als/*.c cpu/*.c embedding/*.c neighbors/*.c parts/*.c serve/*.c sets/*.c store/*.c))))
 ENGINE_OBJS := $(ENGINE_SRCS:%.c=build/%.o)
 KERNEL_OBJS :=
 ENGINE_LIBS = -lm -lpthread

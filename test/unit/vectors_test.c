@@ -595,13 +595,27 @@ test_keys(void)
 	free(known);
 }
 
+/* Some rows come, and some go */
+static void
+change_live(void)
+{
+	for (uint32_t slot = 0; slot < nrows; slot++)
+		if (below(5) == 0)
+			live[slot] = !live[slot];
+	version++;
+}
+
 /* All tests with one table */
 static void
 test_table(void)
 {
 	make_table();
 	for (int i = 0; i < 3; i++)
+	{
 		test_nearest();
+		if (below(2))
+			change_live();
+	}
 	test_keys();
 	make_keys_distinct();
 	for (int i = 0; i < 4; i++)

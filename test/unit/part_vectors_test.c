@@ -174,6 +174,24 @@ device_nearest(gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_slot_se
 	return call(vectors, error) && d->host->nearest(d->host, bank, search, error);
 }
 
+static bool
+device_reserve_shared(gpuvec_vectors *const *vectors, gpuvec_device_bank *const *banks, uint32_t n,
+					  uint32_t room, uint32_t *distance, gpuvec_error *error)
+{
+	return call(vectors[0], error) &&
+		device_of(vectors[0])->host->reserve_shared(vectors, banks, n, room, distance, error);
+}
+
+static bool
+device_pool_shared(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_slot_bags *bags,
+				   const float *gradient, float *out, gpuvec_error *error)
+{
+	device	   *d = device_of(vectors);
+
+	__atomic_add_fetch(&d->slots, bags->nslots, __ATOMIC_RELAXED);
+	return call(vectors, error) && d->host->pool_shared(d->host, bank, bags, gradient, out, error);
+}
+
 /* Open the devices */
 static void
 open_devices(void)
@@ -199,6 +217,8 @@ open_devices(void)
 		devices[i].functions.gradient = device_gradient;
 		devices[i].functions.weight_gradients = device_weight_gradients;
 		devices[i].functions.nearest = device_nearest;
+		devices[i].functions.reserve_shared = device_reserve_shared;
+		devices[i].functions.pool_shared = device_pool_shared;
 	}
 }
 
@@ -219,7 +239,7 @@ reset_counts(void)
 
 /* Vectors on all devices */
 static gpuvec_vectors *
-open_parts(size_t copy_bytes, uint64_t at_once)
+open_parts(size_t copy_bytes, uint64_t at_once, bool share)
 {
 	gpuvec_vectors *children[NCHILDREN];
 	gpuvec_part_policy policy = gpuvec_part_defaults;
@@ -228,6 +248,7 @@ open_parts(size_t copy_bytes, uint64_t at_once)
 	for (int i = 0; i < NCHILDREN; i++)
 		children[i] = &devices[i].functions;
 	policy.copy_bytes = copy_bytes;
+	policy.share = share;
 	policy.threads = 1;
 	policy.beside = policy.split_slots = at_once;
 	policy.split_queries = (uint32_t) at_once;
@@ -293,7 +314,7 @@ full_bank(gpuvec_vectors *parts)
 static void
 test_layout(void)
 {
-	gpuvec_vectors *parts = open_parts(SIZE_MAX, 1000);
+	gpuvec_vectors *parts = open_parts(SIZE_MAX, 1000, false);
 	gpuvec_device_bank *bank;
 	gpuvec_error error;
 	size_t		copies;
@@ -308,7 +329,7 @@ test_layout(void)
 	parts->close(parts);
 
 	reset_counts();
-	parts = open_parts(0, 1000);
+	parts = open_parts(0, 1000, false);
 	bank = full_bank(parts);
 	for (int i = 0; i < NCHILDREN; i++)
 		check(devices[i].puts == ROOM / NCHILDREN + (i < ROOM % NCHILDREN), "devices have shares");
@@ -324,7 +345,7 @@ test_layout(void)
 static void
 test_requests(void)
 {
-	gpuvec_vectors *parts = open_parts(SIZE_MAX, 10);
+	gpuvec_vectors *parts = open_parts(SIZE_MAX, 10, false);
 	gpuvec_device_bank *bank = full_bank(parts);
 	gpuvec_error error;
 	uint32_t	slots[30];
@@ -345,7 +366,7 @@ test_requests(void)
 	parts->release(parts, bank);
 	parts->close(parts);
 
-	parts = open_parts(0, 10);
+	parts = open_parts(0, 10, false);
 	bank = full_bank(parts);
 	reset_counts();
 	check(parts->pool(parts, bank, &bags, out, &error), "request to a spread bank");
@@ -353,17 +374,28 @@ test_requests(void)
 		  "a slot that is repeated is fetched once");
 	parts->release(parts, bank);
 	parts->close(parts);
+
+	parts = open_parts(0, 10, true);
+	bank = full_bank(parts);
+	reset_counts();
+	for (int i = 0; i < 6; i++)
+		check(gather_right(parts, bank, 5, &error), "small request, vectors shared");
+	check(parts->pool(parts, bank, &bags, out, &error), "large request, vectors shared");
+	for (int i = 0; i < NCHILDREN; i++)
+		check(devices[i].slots >= 19 && devices[i].slots <= 22, "any device serves any bag");
+	parts->release(parts, bank);
+	parts->close(parts);
 }
 
 /* A bank that grows is spread, with what was put and has not arrived */
 static void
-test_growth(void)
+test_growth(bool share)
 {
 	gpuvec_error error;
-	gpuvec_vectors *sizes = open_parts(SIZE_MAX, 1000);
+	gpuvec_vectors *sizes = open_parts(SIZE_MAX, 1000, false);
 	gpuvec_device_bank *bank = sizes->make(sizes, WIDTH, GPUVEC_FLOAT32, &error);
 	size_t		copy = sizes->bytes(bank, ROOM) / NCHILDREN;
-	gpuvec_vectors *parts = open_parts(copy, 1000);
+	gpuvec_vectors *parts = open_parts(copy, 1000, share);
 
 	sizes->release(sizes, bank);
 	sizes->close(sizes);
@@ -451,7 +483,7 @@ test_keys(void)
 {
 	for (int spread = 0; spread < 2; spread++)
 	{
-		gpuvec_vectors *parts = open_parts(spread ? 0 : SIZE_MAX, 1000);
+		gpuvec_vectors *parts = open_parts(spread ? 0 : SIZE_MAX, 1000, false);
 		gpuvec_device_bank *bank = full_bank(parts);
 		gpuvec_error error;
 		int64_t		key = 0;
@@ -541,11 +573,11 @@ all_requests(gpuvec_vectors *parts, gpuvec_device_bank *bank, bool *right, gpuve
  * used.  The error is that device's, and the next request succeeds.
  */
 static void
-test_failures(size_t copy_bytes, uint64_t at_once)
+test_failures(size_t copy_bytes, uint64_t at_once, bool share)
 {
 	for (int64_t call = 1;; call++)
 	{
-		gpuvec_vectors *parts = open_parts(copy_bytes, at_once);
+		gpuvec_vectors *parts = open_parts(copy_bytes, at_once, share);
 		gpuvec_device_bank *bank;
 		gpuvec_error error = {0};
 		bool		right = false;
@@ -585,7 +617,7 @@ test_failures(size_t copy_bytes, uint64_t at_once)
 static void
 test_canceled(void)
 {
-	gpuvec_vectors *parts = open_parts(0, 1);
+	gpuvec_vectors *parts = open_parts(0, 1, false);
 	gpuvec_device_bank *bank = full_bank(parts);
 	gpuvec_error error;
 	int			canceled = 1;
@@ -610,7 +642,7 @@ test_limits(void)
 	gpuvec_error error;
 
 	check(gpuvec_part_vectors_new(children, 0, &gpuvec_part_defaults, &error) == NULL, "no device");
-	check(gpuvec_part_vectors_new(children, GPUVEC_MAX_PARTS + 1, &gpuvec_part_defaults, &error) == NULL &&
+	check(gpuvec_part_vectors_new(children, GPUVEC_MAX_CHILDREN + 1, &gpuvec_part_defaults, &error) == NULL &&
 		  strcmp(error.sqlstate, GPUVEC_LIMIT_EXCEEDED) == 0, "too many devices");
 }
 
@@ -620,12 +652,14 @@ main(void)
 	open_devices();
 	test_layout();
 	test_requests();
-	test_growth();
+	test_growth(false);
+	test_growth(true);
 	test_keys();
 	for (uint64_t at_once = 1; at_once <= 1000; at_once += 999)
 	{
-		test_failures(SIZE_MAX, at_once);
-		test_failures(0, at_once);
+		test_failures(SIZE_MAX, at_once, false);
+		test_failures(0, at_once, false);
+		test_failures(0, at_once, true);
 	}
 	test_canceled();
 	test_limits();

@@ -665,6 +665,7 @@ random_policy(void)
 	gpuvec_part_policy policy = gpuvec_part_defaults;
 
 	policy.copy_bytes = below(3) == 0 ? SIZE_MAX : below(3) == 0 ? below(100000) : 0;
+	policy.share = below(2);
 	policy.threads = 1 + (int) below(3);
 	policy.split_slots = below(300);
 	policy.split_queries = (uint32_t) below(10);

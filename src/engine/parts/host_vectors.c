@@ -40,6 +40,13 @@ typedef struct host_record
 	char		elements[];
 } host_record;
 
+/* Vectors of several banks */
+typedef struct host_range
+{
+	int			refs;
+	char		elements[];
+}			host_range;
+
 typedef struct host_bank
 {
 	uint32_t	width;
@@ -47,6 +54,7 @@ typedef struct host_bank
 	uint32_t	room;
 	size_t		vector_bytes;
 	char	   *elements;		/* [room * width] */
+	host_range *range;			/* where elements are, or NULL */
 	int64_t    *keys;			/* [room] */
 	uint64_t   *tids;			/* [room] */
 	host_record *pending;
@@ -98,6 +106,16 @@ host_forget(gpuvec_device_bank *device_bank)
 	}
 }
 
+/* Free the vectors of a bank */
+static void
+free_elements(host_bank *bank)
+{
+	if (bank->range == NULL)
+		free(bank->elements);
+	else if (--bank->range->refs == 0)
+		free(bank->range);
+}
+
 static void
 host_release(gpuvec_vectors *vectors, gpuvec_device_bank *device_bank)
 {
@@ -107,7 +125,7 @@ host_release(gpuvec_vectors *vectors, gpuvec_device_bank *device_bank)
 		return;
 	host_forget(device_bank);
 	pthread_mutex_destroy(&bank->mutex);
-	free(bank->elements);
+	free_elements(bank);
 	free(bank->keys);
 	free(bank->tids);
 	free(bank->entries);
@@ -144,21 +162,71 @@ grow_array(void *array, size_t from, size_t to)
 	return true;
 }
 
+/* Make room for keys and tids */
+static bool
+grow_keys(host_bank *bank, uint32_t room)
+{
+	size_t		from = bank->room;
+	size_t		to = room;
+
+	return grow_array(&bank->keys, from * sizeof(int64_t), to * sizeof(int64_t)) &&
+		grow_array(&bank->tids, from * sizeof(uint64_t), to * sizeof(uint64_t));
+}
+
 static bool
 host_reserve(gpuvec_vectors *vectors, gpuvec_device_bank *device_bank, uint32_t room,
 			 gpuvec_error *error)
 {
 	host_bank  *bank = host_bank_of(device_bank);
-	size_t		from = bank->room;
-	size_t		to = room;
 
-	if (!grow_array(&bank->elements, from * bank->vector_bytes, to * bank->vector_bytes) ||
-		!grow_array(&bank->keys, from * sizeof(int64_t), to * sizeof(int64_t)) ||
-		!grow_array(&bank->tids, from * sizeof(uint64_t), to * sizeof(uint64_t)))
+	if (!grow_array(&bank->elements, bank->room * bank->vector_bytes, room * bank->vector_bytes) ||
+		!grow_keys(bank, room))
 		return gpuvec_fail_memory(error, host_bytes(device_bank, room));
 	bank->room = room;
 	free(bank->entries);
 	bank->entries = NULL;
+	return true;
+}
+
+/* Any devices in host memory can */
+static bool
+host_can_share(gpuvec_vectors *const *vectors, uint32_t n)
+{
+	return true;
+}
+
+/* One slot more than asked for lies between banks */
+static bool
+host_reserve_shared(gpuvec_vectors *const *vectors, gpuvec_device_bank *const *banks, uint32_t n,
+					uint32_t room, uint32_t *distance, gpuvec_error *error)
+{
+	size_t		part = (room + (size_t) 1) * host_bank_of(banks[0])->vector_bytes;
+	host_range *range = calloc(1, sizeof(*range) + n * part);
+	bool		ok = range != NULL;
+
+	for (uint32_t i = 0; ok && i < n; i++)
+		ok = grow_keys(host_bank_of(banks[i]), room);
+	if (!ok)
+	{
+		free(range);
+		return gpuvec_fail_memory(error, n * part);
+	}
+	for (uint32_t i = 0; i < n; i++)
+	{
+		host_bank  *bank = host_bank_of(banks[i]);
+		char	   *elements = range->elements + i * part;
+
+		if (bank->elements)
+			memcpy(elements, bank->elements, bank->room * bank->vector_bytes);
+		free_elements(bank);
+		bank->range = range;
+		bank->elements = elements;
+		bank->room = room;
+		range->refs++;
+		free(bank->entries);
+		bank->entries = NULL;
+	}
+	*distance = room + 1;
 	return true;
 }
 
@@ -285,6 +353,7 @@ typedef struct host_bags
 {
 	const host_bank *bank;
 	const gpuvec_slot_bags *bags;
+	bool		shared;			/* slots are numbers of all banks' */
 	const void **vectors;		/* [nslots] */
 	int64_t    *keys;			/* [nslots] */
 	float	   *scratch;
@@ -302,9 +371,10 @@ end_bags(host_bags *h)
 
 static bool
 begin_bags(host_bags *h, gpuvec_device_bank *device_bank, const gpuvec_slot_bags *bags,
-		   gpuvec_error *error)
+		   bool shared, gpuvec_error *error)
 {
 	const host_bank *bank = host_bank_of(device_bank);
+	const char *elements = shared ? bank->range->elements : bank->elements;
 
 	h->bank = bank;
 	h->bags = bags;
@@ -322,8 +392,8 @@ begin_bags(host_bags *h, gpuvec_device_bank *device_bank, const gpuvec_slot_bags
 		uint32_t	slot = bags->slots[i];
 		bool		found = slot != GPUVEC_NO_SLOT;
 
-		h->vectors[i] = found ? bank->elements + slot * bank->vector_bytes : NULL;
-		h->keys[i] = found ? bank->keys[slot] : 0;
+		h->vectors[i] = found ? elements + slot * bank->vector_bytes : NULL;
+		h->keys[i] = found && !shared ? bank->keys[slot] : 0;
 	}
 	return true;
 }
@@ -347,15 +417,16 @@ get_bag(const host_bags *h, uint64_t i)
 	};
 }
 
+/* Pool, with slots of the bank or numbers of all banks' */
 static bool
-host_pool(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_slot_bags *bags,
-		  float *out, gpuvec_error *error)
+pool_slots(gpuvec_device_bank *bank, const gpuvec_slot_bags *bags, bool shared, float *out,
+		   gpuvec_error *error)
 {
 	gpuvec_slot_bags plain = gpuvec_plain_bags(bags);
 	gpuvec_pool_bag_function *pool_bag = gpuvec_best_pool_bag();
 	host_bags	h;
 
-	if (!begin_bags(&h, bank, &plain, error))
+	if (!begin_bags(&h, bank, &plain, shared, error))
 		return false;
 	for (uint64_t i = 0; i < plain.nbags; i++)
 	{
@@ -365,6 +436,13 @@ host_pool(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_slot_b
 	}
 	end_bags(&h);
 	return true;
+}
+
+static bool
+host_pool(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_slot_bags *bags,
+		  float *out, gpuvec_error *error)
+{
+	return pool_slots(bank, bags, false, out, error);
 }
 
 /* Sum the shares of each key into *body; returns the number of keys */
@@ -419,7 +497,7 @@ host_gradient(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_sl
 
 	if (!ok)
 		gpuvec_fail_memory(error, bags->nslots * sizeof(*shares));
-	ok = ok && begin_bags(&h, bank, &plain, error);
+	ok = ok && begin_bags(&h, bank, &plain, false, error);
 	for (uint64_t i = 0; ok && i < plain.nbags; i++)
 	{
 		gpuvec_bag	bag = get_bag(&h, i);
@@ -443,15 +521,15 @@ host_gradient(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_sl
 	return ok;
 }
 
+/* Gradients of weights, with slots of the bank or numbers of all banks' */
 static bool
-host_weight_gradients(gpuvec_vectors *vectors, gpuvec_device_bank *bank,
-					  const gpuvec_slot_bags *bags, const float *gradient, float *out,
-					  gpuvec_error *error)
+slot_weights(gpuvec_device_bank *bank, const gpuvec_slot_bags *bags, bool shared,
+			 const float *gradient, float *out, gpuvec_error *error)
 {
 	uint64_t	row = 0;
 	host_bags	h;
 
-	if (!begin_bags(&h, bank, bags, error))
+	if (!begin_bags(&h, bank, bags, shared, error))
 		return false;
 	for (uint64_t i = 0; i < bags->nbags; i++)
 	{
@@ -462,6 +540,22 @@ host_weight_gradients(gpuvec_vectors *vectors, gpuvec_device_bank *bank,
 	}
 	end_bags(&h);
 	return true;
+}
+
+static bool
+host_weight_gradients(gpuvec_vectors *vectors, gpuvec_device_bank *bank,
+					  const gpuvec_slot_bags *bags, const float *gradient, float *out,
+					  gpuvec_error *error)
+{
+	return slot_weights(bank, bags, false, gradient, out, error);
+}
+
+static bool
+host_pool_shared(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_slot_bags *bags,
+				 const float *gradient, float *out, gpuvec_error *error)
+{
+	return gradient ? slot_weights(bank, bags, true, gradient, out, error) :
+		pool_slots(bank, bags, true, out, error);
 }
 
 /* ---- nearest vectors ---- */
@@ -551,7 +645,9 @@ gpuvec_host_vectors_new(gpuvec_error *error)
 		.bytes = host_bytes, .put = host_put, .flush = host_flush, .forget = host_forget,
 		.key_limit = host_key_limit, .clear_keys = host_clear_keys, .map_keys = host_map_keys,
 		.find_keys = host_find_keys, .pool = host_pool, .gradient = host_gradient,
-		.weight_gradients = host_weight_gradients, .nearest = host_nearest
+		.weight_gradients = host_weight_gradients, .nearest = host_nearest,
+		.can_share = host_can_share, .reserve_shared = host_reserve_shared,
+		.pool_shared = host_pool_shared
 	};
 	gpuvec_vectors *vectors = malloc(sizeof(*vectors));
 

@@ -108,20 +108,37 @@ typedef struct reserving
 {
 	part_bank  *bank;
 	uint32_t	room;
-	gpuvec_device_bank *banks[GPUVEC_MAX_PARTS];	/* if it is to be spread:
-													 * the new ones */
+	bool		copies;
+	uint32_t	distance;
+	gpuvec_device_bank *banks[GPUVEC_MAX_CHILDREN]; /* the bank's, or new ones
+													 * if it is to be spread */
 } reserving;
 
-/* Make room on a child, for as many slots as before it was spread or not */
+/* Make room on a child */
 static bool
 reserve_child(void *arg, uint32_t i, gpuvec_error *error)
 {
 	const reserving *r = arg;
-	part_bank  *bank = r->bank;
-	gpuvec_vectors *child = bank->parts->children[i].vectors;
+	const part_vectors *parts = r->bank->parts;
+	gpuvec_vectors *child = parts->children[i].vectors;
 
-	return child->reserve(child, bank->children[i].bank,
-						  bank->copies ? r->room : part_slots(bank->parts, i, r->room), error);
+	return child->reserve(child, r->banks[i], r->copies ? r->room : part_slots(parts, i, r->room),
+						  error);
+}
+
+/* Make room on all children */
+static bool
+reserve_children(reserving *r, gpuvec_error *error)
+{
+	part_vectors *parts = r->bank->parts;
+	gpuvec_vectors *vectors[GPUVEC_MAX_CHILDREN];
+
+	if (r->copies || !parts->share)
+		return gpuvec_part_ask(parts, reserve_child, r, true, error);
+	for (uint32_t i = 0; i < parts->n; i++)
+		vectors[i] = parts->children[i].vectors;
+	return vectors[0]->reserve_shared(vectors, r->banks, parts->n, part_slots(parts, 0, r->room),
+									  &r->distance, error);
 }
 
 /*
@@ -158,11 +175,11 @@ move_slots(const reserving *r, uint32_t i, uint32_t first, uint32_t end, float *
 	return ok;
 }
 
-/* Make a child's new bank, and fill it from the child's copy */
+/* Fill a child's new bank from the child's copy */
 static bool
-spread_child(void *arg, uint32_t i, gpuvec_error *error)
+fill_child(void *arg, uint32_t i, gpuvec_error *error)
 {
-	reserving  *r = arg;
+	const reserving *r = arg;
 	const part_bank *bank = r->bank;
 	gpuvec_vectors *child = bank->parts->children[i].vectors;
 	uint32_t	n = part_slots(bank->parts, i, bank->room);
@@ -177,10 +194,6 @@ spread_child(void *arg, uint32_t i, gpuvec_error *error)
 	ok = (from && to) || gpuvec_fail_memory(error, most * vector_bytes);
 	/* what was put has to arrive in the copy */
 	ok = ok && child->flush(child, bank->children[i].bank, error);
-	if (ok)
-		r->banks[i] = child->make(child, bank->width, bank->storage, error);
-	ok = ok && r->banks[i] &&
-		child->reserve(child, r->banks[i], part_slots(bank->parts, i, r->room), error);
 	for (uint32_t first = 0; ok && first < n; first += most)
 		ok = move_slots(r, i, first, n - first < most ? n : first + most, from, to, error);
 	ok = ok && child->flush(child, r->banks[i], error);
@@ -189,21 +202,39 @@ spread_child(void *arg, uint32_t i, gpuvec_error *error)
 	return ok;
 }
 
+/* Make new banks for all children */
+static bool
+make_banks(reserving *r, gpuvec_error *error)
+{
+	const part_bank *bank = r->bank;
+
+	for (uint32_t i = 0; i < bank->parts->n; i++)
+	{
+		gpuvec_vectors *child = bank->parts->children[i].vectors;
+
+		r->banks[i] = child->make(child, bank->width, bank->storage, error);
+		if (r->banks[i] == NULL)
+			return false;
+	}
+	return true;
+}
+
 /* Spread a bank that had copies */
 static bool
 spread(reserving *r, gpuvec_error *error)
 {
 	part_bank  *bank = r->bank;
-	bool		ok = gpuvec_part_ask(bank->parts, spread_child, r, true, error);
+	bool		ok;
 
+	memset(r->banks, 0, sizeof(r->banks));
+	ok = make_banks(r, error) && reserve_children(r, error) &&
+		gpuvec_part_ask(bank->parts, fill_child, r, true, error);
 	for (uint32_t i = 0; i < bank->parts->n; i++)
 	{
 		release_child(bank->parts, i, ok ? bank->children[i].bank : r->banks[i]);
 		if (ok)
 			bank->children[i].bank = r->banks[i];
 	}
-	if (ok)
-		bank->copies = false;
 	return ok;
 }
 
@@ -232,7 +263,7 @@ gpuvec_part_reserve(gpuvec_vectors *vectors, gpuvec_device_bank *device_bank, ui
 					gpuvec_error *error)
 {
 	part_bank  *bank = part_bank_of(device_bank);
-	reserving	r = {.bank = bank, .room = room};
+	reserving	r = {.bank = bank, .room = room, .copies = copies_fit(bank, room)};
 
 	(void) vectors;
 	if (!reserve_keys(bank, room, error))
@@ -240,19 +271,13 @@ gpuvec_part_reserve(gpuvec_vectors *vectors, gpuvec_device_bank *device_bank, ui
 	/* if only some children succeed, they have no hash tables any more */
 	__atomic_store_n(&bank->keys_known, false, __ATOMIC_RELAXED);
 	bank->live_version = 0;
-	if (bank->copies && !copies_fit(bank, room))
-	{
-		if (bank->room > 0)
-		{
-			if (!spread(&r, error))
-				return false;
-			bank->room = room;
-			return true;
-		}
-		bank->copies = false;
-	}
-	if (!gpuvec_part_ask(bank->parts, reserve_child, &r, true, error))
+	for (uint32_t i = 0; i < bank->parts->n; i++)
+		r.banks[i] = bank->children[i].bank;
+	if (bank->copies && !r.copies && bank->room > 0 ? !spread(&r, error) :
+		!reserve_children(&r, error))
 		return false;
+	bank->copies = r.copies;
+	bank->distance = r.distance;
 	bank->room = room;
 	return true;
 }

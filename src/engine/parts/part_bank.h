@@ -38,6 +38,7 @@ typedef struct part_vectors
 	gpuvec_pool_bag_function *pool_bag;
 	uint64_t	turn;			/* who is asked first if all have as much to
 								 * do; atomic */
+	bool		share;			/* children read each other's vectors */
 	uint32_t	n;
 	part_child	children[];		/* [n] */
 } part_vectors;
@@ -58,6 +59,8 @@ typedef struct part_bank
 	gpuvec_storage storage;
 	uint32_t	room;
 	bool		copies;			/* false: the bank is spread */
+	uint32_t	distance;		/* between the numbers of children's slots, if
+								 * children share; else 0 */
 	int64_t    *keys;			/* [room] */
 	uint64_t   *tids;			/* [room] */
 	int			keys_known;		/* atomic; false: the host has to find all
@@ -110,7 +113,7 @@ extern void gpuvec_part_give(part_vectors *parts, uint32_t child);
 /* The items of a request, by child */
 typedef struct part_split
 {
-	uint64_t	first[GPUVEC_MAX_PARTS + 1];	/* child c has the items at[]
+	uint64_t	first[GPUVEC_MAX_CHILDREN + 1]; /* child c has the items at[]
 												 * from first[c] to first[c +
 												 * 1] */
 	uint64_t   *at;				/* malloc'd; of a child in ascending order */

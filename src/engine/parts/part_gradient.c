@@ -36,7 +36,7 @@ typedef struct gradient_request
 	const float *factors;		/* [nslots], or NULL */
 	uint64_t	most;
 	part_split	split;
-	child_gradient answers[GPUVEC_MAX_PARTS];
+	child_gradient answers[GPUVEC_MAX_CHILDREN];
 } gradient_request;
 
 /* The factors of the shares of one bag of a mean */

@@ -23,7 +23,7 @@ typedef struct near_search
 {
 	part_bank  *bank;
 	gpuvec_slot_search *search;
-	gpuvec_slot_search mine[GPUVEC_MAX_PARTS];	/* k = 0: there is none */
+	gpuvec_slot_search mine[GPUVEC_MAX_CHILDREN];	/* k = 0: there is none */
 	int			failed;			/* atomic: no memory to merge */
 } near_search;
 

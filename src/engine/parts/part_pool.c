@@ -3,9 +3,10 @@
  * part_pool.c
  *	  Pooling, and gradients of weights, with vectors on several devices.
  *
- * With copies, any child can serve any bag.
+ * With copies, any child can serve any bag.  So it can if the bank is spread
+ * and children read each other's vectors.
  *
- * If the bank is spread, the vectors of a chunk of bags are fetched from the
+ * Otherwise the vectors of a chunk of bags are fetched from the
  * children, each once, however often the bags have it.  The host adds them up
  * in the order of each bag.  Sums of the children's sums would have other
  * bits.  Gradients of weights of sums need no such exchange: each is one
@@ -30,15 +31,56 @@ typedef struct pool_request
 	float	   *out;
 } pool_request;
 
-/* ---- copies ---- */
+/* ---- bags that any child can serve ---- */
+
+/*
+ * The slots of bags, as numbers of all children's slots; malloc'd
+ */
+static uint32_t *
+number_slots(const part_bank *bank, const gpuvec_slot_bags *bags, gpuvec_error *error)
+{
+	uint32_t   *numbers = malloc(bags->nslots * sizeof(*numbers) + 1);
+	uint32_t	n = bank->parts->n;
+
+	if (numbers == NULL)
+	{
+		gpuvec_fail_memory(error, bags->nslots * sizeof(*numbers));
+		return NULL;
+	}
+	for (uint64_t i = 0; i < bags->nslots; i++)
+	{
+		uint32_t	slot = bags->slots[i];
+
+		numbers[i] = slot == GPUVEC_NO_SLOT ? slot : slot % n * bank->distance + slot / n;
+	}
+	return numbers;
+}
+
+/* Let a child serve bags */
+static bool
+ask_bags(const pool_request *r, uint32_t i, gpuvec_slot_bags *mine, const float *gradient,
+		 float *out, gpuvec_error *error)
+{
+	gpuvec_vectors *child = r->bank->parts->children[i].vectors;
+	gpuvec_device_bank *bank = r->bank->children[i].bank;
+	uint32_t   *numbers;
+	bool		ok;
+
+	if (r->bank->copies)
+		return gradient ? child->weight_gradients(child, bank, mine, gradient, out, error) :
+			child->pool(child, bank, mine, out, error);
+	mine->slots = numbers = number_slots(r->bank, mine, error);
+	ok = numbers && child->pool_shared(child, bank, mine, gradient, out, error);
+	free(numbers);
+	return ok;
+}
 
 /* The part of a request that has the bags [first, end), served by a child */
 static bool
 serve_bags(const pool_request *r, uint32_t i, uint64_t first, uint64_t end, gpuvec_error *error)
 {
-	gpuvec_vectors *child = r->bank->parts->children[i].vectors;
-	gpuvec_device_bank *bank = r->bank->children[i].bank;
 	uint64_t	start = gpuvec_bag_start(&r->bags, first);
+	uint64_t	row = first * r->bank->width;
 	uint64_t   *offsets = NULL;
 	gpuvec_slot_bags mine = r->bags;
 	bool		ok;
@@ -59,10 +101,8 @@ serve_bags(const pool_request *r, uint32_t i, uint64_t first, uint64_t end, gpuv
 			offsets[bag] = r->bags.offsets[first + bag] - start;
 		mine.offsets = offsets;
 	}
-	ok = r->gradient ?
-		child->weight_gradients(child, bank, &mine, r->gradient + first * r->bank->width,
-								r->out + start, error) :
-		child->pool(child, bank, &mine, r->out + first * r->bank->width, error);
+	ok = r->gradient ? ask_bags(r, i, &mine, r->gradient + row, r->out + start, error) :
+		ask_bags(r, i, &mine, NULL, r->out + row, error);
 	free(offsets);
 	return ok;
 }
@@ -95,6 +135,13 @@ share_start(const pool_request *r, uint32_t i)
 	return i == 0 ? 0 : i == n ? r->bags.nbags : find_bag(&r->bags, r->bags.nslots / n * i);
 }
 
+/* True if any child can serve any bag */
+static bool
+can_serve_anywhere(const pool_request *r)
+{
+	return r->bank->copies || r->bank->distance > 0;
+}
+
 /* Let a child serve its share */
 static bool
 serve_share(void *arg, uint32_t i, gpuvec_error *error)
@@ -106,9 +153,9 @@ serve_share(void *arg, uint32_t i, gpuvec_error *error)
 	return first >= end || serve_bags(r, i, first, end, error);
 }
 
-/* Serve a request with copies */
+/* Serve a request by any children */
 static bool
-serve_copies(pool_request *r, gpuvec_error *error)
+serve_anywhere(pool_request *r, gpuvec_error *error)
 {
 	part_vectors *parts = r->bank->parts;
 	uint32_t	i;
@@ -122,7 +169,7 @@ serve_copies(pool_request *r, gpuvec_error *error)
 	return ok;
 }
 
-/* ---- a spread bank ---- */
+/* ---- an exchange of vectors ---- */
 
 /* The exchange of vectors, for one chunk of a request's bags at a time */
 typedef struct exchange
@@ -431,7 +478,7 @@ gpuvec_part_pool(gpuvec_vectors *vectors, gpuvec_device_bank *device_bank,
 	};
 
 	(void) vectors;
-	return r.bank->copies ? serve_copies(&r, error) : serve_spread(&r, error);
+	return can_serve_anywhere(&r) ? serve_anywhere(&r, error) : serve_spread(&r, error);
 }
 
 bool
@@ -444,7 +491,7 @@ gpuvec_part_weight_gradients(gpuvec_vectors *vectors, gpuvec_device_bank *device
 	};
 
 	(void) vectors;
-	if (r.bank->copies)
-		return serve_copies(&r, error);
+	if (can_serve_anywhere(&r))
+		return serve_anywhere(&r, error);
 	return bags->mode == GPUVEC_POOL_MEAN ? serve_spread(&r, error) : serve_products(&r, error);
 }

@@ -22,7 +22,7 @@ static bool
 list_items(part_split *split, const part_vectors *parts, const uint8_t *owners, uint64_t n,
 		   gpuvec_error *error)
 {
-	uint64_t	next[GPUVEC_MAX_PARTS];
+	uint64_t	next[GPUVEC_MAX_CHILDREN];
 
 	split->at = malloc((n + 1) * sizeof(*split->at));
 	if (split->at == NULL)

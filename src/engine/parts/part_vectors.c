@@ -11,7 +11,7 @@
 #include "engine/parts/part_bank.h"
 
 const gpuvec_part_policy gpuvec_part_defaults = {
-	.copy_bytes = 0, .threads = 0, .split_slots = 262144, .split_queries = 16, .beside = 2048,
+	.copy_bytes = 0, .share = true, .threads = 0, .split_slots = 262144, .split_queries = 16, .beside = 2048,
 	.chunk_bytes = (size_t) 64 << 20, .sum_slots = 8192
 };
 
@@ -106,6 +106,16 @@ part_close(gpuvec_vectors *vectors)
 	free(parts);
 }
 
+/* True if children are of one kind, and can read each other's vectors */
+static bool
+can_share(gpuvec_vectors *const *children, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (children[i]->can_share == NULL || children[i]->can_share != children[0]->can_share)
+			return false;
+	return n > 1 && children[0]->can_share(children, n);
+}
+
 gpuvec_vectors *
 gpuvec_part_vectors_new(gpuvec_vectors *const *children, uint32_t n,
 						const gpuvec_part_policy *policy, gpuvec_error *error)
@@ -122,10 +132,10 @@ gpuvec_part_vectors_new(gpuvec_vectors *const *children, uint32_t n,
 	size_t		bytes = sizeof(part_vectors) + n * sizeof(part_child);
 	part_vectors *parts;
 
-	if (n < 1 || n > GPUVEC_MAX_PARTS)
+	if (n < 1 || n > GPUVEC_MAX_CHILDREN)
 	{
 		gpuvec_fail(error, GPUVEC_LIMIT_EXCEEDED, NULL, NULL,
-					"vectors can be on 1 to %d devices, not on %u", GPUVEC_MAX_PARTS, n);
+					"vectors can be on 1 to %d devices, not on %u", GPUVEC_MAX_CHILDREN, n);
 		return NULL;
 	}
 	parts = calloc(1, bytes);
@@ -140,6 +150,7 @@ gpuvec_part_vectors_new(gpuvec_vectors *const *children, uint32_t n,
 	for (uint32_t i = 0; i < n; i++)
 		parts->children[i].vectors = children[i];
 	parts->pool_bag = gpuvec_best_pool_bag();
+	parts->share = policy->share && can_share(children, n);
 	parts->asking = gpuvec_thread_pool_new((int) n);
 	parts->summing = gpuvec_thread_pool_new(policy->threads);
 	if (parts->asking &&parts->summing)

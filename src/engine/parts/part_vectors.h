@@ -7,8 +7,9 @@
  *
  *	 copies		each child has all slots.  A request goes to the child that
  *				has least to do; a large one is split by bags, or by queries.
- *	 spread		slot s is slot s / n of child s % n.  See part_pool.c,
- *				part_gradient.c and part_nearest.c for what is exchanged.
+ *	 spread		slot s is slot s / n of child s % n.  If all children can read
+ *				each other's vectors, any can pool them; see part_pool.c for
+ *				what is exchanged otherwise.
  *
  * A bank begins with copies.  It is spread when a copy would take more than
  * copy_bytes, and stays so.
@@ -25,7 +26,7 @@
 #include "engine/embedding_backend.h"
 
 /* Most children */
-#define GPUVEC_MAX_PARTS	64
+#define GPUVEC_MAX_CHILDREN	64
 
 /*
  * How vectors are laid out and requests are served.  No answer depends on
@@ -35,6 +36,8 @@ typedef struct gpuvec_part_policy
 {
 	size_t		copy_bytes;		/* a bank whose copy takes more on a child is
 								 * spread */
+	bool		share;			/* children read each other's vectors, if they
+								 * can */
 	int			threads;		/* that add up vectors; 0: one for each core */
 	uint64_t	split_slots;	/* with copies, requests of at least this many
 								 * slots are split by bags */
@@ -47,13 +50,13 @@ typedef struct gpuvec_part_policy
 	uint64_t	sum_slots;		/* slots that one task adds up */
 } gpuvec_part_policy;
 
-/* The numbers to start from; copy_bytes is 0 */
+/* What to start from; copy_bytes is 0 */
 extern const gpuvec_part_policy gpuvec_part_defaults;
 
 /*
- * Put 1 to GPUVEC_MAX_PARTS children together; NULL, with *error, on failure.
- * The result is freed by its function `close`, which leaves the children to
- * the caller.
+ * Put 1 to GPUVEC_MAX_CHILDREN children together; NULL, with *error, on
+ * failure.  The result is freed by its function `close`, which leaves the
+ * children to the caller.
  */
 extern gpuvec_vectors *gpuvec_part_vectors_new(gpuvec_vectors *const *children, uint32_t n,
 											   const gpuvec_part_policy *policy,

@@ -32,11 +32,13 @@ library         index,recommend         src/gpuvec.c
 memory          core                    src/engine/engine_error.[ch] src/engine/host_memory.[ch] src/engine/thread_pool.[ch]
 backend         memory                  src/engine/backend.h src/engine/segment.[ch] src/engine/filter_column.[ch] src/engine/equal_filters.[ch] src/engine/method_costs.[ch] src/engine/embedding_backend.h src/engine/neighbors_backend.h src/engine/als_backend.h
 tools           memory                  src/engine/log.[ch] src/engine/fault.[ch] src/engine/options.[ch]
+pooling         memory                  src/engine/embedding/pool_simd.[ch] src/engine/embedding/pool_portable.c src/engine/embedding/pool_avx*.c
+parts           backend,tools,pooling   src/engine/parts/*
 cpu             backend,tools           src/engine/cpu/* src/engine/nocuda/*
 parts           backend,tools           src/engine/parts/*
 store           parts                   src/engine/store/* src/engine/scheduler.[ch]
 sets            store                   src/engine/sets/*
-vectors         store                   src/engine/embedding/*
+vectors         store,pooling           src/engine/embedding/*
 als             store                   src/engine/als/*
 neighbors       als                     src/engine/neighbors/*
 serve           sets,vectors,neighbors  src/engine/serve/* src/engine/main.c

@@ -7,6 +7,9 @@
  * the hash table of the keys, which keys.cu fills.  To grow, a bank is copied
  * to a larger allocation.
  *
+ * If GPUs share vectors, these are in a range of addresses that has those of
+ * all banks (shared_range.h), each bank's in memory of its own GPU.
+ *
  * New vectors are collected in host memory with their slots, keys and tids.
  * They go to the device some megabytes at a time, where a kernel puts each
  * vector into its slot.
@@ -17,6 +20,7 @@
 #include <new>
 #include <stdlib.h>
 #include <string.h>
+#include <vector>
 
 #include "kernels/embedding/cuda_embedding.h"
 
@@ -76,13 +80,13 @@ bank_release(gpuvec_vectors *vectors, gpuvec_device_bank *bank)
 	delete bank;
 }
 
-/* Cut memory into the arrays of a bank */
+/* Cut memory into the arrays of a bank; `elements` may be elsewhere, or NULL */
 static struct bank_arrays
-take_arrays(struct arena *arena, const gpuvec_device_bank *bank, uint32_t room)
+take_arrays(struct arena *arena, const gpuvec_device_bank *bank, uint32_t room, char *elements)
 {
 	struct bank_arrays a;
 
-	a.elements = arena->take<char>(room * bank->stride_bytes);
+	a.elements = elements ? elements : arena->take<char>(room * bank->stride_bytes);
 	a.keys = arena->take<int64_t>(room);
 	a.tids = arena->take<uint64_t>(room);
 	a.live = arena->take<uint8_t>(room);
@@ -95,8 +99,9 @@ bank_bytes(const gpuvec_device_bank *bank, uint32_t room)
 {
 	struct arena arena = {NULL, 0};
 
-	take_arrays(&arena, bank, room);
-	return arena.used;
+	take_arrays(&arena, bank, room, NULL);
+	/* a range has whole pages */
+	return arena.used + (bank->range ? SHARED_PAGE : 0);
 }
 
 /* Copy the first n slots of a bank to larger arrays */
@@ -117,31 +122,120 @@ copy_slots(const struct bank_arrays *to, const gpuvec_device_bank *bank, cudaStr
 	return rc;
 }
 
+/* New arrays of a bank */
+struct new_arrays
+{
+	unique_memory memory;
+	struct bank_arrays arrays;
+};
+
+/*
+ * Make arrays with room for `room` slots, and copy the bank to them.  With
+ * `elements`, its vectors go there.
+ */
+static bool
+make_arrays(struct cuda_embedding &e, const gpuvec_device_bank *bank, uint32_t room, char *elements,
+			struct new_arrays *made, gpuvec_error *error)
+{
+	static const char *const what = "copy vectors on the GPU";
+	worker_loan worker = e.take_worker(error);
+	struct arena arena = {NULL, 0};
+	cudaStream_t stream;
+
+	take_arrays(&arena, bank, room, elements);
+	if (!worker || !e.allocate(made->memory, worker->streams[0], arena.used, "vectors", error))
+		return false;
+	stream = worker->streams[0].get();
+	arena = {(char *) made->memory.get(), 0};
+	made->arrays = take_arrays(&arena, bank, room, elements);
+	return (!bank->memory ||
+			e.device.check(copy_slots(&made->arrays, bank, stream), what, error)) &&
+		   e.device.check(cudaStreamSynchronize(stream), what, error);
+}
+
+/* Let a bank have new arrays */
+static void
+change_arrays(gpuvec_device_bank *bank, uint32_t room, struct new_arrays *made)
+{
+	release_memory(bank->memory);
+	bank->memory = std::move(made->memory);
+	bank->arrays = made->arrays;
+	bank->room = room;
+	bank->live_version = 0;
+}
+
 bool
 bank_reserve(gpuvec_vectors *vectors, gpuvec_device_bank *bank, uint32_t room, gpuvec_error *error)
 {
-	static const char *const what = "copy vectors on the GPU";
-	struct cuda_embedding &e = embedding_of(vectors);
-	worker_loan worker = e.take_worker(error);
-	struct bank_arrays larger;
-	struct arena arena = {NULL, 0};
-	unique_memory memory;
-	cudaStream_t stream;
+	struct new_arrays made;
 
-	if (!worker ||
-		!e.allocate(memory, worker->streams[0], bank_bytes(bank, room), "vectors", error))
+	if (!make_arrays(embedding_of(vectors), bank, room, NULL, &made, error))
 		return false;
-	stream = worker->streams[0].get();
-	arena.base = (char *) memory.get();
-	larger = take_arrays(&arena, bank, room);
-	if ((bank->memory && !e.device.check(copy_slots(&larger, bank, stream), what, error)) ||
-		!e.device.check(cudaStreamSynchronize(stream), what, error))
+	change_arrays(bank, room, &made);
+	bank->range.reset();
+	return true;
+}
+
+/* ---- banks whose vectors GPUs share ---- */
+
+/* The devices of n backends */
+static std::vector<struct cuda_device *>
+devices_of(gpuvec_vectors *const *vectors, uint32_t n)
+{
+	std::vector<struct cuda_device *> devices;
+
+	for (uint32_t i = 0; i < n; i++)
+		devices.push_back(&embedding_of(vectors[i]).device);
+	return devices;
+}
+
+bool
+banks_can_share(gpuvec_vectors *const *vectors, uint32_t n)
+{
+	return can_share_range(devices_of(vectors, n).data(), n);
+}
+
+/*
+ * The least number of slots, `room` or more, that take a multiple of
+ * SHARED_PAGE bytes
+ */
+static uint64_t
+whole_pages(const gpuvec_device_bank *bank, uint32_t room)
+{
+	size_t unit = SHARED_PAGE;
+
+	/* SHARED_PAGE is a power of two */
+	for (size_t stride = bank->stride_bytes; stride % 2 == 0 && unit > 1; stride /= 2)
+		unit /= 2;
+	return std::max(divide_up(room, unit), UINT64_C(1)) * unit;
+}
+
+bool
+banks_reserve_shared(gpuvec_vectors *const *vectors, gpuvec_device_bank *const *banks, uint32_t n,
+					 uint32_t room, uint32_t *distance, gpuvec_error *error)
+{
+	std::vector<struct cuda_device *> devices = devices_of(vectors, n);
+	std::vector<struct new_arrays> made(n);
+	std::shared_ptr<shared_range> range = std::make_shared<shared_range>();
+	size_t stride_bytes = banks[0]->stride_bytes;
+	uint64_t slots = whole_pages(banks[0], room);
+
+	if (slots * n > GPUVEC_MAX_SLOTS)
+		return gpuvec_fail(error, GPUVEC_LIMIT_EXCEEDED, NULL, NULL,
+						   "the relation has too many rows for the gpuvec engine");
+	if (!range->open(devices.data(), n, slots * stride_bytes, room * stride_bytes, error))
 		return false;
-	release_memory(bank->memory);
-	bank->memory = std::move(memory);
-	bank->arrays = larger;
-	bank->room = room;
-	bank->live_version = 0;
+	for (uint32_t i = 0; i < n; i++)
+		if (!make_arrays(embedding_of(vectors[i]), banks[i], room, range->part(i), &made[i], error))
+			return false;
+	for (uint32_t i = 0; i < n; i++)
+	{
+		change_arrays(banks[i], room, &made[i]);
+		banks[i]->range = range;
+		banks[i]->distance = (uint32_t) slots;
+		banks[i]->nbanks = n;
+	}
+	*distance = (uint32_t) slots;
 	return true;
 }
 

@@ -103,6 +103,9 @@ embedding_open(struct cuda_device &device, const struct embedding_policy &policy
 	e->gradient = gradient_request;
 	e->weight_gradients = weights_request;
 	e->nearest = nearest_request;
+	e->can_share = banks_can_share;
+	e->reserve_shared = banks_reserve_shared;
+	e->pool_shared = shared_request;
 	return e;
 }
 

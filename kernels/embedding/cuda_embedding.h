@@ -18,6 +18,7 @@
 #ifndef GPUVEC_CUDA_EMBEDDING_H
 #define GPUVEC_CUDA_EMBEDDING_H
 
+#include <memory>
 #include <mutex>
 
 #include "engine/embedding_backend.h"
@@ -25,6 +26,7 @@
 #include "kernels/device/cuda_device.h"
 #include "kernels/device/free_list.h"
 #include "kernels/device/launch.h"
+#include "kernels/device/shared_range.h"
 #include "kernels/device/staged_stream.h"
 #include "kernels/embedding/pooling_kernels.h"
 
@@ -167,6 +169,16 @@ struct gpuvec_device_bank
 	size_t stride_bytes;
 	uint32_t room;                /* slots */
 	gpuvec::unique_memory memory; /* holds the arrays */
+
+	/*
+	 * If GPUs share their vectors: where all vectors are, and the number of
+	 * slots from one bank's first to the next one's.  arrays.elements is in
+	 * it, then, not in `memory`.
+	 */
+	std::shared_ptr<gpuvec::shared_range> range;
+	uint32_t distance;
+	uint32_t nbanks; /* that share */
+
 	struct gpuvec::bank_arrays arrays;
 
 	std::mutex mutex; /* guards live_version and arrays.live */
@@ -198,6 +210,11 @@ extern void
 bank_release(gpuvec_vectors *vectors, gpuvec_device_bank *bank);
 extern bool
 bank_reserve(gpuvec_vectors *vectors, gpuvec_device_bank *bank, uint32_t room, gpuvec_error *error);
+extern bool
+banks_can_share(gpuvec_vectors *const *vectors, uint32_t n);
+extern bool
+banks_reserve_shared(gpuvec_vectors *const *vectors, gpuvec_device_bank *const *banks, uint32_t n,
+					 uint32_t room, uint32_t *distance, gpuvec_error *error);
 extern size_t
 bank_bytes(const gpuvec_device_bank *bank, uint32_t room);
 extern bool
@@ -258,6 +275,9 @@ pool_request(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_slo
 extern bool
 weights_request(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_slot_bags *bags,
 				const float *gradient, float *out, gpuvec_error *error);
+extern bool
+shared_request(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_slot_bags *bags,
+			   const float *gradient, float *out, gpuvec_error *error);
 
 /* gradients.cu */
 extern bool

@@ -27,6 +27,7 @@ struct chunk_task
 	staged_stream &stream;
 	const gpuvec_device_bank *bank;
 	const gpuvec_slot_bags *bags;
+	struct pooling_table table; /* where the vectors are */
 	struct bag_chunk chunk;
 };
 
@@ -109,14 +110,17 @@ send_chunk(struct cuda_embedding &e, staged_stream &stream, const struct chunk_a
 		   (!bags->offsets || send_offsets(e, stream, a->offsets, bags, c, error));
 }
 
-/* The table as the kernels take it */
+/*
+ * The table as the kernels take it: the vectors of a bank, or of all banks
+ * that share theirs
+ */
 static struct pooling_table
-describe_table(const gpuvec_device_bank *bank)
+describe_table(const gpuvec_device_bank *bank, bool shared)
 {
 	struct pooling_table table = {};
 
-	table.data = bank->arrays.elements;
-	table.rows = bank->room;
+	table.data = shared ? bank->range->part(0) : bank->arrays.elements;
+	table.rows = shared ? (uint64_t) bank->distance * bank->nbanks : bank->room;
 	table.stride = bank->stride;
 	table.width = bank->width;
 	table.storage = bank->storage;
@@ -173,7 +177,7 @@ pool_chunk(const struct chunk_task &t, float *out, gpuvec_error *error)
 {
 	static const char *const what = "pool vectors on the GPU";
 	const struct pooling_policy &policy = t.e.policy.pooling;
-	struct pooling_table table = describe_table(t.bank);
+	const struct pooling_table &table = t.table;
 	struct pooling_bags kernel_bags = describe_chunk(t.bags, &t.chunk);
 	gpuvec_pool_mode mode = kernel_mode(t.bags);
 	uint64_t nout = t.chunk.nbags * t.bank->width;
@@ -278,7 +282,7 @@ launch_weights(const struct chunk_task &t, const struct chunk_arrays *a,
 {
 	struct weight_params params = {};
 
-	params.elements = t.bank->arrays.elements;
+	params.elements = (const char *) t.table.data;
 	params.stride_bytes = t.bank->stride_bytes;
 	params.width = t.bank->width;
 	params.slots = a->slots;
@@ -317,7 +321,7 @@ static bool
 weights_chunk(const struct chunk_task &t, const float *gradient, float *out, gpuvec_error *error)
 {
 	static const char *const what = "compute gradients on the GPU";
-	struct pooling_table table = describe_table(t.bank);
+	const struct pooling_table &table = t.table;
 	struct pooling_bags kernel_bags = describe_chunk(t.bags, &t.chunk);
 	bool mean = t.bags->mode == GPUVEC_POOL_MEAN;
 	struct arena arena = {NULL, 0};
@@ -350,11 +354,11 @@ weights_chunk(const struct chunk_task &t, const float *gradient, float *out, gpu
 
 /*
  * Pool, or compute the gradients of weights if gradient is not NULL, chunk by
- * chunk
+ * chunk.  If `shared`, slots are those of all banks that share vectors.
  */
 static bool
 run_chunks(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_slot_bags *request,
-		   const float *gradient, float *out, gpuvec_error *error)
+		   bool shared, const float *gradient, float *out, gpuvec_error *error)
 {
 	struct cuda_embedding &e = embedding_of(vectors);
 	worker_loan worker = e.take_worker(error);
@@ -365,8 +369,9 @@ run_chunks(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_slot_
 		return false;
 	for (uint64_t bag = 0, i = 0; ok && bag < bags.nbags && !is_canceled(bags.canceled); i++)
 	{
-		struct chunk_task t = {e, worker->streams[i % 2], bank, &bags,
-							   next_chunk(e.policy, &bags, bag, bank->width)};
+		struct chunk_task t = {
+			e,     worker->streams[i % 2],       bank,
+			&bags, describe_table(bank, shared), next_chunk(e.policy, &bags, bag, bank->width)};
 
 		ok =
 			e.finish(t.stream, error) && (gradient ? weights_chunk(t, gradient, out, error)
@@ -380,14 +385,21 @@ bool
 pool_request(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_slot_bags *bags,
 			 float *out, gpuvec_error *error)
 {
-	return run_chunks(vectors, bank, bags, NULL, out, error);
+	return run_chunks(vectors, bank, bags, false, NULL, out, error);
 }
 
 bool
 weights_request(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_slot_bags *bags,
 				const float *gradient, float *out, gpuvec_error *error)
 {
-	return run_chunks(vectors, bank, bags, gradient, out, error);
+	return run_chunks(vectors, bank, bags, false, gradient, out, error);
+}
+
+bool
+shared_request(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_slot_bags *bags,
+			   const float *gradient, float *out, gpuvec_error *error)
+{
+	return run_chunks(vectors, bank, bags, true, gradient, out, error);
 }
 
 } // namespace gpuvec

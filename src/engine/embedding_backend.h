@@ -180,6 +180,24 @@ struct gpuvec_vectors
 	/* Find the nearest vectors in live slots, as ordered by nearest.h */
 	bool		(*nearest) (gpuvec_vectors *vectors, gpuvec_device_bank *bank,
 							gpuvec_slot_search *search, gpuvec_error *error);
+
+	/*
+	 * What follows is NULL for devices that do not have it: banks of several
+	 * devices of one kind, whose vectors all of them can read.
+	 *
+	 * can_share says whether these devices can.  reserve_shared makes room
+	 * for `room` slots in each of n banks of one width.  Slot s of bank c is
+	 * then number c * distance + s of all.  On failure, all banks are
+	 * unchanged.  pool_shared does what `pool`, or with a gradient
+	 * `weight_gradients`, does, for bags of such numbers.
+	 */
+	bool		(*can_share) (gpuvec_vectors *const *vectors, uint32_t n);
+	bool		(*reserve_shared) (gpuvec_vectors *const *vectors, gpuvec_device_bank *const *banks,
+								   uint32_t n, uint32_t room, uint32_t *distance,
+								   gpuvec_error *error);
+	bool		(*pool_shared) (gpuvec_vectors *vectors, gpuvec_device_bank *bank,
+								const gpuvec_slot_bags *bags, const float *gradient, float *out,
+								gpuvec_error *error);
 };
 
 #ifdef __cplusplus

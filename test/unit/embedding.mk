@@ -67,7 +67,7 @@ $(EMULATION_DIR)/embedding: $(EMULATED:%=$(EMULATION_DIR)/%.o) $(EMULATION_DIR)/
 
 build/test/vectors_test.o: $(srcdir)/test/unit/vectors_test.c $(wildcard $(srcdir)/src/core/*.h $(srcdir)/src/engine/*.h $(srcdir)/src/engine/*/*.h)
 	@mkdir -p $(@D)
-	$(ENGINE_CC) $(ENGINE_FLAGS) -c -o $@ $<
+	$(ENGINE_CC) $(ENGINE_FLAGS) -DVECTORS_TEST_GPU -c -o $@ $<
 
 $(EMULATION_DIR)/vectors_test: build/test/vectors_test.o $(ENGINE_OBJS) $(EMULATED_VECTORS:%=$(EMULATION_DIR)/%.o) $(EMULATION_DIR)/$(EMULATION)/emulation.o
 	$(CXX) -o $@ $^ -lm -lpthread

@@ -1,14 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * vectors_test.c
- *	  The vectors of embedding tables on a device, against the definitions
- *	  that the
- *	  CPU uses, bit by bit.
+ *	  The vectors of embedding tables on a device, or on several, against the
+ *	  definitions that the CPU uses, bit by bit.
  *
  *	vectors_test [CASES [SEED]]
  *
- * Linked with the CUDA backend it needs a GPU; linked with the emulated one
- * (test/unit/emulation) it needs none.
+ * The devices are in host memory (host_vectors.h).  With VECTORS_TEST_GPU
+ * they are the CUDA backend: linked with that the test needs a GPU, linked
+ * with the emulated one (test/unit/emulation) none.  The same device several
+ * times is as good as several devices.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,9 +21,12 @@
 #include "core/pooling_grad.h"
 #include "core/nearest.h"
 #include "engine/backend.h"
+#include "engine/parts/host_vectors.h"
+#include "engine/parts/part_vectors.h"
 
 /* A table, on the device and here */
 static gpuvec_vectors *vectors;
+static int	nparts;				/* devices; 0: one, as it is */
 static gpuvec_device_bank *bank;
 static uint32_t width;
 static gpuvec_storage storage;
@@ -71,8 +75,9 @@ random_float(void)
 static void
 fail(const char *what, uint64_t place)
 {
-	printf("case %llu: %s differs at %llu (width %u, %s)\n", (unsigned long long) case_number, what,
-		   (unsigned long long) place, width, storage == GPUVEC_FLOAT16 ? "float16" : "float32");
+	printf("case %llu: %s differs at %llu (width %u, %s, %d parts)\n",
+		   (unsigned long long) case_number, what, (unsigned long long) place, width,
+		   storage == GPUVEC_FLOAT16 ? "float16" : "float32", nparts);
 	exit(1);
 }
 
@@ -131,7 +136,7 @@ put_row(uint32_t slot)
 static void
 make_table(void)
 {
-	static const uint32_t widths[] = {1, 2, 3, 4, 7, 8, 16, 17, 31, 33, 64, 100, 128, 250};
+	static const uint32_t widths[] = {1, 2, 3, 4, 7, 8, 16, 17, 31, 33, 64, 100, 128, 250, 1024};
 	gpuvec_error error;
 	uint32_t	room = 0;
 
@@ -590,13 +595,27 @@ test_keys(void)
 	free(known);
 }
 
+/* Some rows come, and some go */
+static void
+change_live(void)
+{
+	for (uint32_t slot = 0; slot < nrows; slot++)
+		if (below(5) == 0)
+			live[slot] = !live[slot];
+	version++;
+}
+
 /* All tests with one table */
 static void
 test_table(void)
 {
 	make_table();
 	for (int i = 0; i < 3; i++)
+	{
 		test_nearest();
+		if (below(2))
+			change_live();
+	}
 	test_keys();
 	make_keys_distinct();
 	for (int i = 0; i < 4; i++)
@@ -617,21 +636,86 @@ test_table(void)
 	drop_table();
 }
 
-int
-main(int argc, char **argv)
+/* One device */
+static gpuvec_vectors *
+open_device(void)
 {
-	uint64_t	cases = argc > 1 ? strtoull(argv[1], NULL, 10) : 100;
-	gpuvec_backend_options options = {.threads = 1};
 	gpuvec_error error;
+#ifdef VECTORS_TEST_GPU
+	gpuvec_backend_options options = {.threads = 1};
 	gpuvec_backend *backend = gpuvec_cuda_open(&options, &error);
 
 	check(backend != NULL, &error);
-	vectors = backend->vectors;
+	return backend->vectors;
+#else
+	gpuvec_vectors *device = gpuvec_host_vectors_new(&error);
+
+	check(device != NULL, &error);
+	return device;
+#endif
+}
+
+/*
+ * Random numbers for parts: some banks have copies, some are spread, some
+ * begin with copies; some requests are split, some are served in chunks
+ */
+static gpuvec_part_policy
+random_policy(void)
+{
+	gpuvec_part_policy policy = gpuvec_part_defaults;
+
+	policy.copy_bytes = below(3) == 0 ? SIZE_MAX : below(3) == 0 ? below(100000) : 0;
+	policy.share = below(2);
+	policy.threads = 1 + (int) below(3);
+	policy.split_slots = below(300);
+	policy.split_queries = (uint32_t) below(10);
+	policy.beside = below(500);
+	policy.chunk_bytes = below(2) ? 1 + below(100000) : policy.chunk_bytes;
+	policy.sum_slots = 1 + below(300);
+	return policy;
+}
+
+/* All tests with one table, on a random number of devices */
+static void
+test_parts(gpuvec_vectors *device)
+{
+	static const int numbers[] = {0, 1, 2, 3, 4, 7};
+	gpuvec_part_policy policy = random_policy();
+	gpuvec_vectors *children[7];
+	gpuvec_error error;
+
+	nparts = numbers[below(sizeof(numbers) / sizeof(numbers[0]))];
+	vectors = device;
+	for (int i = 0; i < 7; i++)
+		children[i] = device;
+	if (nparts > 0)
+		vectors = gpuvec_part_vectors_new(children, (uint32_t) nparts, &policy, &error);
+	check(vectors != NULL, &error);
+	test_table();
+	if (nparts > 0)
+		vectors->close(vectors);
+}
+
+int
+main(int argc, char **argv)
+{
+#ifdef VECTORS_TEST_GPU
+	uint64_t	cases = 100;
+#else
+	uint64_t	cases = 1500;
+#endif
+	gpuvec_vectors *device = open_device();
+
+	if (argc > 1)
+		cases = strtoull(argv[1], NULL, 10);
 	for (case_number = 1; case_number <= cases; case_number++)
 	{
 		seed = (argc > 2 ? strtoull(argv[2], NULL, 10) : 1) * 1000003 + case_number;
-		test_table();
+		test_parts(device);
 	}
+#ifndef VECTORS_TEST_GPU
+	device->close(device);
+#endif
 	printf("%llu passed, 0 failed\n", (unsigned long long) cases);
 	return 0;
 }

@@ -287,7 +287,9 @@ grow_bank(gpuvec_embedding_table *table, gpuvec_bank *bank, gpuvec_error *error)
 		return gpuvec_fail(error, GPUVEC_LIMIT_EXCEEDED, NULL, NULL,
 						   "the relation has too many rows for the gpuvec engine");
 	bytes = device_bytes(table, bank, (uint32_t) room);
-	more = bytes - device_bytes(table, bank, bank->room);
+	more = device_bytes(table, bank, bank->room);
+	/* copies on several devices may give way to one */
+	more = bytes > more ? bytes - more : 0;
 	if (bank->device && table->make_room &&
 		!table->make_room(table->make_room_arg, bytes, more, error))
 		return false;

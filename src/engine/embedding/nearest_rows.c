@@ -488,27 +488,12 @@ search(nearest_run *n, gpuvec_thread_pool *pool, gpuvec_nearest_query *q, gpuvec
 	return answer_undecided(n, q, &done, error) && (done || answer_rows(n, q, error));
 }
 
-/* The variant for this machine's best instruction set */
-static gpuvec_near_scores_function *
-choose_function(void)
-{
-	switch (gpuvec_embedding_best_simd())
-	{
-		case GPUVEC_EMBEDDING_AVX512:
-			return gpuvec_near_scores_avx512;
-		case GPUVEC_EMBEDDING_AVX2:
-			return gpuvec_near_scores_avx2;
-		default:
-			return gpuvec_near_scores_portable;
-	}
-}
-
 bool
 gpuvec_nearest_run(gpuvec_embedding_table *table, gpuvec_thread_pool *pool, gpuvec_nearest_query *q,
 				   gpuvec_error *error)
 {
 	nearest_run n = {
-		.table = table, .q = q, .near_scores = choose_function()
+		.table = table, .q = q, .near_scores = gpuvec_best_near_scores()
 	};
 	bool		ok = true;
 

@@ -55,3 +55,26 @@ gpuvec_embedding_best_simd(void)
 	}
 	return (gpuvec_embedding_simd) found;
 }
+
+/* The choice of the best of three variants of a function */
+#define BEST(function) \
+	(gpuvec_embedding_best_simd() == GPUVEC_EMBEDDING_AVX512 ? function##_avx512 : \
+	 gpuvec_embedding_best_simd() == GPUVEC_EMBEDDING_AVX2 ? function##_avx2 : function##_portable)
+
+gpuvec_pool_bag_function *
+gpuvec_best_pool_bag(void)
+{
+	return BEST(gpuvec_pool_bag);
+}
+
+gpuvec_sum_shares_function *
+gpuvec_best_sum_shares(void)
+{
+	return BEST(gpuvec_sum_shares);
+}
+
+gpuvec_near_scores_function *
+gpuvec_best_near_scores(void)
+{
+	return BEST(gpuvec_near_scores);
+}

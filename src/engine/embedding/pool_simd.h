@@ -45,4 +45,9 @@ extern gpuvec_near_scores_function gpuvec_near_scores_portable;
 extern gpuvec_near_scores_function gpuvec_near_scores_avx2;
 extern gpuvec_near_scores_function gpuvec_near_scores_avx512;
 
+/* The variants for this machine's best instruction set */
+extern gpuvec_pool_bag_function *gpuvec_best_pool_bag(void);
+extern gpuvec_sum_shares_function *gpuvec_best_sum_shares(void);
+extern gpuvec_near_scores_function *gpuvec_best_near_scores(void);
+
 #endif							/* GPUVEC_POOL_SIMD_H */

@@ -534,19 +534,6 @@ serve(gpuvec_reading *r, gpuvec_thread_pool *pool, gpuvec_error *error)
 	return !r->failed || gpuvec_fail_memory(error, answer->width * sizeof(float));
 }
 
-/* Choose the variants for this machine's best instruction set */
-static void
-choose_functions(gpuvec_reading *r)
-{
-	bool		avx512 = gpuvec_embedding_best_simd() == GPUVEC_EMBEDDING_AVX512;
-	bool		avx2 = gpuvec_embedding_best_simd() == GPUVEC_EMBEDDING_AVX2;
-
-	r->pool_bag = avx512 ? gpuvec_pool_bag_avx512 : avx2 ? gpuvec_pool_bag_avx2 :
-		gpuvec_pool_bag_portable;
-	r->sum_shares = avx512 ? gpuvec_sum_shares_avx512 : avx2 ? gpuvec_sum_shares_avx2 :
-		gpuvec_sum_shares_portable;
-}
-
 static bool
 begin_reading(gpuvec_reading *r, const gpuvec_embedding_table *table, gpuvec_embedding_query *q,
 			  gpuvec_error *error)
@@ -562,7 +549,8 @@ begin_reading(gpuvec_reading *r, const gpuvec_embedding_table *table, gpuvec_emb
 	r->hotness = gather ? 1 : q->head.hotness;
 	r->mode = gather ? GPUVEC_POOL_CONCAT : (gpuvec_pool_mode) q->head.mode;
 	r->missing = (gpuvec_missing) q->head.missing;
-	choose_functions(r);
+	r->pool_bag = gpuvec_best_pool_bag();
+	r->sum_shares = gpuvec_best_sum_shares();
 	/* gathered keys that were not found have no vector in the answer */
 	if (gather && r->missing == GPUVEC_MISSING_ZERO)
 		r->missing = GPUVEC_MISSING_SKIP;

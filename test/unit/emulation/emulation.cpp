@@ -22,8 +22,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <sys/mman.h>
 #include <ucontext.h>
 
+#include <cuda.h>
 #include "emulation.h"
 
 #define STACK_BYTES		65536
@@ -404,6 +407,120 @@ cudaStreamDestroy(cudaStream_t)
 extern "C" cudaError_t
 cudaStreamSynchronize(cudaStream_t)
 {
+	return cudaSuccess;
+}
+
+/* ---- memory that several devices share: functions of the driver ---- */
+
+static CUresult
+emu_granularity(size_t *unit, const CUmemAllocationProp *, CUmemAllocationGranularity_flags)
+{
+	*unit = (size_t) 2 << 20;
+	return CUDA_SUCCESS;
+}
+
+static CUresult
+emu_address_reserve(CUdeviceptr *p, size_t n, size_t, CUdeviceptr, unsigned long long)
+{
+	void	   *range = mmap(NULL, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	*p = (CUdeviceptr) range;
+	return range == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+static CUresult
+emu_address_free(CUdeviceptr p, size_t n)
+{
+	std::lock_guard<std::mutex> guard(memory);
+	auto		it = allocated.lower_bound((uintptr_t) p);
+
+	if (it != allocated.end() && it->first < p + n)
+		emu_fail("addresses are freed that have memory");
+	munmap((void *) p, n);
+	return CUDA_SUCCESS;
+}
+
+/* A handle is the number of bytes */
+static CUresult
+emu_create(CUmemGenericAllocationHandle *handle, size_t n, const CUmemAllocationProp *,
+		   unsigned long long)
+{
+	std::lock_guard<std::mutex> guard(memory);
+
+	*handle = n;
+	return has_room(n) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult
+emu_release(CUmemGenericAllocationHandle)
+{
+	return CUDA_SUCCESS;
+}
+
+static CUresult
+emu_map(CUdeviceptr p, size_t n, size_t, CUmemGenericAllocationHandle handle, unsigned long long)
+{
+	std::lock_guard<std::mutex> guard(memory);
+
+	if (handle != n)
+		emu_fail("cuMemMap");
+	allocated[(uintptr_t) p] = n;
+	return CUDA_SUCCESS;
+}
+
+static CUresult
+emu_unmap(CUdeviceptr p, size_t n)
+{
+	std::lock_guard<std::mutex> guard(memory);
+	auto		it = allocated.find((uintptr_t) p);
+
+	if (it == allocated.end() || it->second != n)
+		emu_fail("cuMemUnmap");
+	allocated.erase(it);
+	mprotect((void *) p, n, PROT_NONE);
+	return CUDA_SUCCESS;
+}
+
+/* Until then nobody may touch the memory */
+static CUresult
+emu_set_access(CUdeviceptr p, size_t n, const CUmemAccessDesc *, size_t)
+{
+	mprotect((void *) p, n, PROT_READ | PROT_WRITE);
+	return CUDA_SUCCESS;
+}
+
+extern "C" cudaError_t
+cudaGetDriverEntryPointByVersion(const char *name, void **function, unsigned, unsigned long long,
+								 cudaDriverEntryPointQueryResult *status)
+{
+	static const std::map<std::string, void *> functions = {
+		{"cuMemGetAllocationGranularity", (void *) emu_granularity},
+		{"cuMemAddressReserve", (void *) emu_address_reserve},
+		{"cuMemAddressFree", (void *) emu_address_free},
+		{"cuMemCreate", (void *) emu_create},
+		{"cuMemRelease", (void *) emu_release},
+		{"cuMemMap", (void *) emu_map},
+		{"cuMemUnmap", (void *) emu_unmap},
+		{"cuMemSetAccess", (void *) emu_set_access}
+	};
+	auto		it = functions.find(name);
+
+	*function = it == functions.end() ? NULL : it->second;
+	*status = *function ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+	return cudaSuccess;
+}
+
+extern "C" cudaError_t
+cudaGetDriverEntryPoint(const char *name, void **function, unsigned long long flags,
+						cudaDriverEntryPointQueryResult *status)
+{
+	return cudaGetDriverEntryPointByVersion(name, function, 0, flags, status);
+}
+
+extern "C" cudaError_t
+cudaDeviceCanAccessPeer(int *can, int, int)
+{
+	*can = 1;
 	return cudaSuccess;
 }
 

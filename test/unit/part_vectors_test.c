@@ -1,0 +1,668 @@
+/*-------------------------------------------------------------------------
+ *
+ * part_vectors_test.c
+ *	  Vectors on several devices: how banks are laid out, who is asked, and
+ *	  what happens when a device fails or a hash table is full.
+ *
+ * That answers are those of one device is tested by vectors_test.c.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/key_hash.h"
+#include "core/pooling.h"
+#include "engine/parts/host_vectors.h"
+#include "engine/parts/part_vectors.h"
+#include "unit_test.h"
+
+#define NCHILDREN	3
+#define WIDTH		5
+#define ROOM		40
+
+/* A device that counts what it is asked for, and fails when it is told to */
+typedef struct device
+{
+	gpuvec_vectors functions;
+	gpuvec_vectors *host;
+	int			number;
+	int			banks;
+	uint64_t	puts;
+	uint64_t	slots;			/* pooled, for gradients too */
+	uint64_t	queries;
+	uint64_t	keys;
+} device;
+
+static device devices[NCHILDREN];
+
+/* The call that fails: counted down at each call of any device; 0: none */
+static int64_t failing;
+static int	failed_device;
+
+static device *
+device_of(gpuvec_vectors *vectors)
+{
+	return (device *) vectors;
+}
+
+/* Count a call.  False if it is the one that fails. */
+static bool
+call(gpuvec_vectors *vectors, gpuvec_error *error)
+{
+	if (__atomic_load_n(&failing, __ATOMIC_RELAXED) == 0 ||
+		__atomic_sub_fetch(&failing, 1, __ATOMIC_RELAXED) != 0)
+		return true;
+	failed_device = device_of(vectors)->number;
+	return gpuvec_fail(error, GPUVEC_SYSTEM_ERROR, NULL, NULL, "device %d fails", failed_device);
+}
+
+static gpuvec_device_bank *
+device_make(gpuvec_vectors *vectors, uint32_t width, gpuvec_storage storage, gpuvec_error *error)
+{
+	device	   *d = device_of(vectors);
+	gpuvec_device_bank *bank = call(vectors, error) ? d->host->make(d->host, width, storage, error) : NULL;
+
+	__atomic_add_fetch(&d->banks, bank != NULL, __ATOMIC_RELAXED);
+	return bank;
+}
+
+static void
+device_release(gpuvec_vectors *vectors, gpuvec_device_bank *bank)
+{
+	device	   *d = device_of(vectors);
+
+	__atomic_sub_fetch(&d->banks, bank != NULL, __ATOMIC_RELAXED);
+	d->host->release(d->host, bank);
+}
+
+static bool
+device_reserve(gpuvec_vectors *vectors, gpuvec_device_bank *bank, uint32_t room,
+			   gpuvec_error *error)
+{
+	gpuvec_vectors *host = device_of(vectors)->host;
+
+	return call(vectors, error) && host->reserve(host, bank, room, error);
+}
+
+static bool
+device_put(gpuvec_vectors *vectors, gpuvec_device_bank *bank, uint32_t slot, int64_t key,
+		   uint64_t tid, const void *elements, gpuvec_error *error)
+{
+	device	   *d = device_of(vectors);
+
+	__atomic_add_fetch(&d->puts, 1, __ATOMIC_RELAXED);
+	return call(vectors, error) && d->host->put(d->host, bank, slot, key, tid, elements, error);
+}
+
+static bool
+device_flush(gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_error *error)
+{
+	gpuvec_vectors *host = device_of(vectors)->host;
+
+	return call(vectors, error) && host->flush(host, bank, error);
+}
+
+static bool
+device_clear_keys(gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_error *error)
+{
+	gpuvec_vectors *host = device_of(vectors)->host;
+
+	return call(vectors, error) && host->clear_keys(host, bank, error);
+}
+
+static bool
+device_map_keys(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_key_row *rows,
+				uint64_t n, gpuvec_error *error)
+{
+	device	   *d = device_of(vectors);
+
+	__atomic_add_fetch(&d->keys, n, __ATOMIC_RELAXED);
+	return call(vectors, error) && d->host->map_keys(d->host, bank, rows, n, error);
+}
+
+static bool
+device_find_keys(gpuvec_vectors *vectors, gpuvec_device_bank *bank,
+				 const gpuvec_key_search *search, gpuvec_error *error)
+{
+	gpuvec_vectors *host = device_of(vectors)->host;
+
+	return call(vectors, error) && host->find_keys(host, bank, search, error);
+}
+
+static bool
+device_pool(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_slot_bags *bags,
+			float *out, gpuvec_error *error)
+{
+	device	   *d = device_of(vectors);
+
+	__atomic_add_fetch(&d->slots, bags->nslots, __ATOMIC_RELAXED);
+	return call(vectors, error) && d->host->pool(d->host, bank, bags, out, error);
+}
+
+static bool
+device_gradient(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_slot_bags *bags,
+				const float *gradient, uint64_t most, uint64_t *n, void **body,
+				gpuvec_error *error)
+{
+	device	   *d = device_of(vectors);
+
+	__atomic_add_fetch(&d->slots, bags->nslots, __ATOMIC_RELAXED);
+	return call(vectors, error) &&
+		d->host->gradient(d->host, bank, bags, gradient, most, n, body, error);
+}
+
+static bool
+device_weight_gradients(gpuvec_vectors *vectors, gpuvec_device_bank *bank,
+						const gpuvec_slot_bags *bags, const float *gradient, float *out,
+						gpuvec_error *error)
+{
+	device	   *d = device_of(vectors);
+
+	__atomic_add_fetch(&d->slots, bags->nslots, __ATOMIC_RELAXED);
+	return call(vectors, error) &&
+		d->host->weight_gradients(d->host, bank, bags, gradient, out, error);
+}
+
+static bool
+device_nearest(gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_slot_search *search,
+			   gpuvec_error *error)
+{
+	device	   *d = device_of(vectors);
+
+	__atomic_add_fetch(&d->queries, search->nqueries, __ATOMIC_RELAXED);
+	return call(vectors, error) && d->host->nearest(d->host, bank, search, error);
+}
+
+static bool
+device_reserve_shared(gpuvec_vectors *const *vectors, gpuvec_device_bank *const *banks, uint32_t n,
+					  uint32_t room, uint32_t *distance, gpuvec_error *error)
+{
+	return call(vectors[0], error) &&
+		device_of(vectors[0])->host->reserve_shared(vectors, banks, n, room, distance, error);
+}
+
+static bool
+device_pool_shared(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_slot_bags *bags,
+				   const float *gradient, float *out, gpuvec_error *error)
+{
+	device	   *d = device_of(vectors);
+
+	__atomic_add_fetch(&d->slots, bags->nslots, __ATOMIC_RELAXED);
+	return call(vectors, error) && d->host->pool_shared(d->host, bank, bags, gradient, out, error);
+}
+
+/* Open the devices */
+static void
+open_devices(void)
+{
+	for (int i = 0; i < NCHILDREN; i++)
+	{
+		gpuvec_error error;
+		gpuvec_vectors *host = gpuvec_host_vectors_new(&error);
+
+		devices[i] = (device)
+		{
+			.functions = *host, .host = host, .number = i
+		};
+		devices[i].functions.make = device_make;
+		devices[i].functions.release = device_release;
+		devices[i].functions.reserve = device_reserve;
+		devices[i].functions.put = device_put;
+		devices[i].functions.flush = device_flush;
+		devices[i].functions.clear_keys = device_clear_keys;
+		devices[i].functions.map_keys = device_map_keys;
+		devices[i].functions.find_keys = device_find_keys;
+		devices[i].functions.pool = device_pool;
+		devices[i].functions.gradient = device_gradient;
+		devices[i].functions.weight_gradients = device_weight_gradients;
+		devices[i].functions.nearest = device_nearest;
+		devices[i].functions.reserve_shared = device_reserve_shared;
+		devices[i].functions.pool_shared = device_pool_shared;
+	}
+}
+
+static void
+close_devices(void)
+{
+	for (int i = 0; i < NCHILDREN; i++)
+		devices[i].host->close(devices[i].host);
+}
+
+/* Forget what was counted */
+static void
+reset_counts(void)
+{
+	for (int i = 0; i < NCHILDREN; i++)
+		devices[i].puts = devices[i].slots = devices[i].queries = devices[i].keys = 0;
+}
+
+/* Vectors on all devices */
+static gpuvec_vectors *
+open_parts(size_t copy_bytes, uint64_t at_once, bool share)
+{
+	gpuvec_vectors *children[NCHILDREN];
+	gpuvec_part_policy policy = gpuvec_part_defaults;
+	gpuvec_error error;
+
+	for (int i = 0; i < NCHILDREN; i++)
+		children[i] = &devices[i].functions;
+	policy.copy_bytes = copy_bytes;
+	policy.share = share;
+	policy.threads = 1;
+	policy.beside = policy.split_slots = at_once;
+	policy.split_queries = (uint32_t) at_once;
+	return gpuvec_part_vectors_new(children, NCHILDREN, &policy, &error);
+}
+
+/* Element i of the vector in a slot */
+static float
+element(uint32_t slot, int i)
+{
+	return (float) (slot * 10 + i) + 0.25f;
+}
+
+/* Put the slots [first, end) */
+static bool
+put_slots(gpuvec_vectors *parts, gpuvec_device_bank *bank, uint32_t first, uint32_t end,
+		  gpuvec_error *error)
+{
+	float		elements[WIDTH];
+
+	for (uint32_t slot = first; slot < end; slot++)
+	{
+		for (int i = 0; i < WIDTH; i++)
+			elements[i] = element(slot, i);
+		if (!parts->put(parts, bank, slot, slot, slot + 1000, elements, error))
+			return false;
+	}
+	return true;
+}
+
+/* Are the vectors of the slots below n as they were put? */
+static bool
+gather_right(gpuvec_vectors *parts, gpuvec_device_bank *bank, uint32_t n, gpuvec_error *error)
+{
+	uint32_t	slots[ROOM * 2];
+	float		out[ROOM * 2 * WIDTH];
+	gpuvec_slot_bags bags = {.slots = slots, .nslots = n, .mode = GPUVEC_POOL_CONCAT};
+
+	for (uint32_t i = 0; i < n; i++)
+		slots[i] = i;
+	if (!parts->pool(parts, bank, &bags, out, error))
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+		for (int j = 0; j < WIDTH; j++)
+			if (out[i * WIDTH + j] != element(i, j))
+				return false;
+	return true;
+}
+
+/* A bank with ROOM slots, all of them full */
+static gpuvec_device_bank *
+full_bank(gpuvec_vectors *parts)
+{
+	gpuvec_error error;
+	gpuvec_device_bank *bank = parts->make(parts, WIDTH, GPUVEC_FLOAT32, &error);
+
+	check(bank && parts->reserve(parts, bank, ROOM, &error) &&
+		  put_slots(parts, bank, 0, ROOM, &error) && parts->flush(parts, bank, &error), "bank");
+	return bank;
+}
+
+/* Copies and spread banks are where they should be */
+static void
+test_layout(void)
+{
+	gpuvec_vectors *parts = open_parts(SIZE_MAX, 1000, false);
+	gpuvec_device_bank *bank;
+	gpuvec_error error;
+	size_t		copies;
+
+	reset_counts();
+	bank = full_bank(parts);
+	for (int i = 0; i < NCHILDREN; i++)
+		check(devices[i].puts == ROOM, "each device has a copy");
+	copies = parts->bytes(bank, ROOM * 100);
+	check(gather_right(parts, bank, ROOM, &error), "vectors of copies");
+	parts->release(parts, bank);
+	parts->close(parts);
+
+	reset_counts();
+	parts = open_parts(0, 1000, false);
+	bank = full_bank(parts);
+	for (int i = 0; i < NCHILDREN; i++)
+		check(devices[i].puts == ROOM / NCHILDREN + (i < ROOM % NCHILDREN), "devices have shares");
+	check(parts->bytes(bank, ROOM * 100) * 2 < copies, "shares take less than copies");
+	check(gather_right(parts, bank, ROOM, &error), "spread vectors");
+	parts->release(parts, bank);
+	parts->close(parts);
+	for (int i = 0; i < NCHILDREN; i++)
+		check(devices[i].banks == 0, "banks are released");
+}
+
+/* Requests go to who has least to do, large ones to all, repeated slots once */
+static void
+test_requests(void)
+{
+	gpuvec_vectors *parts = open_parts(SIZE_MAX, 10, false);
+	gpuvec_device_bank *bank = full_bank(parts);
+	gpuvec_error error;
+	uint32_t	slots[30];
+	float		out[30 * WIDTH];
+	gpuvec_slot_bags bags = {.slots = slots, .nslots = 30, .hotness = 3, .nbags = 10};
+
+	for (uint32_t i = 0; i < 30; i++)
+		slots[i] = i % 4;
+	reset_counts();
+	for (int i = 0; i < 6; i++)
+		check(gather_right(parts, bank, 5, &error), "small request");
+	for (int i = 0; i < NCHILDREN; i++)
+		check(devices[i].slots == 10, "small requests take turns");
+	reset_counts();
+	check(parts->pool(parts, bank, &bags, out, &error), "large request");
+	for (int i = 0; i < NCHILDREN; i++)
+		check(devices[i].slots >= 9 && devices[i].slots <= 12, "a large request is split");
+	parts->release(parts, bank);
+	parts->close(parts);
+
+	parts = open_parts(0, 10, false);
+	bank = full_bank(parts);
+	reset_counts();
+	check(parts->pool(parts, bank, &bags, out, &error), "request to a spread bank");
+	check(devices[0].slots == 2 && devices[1].slots == 1 && devices[2].slots == 1,
+		  "a slot that is repeated is fetched once");
+	parts->release(parts, bank);
+	parts->close(parts);
+
+	parts = open_parts(0, 10, true);
+	bank = full_bank(parts);
+	reset_counts();
+	for (int i = 0; i < 6; i++)
+		check(gather_right(parts, bank, 5, &error), "small request, vectors shared");
+	check(parts->pool(parts, bank, &bags, out, &error), "large request, vectors shared");
+	for (int i = 0; i < NCHILDREN; i++)
+		check(devices[i].slots >= 19 && devices[i].slots <= 22, "any device serves any bag");
+	parts->release(parts, bank);
+	parts->close(parts);
+}
+
+/* A bank that grows is spread, with what was put and has not arrived */
+static void
+test_growth(bool share)
+{
+	gpuvec_error error;
+	gpuvec_vectors *sizes = open_parts(SIZE_MAX, 1000, false);
+	gpuvec_device_bank *bank = sizes->make(sizes, WIDTH, GPUVEC_FLOAT32, &error);
+	size_t		copy = sizes->bytes(bank, ROOM) / NCHILDREN;
+	gpuvec_vectors *parts = open_parts(copy, 1000, share);
+
+	sizes->release(sizes, bank);
+	sizes->close(sizes);
+	bank = full_bank(parts);
+	check(parts->bytes(bank, ROOM) == copy * NCHILDREN, "copies that just fit");
+	check(parts->put(parts, bank, 3, 3, 1003, (float[WIDTH]) {9}, &error), "put");
+	for (int64_t call = 1;; call++)
+	{
+		bool		ok;
+
+		failing = call;
+		ok = parts->reserve(parts, bank, ROOM * 2, &error);
+		if (failing > 0)
+		{
+			check(ok, "growth without a failure");
+			break;
+		}
+		check(!ok && error.message[7] == '0' + failed_device, "a failure while a bank is spread");
+		for (int i = 0; i < NCHILDREN; i++)
+			check(devices[i].banks == 1, "no bank is left over");
+	}
+	failing = 0;
+	reset_counts();
+	check(put_slots(parts, bank, 3, 4, &error) && put_slots(parts, bank, ROOM, ROOM * 2, &error) &&
+		  parts->flush(parts, bank, &error), "put after growth");
+	check(devices[0].puts + devices[1].puts + devices[2].puts == ROOM + 1, "the bank is spread");
+	check(gather_right(parts, bank, ROOM * 2, &error), "vectors after growth");
+	parts->release(parts, bank);
+	parts->close(parts);
+}
+
+/* Enter keys [first, end), whose slots are their numbers */
+static bool
+map_range(gpuvec_vectors *parts, gpuvec_device_bank *bank, int64_t first, int64_t end,
+		  gpuvec_error *error)
+{
+	bool		ok = true;
+
+	for (int64_t key = first; ok && key < end; key++)
+	{
+		gpuvec_key_row row = {.key = key, .slot = (uint32_t) key, .block = 0};
+
+		ok = parts->map_keys(parts, bank, &row, 1, error);
+	}
+	return ok;
+}
+
+/* Find a key */
+static bool
+ask_key(gpuvec_vectors *parts, gpuvec_device_bank *bank, int64_t key, uint32_t *slot,
+		gpuvec_error *error)
+{
+	uint32_t	proven = 1;
+	gpuvec_key_search search = {
+		.keys = &key, .nkeys = 1, .proven = &proven, .nblocks = 1, .slots = slot
+	};
+
+	return parts->find_keys(parts, bank, &search, error);
+}
+
+/* The slot that is found for a key */
+static uint32_t
+find_key(gpuvec_vectors *parts, gpuvec_device_bank *bank, int64_t key)
+{
+	uint32_t	slot = 12345;
+	gpuvec_error error;
+
+	check(ask_key(parts, bank, key, &slot, &error), "find a key");
+	return slot;
+}
+
+/* A key that belongs to the first device */
+static int64_t
+first_devices_key(int64_t after)
+{
+	do
+		after++;
+	while ((gpuvec_hash_key(after) >> 32) * NCHILDREN >> 32 != 0);
+	return after;
+}
+
+/* No hash table is asked for more than it takes, nor one that is not there */
+static void
+test_keys(void)
+{
+	for (int spread = 0; spread < 2; spread++)
+	{
+		gpuvec_vectors *parts = open_parts(spread ? 0 : SIZE_MAX, 1000, false);
+		gpuvec_device_bank *bank = full_bank(parts);
+		gpuvec_error error;
+		int64_t		key = 0;
+
+		check(find_key(parts, bank, 7) == GPUVEC_ASK_SLOT, "no hash table yet");
+		check(parts->clear_keys(parts, bank, &error) &&
+			  map_range(parts, bank, 0, ROOM, &error), "enter keys");
+		check(find_key(parts, bank, 7) == 7, "a key");
+		check(find_key(parts, bank, -7) == GPUVEC_NO_SLOT, "no such key");
+		check(parts->key_limit(bank) >= ROOM, "room for all keys");
+
+		/* as if all keys had one hash */
+		for (uint64_t i = 0; spread && i < parts->key_limit(bank); i++)
+		{
+			gpuvec_key_row row = {.key = key = first_devices_key(key), .slot = 1};
+
+			check(parts->map_keys(parts, bank, &row, 1, &error), "enter an unlucky key");
+		}
+		check(find_key(parts, bank, 7) == (spread ? GPUVEC_ASK_SLOT : 7), "a full hash table");
+		check(parts->clear_keys(parts, bank, &error) &&
+			  map_range(parts, bank, 0, ROOM, &error), "enter keys again");
+		check(find_key(parts, bank, 7) == 7, "a key again");
+
+		/* a failure in the middle of reserve */
+		failing = 2;
+		check(!parts->reserve(parts, bank, ROOM * 2, &error), "reserve fails");
+		check(failing == 0, "the failure came");
+		check(find_key(parts, bank, 7) == GPUVEC_ASK_SLOT, "hash tables are lost");
+		check(map_range(parts, bank, 7, 8, &error), "entering is in vain");
+		check(find_key(parts, bank, 7) == GPUVEC_ASK_SLOT, "hash tables are still lost");
+		check(gather_right(parts, bank, ROOM, &error), "the bank is unchanged");
+		check(parts->reserve(parts, bank, ROOM * 2, &error), "reserve succeeds");
+		check(parts->clear_keys(parts, bank, &error) &&
+			  map_range(parts, bank, 0, ROOM, &error) && find_key(parts, bank, 7) == 7,
+			  "keys after growth");
+		parts->release(parts, bank);
+		parts->close(parts);
+	}
+}
+
+/* All requests, and whether their answers are right */
+static bool
+all_requests(gpuvec_vectors *parts, gpuvec_device_bank *bank, bool *right, gpuvec_error *error)
+{
+	uint32_t	slots[12] = {0, 1, 2, 3, 4, 5, GPUVEC_NO_SLOT, 7, 1, 9, 10, 11};
+	float		gradient[4 * WIDTH] = {0};
+	float		out[4 * WIDTH];
+	float		weights[12];
+	float		divisors[4] = {3, 3, 3, 3};
+	uint8_t		live[ROOM];
+	double		squares[2] = {0, 0};
+	uint32_t	found[6];
+	double		scores[6];
+	uint32_t	counts[2];
+	gpuvec_slot_bags bags = {
+		.slots = slots, .nslots = 12, .hotness = 3, .nbags = 4, .mode = GPUVEC_POOL_MEAN,
+		.divisors = divisors
+	};
+	gpuvec_slot_bags sums = {.slots = slots, .nslots = 12, .hotness = 3, .nbags = 4};
+	gpuvec_slot_search search = {
+		.metric = GPUVEC_METRIC_L2, .queries = gradient, .squares = squares, .nqueries = 2, .k = 3,
+		.live = live, .nlive = ROOM, .version = 1, .slots = found, .scores = scores,
+		.counts = counts
+	};
+	uint32_t	slot;
+	uint64_t	n;
+	void	   *body;
+
+	memset(live, 1, sizeof(live));
+	if (!parts->clear_keys(parts, bank, error) || !map_range(parts, bank, 0, 2, error) ||
+		!ask_key(parts, bank, 1, &slot, error) ||
+		!parts->pool(parts, bank, &bags, out, error) ||
+		!parts->weight_gradients(parts, bank, &bags, gradient, weights, error) ||
+		!parts->weight_gradients(parts, bank, &sums, gradient, weights, error) ||
+		!parts->nearest(parts, bank, &search, error) ||
+		!parts->gradient(parts, bank, &bags, gradient, 12, &n, &body, error))
+		return false;
+	*right = out[0] == (element(0, 0) + element(1, 0) + element(2, 0)) / 3 && n == 10 &&
+		((int64_t *) body)[1] == 1 && ((int64_t *) body)[9] == 11 && counts[0] == 3 &&
+		scores[0] < 0 && found[0] < 3 && slot == 1;
+	free(body);
+	return true;
+}
+
+/*
+ * Each call of a device fails once, while a bank is made and while it is
+ * used.  The error is that device's, and the next request succeeds.
+ */
+static void
+test_failures(size_t copy_bytes, uint64_t at_once, bool share)
+{
+	for (int64_t call = 1;; call++)
+	{
+		gpuvec_vectors *parts = open_parts(copy_bytes, at_once, share);
+		gpuvec_device_bank *bank;
+		gpuvec_error error = {0};
+		bool		right = false;
+		bool		ok;
+
+		failing = call;
+		bank = parts->make(parts, WIDTH, GPUVEC_FLOAT32, &error);
+		ok = bank && parts->reserve(parts, bank, ROOM, &error) &&
+			put_slots(parts, bank, 0, ROOM, &error) && parts->flush(parts, bank, &error);
+		if (bank && !ok)
+			parts->forget(bank);
+		if (ok)
+			ok = all_requests(parts, bank, &right, &error);
+		check(ok == (failing > 0), "a failure is reported");
+		check(ok || error.message[7] == '0' + failed_device, "which one it is");
+		check(!ok || right, "right answers");
+		if (failing == 0 && bank)
+		{
+			ok = parts->reserve(parts, bank, ROOM, &error) &&
+				put_slots(parts, bank, 0, ROOM, &error) && parts->flush(parts, bank, &error) &&
+				all_requests(parts, bank, &right, &error);
+			check(ok && right, "right answers after a failure");
+			ok = false;
+		}
+		failing = 0;
+		if (bank)
+			parts->release(parts, bank);
+		parts->close(parts);
+		for (int i = 0; i < NCHILDREN; i++)
+			check(devices[i].banks == 0, "banks are released after a failure");
+		if (ok)
+			break;
+	}
+}
+
+/* A request that was canceled ends, and is not answered with anything */
+static void
+test_canceled(void)
+{
+	gpuvec_vectors *parts = open_parts(0, 1, false);
+	gpuvec_device_bank *bank = full_bank(parts);
+	gpuvec_error error;
+	int			canceled = 1;
+	uint32_t	slot = 1;
+	float		out[WIDTH] = {77};
+	gpuvec_slot_bags bags = {
+		.slots = &slot, .nslots = 1, .hotness = 1, .nbags = 1, .canceled = &canceled
+	};
+
+	reset_counts();
+	check(parts->pool(parts, bank, &bags, out, &error), "a canceled request");
+	check(out[0] == 77 && devices[1].slots == 0, "nothing is done");
+	parts->release(parts, bank);
+	parts->close(parts);
+}
+
+/* Numbers of devices that cannot be */
+static void
+test_limits(void)
+{
+	gpuvec_vectors *children[1] = {&devices[0].functions};
+	gpuvec_error error;
+
+	check(gpuvec_part_vectors_new(children, 0, &gpuvec_part_defaults, &error) == NULL, "no device");
+	check(gpuvec_part_vectors_new(children, GPUVEC_MAX_CHILDREN + 1, &gpuvec_part_defaults, &error) == NULL &&
+		  strcmp(error.sqlstate, GPUVEC_LIMIT_EXCEEDED) == 0, "too many devices");
+}
+
+int
+main(void)
+{
+	open_devices();
+	test_layout();
+	test_requests();
+	test_growth(false);
+	test_growth(true);
+	test_keys();
+	for (uint64_t at_once = 1; at_once <= 1000; at_once += 999)
+	{
+		test_failures(SIZE_MAX, at_once, false);
+		test_failures(0, at_once, false);
+		test_failures(0, at_once, true);
+	}
+	test_canceled();
+	test_limits();
+	close_devices();
+	return report_checks();
+}

@@ -26,6 +26,7 @@ int			gpuvec_vector_storage = GPUVEC_FLOAT32;
 bool		gpuvec_autoprewarm = true;
 int			gpuvec_ahead_rows = 1024;
 int			gpuvec_join_rows = 256;
+bool		gpuvec_own_connections = true;
 
 static const struct config_enum_entry engine_options[] = {
 	{"auto", GPUVEC_ENGINE_AUTO, false},
@@ -150,6 +151,12 @@ GpuvecDefineSettings(void)
 							"1 asks for each when it is needed.",
 							&gpuvec_join_rows, 256, 1, 1024,
 							PGC_USERSET, 0, NULL, NULL, NULL);
+
+	DefineCustomBoolVariable("gpuvec.own_connections",
+							 "Lets searches of foreign tables use connections of their own.",
+							 "They are used where a search is all of the transaction; otherwise, and if this is off, those of postgres_fdw.",
+							 &gpuvec_own_connections, true,
+							 PGC_USERSET, 0, NULL, NULL, NULL);
 
 	/*
 	 * Only the server's start reads it.  A session may not define a

@@ -11,6 +11,7 @@
 #include "postgres.h"
 
 #include "executor/tuptable.h"
+#include "nodes/execnodes.h"
 #include "search/set_search.h"
 #include "utils/rel.h"
 
@@ -24,6 +25,9 @@ typedef struct ForeignLeaf
 	const char *column;			/* of the sets; not quoted */
 	struct ForeignHome *home;	/* what is known of its server */
 	const char *schema;			/* of gpuvec over there, quoted */
+	Oid			set_type;		/* idset here, ... */
+	Oid			remote_set_type;	/* ... and there */
+	bool		own;			/* ask over a connection of our own */
 } ForeignLeaf;
 
 /* A statement for a leaf's server, and who takes the rows that it returns */
@@ -38,7 +42,9 @@ typedef struct ForeignStatement
 	void	   *arg;
 } ForeignStatement;
 
-/* foreign_scan.c: statements over the connections of postgres_fdw */
+/*
+ * foreign_scan.c: statements over the connections of postgres_fdw, or our own
+ */
 extern bool ForeignCanAsk(Relation rel);
 extern Oid	ForeignMapping(const ForeignLeaf *leaf);
 extern List *ForeignAddColumn(List *tlist, Oid type);
@@ -64,6 +70,7 @@ typedef struct ForeignSearch
 	MirrorTarget *targets;		/* local tables */
 	int			ntargets;
 	MirrorSearch *search;
+	EState	   *estate;			/* who calls; may be NULL */
 } ForeignSearch;
 
 extern void ForeignTopK(const ForeignSearch *search, SearchAnswer *answers);

@@ -32,6 +32,7 @@ typedef struct ForeignHome
 	Oid			mapping;		/* hash key: oid of the user mapping */
 	bool		known;
 	NameData	schema;			/* of gpuvec; not quoted */
+	Oid			set_type;		/* idset */
 } ForeignHome;
 
 static HTAB * homes = NULL;
@@ -101,6 +102,7 @@ static void
 describe_leaf(Relation rel, const char *column, ForeignLeaf *leaf)
 {
 	ForeignTable *table = GetForeignTable(RelationGetRelid(rel));
+	AttrNumber	attnum = get_attnum(RelationGetRelid(rel), column);
 	const char *schema = ForeignOption(table->options, "schema_name");
 	const char *name = ForeignOption(table->options, "table_name");
 
@@ -110,7 +112,8 @@ describe_leaf(Relation rel, const char *column, ForeignLeaf *leaf)
 	leaf->server_name = GetForeignServer(table->serverid)->servername;
 	leaf->table = quote_qualified_identifier(schema ? schema : get_namespace_name(RelationGetNamespace(rel)),
 											 name ? name : RelationGetRelationName(rel));
-	leaf->column = ForeignColumnName(rel, get_attnum(RelationGetRelid(rel), column));
+	leaf->column = ForeignColumnName(rel, attnum);
+	leaf->set_type = TupleDescAttr(RelationGetDescr(rel), attnum - 1)->atttypid;
 }
 
 /* Describe all foreign tables of a search; they stay open */
@@ -131,6 +134,7 @@ typedef struct HomeAnswer
 {
 	bool		found;
 	bool		complete;		/* it has the functions that we call */
+	Oid			set_type;
 	char	   *schema;
 	char	   *version;
 } HomeAnswer;
@@ -147,11 +151,13 @@ take_home(TupleTableSlot *row, void *arg)
 	answer->schema = TextDatumGetCString(row->tts_values[0]);
 	answer->version = TextDatumGetCString(row->tts_values[1]);
 	answer->complete = DatumGetBool(row->tts_values[2]);
+	answer->set_type = row->tts_isnull[3] ? InvalidOid : DatumGetObjectId(row->tts_values[3]);
 }
 
 static const char home_sql[] =
 "SELECT n.nspname::pg_catalog.text, e.extversion, EXISTS (SELECT FROM pg_catalog.pg_proc p"
-" WHERE p.pronamespace = n.oid AND p.proname = 'gpuvec_topk_batch_rows' AND p.pronargs >= 6)"
+" WHERE p.pronamespace = n.oid AND p.proname = 'gpuvec_topk_batch_rows' AND p.pronargs >= 6),"
+" (SELECT t.oid FROM pg_catalog.pg_type t WHERE t.typnamespace = n.oid AND t.typname = 'idset')"
 " FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace"
 " WHERE e.extname = 'gpuvec'";
 
@@ -171,6 +177,7 @@ note_home(const ForeignLeaf *leaf, const HomeAnswer *answer)
 						answer->version, leaf->server_name),
 				 errhint("Install a later version there, and run ALTER EXTENSION gpuvec UPDATE.")));
 	namestrcpy(&leaf->home->schema, answer->schema);
+	leaf->home->set_type = answer->set_type;
 	leaf->home->known = true;
 }
 
@@ -195,6 +202,7 @@ ask_homes(const ForeignLeaf *leaves, int nleaves)
 		statement->tlist = ForeignAddColumn(NIL, TEXTOID);
 		statement->tlist = ForeignAddColumn(statement->tlist, TEXTOID);
 		statement->tlist = ForeignAddColumn(statement->tlist, BOOLOID);
+		statement->tlist = ForeignAddColumn(statement->tlist, OIDOID);
 		statement->nrows = 1;
 		statement->take = take_home;
 		statement->arg = &answers[n++];
@@ -217,6 +225,7 @@ ForeignFindHomes(ForeignLeaf *leaves, int nleaves)
 	for (int i = 0; i < nleaves; i++)
 	{
 		leaves[i].schema = pstrdup(quote_identifier(NameStr(leaves[i].home->schema)));
+		leaves[i].remote_set_type = leaves[i].home->set_type;
 		leaves[i].home->known = false;
 	}
 }

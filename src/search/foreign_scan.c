@@ -39,6 +39,7 @@
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "search/foreign.h"
+#include "search/foreign_connect.h"
 #include "tcop/dest.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -396,6 +397,11 @@ ForeignRun(const ForeignStatement *statements, int n, void (*meanwhile) (void *a
 
 	for (int i = 0; i < n; i++)
 		(void) ForeignMapping(statements[i].leaf);
+	if (n > 0 && statements[0].leaf->own)
+	{
+		ForeignAsk(statements, n, meanwhile, arg);
+		return;
+	}
 	if (n > 0)
 	{
 		query = CreateQueryDesc(make_plan(statements, n), "search of foreign tables",

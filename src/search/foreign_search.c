@@ -34,6 +34,7 @@
 #include "idset/idset.h"
 #include "miscadmin.h"
 #include "search/foreign.h"
+#include "search/foreign_connect.h"
 #include "settings.h"
 #include "utils/builtins.h"
 #include "utils/float.h"
@@ -606,6 +607,7 @@ ForeignTopK(const ForeignSearch *search, SearchAnswer *answers)
 											 MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
 	call.desc = lookup_rowtype_tupdesc_copy(search->row_type, -1);
 	call.set_attnum = attribute_of(call.desc, search->column);
+	ForeignChooseWay(leaves, nleaves, search->estate);
 	ForeignFindHomes(leaves, nleaves);
 	for (int i = 0; i < nleaves; i++)
 		begin_leaf(&searches[i], &call, &leaves[i]);

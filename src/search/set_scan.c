@@ -247,7 +247,7 @@ call_function(SetScanState *state)
 	int			i = 0;
 
 	InitFunctionCallInfoData(*fcinfo, &state->function, nargs, state->expr->inputcollid,
-							 NULL, NULL);
+							 (Node *) state->css.ss.ps.state, NULL);
 	foreach(cell, state->arguments)
 	{
 		fcinfo->args[i].value = ExecEvalExpr((ExprState *) lfirst(cell), econtext,

@@ -399,6 +399,17 @@ measure_name(FunctionCallInfo fcinfo)
 		text_to_cstring(PG_GETARG_TEXT_PP(ARG_MEASURE));
 }
 
+/* The executor that calls, or NULL if it is not known */
+static EState *
+calling_executor(FunctionCallInfo fcinfo)
+{
+	const ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+
+	if (fcinfo->context && IsA(fcinfo->context, EState))
+		return (EState *) fcinfo->context;	/* from set_scan.c */
+	return rsinfo && IsA(rsinfo, ReturnSetInfo) ? rsinfo->econtext->ecxt_estate : NULL;
+}
+
 /* Search all tables, those on other servers too */
 static void
 search_tables(TopKCall *call)
@@ -414,6 +425,7 @@ search_tables(TopKCall *call)
 	foreign.column = NameStr(*DatumGetName(call->fcinfo->args[ARG_COLUMN].value));
 	foreign.measure = measure_name(call->fcinfo);
 	foreign.row_type = row_type_of(call->fcinfo);
+	foreign.estate = calling_executor(call->fcinfo);
 	ForeignTopK(&foreign, call->answers);
 	ForeignCloseLeaves(call->foreign);
 }

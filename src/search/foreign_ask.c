@@ -1,0 +1,744 @@
+/*-------------------------------------------------------------------------
+ *
+ * foreign_ask.c
+ *	  Run statements on servers over connections of our own.
+ *
+ * All servers are asked before one is waited for.  Statements of one server
+ * follow one another.  In the pipeline of libpq, the first one goes out in one
+ * message with what begins the transaction, and a new connection gets its
+ * settings so, too.  So a search takes one round trip for each round, however
+ * many servers there are.
+ *
+ * Rows come in PostgreSQL's binary format if all their columns have types
+ * that are the same everywhere, or sets.  If the server's columns turn out to
+ * have other types, the statement is sent once more, for text, and so are
+ * later ones for this table.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "access/htup_details.h"
+#include "catalog/pg_type.h"
+#include "executor/executor.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "postgres_ext.h"
+#include "search/foreign_connect.h"
+#include "utils/hsearch.h"
+#include "utils/lsyscache.h"
+#include "utils/timestamp.h"
+
+/* More rows than these come one by one, as they would fill memory */
+#define MAX_WHOLE	10000
+
+/* How values of a column are read */
+typedef struct ColumnReader
+{
+	FmgrInfo	function;		/* input or receive */
+	Oid			param;
+	bool		chars;			/* in binary format too, the value is text */
+	Oid			type;			/* on the server, in binary format */
+} ColumnReader;
+
+/* A statement, and how far it has come */
+typedef struct Asked
+{
+	const ForeignStatement *statement;
+	ForeignConnection *connection;
+	struct Asked *next;			/* of the same connection; waits for this one */
+	bool		waits;			/* for another one */
+	bool		sent;
+	bool		flushed;		/* all of it */
+	bool		begins;			/* it has been sent with the beginning of the
+								 * transaction */
+	bool		answered;		/* the server has sent something */
+	bool		done;
+	bool		binary;
+	bool		again;			/* send it again, for text */
+	uint32		wanted;			/* events to wait for, ... */
+	uint32		registered;		/* ... and those that the set has */
+	TupleTableSlot *slot;
+	ColumnReader *readers;
+	int			reading;		/* number of the column */
+} Asked;
+
+/* What all statements of a call share */
+typedef struct Asking
+{
+	Asked	   *asked;
+	int			n;
+	MemoryContext context;		/* of the caller */
+	MemoryContext row_context;
+	WaitEventSet *set;			/* NULL: to be made anew */
+} Asking;
+
+static const Libpq *pq;
+
+/* ---- tables that are read as text ---- */
+
+static HTAB * text_tables = NULL;
+
+static bool
+is_read_as_text(Oid relation)
+{
+	return text_tables != NULL && hash_search(text_tables, &relation, HASH_FIND, NULL) != NULL;
+}
+
+static void
+read_as_text(Oid relation)
+{
+	if (text_tables == NULL)
+	{
+		HASHCTL		control = {.keysize = sizeof(Oid), .entrysize = sizeof(Oid)};
+
+		text_tables = hash_create("gpuvec tables read as text", 16, &control, HASH_ELEM | HASH_BLOBS);
+	}
+	hash_search(text_tables, &relation, HASH_ENTER, NULL);
+}
+
+/* ---- values ---- */
+
+/* True for types whose binary form is the text that their input reads */
+static bool
+is_chars(Oid type)
+{
+	return type == TEXTOID || type == VARCHAROID || type == BPCHAROID || type == NAMEOID ||
+		type == JSONOID;
+}
+
+/* True for types whose binary form is the same on all servers */
+static bool
+is_portable(Oid type)
+{
+	switch (type)
+	{
+		case BOOLOID:
+		case INT2OID:
+		case INT4OID:
+		case INT8OID:
+		case FLOAT4OID:
+		case FLOAT8OID:
+		case NUMERICOID:
+		case OIDOID:
+		case BYTEAOID:
+		case DATEOID:
+		case TIMEOID:
+		case TIMESTAMPOID:
+		case TIMESTAMPTZOID:
+		case INTERVALOID:
+		case UUIDOID:
+		case INT2ARRAYOID:
+		case INT4ARRAYOID:
+		case INT8ARRAYOID:
+		case FLOAT4ARRAYOID:
+		case FLOAT8ARRAYOID:
+			return true;
+		default:
+			return is_chars(type);
+	}
+}
+
+/* The type that a column must have on the server; InvalidOid: text only */
+static Oid
+remote_type(const ForeignLeaf *leaf, Oid type)
+{
+	if (is_portable(type))
+		return type;
+	return type == leaf->set_type ? leaf->remote_set_type : InvalidOid;
+}
+
+/* Prepare to read a statement's rows in one of both formats */
+static void
+prepare_readers(Asked *asked)
+{
+	TupleDesc	desc = asked->slot->tts_tupleDescriptor;
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		ColumnReader *reader = &asked->readers[i];
+		Oid			type = TupleDescAttr(desc, i)->atttypid;
+		Oid			function;
+
+		reader->type = remote_type(asked->statement->leaf, type);
+		reader->chars = !asked->binary || is_chars(type);
+		if (reader->chars)
+			getTypeInputInfo(type, &function, &reader->param);
+		else
+			getTypeBinaryInputInfo(type, &function, &reader->param);
+		fmgr_info(function, &reader->function);
+	}
+}
+
+/* True if the rows can be asked for in binary format */
+static bool
+can_be_binary(const Asked *asked)
+{
+	TupleDesc	desc = asked->slot->tts_tupleDescriptor;
+
+	if (is_read_as_text(RelationGetRelid(asked->statement->leaf->rel)))
+		return false;
+	for (int i = 0; i < desc->natts; i++)
+		if (!OidIsValid(remote_type(asked->statement->leaf, TupleDescAttr(desc, i)->atttypid)))
+			return false;
+	return true;
+}
+
+/* True if a result in binary format has the types that were expected */
+static bool
+has_expected_types(const Asked *asked, const PGresult *result)
+{
+	int			natts = asked->slot->tts_tupleDescriptor->natts;
+
+	for (int i = 0; i < natts; i++)
+	{
+		Oid			type = pq->PQftype(result, i);
+		const ColumnReader *reader = &asked->readers[i];
+
+		if (type != reader->type && !(is_chars(type) && is_chars(reader->type)))
+			return false;
+	}
+	return true;
+}
+
+/* Read one value */
+static Datum
+read_value(const ColumnReader *reader, char *value, int len, int32 typmod)
+{
+	ColumnReader *r = (ColumnReader *) reader;
+	StringInfoData buffer = {.data = value, .len = len, .maxlen = len + 1};
+	Datum		datum;
+
+	if (reader->chars)
+	{
+		pg_verifymbstr(value, strlen(value), false);
+		return InputFunctionCall(&r->function, value, reader->param, typmod);
+	}
+	datum = ReceiveFunctionCall(&r->function, &buffer, reader->param, typmod);
+	if (buffer.cursor != len)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_BINARY_REPRESENTATION),
+				 errmsg("incorrect binary data format")));
+	return datum;
+}
+
+/* Read a row of a result into the slot */
+static void
+read_row(Asked *asked, const PGresult *result, int row)
+{
+	TupleTableSlot *slot = asked->slot;
+	TupleDesc	desc = slot->tts_tupleDescriptor;
+
+	ExecClearTuple(slot);
+	for (int i = 0; i < desc->natts; i++)
+	{
+		ColumnReader *reader = &asked->readers[i];
+		int32		typmod = TupleDescAttr(desc, i)->atttypmod;
+
+		asked->reading = i;
+		slot->tts_isnull[i] = pq->PQgetisnull(result, row, i);
+		if (!slot->tts_isnull[i])
+			slot->tts_values[i] = read_value(reader, pq->PQgetvalue(result, row, i),
+											 pq->PQgetlength(result, row, i), typmod);
+		else if (asked->binary)
+			slot->tts_values[i] = (Datum) 0;
+		else					/* a domain may forbid it */
+			slot->tts_values[i] = InputFunctionCall(&reader->function, NULL, reader->param, typmod);
+	}
+	asked->reading = -1;
+	ExecStoreVirtualTuple(slot);
+}
+
+/* ---- errors ---- */
+
+/* Error context callback: which column, which table, on which server */
+static void
+name_place(void *arg)
+{
+	const Asked *asked = arg;
+	const ForeignLeaf *leaf = asked->statement->leaf;
+
+	if (asked->reading >= 0)
+	{
+		TargetEntry *entry = list_nth_node(TargetEntry, asked->statement->tlist, asked->reading);
+
+		if (entry->resname)
+			errcontext("column \"%s\" of foreign table \"%s\"", entry->resname,
+					   RelationGetRelationName(leaf->rel));
+	}
+	errcontext("search of foreign table \"%s\" on server \"%s\"",
+			   RelationGetRelationName(leaf->rel), leaf->server_name);
+}
+
+/* Fail with the error that a server has sent, or that its connection has */
+static void
+report_error(Asked *asked, const PGresult *result)
+{
+	char	   *state = result ? pq->PQresultErrorField(result, PG_DIAG_SQLSTATE) : NULL;
+	char	   *message = result ? pq->PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY) : NULL;
+	char	   *detail = result ? pq->PQresultErrorField(result, PG_DIAG_MESSAGE_DETAIL) : NULL;
+	char	   *hint = result ? pq->PQresultErrorField(result, PG_DIAG_MESSAGE_HINT) : NULL;
+	char	   *context = result ? pq->PQresultErrorField(result, PG_DIAG_CONTEXT) : NULL;
+	int			code = ERRCODE_CONNECTION_FAILURE;
+
+	if (state && strlen(state) == 5)
+		code = MAKE_SQLSTATE(state[0], state[1], state[2], state[3], state[4]);
+	if (message == NULL)
+		message = pchomp(pq->PQerrorMessage(asked->connection->conn));
+	ereport(ERROR,
+			(errcode(code),
+			 message[0] != '\0' ? errmsg_internal("%s", message) :
+			 errmsg("could not obtain message string for remote error"),
+			 detail ? errdetail_internal("%s", detail) : 0,
+			 hint ? errhint("%s", hint) : 0,
+			 context ? errcontext("%s", context) : 0,
+			 errcontext("remote SQL command: %s", asked->statement->sql)));
+}
+
+/* ---- sending ---- */
+
+/* What postgres_fdw sets for its connections */
+static const char *const settings[] = {
+	"SET search_path = pg_catalog", "SET timezone = 'GMT'", "SET datestyle = ISO",
+	"SET intervalstyle = postgres", "SET extra_float_digits = 3"
+};
+
+/* Add a statement to the pipeline */
+static bool
+send_sql(PGconn *conn, const char *sql)
+{
+	return pq->PQsendQueryParams(conn, sql, 0, NULL, NULL, NULL, NULL, 0);
+}
+
+/* A connection is made: prepare it */
+static bool
+send_settings(ForeignConnection *connection)
+{
+	PGconn	   *conn = connection->conn;
+
+	if (pq->PQsetnonblocking(conn, 1) != 0 || !pq->PQenterPipelineMode(conn))
+		return false;
+	for (int i = 0; i < lengthof(settings); i++)
+		if (!send_sql(conn, settings[i]))
+			return false;
+	if (!pq->PQpipelineSync(conn))
+		return false;
+	connection->syncs++;
+	return true;
+}
+
+/* Send a statement, behind the beginning of the transaction if need be */
+static bool
+send_statement(Asked *asked)
+{
+	ForeignConnection *connection = asked->connection;
+	PGconn	   *conn = connection->conn;
+	const char *value = asked->statement->parameter;
+
+	asked->sent = true;
+	if (!connection->begun)
+	{
+		if (!send_sql(conn, "START TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
+			return false;
+		asked->begins = connection->begun = true;
+	}
+	if (!pq->PQsendQueryParams(conn, asked->statement->sql, value ? 1 : 0, NULL, &value, NULL, NULL,
+							   asked->binary) ||
+		!pq->PQpipelineSync(conn))
+		return false;
+	connection->syncs++;
+	return true;
+}
+
+/* Sockets or events have changed: make the set of events anew */
+static void
+forget_set(Asking *asking)
+{
+	if (asking->set)
+		FreeWaitEventSet(asking->set);
+	asking->set = NULL;
+}
+
+/*
+ * A connection is lost.  One that was made long ago may have been closed
+ * since, so it is made once more, unless rows have come, or an earlier
+ * statement of the transaction has seen its snapshot.
+ */
+static bool
+reconnect(Asking *asking, Asked *asked, const PGresult *result)
+{
+	ForeignConnection *connection = asked->connection;
+
+	if (!connection->reused || asked->answered || (connection->begun && !asked->begins))
+		report_error(asked, result);
+	forget_set(asking);
+	ForeignConnectStart(connection, asked->statement->leaf);
+	asked->sent = asked->flushed = asked->begins = false;
+	asked->wanted = WL_SOCKET_WRITEABLE;
+	return false;
+}
+
+/* Go on with connecting; true if the connection is there */
+static bool
+go_on_connecting(Asking *asking, Asked *asked)
+{
+	ForeignConnection *connection = asked->connection;
+
+	/* the socket may have become another one */
+	forget_set(asking);
+	if (connection->deadline != 0 && GetCurrentTimestamp() >= connection->deadline)
+		ForeignConnectFailed(connection, asked->statement->leaf, "timeout expired");
+	switch (pq->PQconnectPoll(connection->conn))
+	{
+		case LIBPQ_POLLING_OK:
+			break;
+		case LIBPQ_POLLING_READING:
+			asked->wanted = WL_SOCKET_READABLE;
+			return false;
+		case LIBPQ_POLLING_WRITING:
+			asked->wanted = WL_SOCKET_WRITEABLE;
+			return false;
+		default:
+			ForeignConnectFailed(connection, asked->statement->leaf, NULL);
+	}
+	connection->connecting = false;
+	connection->deadline = 0;
+	ForeignConnectCheck(connection, asked->statement->leaf);
+	if (!send_settings(connection))
+		report_error(asked, NULL);
+	return true;
+}
+
+/* ---- reading ---- */
+
+/* Take the rows of a result */
+static void
+take_rows(Asking *asking, Asked *asked, const PGresult *result)
+{
+	int			nrows = pq->PQntuples(result);
+
+	if (pq->PQnfields(result) != asked->slot->tts_tupleDescriptor->natts)
+		ereport(ERROR,
+				(errcode(ERRCODE_FDW_ERROR),
+				 errmsg("server \"%s\" returned a wrong answer", asked->statement->leaf->server_name),
+				 errdetail("Rows have %d columns.", pq->PQnfields(result))));
+	if (asked->again)
+		return;
+	if (asked->binary && !has_expected_types(asked, result))
+	{
+		asked->again = true;
+		return;
+	}
+	for (int i = 0; i < nrows; i++)
+	{
+		MemoryContext old = MemoryContextSwitchTo(asking->row_context);
+
+		CHECK_FOR_INTERRUPTS();
+		read_row(asked, result, i);
+		MemoryContextSwitchTo(asking->context);
+		asked->statement->take(asked->slot, asked->statement->arg);
+		MemoryContextSwitchTo(old);
+		MemoryContextReset(asking->row_context);
+	}
+	asked->answered = asked->answered || nrows > 0;
+}
+
+/* True if an error ends the session on the server */
+static bool
+is_fatal(const PGconn *conn, const PGresult *result)
+{
+	const char *severity = pq->PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED);
+
+	return pq->PQstatus(conn) != LIBPQ_CONNECTION_OK ||
+		(severity && (strcmp(severity, "FATAL") == 0 || strcmp(severity, "PANIC") == 0));
+}
+
+/* Take what one statement in the pipeline has returned */
+static bool
+take_result(Asking *asking, Asked *asked, const PGresult *result)
+{
+	ForeignConnection *connection = asked->connection;
+
+	switch (pq->PQresultStatus(result))
+	{
+		case LIBPQ_COMMAND_OK:
+			break;
+		case LIBPQ_TUPLES_OK:
+		case LIBPQ_SINGLE_TUPLE:
+			take_rows(asking, asked, result);
+			break;
+		case LIBPQ_PIPELINE_SYNC:
+			connection->syncs--;
+			break;
+		default:
+			if (is_fatal(connection->conn, result))
+				return reconnect(asking, asked, result);
+			report_error(asked, result);
+	}
+	return true;
+}
+
+/* The statement's last result is here: done, or once more as text */
+static void
+finish_statement(Asked *asked)
+{
+	asked->done = !asked->again;
+	asked->wanted = 0;
+	if (!asked->again)
+		return;
+	read_as_text(RelationGetRelid(asked->statement->leaf->rel));
+	asked->again = asked->binary = asked->sent = asked->flushed = asked->begins = false;
+	prepare_readers(asked);
+}
+
+/* Take all results that are here; false if the connection was lost */
+static bool
+take_results(Asking *asking, Asked *asked)
+{
+	ForeignConnection *connection = asked->connection;
+	bool		goes_on = true;
+
+	while (goes_on && connection->syncs > 0 && !pq->PQisBusy(connection->conn))
+	{
+		connection->result = pq->PQgetResult(connection->conn);
+		if (connection->result == NULL)
+		{
+			if (asked->statement->nrows > MAX_WHOLE)
+				(void) pq->PQsetSingleRowMode(connection->conn);
+			if (pq->PQstatus(connection->conn) != LIBPQ_CONNECTION_OK)
+				return reconnect(asking, asked, NULL);
+			continue;
+		}
+		goes_on = take_result(asking, asked, connection->result);
+		if (connection->result)
+			pq->PQclear(connection->result);
+		connection->result = NULL;
+	}
+	return goes_on;
+}
+
+/* One step of a statement; true if there may be another one */
+static bool
+advance(Asking *asking, Asked *asked)
+{
+	ForeignConnection *connection = asked->connection;
+	int			flushed;
+
+	if (connection->connecting && !go_on_connecting(asking, asked))
+		return false;
+	if (!asked->sent && !send_statement(asked))
+		return reconnect(asking, asked, NULL);
+	flushed = pq->PQflush(connection->conn);
+	if (flushed < 0 || !pq->PQconsumeInput(connection->conn))
+		return reconnect(asking, asked, NULL);
+	asked->flushed = flushed == 0;
+	asked->wanted = WL_SOCKET_READABLE | (flushed > 0 ? WL_SOCKET_WRITEABLE : 0);
+	if (!take_results(asking, asked) || connection->syncs > 0)
+		return false;
+	finish_statement(asked);
+	return !asked->done;
+}
+
+/* Do for a statement what can be done without waiting, then for the next */
+static void
+go_on(Asking *asking, Asked *asked)
+{
+	for (; asked != NULL && !asked->done; asked = asked->next)
+	{
+		ErrorContextCallback callback = {.callback = name_place, .arg = asked, .previous = error_context_stack};
+
+		asked->waits = false;
+		error_context_stack = &callback;
+		while (advance(asking, asked))
+			;
+		error_context_stack = callback.previous;
+		if (!asked->done)
+			break;
+	}
+}
+
+/* ---- waiting ---- */
+
+/* Make the set of events of all statements that are under way */
+static void
+make_set(Asking *asking)
+{
+	asking->set = GpuvecCreateWaitEventSet(asking->n + 2);
+	AddWaitEventToSet(asking->set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
+	AddWaitEventToSet(asking->set, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
+	for (int i = 0; i < asking->n; i++)
+	{
+		Asked	   *asked = &asking->asked[i];
+
+		if (asked->done || asked->waits)
+			continue;
+		asked->registered = asked->wanted;
+		AddWaitEventToSet(asking->set, asked->wanted, pq->PQsocket(asked->connection->conn), NULL, asked);
+	}
+}
+
+/* Milliseconds until a connection is given up; -1: not at all */
+static long
+time_left(const Asking *asking)
+{
+	long		left = -1;
+
+	for (int i = 0; i < asking->n; i++)
+	{
+		const Asked *asked = &asking->asked[i];
+		TimestampTz deadline = asked->connection->deadline;
+
+		if (!asked->done && !asked->waits && deadline != 0)
+		{
+			long		ms = Max((deadline - GetCurrentTimestamp()) / 1000 + 1, 0);
+
+			left = left < 0 ? ms : Min(left, ms);
+		}
+	}
+	return left;
+}
+
+/* Give up connections whose time is over */
+static void
+check_deadlines(Asking *asking)
+{
+	for (int i = 0; i < asking->n; i++)
+	{
+		Asked	   *asked = &asking->asked[i];
+
+		if (!asked->done && !asked->waits && asked->connection->deadline != 0 &&
+			GetCurrentTimestamp() >= asked->connection->deadline)
+			go_on(asking, asked);
+	}
+}
+
+/* Wait until something happens, and go on with the statements concerned */
+static void
+wait_and_go_on(Asking *asking, WaitEvent *events)
+{
+	int			n;
+
+	for (int i = 0; i < asking->n && asking->set; i++)
+	{
+		const Asked *asked = &asking->asked[i];
+
+		if (!asked->done && !asked->waits && asked->wanted != asked->registered)
+			forget_set(asking);
+	}
+	if (asking->set == NULL)
+		make_set(asking);
+	n = WaitEventSetWait(asking->set, time_left(asking), events, asking->n + 2, PG_WAIT_EXTENSION);
+	for (int i = 0; i < n; i++)
+	{
+		Asked	   *asked = events[i].user_data;
+
+		if (events[i].events & WL_LATCH_SET)
+			ResetLatch(MyLatch);
+		else if (asked != NULL && asked->done)
+			forget_set(asking);	/* closed, or the next statement's */
+		else if (asked != NULL)
+			go_on(asking, asked);
+	}
+	CHECK_FOR_INTERRUPTS();
+	check_deadlines(asking);
+}
+
+/* ---- a call ---- */
+
+static bool
+all_done(const Asking *asking)
+{
+	for (int i = 0; i < asking->n; i++)
+		if (!asking->asked[i].done)
+			return false;
+	return true;
+}
+
+/* True if each server has been asked for something */
+static bool
+all_sent(const Asking *asking)
+{
+	for (int i = 0; i < asking->n; i++)
+		if (!asking->asked[i].done && !asking->asked[i].waits && !asking->asked[i].flushed)
+			return false;
+	return true;
+}
+
+/* Run all statements, and what the caller does meanwhile */
+static void
+run_all(Asking *asking, void (*meanwhile) (void *arg), void *arg)
+{
+	WaitEvent  *events = palloc_array(WaitEvent, asking->n + 2);
+
+	for (int i = 0; i < asking->n; i++)
+		if (!asking->asked[i].waits && !asking->asked[i].connection->connecting)
+			go_on(asking, &asking->asked[i]);
+	for (;;)
+	{
+		if (meanwhile && all_sent(asking))
+		{
+			meanwhile(arg);
+			meanwhile = NULL;
+		}
+		if (all_done(asking))
+			break;
+		wait_and_go_on(asking, events);
+	}
+	pfree(events);
+}
+
+/* Prepare to run a statement; `earlier` ones are prepared */
+static void
+begin_statement(Asked *asked, const ForeignStatement *statement, Asked *earlier, int nearlier)
+{
+	ErrorContextCallback callback = {.callback = name_place, .arg = asked, .previous = error_context_stack};
+
+	asked->statement = statement;
+	asked->reading = -1;
+	asked->wanted = WL_SOCKET_WRITEABLE;
+	error_context_stack = &callback;
+	asked->connection = ForeignConnect(statement->leaf);
+	error_context_stack = callback.previous;
+	for (int i = nearlier - 1; i >= 0; i--)
+	{
+		if (earlier[i].connection != asked->connection)
+			continue;
+		earlier[i].next = asked;
+		asked->waits = true;
+		break;
+	}
+	asked->slot = MakeSingleTupleTableSlot(ExecCleanTypeFromTL(statement->tlist), &TTSOpsVirtual);
+	asked->readers = palloc0_array(ColumnReader, asked->slot->tts_tupleDescriptor->natts);
+	asked->binary = can_be_binary(asked);
+	prepare_readers(asked);
+}
+
+/*
+ * Run all statements at once over connections of our own, until all rows are
+ * taken.  meanwhile(arg), unless NULL, is called once, when all servers are
+ * asked.
+ */
+void
+ForeignAsk(const ForeignStatement *statements, int n, void (*meanwhile) (void *arg), void *arg)
+{
+	Asking		asking = {.n = n, .context = CurrentMemoryContext};
+
+	pq = ForeignLibpq();
+	asking.asked = palloc0_array(Asked, Max(n, 1));
+	asking.row_context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec row of a server",
+											   ALLOCSET_DEFAULT_SIZES);
+	for (int i = 0; i < n; i++)
+		begin_statement(&asking.asked[i], &statements[i], asking.asked, i);
+	PG_TRY();
+	{
+		run_all(&asking, meanwhile, arg);
+	}
+	PG_FINALLY();
+	{
+		forget_set(&asking);
+	}
+	PG_END_TRY();
+	for (int i = 0; i < n; i++)
+		ExecDropSingleTupleTableSlot(asking.asked[i].slot);
+	MemoryContextDelete(asking.row_context);
+}

@@ -1,0 +1,553 @@
+/*-------------------------------------------------------------------------
+ *
+ * foreign_connect.c
+ *	  Connections of our own to servers of postgres_fdw.
+ *
+ * postgres_fdw waits for each server several times, one server after the
+ * other.  So where nothing of its transaction can be seen, searches use
+ * connections of their own, which send everything at once.  That is so if the
+ * search stands in the top-level statement of a session, and that statement
+ * is all of the transaction (ForeignChooseWay()).  Then no earlier statement has
+ * changed anything on a server or seen a snapshot of it, and no other part of
+ * the statement reads foreign tables.
+ *
+ * Each connection has one transaction there, of level repeatable read, from
+ * the first search of the transaction to its end.  So all searches of a
+ * statement see one snapshot of each server, as with postgres_fdw.  The
+ * transaction only reads, so nobody waits for its COMMIT: what the server
+ * says of it is read by the next search.  If this transaction fails, the
+ * statements that are under way are cancelled, and the connections closed.
+ *
+ * Who may connect as whom is decided by the rules of postgres_fdw: options of
+ * the server and of the user mapping, and a password for those who are not
+ * superusers, unless password_required is off.  What is not known here, an
+ * option of a later version, say, is left to postgres_fdw.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "access/xact.h"
+#include "catalog/pg_foreign_server.h"
+#include "commands/dbcommands.h"
+#include "commands/defrem.h"
+#include "foreign/fdwapi.h"
+#include "foreign/foreign.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "postmaster/postmaster.h"
+#include "search/foreign_connect.h"
+#include "storage/fd.h"
+#include "tcop/pquery.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/hsearch.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+
+static HTAB * connections = NULL;
+
+/* ---- which way ---- */
+
+/* True if the statement of an executor names foreign tables */
+static bool
+reads_foreign_tables(const PlannedStmt *statement)
+{
+	ListCell   *cell;
+
+	foreach(cell, statement->rtable)
+	{
+		const RangeTblEntry *entry = lfirst_node(RangeTblEntry, cell);
+
+		if (entry->rtekind == RTE_RELATION && entry->relkind == RELKIND_FOREIGN_TABLE)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * True if an executor runs the top-level statement of the session, and this
+ * statement is the whole transaction.  Cursors, SQL's EXECUTE, and statements
+ * of functions have portals with names, or executors that are not those of
+ * the portal.  An earlier part of this statement that has changed anything
+ * has used up a command.
+ */
+static bool
+is_whole_transaction(const EState *estate)
+{
+	Portal		portal = ActivePortal;
+
+	return portal != NULL && portal->name[0] == '\0' && list_length(portal->stmts) == 1 &&
+		linitial_node(PlannedStmt, portal->stmts) == estate->es_plannedstmt &&
+		!IsInTransactionBlock(true) && !IsInParallelMode() && !IsolationUsesXactSnapshot() &&
+		GetCurrentCommandId(false) == FirstCommandId;
+}
+
+/* Options of postgres_fdw that do not concern connections */
+static const char *const other_options[] = {
+	"use_remote_estimate", "fdw_startup_cost", "fdw_tuple_cost", "extensions", "updatable",
+	"truncatable", "fetch_size", "batch_size", "async_capable", "parallel_commit",
+	"parallel_abort", "keep_connections", "analyze_sampling", "password_required"
+};
+
+static bool
+is_other_option(const char *name)
+{
+	for (int i = 0; i < lengthof(other_options); i++)
+		if (strcmp(name, other_options[i]) == 0)
+			return true;
+	return false;
+}
+
+/* True for the options of libpq that postgres_fdw lets users set */
+static bool
+is_libpq_option(const LibpqOption *options, const char *name)
+{
+	if (strcmp(name, "fallback_application_name") == 0 || strcmp(name, "client_encoding") == 0)
+		return false;
+	for (; options->keyword; options++)
+		if (strcmp(name, options->keyword) == 0)
+			return strchr(options->dispchar, 'D') == NULL;
+	return false;
+}
+
+/* True if all options are known */
+static bool
+are_known(const LibpqOption *known, List *options)
+{
+	ListCell   *cell;
+
+	foreach(cell, options)
+	{
+		const char *name = lfirst_node(DefElem, cell)->defname;
+
+		if (!is_libpq_option(known, name) && !is_other_option(name))
+			return false;
+	}
+	return true;
+}
+
+static bool
+bool_option(List *options, const char *name, bool otherwise)
+{
+	ListCell   *cell;
+
+	foreach(cell, options)
+	{
+		DefElem    *option = lfirst_node(DefElem, cell);
+
+		if (strcmp(option->defname, name) == 0)
+			return defGetBoolean(option);
+	}
+	return otherwise;
+}
+
+/* True if a user has to be asked for a password by the server */
+static bool
+needs_password(const UserMapping *mapping)
+{
+	return !superuser_arg(mapping->userid) && bool_option(mapping->options, "password_required", true);
+}
+
+/*
+ * True if we can connect to the server of a table.  If a password is needed
+ * and there is none, postgres_fdw says so, or knows another way.  Hosts that
+ * are given up after a time are left to it as well, as libpq itself goes on
+ * to the next one only in a function that waits.
+ */
+static bool
+can_connect(const LibpqOption *known, const ForeignLeaf *leaf)
+{
+	const ForeignServer *server = GetForeignServer(leaf->server);
+	const UserMapping *mapping = GetUserMapping(GetUserId(), leaf->server);
+	const char *password = ForeignOption(mapping->options, "password");
+	const char *host = ForeignOption(server->options, "host");
+	const char *hostaddr = ForeignOption(server->options, "hostaddr");
+
+	if (!are_known(known, server->options) || !are_known(known, mapping->options))
+		return false;
+	if (ForeignOption(server->options, "connect_timeout") != NULL &&
+		((host && strchr(host, ',')) || (hostaddr && strchr(hostaddr, ','))))
+		return false;
+	return !needs_password(mapping) || (password != NULL && password[0] != '\0');
+}
+
+/* True if we can connect to the servers of all these tables */
+static bool
+can_connect_all(const LibpqOption *known, const ForeignLeaf *leaves, int nleaves)
+{
+	for (int i = 0; i < nleaves; i++)
+	{
+		(void) ForeignMapping(&leaves[i]);	/* an error names the server */
+		if (!can_connect(known, &leaves[i]))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Decide whether these foreign tables are searched over connections of our
+ * own, for an executor; estate is NULL if it is not known.
+ */
+void
+ForeignChooseWay(ForeignLeaf *leaves, int nleaves, EState *estate)
+{
+	LibpqOption *known;
+	volatile bool own = false;
+
+	if (!gpuvec_own_connections || nleaves == 0 || estate == NULL || !is_whole_transaction(estate) ||
+		reads_foreign_tables(estate->es_plannedstmt))
+		return;
+	/* loads the library of postgres_fdw, if it is not loaded yet */
+	(void) GetFdwRoutineForRelation(leaves[0].rel, false);
+	if (ForeignLibpq() == NULL || (known = ForeignLibpq()->PQconndefaults()) == NULL)
+		return;
+	PG_TRY();
+	{
+		own = can_connect_all(known, leaves, nleaves);
+	}
+	PG_FINALLY();
+	{
+		ForeignLibpq()->PQconninfoFree(known);
+	}
+	PG_END_TRY();
+	for (int i = 0; i < nleaves; i++)
+		leaves[i].own = own;
+}
+
+/* ---- closing ---- */
+
+/* Close a connection, if there is one */
+void
+ForeignDisconnect(ForeignConnection *connection)
+{
+	const Libpq *pq = ForeignLibpq();
+
+	if (connection->result)
+		pq->PQclear(connection->result);
+	if (connection->conn)
+	{
+		pq->PQfinish(connection->conn);
+		ReleaseExternalFD();
+	}
+	connection->result = NULL;
+	connection->conn = NULL;
+	connection->connecting = connection->begun = connection->reused = connection->stale = false;
+	connection->syncs = 0;
+	connection->deadline = 0;
+}
+
+/* Cancel the statement that a server works on */
+static void
+cancel_statement(ForeignConnection *connection)
+{
+	const Libpq *pq = ForeignLibpq();
+	PGcancel   *cancel;
+	char		error[256];
+
+	if (connection->conn == NULL || connection->connecting || connection->syncs == 0 ||
+		pq->PQstatus(connection->conn) != LIBPQ_CONNECTION_OK)
+		return;
+	cancel = pq->PQgetCancel(connection->conn);
+	if (cancel == NULL)
+		return;
+	if (!pq->PQcancel(cancel, error, sizeof(error)))
+		ereport(WARNING,
+				(errcode(ERRCODE_CONNECTION_FAILURE),
+				 errmsg("could not send cancel request: %s", error)));
+	pq->PQfreeCancel(cancel);
+}
+
+/* Send COMMIT, and do not wait for it */
+static void
+send_commit(ForeignConnection *connection)
+{
+	const Libpq *pq = ForeignLibpq();
+	PGconn	   *conn = connection->conn;
+
+	connection->begun = false;
+	if (pq->PQsendQueryParams(conn, "COMMIT TRANSACTION", 0, NULL, NULL, NULL, NULL, 0) &&
+		pq->PQpipelineSync(conn) && pq->PQflush(conn) == 0)
+		connection->syncs++;
+	else
+		ForeignDisconnect(connection);
+}
+
+/* End what this transaction has done over a connection */
+static void
+end_use(ForeignConnection *connection, bool commit)
+{
+	if (!connection->used)
+		return;
+	connection->used = false;
+	if (!commit)
+		cancel_statement(connection);
+	if (!commit || !connection->keep || connection->stale)
+		ForeignDisconnect(connection);
+	else if (connection->begun)
+		send_commit(connection);
+}
+
+/* Transaction callback */
+static void
+end_transaction(XactEvent event, void *arg)
+{
+	HASH_SEQ_STATUS status;
+	ForeignConnection *connection;
+	bool		commit = event == XACT_EVENT_PRE_COMMIT || event == XACT_EVENT_PRE_PREPARE;
+
+	if (!commit && event != XACT_EVENT_ABORT)
+		return;
+	hash_seq_init(&status, connections);
+	while ((connection = hash_seq_search(&status)) != NULL)
+		end_use(connection, commit);
+}
+
+/*
+ * syscache callback: a server or a user mapping has changed.  Connections
+ * that this transaction uses stay until it ends.
+ */
+static void
+forget_options(Datum arg, int cache, uint32 hash)
+{
+	HASH_SEQ_STATUS status;
+	ForeignConnection *connection;
+
+	hash_seq_init(&status, connections);
+	while ((connection = hash_seq_search(&status)) != NULL)
+		if (hash == 0 || hash == (cache == FOREIGNSERVEROID ? connection->server_hash : connection->mapping_hash))
+			connection->stale = true;
+}
+
+/* ---- connecting ---- */
+
+/* Fail: there is no connection to the server */
+void
+ForeignConnectFailed(const ForeignConnection *connection, const ForeignLeaf *leaf, const char *detail)
+{
+	char	   *message = detail ? pstrdup(detail) :
+		pchomp(ForeignLibpq()->PQerrorMessage(connection->conn));
+
+	ereport(ERROR,
+			(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
+			 errmsg("could not connect to server \"%s\"", leaf->server_name),
+			 errdetail_internal("%s", message)));
+	pg_unreachable();
+}
+
+/* A connection is made: fail if its user should have needed a password */
+void
+ForeignConnectCheck(const ForeignConnection *connection, const ForeignLeaf *leaf)
+{
+	if (connection->need_password && !ForeignLibpq()->PQconnectionUsedPassword(connection->conn))
+		ereport(ERROR,
+				(errcode(ERRCODE_S_R_E_PROHIBITED_SQL_STATEMENT_ATTEMPTED),
+				 errmsg("password is required"),
+				 errdetail("Non-superuser cannot connect if the server does not request a password."),
+				 errhint("Target server's authentication method must be changed or password_required=false set in the user mapping attributes.")));
+}
+
+/* Append what an escape in an application name stands for, as in postgres_fdw */
+static void
+append_escape(StringInfo name, char escape)
+{
+	switch (escape)
+	{
+		case 'a':
+			appendStringInfoString(name, application_name ? application_name : "");
+			break;
+		case 'c':
+			appendStringInfo(name, "%lx.%x", (long) MyStartTime, MyProcPid);
+			break;
+		case 'C':
+			appendStringInfoString(name, cluster_name ? cluster_name : "");
+			break;
+		case 'd':
+			appendStringInfoString(name, get_database_name(MyDatabaseId));
+			break;
+		case 'p':
+			appendStringInfo(name, "%d", MyProcPid);
+			break;
+		case 'u':
+			appendStringInfoString(name, GetUserNameFromId(GetSessionUserId(), false));
+			break;
+		case '%':
+			appendStringInfoChar(name, '%');
+			break;
+	}
+}
+
+/* An application name without its escapes */
+static char *
+expand_name(const char *name)
+{
+	StringInfoData expanded;
+
+	initStringInfo(&expanded);
+	for (; *name != '\0'; name++)
+	{
+		if (*name != '%')
+			appendStringInfoChar(&expanded, *name);
+		else if (name[1] != '\0')
+			append_escape(&expanded, *++name);
+	}
+	return expanded.data;
+}
+
+/* Keywords and values of a connection, as libpq takes them */
+typedef struct ConnectOptions
+{
+	const char **keywords;
+	const char **values;
+	int			n;
+} ConnectOptions;
+
+static void
+add_option(ConnectOptions *options, const char *keyword, const char *value)
+{
+	options->keywords[options->n] = keyword;
+	options->values[options->n++] = value;
+}
+
+static void
+add_options(ConnectOptions *to, const LibpqOption *known, List *from)
+{
+	ListCell   *cell;
+
+	foreach(cell, from)
+	{
+		DefElem    *option = lfirst_node(DefElem, cell);
+
+		if (is_libpq_option(known, option->defname))
+			add_option(to, option->defname, defGetString(option));
+	}
+}
+
+/*
+ * The name that the server shows: that of the options, or better that of the
+ * setting of postgres_fdw (PostgreSQL 15 and later), which may have escapes
+ */
+static void
+add_name(ConnectOptions *options)
+{
+	const char *name = GetConfigOption("postgres_fdw.application_name", true, false);
+
+	add_option(options, "fallback_application_name", "gpuvec");
+	if (name != NULL && name[0] != '\0')
+		add_option(options, "application_name", name);
+#if PG_VERSION_NUM >= 150000
+	for (int i = options->n - 1; i >= 0; i--)
+	{
+		if (strcmp(options->keywords[i], "application_name") != 0 || options->values[i][0] == '\0')
+			continue;
+		options->values[i] = expand_name(options->values[i]);
+		if (options->values[i][0] != '\0')
+			break;
+	}
+#endif
+}
+
+/* All options of a connection; they live in the current memory context */
+static void
+make_options(ConnectOptions *options, const ForeignServer *server, const UserMapping *mapping)
+{
+	int			n = list_length(server->options) + list_length(mapping->options) + 4;
+	LibpqOption *known = ForeignLibpq()->PQconndefaults();
+
+	if (known == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of memory")));
+	options->keywords = palloc0_array(const char *, n);
+	options->values = palloc0_array(const char *, n);
+	options->n = 0;
+	PG_TRY();
+	{
+		add_options(options, known, server->options);
+		add_options(options, known, mapping->options);
+	}
+	PG_FINALLY();
+	{
+		ForeignLibpq()->PQconninfoFree(known);
+	}
+	PG_END_TRY();
+	add_name(options);
+	add_option(options, "client_encoding", GetDatabaseEncodingName());
+}
+
+/* When to give up connecting; libpq obeys connect_timeout only if it waits */
+static TimestampTz
+connect_deadline(const ConnectOptions *options)
+{
+	int			seconds = 0;
+
+	for (int i = 0; i < options->n; i++)
+		if (strcmp(options->keywords[i], "connect_timeout") == 0)
+			seconds = atoi(options->values[i]);
+	return seconds <= 0 ? 0 :
+		TimestampTzPlusMilliseconds(GetCurrentTimestamp(), Max(seconds, 2) * (int64) 1000);
+}
+
+/* Begin to connect to the server of a leaf */
+void
+ForeignConnectStart(ForeignConnection *connection, const ForeignLeaf *leaf)
+{
+	const ForeignServer *server = GetForeignServer(leaf->server);
+	const UserMapping *mapping = GetUserMapping(GetUserId(), leaf->server);
+	ConnectOptions options;
+
+	ForeignDisconnect(connection);
+	connection->keep = bool_option(server->options, "keep_connections", true);
+	connection->need_password = needs_password(mapping);
+	connection->server_hash = GetSysCacheHashValue1(FOREIGNSERVEROID, ObjectIdGetDatum(server->serverid));
+	connection->mapping_hash = GetSysCacheHashValue1(USERMAPPINGOID, ObjectIdGetDatum(mapping->umid));
+	make_options(&options, server, mapping);
+	if (!AcquireExternalFD())
+		ForeignConnectFailed(connection, leaf, "There are too many open files on the local server.");
+	connection->conn = ForeignLibpq()->PQconnectStartParams(options.keywords, options.values, false);
+	if (connection->conn == NULL)
+	{
+		ReleaseExternalFD();
+		ForeignConnectFailed(connection, leaf, "out of memory");
+	}
+	connection->connecting = true;
+	connection->deadline = connect_deadline(&options);
+	if (ForeignLibpq()->PQstatus(connection->conn) == LIBPQ_CONNECTION_BAD)
+		ForeignConnectFailed(connection, leaf, NULL);
+}
+
+/* The table of connections */
+static void
+make_connections(void)
+{
+	HASHCTL		control = {.keysize = sizeof(ForeignConnectionKey), .entrysize = sizeof(ForeignConnection)};
+
+	connections = hash_create("gpuvec connections", 16, &control, HASH_ELEM | HASH_BLOBS);
+	RegisterXactCallback(end_transaction, NULL);
+	CacheRegisterSyscacheCallback(FOREIGNSERVEROID, forget_options, (Datum) 0);
+	CacheRegisterSyscacheCallback(USERMAPPINGOID, forget_options, (Datum) 0);
+}
+
+/* The current user's connection to the server of a leaf, which may be new */
+ForeignConnection *
+ForeignConnect(const ForeignLeaf *leaf)
+{
+	ForeignConnectionKey key = {ForeignMapping(leaf), GetUserId()};
+	ForeignConnection *connection;
+	bool		found;
+
+	if (connections == NULL)
+		make_connections();
+	connection = hash_search(connections, &key, HASH_ENTER, &found);
+	if (!found)
+		memset((char *) connection + sizeof(key), 0, sizeof(*connection) - sizeof(key));
+	if (connection->used)
+		return connection;
+	connection->used = true;
+	if (connection->conn && !connection->stale)
+		connection->reused = true;
+	else
+		ForeignConnectStart(connection, leaf);
+	return connection;
+}

@@ -42,6 +42,7 @@
  *	 near-spare:N		a search for the nearest rows keeps at most N
  *						spare rows
  *	 no-sweep			stale mirrors are not dropped
+ *	 unread:MS			an answer of which nothing is read for MS is given up
  *	 least-idle:MS		a session that was idle for MS may lose its seat
  *	 no-threads			no thread can be started for a session
  *	 protocol-version:N	the engine claims to speak protocol version N

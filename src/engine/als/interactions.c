@@ -196,11 +196,11 @@ gpuvec_interactions_add(gpuvec_interactions *in, gpuvec_thread_pool *pool, uint6
 }
 
 /* The threads that sort */
-typedef struct sort_threads
+typedef struct sorter_threads
 {
 	gpuvec_thread_pool *pool;
 	const int  *canceled;		/* or NULL */
-} sort_threads;
+} sorter_threads;
 
 /* A task whose parts are left out once it is canceled */
 typedef struct cancelable_task
@@ -221,7 +221,7 @@ cancelable_part(void *arg, uint64_t part, int thread)
 
 /* Run all parts of a task; false if it was canceled: some were left out */
 static bool
-run_parts(const sort_threads *threads, gpuvec_part part, void *task, uint64_t nparts)
+run_parts(const sorter_threads *threads, gpuvec_part part, void *task, uint64_t nparts)
 {
 	cancelable_task cancelable = {part, task, threads->canceled};
 
@@ -392,7 +392,7 @@ deal_part(void *arg, uint64_t part, int thread)
 
 /* Deal out the interactions to users, in any order */
 static bool
-deal_triples(const gpuvec_interactions *in, const sort_threads *threads, uint32_t *const *row_of,
+deal_triples(const gpuvec_interactions *in, const sorter_threads *threads, uint32_t *const *row_of,
 			 gpuvec_als_matrix *users, gpuvec_error *error)
 {
 	uint64_t	nblocks = 0;
@@ -571,7 +571,7 @@ fail_vanished(double alpha, gpuvec_error *error)
  * if all confidences are too small.
  */
 static bool
-unite_pairs(gpuvec_side_rows *rows, const sort_threads *threads, double alpha, bool may_vanish,
+unite_pairs(gpuvec_side_rows *rows, const sorter_threads *threads, double alpha, bool may_vanish,
 			uint32_t *kept, gpuvec_error *error)
 {
 	gpuvec_als_matrix *users = &rows[GPUVEC_ALS_USERS].matrix;
@@ -671,7 +671,7 @@ place_parts(const transpose_task *task)
  * entries.
  */
 static bool
-transpose(gpuvec_als_memory *memory, const sort_threads *threads, const gpuvec_als_matrix *from,
+transpose(gpuvec_als_memory *memory, const sorter_threads *threads, const gpuvec_als_matrix *from,
 		  gpuvec_als_matrix *to, gpuvec_error *error)
 {
 	transpose_task task = {from, to, (uint64_t) gpuvec_thread_pool_threads(threads->pool), NULL};
@@ -754,7 +754,7 @@ renumber_part(void *arg, uint64_t part, int thread)
  * each item.  False if it was canceled.
  */
 static bool
-drop_items(gpuvec_side_rows *rows, const sort_threads *threads, uint32_t *number)
+drop_items(gpuvec_side_rows *rows, const sorter_threads *threads, uint32_t *number)
 {
 	gpuvec_side_rows *items = &rows[GPUVEC_ALS_ITEMS];
 	gpuvec_als_matrix *users = &rows[GPUVEC_ALS_USERS].matrix;
@@ -780,7 +780,7 @@ drop_items(gpuvec_side_rows *rows, const sort_threads *threads, uint32_t *number
 
 /* Sort the interactions, given the row of each number */
 static bool
-sort_triples(gpuvec_interactions *in, const sort_threads *threads, double alpha, uint32_t **row_of,
+sort_triples(gpuvec_interactions *in, const sorter_threads *threads, double alpha, uint32_t **row_of,
 			 gpuvec_side_rows *rows, gpuvec_error *error)
 {
 	gpuvec_side_rows *users = &rows[GPUVEC_ALS_USERS];
@@ -805,7 +805,7 @@ bool
 gpuvec_interactions_sort(gpuvec_interactions *in, gpuvec_thread_pool *pool, double alpha,
 						 const int *canceled, gpuvec_side_rows *rows, gpuvec_error *error)
 {
-	const sort_threads threads = {pool, canceled};
+	const sorter_threads threads = {pool, canceled};
 	uint32_t   *row_of[2] = {NULL, NULL};
 	bool		ok = true;
 

@@ -1,4 +1,4 @@
--- Recipes: the best songs of listeners and similar songs by searches, factors kept current, and how good they are.
+-- Recipes: the best songs of listeners and similar songs by searches, and factors kept current.  How good they are: als_evaluation.sql.
 \set SHOW_CONTEXT never
 CREATE TABLE plays (listener bigint, song bigint, times int);
 -- listeners and songs of three kinds; each listener knows four of the eight songs of their kind
@@ -57,16 +57,6 @@ SELECT n.rank, n.key / 100 AS kind
 FROM song_factors s, gpuvec_nearest('song_factors', 'key', 'embedding', s.embedding, 4, exclude => '{299}') n WHERE s.key = 299 ORDER BY n.rank;
 -- train on, from where the factors are
 SELECT count(*), bool_and(loss BETWEEN 0 AND 1) FROM gpuvec_als('plays', 'listener', 'song', 'listener_factors', 'song_factors', weight_column => 'times', factors => 3, regularization => 0.1, alpha => 10, iterations => 2, warm_start => true);
--- how good are they? hold a song of each listener back, train on the others, and look for it among the first ten
-CREATE TABLE held_back AS SELECT DISTINCT ON (listener) * FROM plays WHERE song <> 299 ORDER BY listener, md5(listener || ' ' || song);
-CREATE VIEW training_plays AS SELECT * FROM plays p WHERE NOT EXISTS (SELECT FROM held_back h WHERE (h.listener, h.song) = (p.listener, p.song));
-CREATE TABLE test_listeners (key bigint PRIMARY KEY, embedding real[]);
-CREATE TABLE test_songs (key bigint PRIMARY KEY, embedding real[]);
-SELECT count(*) FROM gpuvec_als('training_plays', 'listener', 'song', 'test_listeners', 'test_songs', weight_column => 'times', factors => 3, regularization => 0.1, alpha => 10);
-SELECT avg((h.song = ANY (best.songs))::int) > 0.9 AS found_again, count(*) AS listeners
-FROM held_back h JOIN test_listeners l ON l.key = h.listener,
-	LATERAL (SELECT array_agg(n.key) AS songs FROM gpuvec_nearest('test_songs', 'key', 'embedding', l.embedding, 10, 'ip',
-		exclude => (SELECT array_agg(song) FROM training_plays WHERE listener = l.key)) n) best;
 SET client_min_messages = warning;
-DROP TABLE plays, listener_factors, song_factors, recommended, played, held_back, test_listeners, test_songs CASCADE;
+DROP TABLE plays, listener_factors, song_factors, recommended, played;
 DROP FUNCTION note_played;

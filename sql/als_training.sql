@@ -219,6 +219,19 @@ UPDATE events SET w = 6e11 WHERE i = -7;
 INSERT INTO events VALUES (5, -7, 6e11);
 SELECT gpuvec_als('events', 'u', 'i', 'users', 'items', 'w');
 DELETE FROM events WHERE i = -7;
+-- weights that vanish are left out, but not all of them
+CREATE TABLE tiny AS SELECT u, i, 1e-30::float8 AS w FROM events;
+SELECT gpuvec_als('tiny', 'u', 'i', 'users', 'items', 'w', 2, 1, alpha => 1e-20);
+SELECT count(*) > 0 AS as_before FROM users;
+SELECT count(*) AS folded_in FROM gpuvec_als_fold_in('tiny', 'u', 'i', 'items', NULL, 'w', alpha => 1e-20);
+SELECT count(*) AS folded_in FROM gpuvec_als_fold_in('tiny', 'u', 'i', 'items', '{1,2}', 'w', alpha => 1e-20);
+INSERT INTO tiny VALUES (7, 7, 1);
+SELECT count(*) FROM gpuvec_als('tiny', 'u', 'i', 'users', 'items', 'w', 2, 1, alpha => 1e-20);
+SELECT key FROM users;
+UPDATE tiny SET w = 0;
+SELECT count(*) FROM gpuvec_als('tiny', 'u', 'i', 'users', 'items', 'w', 2, 1);
+SELECT count(*) FROM users;
+DROP TABLE tiny;
 SELECT gpuvec_als('events_view', 'u', 'i', 'users', 'items', 'twice', 2, 1) IS NOT NULL AS after_errors;
 -- few of anything
 SELECT count(*) FROM gpuvec_als('events', 'u', 'i', 'users', 'items', 'w', 64, 2);

@@ -10,8 +10,10 @@
  *
  * Matrices are stored by rows, of which only the part from the diagonal on is
  * used.  So all inner loops go along rows, and compilers make vectors of them.
- * Four products are added to an element at a time, one after another: loading
- * and storing elements takes longer than adding to them.
+ * Loops begin where a vector does, some elements before the diagonal:
+ * what they compute there is never used, and costs less than an incomplete
+ * vector.  Four products are added to an element at a time, one after another:
+ * loading and storing elements takes longer than adding to them.
  *
  * The session and the engine share these functions, so that both get the same
  * bits.
@@ -39,6 +41,15 @@
 /* Products that are added to an element at a time */
 #define GPUVEC_ALS_AT_ONCE		4
 
+/* Elements of a vector of the machine that this is compiled for */
+#if defined(__AVX512F__)
+#define GPUVEC_ALS_VECTOR		8
+#elif defined(__AVX2__)
+#define GPUVEC_ALS_VECTOR		4
+#else
+#define GPUVEC_ALS_VECTOR		1
+#endif
+
 /* A pair of the row: confidence, negative for a dislike, and the factor */
 typedef struct gpuvec_als_term
 {
@@ -58,6 +69,13 @@ typedef struct gpuvec_als_system
 	gpuvec_als_term (*term) (const void *arg, uint64_t i);
 	const void *arg;
 } gpuvec_als_system;
+
+/* Where the loop along row j begins */
+static inline uint32_t
+gpuvec_als_row_begin(uint32_t j)
+{
+	return j / GPUVEC_ALS_VECTOR * GPUVEC_ALS_VECTOR;
+}
 
 /*
  * to[i] += f[0] * y[0][i], then f[1] * y[1][i], and so on, for i = begin ..
@@ -116,7 +134,7 @@ gpuvec_als_add_terms(const gpuvec_als_term *terms, uint32_t count, uint32_t n, d
 
 		for (uint32_t t = 0; t < count; t++)
 			f[t] = excess[t] * factors[t][j];
-		gpuvec_als_add(a + (size_t) j * n, f, y, count, j, n);
+		gpuvec_als_add(a + (size_t) j * n, f, y, count, gpuvec_als_row_begin(j), n);
 	}
 }
 
@@ -129,6 +147,8 @@ gpuvec_als_make(const gpuvec_als_system *system, double shift, double *a, double
 	memset(b, 0, n * sizeof(double));
 	for (uint32_t j = 0; j < n; j++)
 	{
+		for (uint32_t i = gpuvec_als_row_begin(j); i < j; i++)
+			a[(size_t) j * n + i] = 0;
 		memcpy(a + (size_t) j * n + j, system->gram + (size_t) j * system->stride + j,
 			   (n - j) * sizeof(double));
 		a[(size_t) j * n + j] += system->regularization + shift;
@@ -192,7 +212,7 @@ gpuvec_als_decompose(double *a, uint32_t n, double least)
 
 			for (uint32_t t = 0; t < end - k; t++)
 				f[t] = -y[t][j];
-			gpuvec_als_add(a + (size_t) j * n, f, y, end - k, j, n);
+			gpuvec_als_add(a + (size_t) j * n, f, y, end - k, gpuvec_als_row_begin(j), n);
 		}
 	}
 	return true;

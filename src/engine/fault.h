@@ -20,6 +20,7 @@
  *						engine counts as stuck after MS
  *	 crash-on-training	SIGSEGV when an iteration of a training begins
  *	 slow-training:MS	an iteration takes MS milliseconds longer
+ *	 slow-preparing:MS	preparing a training takes MS milliseconds longer
  *	 slow-commit:MS		publishing takes MS milliseconds longer
  *	 slow-rows:MS		applying rows of a feed takes MS milliseconds longer
  *	 refuse-rows		rows of a feed are not applied: pages have to be read
@@ -41,6 +42,7 @@
  *	 near-spare:N		a search for the nearest rows keeps at most N
  *						spare rows
  *	 no-sweep			stale mirrors are not dropped
+ *	 unread:MS			an answer of which nothing is read for MS is given up
  *	 least-idle:MS		a session that was idle for MS may lose its seat
  *	 no-threads			no thread can be started for a session
  *	 part-full:N		of several devices, the one of number N takes no

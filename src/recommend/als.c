@@ -143,6 +143,17 @@ send_data(Training *training)
 	AlsLogPart(&training->begun, "gpuvec_als", "prepared", job->state.entries);
 }
 
+/* Without any interaction there is nothing to learn: say so */
+static void
+check_entries(const Training *training)
+{
+	if (training->job.state.entries == 0)
+		ereport(NOTICE,
+				(errmsg("relation %s has no interactions to learn from",
+						training->interactions.relation),
+				 errdetail("All factors are deleted.")));
+}
+
 /* Do all iterations, and put a row for each of them */
 static void
 iterate(Training *training)
@@ -150,7 +161,6 @@ iterate(Training *training)
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) training->fcinfo->resultinfo;
 	AlsJob	   *job = &training->job;
 
-	/* without any interaction there is nothing to learn */
 	for (uint32 i = 0; job->state.entries > 0 && i < job->begin.iterations; i++)
 	{
 		Datum		values[3];
@@ -194,6 +204,7 @@ gpuvec_als(PG_FUNCTION_ARGS)
 	PG_TRY();
 	{
 		send_data(&training);
+		check_entries(&training);
 		iterate(&training);
 		write_factors(&training);
 		AlsJobEnd(&training.job);

@@ -225,7 +225,7 @@ read_interactions(InteractionReceiver *receiver, const AlsInteractions *interact
 	SPI_connect();
 	/* read-only: under the snapshot that is active now, the statement's */
 	portal = SPI_cursor_open_with_args(NULL, sql, some ? 1 : 0, &type, &param, NULL, true, 0);
-	scans = receiver->pairs == NULL && AlsOnlyScans(portal, interactions->relid);
+	scans = AlsOnlyScans(portal, interactions->relid);
 	if (!scans)
 		(void) PortalRunFetch(portal, FETCH_FORWARD, FETCH_ALL, &receiver->dest);
 	SPI_cursor_close(portal);

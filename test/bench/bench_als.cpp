@@ -148,7 +148,7 @@ bench_engine(const settings &s, const als_data::matrix &m)
 	add_pairs(training, m);
 	printf("add %.3f s\n", now() - start);
 	start = now();
-	if (!gpuvec_training_prepare(training, &error))
+	if (!gpuvec_training_prepare(training, NULL, &error))
 		die("could not prepare", &error);
 	printf("prepare %.3f s\n", now() - start);
 	for (int i = 0; i < s.iterations; i++)

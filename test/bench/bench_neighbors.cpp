@@ -114,7 +114,7 @@ run_engine(const Options &options, const Pairs &pairs, int threads, gpuvec_finde
 	if (neighbors == nullptr ||
 		!gpuvec_neighbors_add(neighbors, pairs.users.size(), pairs.users.data(), pairs.items.data(),
 							  pairs.weights.data(), &error) ||
-		!gpuvec_neighbors_prepare(neighbors, &error))
+		!gpuvec_neighbors_prepare(neighbors, NULL, &error))
 		fail(error);
 	run.prepare = now() - start;
 	start = now();

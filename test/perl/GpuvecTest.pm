@@ -10,7 +10,8 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(usleep);
 
-our @EXPORT = qw(new_node make_docs brute_force best engine_pid wait_for supervisor_pid no_leftovers ask random_history);
+our @EXPORT = qw(new_node make_docs brute_force best engine_pid wait_for supervisor_pid no_leftovers ask random_history
+	start_psql finish_psql wait_for_training start_pgbench);
 
 # A server with gpuvec's settings; %opts: conf => more settings, started => 0
 sub new_node
@@ -164,6 +165,50 @@ sub no_leftovers
 	wait_for(sub { !kill(0, $pid) }, "the engine's end") if $pid;
 	ok(!$pid || !kill(0, $pid), "$name: no engine is left");
 	return;
+}
+
+# Begin a statement in a session of its own
+sub start_psql
+{
+	my ($node, $sql) = @_;
+	my %psql = (out => '', err => '');
+
+	$psql{run} = IPC::Run::start([ 'psql', '-X', '-A', '-t', '-q', '-c', $sql, $node->connstr('postgres') ],
+		'>', \$psql{out}, '2>', \$psql{err});
+	return \%psql;
+}
+
+# Wait for its end; returns what it printed
+sub finish_psql
+{
+	my ($psql) = @_;
+
+	eval { $psql->{run}->finish };
+	chomp $psql->{out};
+	chomp $psql->{err};
+	return $psql->{out} . $psql->{err};
+}
+
+# Wait until a training, or a search for neighbors, is in a phase; returns its row without the pid
+sub wait_for_training
+{
+	my ($node, $phase) = @_;
+	my $row;
+
+	wait_for(sub { $row = $node->safe_psql('postgres', "SELECT * FROM gpuvec_training WHERE phase = '$phase'"); $row ne '' }, $phase);
+	return $row =~ s/^\d+\|//r;
+}
+
+# From version 15 on pgbench goes on after serialization failures and deadlocks
+our ($pgbench_version) = (`pgbench --version` =~ /(\d+)/);
+
+# Begin pgbench with options, how many clients and how long among them
+sub start_pgbench
+{
+	my ($node, $out, $err, @options) = @_;
+
+	return IPC::Run::start(['pgbench', '-n', '-j', 2, ($pgbench_version >= 15 ? '--max-tries=1000' : ()), @options,
+			'-h', $node->host, '-p', $node->port, 'postgres'], '>', $out, '2>', $err);
 }
 
 1;

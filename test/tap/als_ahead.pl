@@ -89,5 +89,24 @@ my $single = q{SELECT md5(string_agg(row(u.key::int, r.rank, r.key, r.score)::te
 is($node->safe_psql('postgres', $batch), $node->safe_psql('postgres', $single), 'nearest rows of several requests');
 
 $session->quit;
+
+# an idle cursor: the engine gives up an answer that nobody reads, and the session asks once more
+{
+	local $ENV{GPUVEC_ENGINE_FAULT} = 'unread:500';
+	$node->restart;
+	my $many = $rows =~ s/NULL, 5,/NULL, 20,/r;
+	$right = sorted($node->safe_psql('postgres', $many));
+	$session = $node->background_psql('postgres');
+	ask($session, "SET client_min_messages = error; BEGIN; DECLARE rows CURSOR FOR $many");
+	# in the second batch: the answer for the third one is larger than a socket takes
+	my $first = ask($session, 'FETCH 2000 FROM rows');
+	# a session that only asks for the number has a connection of its own
+	ok(wait_for(sub { $node->safe_psql('postgres', 'SELECT sessions FROM gpuvec_engine') eq '1' }, 'the seat'), 'an idle cursor loses its seat');
+	like(slurp_file($node->logfile), qr/closing the connection of a session that does not read its answer/, 'the log says so');
+	is(sorted($first, ask($session, 'FETCH ALL FROM rows')), $right, 'the rest of its rows');
+	ask($session, 'COMMIT');
+	$session->quit;
+}
+
 $node->stop;
 done_testing();

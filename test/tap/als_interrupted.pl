@@ -11,37 +11,6 @@ my $node = new_node('main', started => 0);
 my $train = q{SELECT count(*) FROM gpuvec_als('events', 'u', 'i', 'users', 'items', factors => 4, iterations => 2)};
 my $contents = q{SELECT md5(string_agg(r::text, ',' ORDER BY r::text)) FROM (TABLE users UNION ALL TABLE items) r};
 
-# Begin a statement in a session of its own
-sub start_psql
-{
-	my ($sql) = @_;
-	my %psql = (out => '', err => '');
-
-	$psql{run} = IPC::Run::start([ 'psql', '-X', '-A', '-t', '-q', '-c', $sql, $node->connstr('postgres') ],
-		'>', \$psql{out}, '2>', \$psql{err});
-	return \%psql;
-}
-
-# Wait for its end; returns what it printed
-sub finish_psql
-{
-	my ($psql) = @_;
-
-	eval { $psql->{run}->finish };
-	chomp $psql->{out};
-	return $psql->{out} . $psql->{err};
-}
-
-# Wait until a training is in a phase; returns its row
-sub wait_for_phase
-{
-	my ($phase) = @_;
-	my $row;
-
-	wait_for(sub { $row = $node->safe_psql('postgres', "SELECT * FROM gpuvec_training WHERE phase = '$phase'"); $row ne '' }, $phase);
-	return $row;
-}
-
 # No training is left in the engine, and the tables are as they were
 sub nothing_changed
 {
@@ -71,13 +40,13 @@ my $holder = $node->background_psql('postgres');
 # while interactions are read
 ask($holder, 'SELECT pg_advisory_lock(1)');
 (my $train_slowly = $train) =~ s/'events'/'slow_events'/;
-my $psql = start_psql($train_slowly);
-is(wait_for_phase('reading') =~ s/^\d+\|//r, 'postgres|slow_events|reading|0||||0|2|', 'reading is shown');
+my $psql = start_psql($node, $train_slowly);
+is(wait_for_training($node, 'reading'), 'postgres|slow_events|reading|0||||0|2|', 'reading is shown');
 $node->safe_psql('postgres', 'SELECT pg_cancel_backend(pid) FROM gpuvec_training');
 like(finish_psql($psql), qr/canceling statement due to user request/, 'reading: canceled');
 nothing_changed($before, 'reading: canceled');
-$psql = start_psql($train_slowly);
-wait_for_phase('reading');
+$psql = start_psql($node, $train_slowly);
+wait_for_training($node, 'reading');
 kill 'KILL', engine_pid($node);
 ask($holder, 'SELECT pg_advisory_unlock(1)');
 like(finish_psql($psql), qr/ERROR:  lost the connection to the gpuvec engine during a training\nDETAIL:  The tables of factors are as they were before/, 'reading: the engine is lost');
@@ -86,14 +55,14 @@ nothing_changed($before, 'reading: the engine is lost');
 # while factors are written
 ask($holder, 'SELECT pg_advisory_lock(1)');
 $node->safe_psql('postgres', 'CREATE TRIGGER pass BEFORE INSERT ON users FOR EACH ROW EXECUTE FUNCTION pass_row()');
-$psql = start_psql($train);
-like(wait_for_phase('writing'), qr/\|postgres\|events\|writing\|\d+\|30\|20\|\d+\|2\|2\|0\.\d+$/, 'writing is shown');
+$psql = start_psql($node, $train);
+like(wait_for_training($node, 'writing'), qr/^postgres\|events\|writing\|\d+\|30\|20\|\d+\|2\|2\|0\.\d+$/, 'writing is shown');
 is($node->safe_psql('postgres', $contents), $before, 'writing: others see the old factors');
 $node->safe_psql('postgres', 'SELECT pg_cancel_backend(pid) FROM gpuvec_training');
 like(finish_psql($psql), qr/canceling statement due to user request/, 'writing: canceled');
 nothing_changed($before, 'writing: canceled');
-$psql = start_psql($train);
-wait_for_phase('writing');
+$psql = start_psql($node, $train);
+wait_for_training($node, 'writing');
 kill 'KILL', engine_pid($node);
 ask($holder, 'SELECT pg_advisory_unlock(1)');
 like(finish_psql($psql), qr/ERROR:  lost the connection to the gpuvec engine during a training/, 'writing: the engine is lost');
@@ -110,8 +79,8 @@ $node->stop;
 	like($err, qr/canceling statement due to statement timeout/, 'training: timeout');
 	nothing_changed($before, 'training: timeout');
 	my $engine = engine_pid($node);
-	$psql = start_psql($train);
-	is(wait_for_phase('training') =~ s/^\d+\|//r, "postgres|events|training|$rows|30|20|$rows|0|2|", 'training is shown');
+	$psql = start_psql($node, $train);
+	is(wait_for_training($node, 'training'), "postgres|events|training|$rows|30|20|$rows|0|2|", 'training is shown');
 	is($node->safe_psql('postgres', 'SET ROLE stranger; SELECT count(*) FROM gpuvec_training'), '0', 'not to everybody');
 	is($node->safe_psql('postgres', 'SET ROLE watcher; SELECT count(*) FROM gpuvec_training'), '1', 'to those who may see all');
 	is($node->safe_psql('template1', 'CREATE EXTENSION gpuvec; SELECT database, relation IS NULL FROM gpuvec_training'), 'postgres|t', 'in another database, without the name');
@@ -119,11 +88,27 @@ $node->stop;
 	like(finish_psql($psql), qr/terminating connection/, 'training: the session is terminated');
 	nothing_changed($before, 'training: the session is terminated');
 	is(engine_pid($node), $engine, 'the engine goes on');
-	$psql = start_psql($train);
-	wait_for_phase('training');
+	$psql = start_psql($node, $train);
+	wait_for_training($node, 'training');
 	kill 'KILL', $engine;
 	like(finish_psql($psql), qr/ERROR:  lost the connection to the gpuvec engine during a training/, 'training: the engine is lost');
 	nothing_changed($before, 'training: the engine is lost');
+	$node->stop;
+}
+# while the engine prepares
+{
+	local $ENV{GPUVEC_ENGINE_FAULT} = 'slow-preparing:3600000';
+	$node->start;
+	my ($rc, $out, $err) = $node->psql('postgres', "SET statement_timeout = '1s'; $train");
+	like($err, qr/canceling statement due to statement timeout/, 'preparing: timeout');
+	nothing_changed($before, 'preparing: timeout');
+	my $engine = engine_pid($node);
+	$psql = start_psql($node, $train);
+	like(wait_for_training($node, 'preparing'), qr/^postgres\|events\|preparing\|$rows\|/, 'preparing is shown');
+	$node->safe_psql('postgres', 'SELECT pg_terminate_backend(pid) FROM gpuvec_training');
+	like(finish_psql($psql), qr/terminating connection/, 'preparing: the session is terminated');
+	nothing_changed($before, 'preparing: the session is terminated');
+	is(engine_pid($node), $engine, 'preparing: the engine goes on');
 	$node->stop;
 }
 {
@@ -140,10 +125,10 @@ $node->stop;
 	local $ENV{GPUVEC_ENGINE_FAULT} = 'slow-training:2000';
 	$node->start;
 	# looks in its own transaction: the other one may end at any time
-	$psql = start_psql("CREATE TEMP TABLE trained AS $train; SELECT count, max(key) FROM trained, users GROUP BY count");
-	wait_for_phase('training');
+	$psql = start_psql($node, "CREATE TEMP TABLE trained AS $train; SELECT count, max(key) FROM trained, users GROUP BY count");
+	wait_for_training($node, 'training');
 	$node->safe_psql('postgres', 'INSERT INTO events VALUES (31, 1), (1, 21)');
-	my $second = start_psql($train =~ s/factors => 4/factors => 5/r);
+	my $second = start_psql($node, $train =~ s/factors => 4/factors => 5/r);
 	is($node->safe_psql('postgres', $contents), $before, 'training: others see the old factors');
 	is(finish_psql($psql), '2|30', 'the first training has the rows of its snapshot');
 	is(finish_psql($second), '2', 'the second training');

@@ -95,20 +95,9 @@ COMMIT;
 } for 'READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE';
 append_to_file("$dir/$_.sql", $scripts{$_}) for keys %scripts;
 
-# From version 15 on pgbench goes on after serialization failures and deadlocks
-my ($version) = (`pgbench --version` =~ /(\d+)/);
-
-sub start_pgbench
-{
-	my ($out, $err, $clients, $transactions, @files) = @_;
-
-	return IPC::Run::start(['pgbench', '-n', '-c', $clients, '-j', 2, '-t', $transactions, ($version >= 15 ? '--max-tries=1000' : ()), @files,
-			'-h', $node->host, '-p', $node->port, 'postgres'], '>', $out, '2>', $err);
-}
-
 my ($out, $err, $vacuum_out, $vacuum_err) = ('') x 4;
-my @runs = (start_pgbench(\$out, \$err, 8, 25, map { ('-f', "$dir/$_.sql@" . (/ask READ/ ? 3 : 2)) } grep { $_ ne 'vacuum' } keys %scripts),
-	start_pgbench(\$vacuum_out, \$vacuum_err, 1, 15, '-f', "$dir/vacuum.sql"));
+my @runs = (start_pgbench($node, \$out, \$err, '-c', 8, '-t', 25, map { ('-f', "$dir/$_.sql@" . (/ask READ/ ? 3 : 2)) } grep { $_ ne 'vacuum' } keys %scripts),
+	start_pgbench($node, \$vacuum_out, \$vacuum_err, '-c', 1, '-t', 15, '-f', "$dir/vacuum.sql"));
 $_->finish for @runs;
 unlike("$err$vacuum_err", qr/mistake|PANIC|server closed/, 'no answer differs from a sequential scan');
 diag($err) if $err =~ /mistake/;

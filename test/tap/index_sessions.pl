@@ -237,17 +237,6 @@ append_to_file("$dir/$_.sql", $scripts{$_}) for keys %scripts;
 append_to_file("$dir/vacuum.sql", $vacuum);
 append_to_file("$dir/truncate.sql", $truncate);
 
-# From version 15 on pgbench goes on after serialization failures and deadlocks
-my ($version) = (`pgbench --version` =~ /(\d+)/);
-
-sub start_pgbench
-{
-	my ($out, $err, $clients, $seconds, @files) = @_;
-
-	return IPC::Run::start(['pgbench', '-n', '-c', $clients, '-j', 2, '-T', $seconds, ($version >= 15 ? '--max-tries=1000' : ()), @files,
-			'-h', $node->host, '-p', $node->port, 'postgres'], '>', $out, '2>', $err);
-}
-
 sub errors_in
 {
 	my ($err) = @_;
@@ -258,15 +247,15 @@ sub errors_in
 
 for my $verify ('on', 'off')
 {
-	my @names = grep { $version >= 15 || /change|undo|prepare|ask (READ|REPEATABLE)/ } sort keys %scripts;
+	my @names = grep { $GpuvecTest::pgbench_version >= 15 || /change|undo|prepare|ask (READ|REPEATABLE)/ } sort keys %scripts;
 	my @errors = ('', '', '');
 	my @outs = ('', '', '');
 	my @runs;
 
 	$node->append_conf('postgresql.conf', "gpuvec.verify = $verify");
 	$node->reload;
-	@runs = (start_pgbench(\$outs[0], \$errors[0], 12, 12, map { ('-f', "$dir/$_.sql@" . (/ask/ ? 6 : /own/ ? 2 : /cursors/ ? 1 : 4)) } @names),
-		start_pgbench(\$outs[1], \$errors[1], 1, 12, '-f', "$dir/vacuum.sql"), start_pgbench(\$outs[2], \$errors[2], 1, 12, '-f', "$dir/truncate.sql"));
+	@runs = (start_pgbench($node, \$outs[0], \$errors[0], '-c', 12, '-T', 12, map { ('-f', "$dir/$_.sql@" . (/ask/ ? 6 : /own/ ? 2 : /cursors/ ? 1 : 4)) } @names),
+		start_pgbench($node, \$outs[1], \$errors[1], '-c', 1, '-T', 12, '-f', "$dir/vacuum.sql"), start_pgbench($node, \$outs[2], \$errors[2], '-c', 1, '-T', 12, '-f', "$dir/truncate.sql"));
 	$_->finish for @runs;
 	is(errors_in(join("\n", @errors)), '', "verify $verify: every answer is right, and no errors");
 	cmp_ok(join(' ', $outs[0] =~ /actually processed: (\d+)/), '>', 100, "verify $verify: they ran");
@@ -285,7 +274,7 @@ append_to_file("$dir/topk.sql", "\\set n random(1, 50000)\nSELECT tid FROM gpuve
 {
 	my @errors = ('', '');
 	my @outs = ('', '');
-	my @runs = (start_pgbench(\$outs[0], \$errors[0], 2, 8, '-f', "$dir/write.sql"), start_pgbench(\$outs[1], \$errors[1], 10, 8, '-f', "$dir/index.sql", '-f', "$dir/topk.sql"));
+	my @runs = (start_pgbench($node, \$outs[0], \$errors[0], '-c', 2, '-T', 8, '-f', "$dir/write.sql"), start_pgbench($node, \$outs[1], \$errors[1], '-c', 10, '-T', 8, '-f', "$dir/index.sql", '-f', "$dir/topk.sql"));
 
 	$_->finish for @runs;
 	is(errors_in(join("\n", @errors)), '', 'much is written: no errors');
@@ -295,7 +284,7 @@ is($node->safe_psql('postgres', 'SELECT restarts FROM gpuvec_engine'), '0', 'the
 # A database with the number of one that was dropped, and all that a template had
 SKIP:
 {
-	skip 'databases cannot be given a number', 3 if $version < 15;
+	skip 'databases cannot be given a number', 3 if $GpuvecTest::pgbench_version < 15;
 	my $ask = q{SET enable_seqscan = off; SET enable_sort = off; SELECT string_agg(id::text, ' ') FROM (SELECT id FROM docs ORDER BY tokens <-> '[1,2]' LIMIT 2) x;
 		SELECT string_agg(tid::text, ' ' ORDER BY rank) FROM gpuvec_topk('docs', 'tokens', '[1,2]', 5)};
 

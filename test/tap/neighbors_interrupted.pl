@@ -10,38 +10,6 @@ my $node = new_node('main', started => 0);
 my $ask = q{SELECT count(*) FROM gpuvec_item_neighbors('events', 'u', 'i', 5)};
 my $lost = qr/ERROR:  lost the connection to the gpuvec engine while it looked for neighbors$/;
 
-# Begin a statement in a session of its own
-sub start_psql
-{
-	my ($sql) = @_;
-	my %psql = (out => '', err => '');
-
-	$psql{run} = IPC::Run::start([ 'psql', '-X', '-A', '-t', '-q', '-c', $sql, $node->connstr('postgres') ],
-		'>', \$psql{out}, '2>', \$psql{err});
-	return \%psql;
-}
-
-# Wait for its end; returns what it printed
-sub finish_psql
-{
-	my ($psql) = @_;
-
-	eval { $psql->{run}->finish };
-	chomp $psql->{out};
-	chomp $psql->{err};
-	return $psql->{out} . $psql->{err};
-}
-
-# Wait until a search for neighbors is in a phase; returns its row
-sub wait_for_phase
-{
-	my ($phase) = @_;
-	my $row;
-
-	wait_for(sub { $row = $node->safe_psql('postgres', "SELECT * FROM gpuvec_training WHERE phase = '$phase'"); $row ne '' }, $phase);
-	return $row =~ s/^\d+\|//r;
-}
-
 # Nothing is left of it in the engine
 sub ended
 {
@@ -65,13 +33,13 @@ my $holder = $node->background_psql('postgres');
 # while interactions are read
 ask($holder, 'SELECT pg_advisory_lock(1)');
 (my $ask_slowly = $ask) =~ s/'events'/'slow_events'/;
-my $psql = start_psql($ask_slowly);
-is(wait_for_phase('reading'), 'postgres|slow_events|reading|0||||0|0|', 'reading is shown');
+my $psql = start_psql($node, $ask_slowly);
+is(wait_for_training($node, 'reading'), 'postgres|slow_events|reading|0||||0|0|', 'reading is shown');
 $node->safe_psql('postgres', 'SELECT pg_cancel_backend(pid) FROM gpuvec_training');
 like(finish_psql($psql), qr/canceling statement due to user request/, 'reading: canceled');
 ended('reading: canceled');
-$psql = start_psql($ask_slowly);
-wait_for_phase('reading');
+$psql = start_psql($node, $ask_slowly);
+wait_for_training($node, 'reading');
 kill 'KILL', engine_pid($node);
 ask($holder, 'SELECT pg_advisory_unlock(1)');
 like(finish_psql($psql), $lost, 'reading: the engine is lost');
@@ -87,17 +55,25 @@ $node->stop;
 	like($err, qr/canceling statement due to statement timeout/, 'neighbors: timeout');
 	ended('neighbors: timeout');
 	my $engine = engine_pid($node);
-	$psql = start_psql($ask);
-	is(wait_for_phase('neighbors'), "postgres|events|neighbors|$rows|30|20|$rows|0|20|", 'it is shown');
+	$psql = start_psql($node, $ask);
+	is(wait_for_training($node, 'neighbors'), "postgres|events|neighbors|$rows|30|20|$rows|0|20|", 'it is shown');
 	$node->safe_psql('postgres', 'SELECT pg_terminate_backend(pid) FROM gpuvec_training');
 	like(finish_psql($psql), qr/terminating connection/, 'neighbors: the session is terminated');
 	ended('neighbors: the session is terminated');
 	is(engine_pid($node), $engine, 'the engine goes on');
-	$psql = start_psql($ask);
-	wait_for_phase('neighbors');
+	$psql = start_psql($node, $ask);
+	wait_for_training($node, 'neighbors');
 	kill 'KILL', $engine;
 	like(finish_psql($psql), $lost, 'neighbors: the engine is lost');
 	ended('neighbors: the engine is lost');
+	$node->stop;
+}
+{
+	local $ENV{GPUVEC_ENGINE_FAULT} = 'slow-preparing:3600000';
+	$node->start;
+	my ($rc, $out, $err) = $node->psql('postgres', "SET statement_timeout = '1s'; $ask");
+	like($err, qr/canceling statement due to statement timeout/, 'preparing: timeout');
+	ended('preparing: timeout');
 	$node->stop;
 }
 {
@@ -112,8 +88,8 @@ $node->stop;
 {
 	local $ENV{GPUVEC_ENGINE_FAULT} = 'slow-training:2000';
 	$node->start;
-	$psql = start_psql($ask);
-	wait_for_phase('neighbors');
+	$psql = start_psql($node, $ask);
+	wait_for_training($node, 'neighbors');
 	$node->safe_psql('postgres', 'INSERT INTO events VALUES (31, 21), (31, 22)');
 	is(finish_psql($psql), '100', 'it has the rows of its snapshot');
 	is($node->safe_psql('postgres', $ask), '102', 'the next one has those that came before it');

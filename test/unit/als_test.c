@@ -70,7 +70,7 @@ begin(const gpuvec_training_options *options, int threads)
 	check(gpuvec_training_add(training, n / 3, users, items, weights, &error) &&
 		  gpuvec_training_add(training, n - n / 3, users + n / 3, items + n / 3, weights + n / 3, &error),
 		  "interactions are taken");
-	check(gpuvec_training_prepare(training, &error), "a training is prepared");
+	check(gpuvec_training_prepare(training, NULL, &error), "a training is prepared");
 	return training;
 }
 
@@ -247,7 +247,7 @@ test_fold_in(void)
 		/* an item without a factor does not count */
 		add(user_key(0), item_key(REF_MOST), 3);
 		check(gpuvec_training_add(training, n, users, items, weights, &error) &&
-			  gpuvec_training_prepare(training, &error) &&
+			  gpuvec_training_prepare(training, NULL, &error) &&
 			  gpuvec_training_fold_in(training, NULL, &error), "users are folded in");
 		/* the reference solves for items, too: keep those that were given */
 		for (int u = 0; u < ref.users; u++)
@@ -520,9 +520,73 @@ test_limits(void)
 	training = gpuvec_training_new(NULL, 1, &options, &error);
 	for (int i = 0; i < 3; i++)
 		check(gpuvec_training_add(training, 1, &(int64_t) {-12}, &(int64_t) {34}, &(float) {4e11f}, &error), "large weights come");
-	check(!gpuvec_training_prepare(training, &error) && strcmp(error.sqlstate, GPUVEC_OUT_OF_RANGE) == 0 &&
+	check(!gpuvec_training_prepare(training, NULL, &error) && strcmp(error.sqlstate, GPUVEC_OUT_OF_RANGE) == 0 &&
 		  strstr(error.message, "user -12 and item 34") != NULL, "a pair that is too large is named");
 	gpuvec_training_free(training);
+}
+
+/* Prepare one pair of weight w, times alpha, beside one that adds up to zero */
+static gpuvec_training *
+small_pair(bool fold_in, double alpha, float w, bool *ok, gpuvec_error *error)
+{
+	gpuvec_training_options options = plain;
+	gpuvec_training *training;
+
+	options.alpha = alpha;
+	options.fold_in = fold_in;
+	training = gpuvec_training_new(NULL, 1, &options, error);
+	if (fold_in)
+		for (int64_t item = 2; item < 4; item++)
+			check(gpuvec_training_set(training, GPUVEC_ALS_ITEMS, 1, &item, (float[4]) {1}, error), "an item comes");
+	check(gpuvec_training_add(training, 3, (int64_t[]) {1, 1, 1}, (int64_t[]) {2, 3, 3}, (float[]) {w, 5, -5}, error), "weights come");
+	*ok = gpuvec_training_prepare(training, NULL, error);
+	return training;
+}
+
+/* Confidences that vanish: an error of a training if there are no others */
+static void
+test_vanishing(void)
+{
+	gpuvec_training *training;
+	gpuvec_error error;
+	bool		ok;
+
+	training = small_pair(false, 1e-20, 1e-30f, &ok, &error);
+	check(!ok && strcmp(error.sqlstate, GPUVEC_OUT_OF_RANGE) == 0 &&
+		  strstr(error.detail, "1e-20") != NULL, "all confidences vanish");
+	gpuvec_training_free(training);
+	training = small_pair(false, 1e-20, 1e-20f, &ok, &error);
+	check(ok && gpuvec_training_entries(training) == 1, "a small confidence counts");
+	gpuvec_training_free(training);
+	training = small_pair(true, 1e-20, 1e-30f, &ok, &error);
+	check(ok && gpuvec_training_rows(training, GPUVEC_ALS_USERS) == 0, "a user without a confidence is not folded in");
+	gpuvec_training_free(training);
+	training = gpuvec_training_new(NULL, 1, &plain, &error);
+	check(gpuvec_training_add(training, 2, (int64_t[]) {1, 1}, (int64_t[]) {3, 3}, (float[]) {5, -5}, &error) &&
+		  gpuvec_training_prepare(training, NULL, &error) && gpuvec_training_entries(training) == 0, "a pair that adds up to zero is none");
+	gpuvec_training_free(training);
+}
+
+/* Preparing that is canceled */
+static void
+test_canceled(void)
+{
+	gpuvec_training_options options = plain;
+
+	for (int fold_in = 0; fold_in < 2; fold_in++)
+	{
+		gpuvec_error error = {0};
+		int			canceled = 1;
+		gpuvec_training *training;
+
+		options.fold_in = fold_in;
+		training = gpuvec_training_new(NULL, 2, &options, &error);
+		if (fold_in)
+			check(gpuvec_training_set(training, GPUVEC_ALS_ITEMS, 1, &(int64_t) {34}, (float[4]) {1}, &error), "an item comes");
+		check(gpuvec_training_add(training, 1, &(int64_t) {12}, &(int64_t) {34}, &(float) {1}, &error) &&
+			  !gpuvec_training_prepare(training, &canceled, &error) && !error.fatal, "preparing is canceled");
+		gpuvec_training_free(training);
+	}
 }
 
 /* ---- a device that trains ---- */
@@ -616,7 +680,7 @@ train_on_device(size_t budget, const char *refuses)
 	device_calls = 0;
 	training = gpuvec_training_new(&store, 1, &plain, &error);
 	check(gpuvec_training_add(training, n, users, items, weights, &error), "interactions are taken");
-	if (gpuvec_training_prepare(training, &error))
+	if (gpuvec_training_prepare(training, NULL, &error))
 	{
 		check(store.devices[0].used == (device_solvers ? DEVICE_BYTES : 0), "the device is charged");
 		check(gpuvec_training_iterate(training, NULL, &loss, &error) &&
@@ -655,5 +719,7 @@ main(void)
 	test_checkerboard();
 	test_reconstruction();
 	test_limits();
+	test_vanishing();
+	test_canceled();
 	return report_checks();
 }

@@ -113,7 +113,7 @@ begin(const interactions &in, gpuvec_training_options options, bool gpu)
 	if (training == NULL ||
 		!gpuvec_training_add(training, in.users.size(), in.users.data(), in.items.data(),
 							 in.weights.data(), &error) ||
-		!gpuvec_training_prepare(training, &error))
+		!gpuvec_training_prepare(training, NULL, &error))
 		die("a training does not begin", &error);
 	return training;
 }

@@ -73,7 +73,7 @@ find(const Pairs &pairs, gpuvec_neighbors_options options, gpuvec_finder *finder
 	neighbors = gpuvec_neighbors_new(NULL, 0, &options, &error);
 	if (neighbors == NULL ||
 		!gpuvec_neighbors_add(neighbors, pairs.users.size(), pairs.users.data(), pairs.items.data(), pairs.weights.data(), &error) ||
-		!gpuvec_neighbors_prepare(neighbors, &error))
+		!gpuvec_neighbors_prepare(neighbors, NULL, &error))
 		die(error);
 	check(gpuvec_neighbors_on_device(neighbors) ==
 		  (finder != NULL && gpuvec_neighbors_rows(neighbors, GPUVEC_ALS_ITEMS) > 1), "it is where it should be");

@@ -117,7 +117,7 @@ begin(gpuvec_neighbors_options options, int threads)
 	check(gpuvec_neighbors_add(neighbors, n / 3, users, items, weights, &error) &&
 		  gpuvec_neighbors_add(neighbors, n - n / 3, users + n / 3, items + n / 3, weights + n / 3, &error),
 		  "interactions are taken");
-	check(gpuvec_neighbors_prepare(neighbors, &error), "interactions are prepared");
+	check(gpuvec_neighbors_prepare(neighbors, NULL, &error), "interactions are prepared");
 	return neighbors;
 }
 
@@ -481,8 +481,22 @@ check_refused(gpuvec_weighting weighting)
 	gpuvec_neighbors *neighbors = gpuvec_neighbors_new(NULL, 1, &options, &error);
 
 	check(gpuvec_neighbors_add(neighbors, 1, &(int64_t) {-12}, &(int64_t) {34}, &(float) {-1}, &error), "a dislike comes");
-	check(!gpuvec_neighbors_prepare(neighbors, &error) && strcmp(error.sqlstate, GPUVEC_OUT_OF_RANGE) == 0 &&
+	check(!gpuvec_neighbors_prepare(neighbors, NULL, &error) && strcmp(error.sqlstate, GPUVEC_OUT_OF_RANGE) == 0 &&
 		  strstr(error.message, "user -12 and item 34 is negative") != NULL, "a negative weight is named");
+	gpuvec_neighbors_free(neighbors);
+}
+
+/* Preparing that is canceled */
+static void
+test_canceled(void)
+{
+	gpuvec_neighbors_options options = {5, GPUVEC_WEIGHTING_BM25, 100, 0.8, NULL};
+	gpuvec_error error = {0};
+	gpuvec_neighbors *neighbors = gpuvec_neighbors_new(NULL, 2, &options, &error);
+	int			canceled = 1;
+
+	check(gpuvec_neighbors_add(neighbors, 1, &(int64_t) {12}, &(int64_t) {34}, &(float) {1}, &error) &&
+		  !gpuvec_neighbors_prepare(neighbors, &canceled, &error) && !error.fatal, "preparing is canceled");
 	gpuvec_neighbors_free(neighbors);
 }
 
@@ -596,6 +610,7 @@ main(void)
 	test_popular_tie();
 	test_by_hand();
 	test_limits();
+	test_canceled();
 	test_failing_device();
 	return report_checks();
 }

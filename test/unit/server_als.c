@@ -10,10 +10,12 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "server_als.h"
 #include "server_memory.h"
+#include "server_model.h"
 
 static const char *const plain[] = {"--cpu-threads", "2", NULL};
 
@@ -422,6 +424,124 @@ test_neighbors_violations(void)
 		expect_bad_neighbors(&e, prepared, GPUVEC_MSG_ALS_RUN, NULL, 0, "and no iterations");
 		expect_bad_neighbors(&e, prepared, GPUVEC_MSG_ALS_GET, &part, sizeof(part), "and no factors to get");
 	}
+	engine_stop(&e);
+}
+
+/* Preparing ends soon after its session has gone */
+void
+test_als_hangup(void)
+{
+	engine		e = engine_start("slow-preparing:3600000", plain);
+	client		other = client_open(&e);
+
+	for (int neighbors = 0; neighbors < 2; neighbors++)
+	{
+		client		c = client_open(&e);
+
+		check((neighbors ? neighbors_begin(&c) : als_begin(&c, false)) && als_add(&c) &&
+			  client_send(&c, GPUVEC_MSG_ALS_PREPARE, NULL, 0), "preparing begins");
+		for (int i = 0; i < 200 && !(count_trainings(&other) == 1 && state_of(&other).phase == GPUVEC_ALS_PREPARING); i++)
+			usleep(50000);
+		check(count_trainings(&other) == 1 && state_of(&other).phase == GPUVEC_ALS_PREPARING, "it is listed");
+		client_close(&c);
+		for (int i = 0; i < 200 && count_trainings(&other) != 0; i++)
+			usleep(50000);
+		check(count_trainings(&other) == 0, "it ends with its session");
+	}
+	client_close(&other);
+	engine_stop(&e);
+}
+
+/* A random request: most often one that is right somewhere, in part spoiled */
+static void
+send_random(client *c)
+{
+	static const gpuvec_message simple[] = {
+		GPUVEC_MSG_ALS_PREPARE, GPUVEC_MSG_ALS_RUN, GPUVEC_MSG_ALS_END, GPUVEC_MSG_ALS_LIST, GPUVEC_MSG_NEIGHBORS
+	};
+	union
+	{
+		gpuvec_als_begin begin;
+		gpuvec_neighbors_begin neighbors;
+		interactions in;
+		factors		f;
+		gpuvec_als_part part;
+		char		bytes[256];
+	}			u = {.bytes = {0}};
+	gpuvec_message type;
+	size_t		size = 0;
+
+	switch (random_below(10))
+	{
+		case 0:
+			u.begin = options();
+			u.begin.fold_in = random_below(2);
+			type = GPUVEC_MSG_ALS_BEGIN;
+			size = sizeof(u.begin);
+			break;
+		case 1:
+			u.neighbors = neighbor_options();
+			type = GPUVEC_MSG_NEIGHBORS_BEGIN;
+			size = sizeof(u.neighbors);
+			break;
+		case 2:
+		case 3:
+			u.in = some();
+			type = GPUVEC_MSG_ALS_ADD;
+			size = sizeof(u.in);
+			break;
+		case 4:
+			u.f = two_items();
+			type = GPUVEC_MSG_ALS_SET;
+			size = sizeof(u.f);
+			break;
+		case 5:
+			u.part = (gpuvec_als_part) {.side = (uint32_t) random_below(2),.n = random_below(3)};
+			type = GPUVEC_MSG_ALS_GET;
+			size = sizeof(u.part);
+			break;
+		default:
+			type = simple[random_below(sizeof(simple) / sizeof(*simple))];
+	}
+	if (random_below(8) == 0 && size > 0)
+		u.bytes[random_below(size)] = (char) random_below(256);
+	if (random_below(30) == 0)
+		size = random_below(size + 9);
+	(void) client_send(c, type, u.bytes, size);
+}
+
+/* Requests of trainings in any order, some of them malformed */
+void
+test_als_fuzz(void)
+{
+	engine		e = engine_start(NULL, (const char *const[]) {"--device-memory", "64", "--cpu-threads", "2", NULL});
+	client		other = client_open(&e);
+	int			rounds = getenv("SERVER_TEST_FUZZ") ? atoi(getenv("SERVER_TEST_FUZZ")) : 1500;
+
+	for (int round = 0; round < rounds && engine_alive(&e); round++)
+	{
+		client		c = client_open(&e);
+
+		if (random_below(4) > 0)
+			check(random_below(2) ? als_begin(&c, random_below(2)) : neighbors_begin(&c), "begin");
+		for (uint64_t i = 1 + random_below(12); i > 0; i--)
+			send_random(&c);
+		/* every other time it reads all answers */
+		if (random_below(2))
+		{
+			shutdown(c.fd, SHUT_WR);
+			while (client_read(&c))
+				;
+		}
+		client_close(&c);
+	}
+	check(engine_alive(&e), "the engine survives");
+	for (int i = 0; i < 200 && count_trainings(&other) != 0; i++)
+		usleep(50000);
+	check(count_trainings(&other) == 0, "no training is left");
+	check_training(&other, &other);
+	check(als_simple(&other, GPUVEC_MSG_ALS_END) && client_engine_info(&other).memory_used == 0, "nor its memory");
+	client_close(&other);
 	engine_stop(&e);
 }
 

@@ -10,6 +10,8 @@
 
 extern void test_als(void);
 extern void test_als_violations(void);
+extern void test_als_hangup(void);
+extern void test_als_fuzz(void);
 extern void test_neighbors(void);
 extern void test_neighbors_violations(void);
 extern void test_als_budget(void);

@@ -2475,6 +2475,8 @@ static const struct
 	{"embed_fuzz", test_embed_fuzz},
 	{"als", test_als},
 	{"als_violations", test_als_violations},
+	{"als_hangup", test_als_hangup},
+	{"als_fuzz", test_als_fuzz},
 	{"neighbors", test_neighbors},
 	{"neighbors_violations", test_neighbors_violations},
 	{"als_budget", test_als_budget},

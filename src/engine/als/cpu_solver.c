@@ -171,7 +171,7 @@ make_task(cpu_solver *solver, gpuvec_als_side side, const int *canceled)
 static bool
 is_canceled(const half_task *task)
 {
-	return task->canceled && __atomic_load_n(task->canceled, __ATOMIC_RELAXED);
+	return gpuvec_als_canceled(task->canceled);
 }
 
 /* True if the next row may be done: reports progress, heeds cancellation */

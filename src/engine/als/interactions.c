@@ -17,7 +17,10 @@
  * entries begin.
  *
  * A pair whose weights add up to zero is left out like a weight of zero, and
- * so are users and items that have no pair left.
+ * so are users and items that have no pair left.  But if alpha makes all pairs
+ * vanish, that is an error of a training.
+ *
+ * Folding in needs the matrix by users only.
  *
  *-------------------------------------------------------------------------
  */
@@ -39,6 +42,18 @@
  */
 #define CALL_ROWS		32768
 #define LOOK_UP_ROWS	2048
+
+bool
+gpuvec_als_canceled(const int *canceled)
+{
+	return canceled && __atomic_load_n(canceled, __ATOMIC_RELAXED);
+}
+
+bool
+gpuvec_als_fail_canceled(gpuvec_error *error)
+{
+	return gpuvec_fail(error, GPUVEC_SYSTEM_ERROR, NULL, NULL, "the request was canceled");
+}
 
 void
 gpuvec_interactions_init(gpuvec_interactions *in, gpuvec_als_memory *memory)
@@ -178,6 +193,40 @@ gpuvec_interactions_add(gpuvec_interactions *in, gpuvec_thread_pool *pool, uint6
 	}
 	gpuvec_als_free(in->memory, task);
 	return ok;
+}
+
+/* The threads that sort */
+typedef struct sorter_threads
+{
+	gpuvec_thread_pool *pool;
+	const int  *canceled;		/* or NULL */
+} sorter_threads;
+
+/* A task whose parts are left out once it is canceled */
+typedef struct cancelable_task
+{
+	gpuvec_part part;
+	void	   *task;
+	const int  *canceled;
+} cancelable_task;
+
+static void
+cancelable_part(void *arg, uint64_t part, int thread)
+{
+	cancelable_task *task = arg;
+
+	if (!gpuvec_als_canceled(task->canceled))
+		task->part(task->task, part, thread);
+}
+
+/* Run all parts of a task; false if it was canceled: some were left out */
+static bool
+run_parts(const sorter_threads *threads, gpuvec_part part, void *task, uint64_t nparts)
+{
+	cancelable_task cancelable = {part, task, threads->canceled};
+
+	gpuvec_thread_pool_run(threads->pool, cancelable_part, &cancelable, nparts);
+	return !gpuvec_als_canceled(threads->canceled);
 }
 
 /* A key and its number */
@@ -343,10 +392,11 @@ deal_part(void *arg, uint64_t part, int thread)
 
 /* Deal out the interactions to users, in any order */
 static bool
-deal_triples(const gpuvec_interactions *in, gpuvec_thread_pool *pool, uint32_t *const *row_of,
+deal_triples(const gpuvec_interactions *in, const sorter_threads *threads, uint32_t *const *row_of,
 			 gpuvec_als_matrix *users, gpuvec_error *error)
 {
 	uint64_t	nblocks = 0;
+	bool		ok;
 	deal_task	task = {NULL, row_of, users};
 
 	for (const gpuvec_triple_block *block = in->blocks; block; block = block->next)
@@ -357,11 +407,14 @@ deal_triples(const gpuvec_interactions *in, gpuvec_thread_pool *pool, uint32_t *
 	nblocks = 0;
 	for (gpuvec_triple_block *block = in->blocks; block; block = block->next)
 		task.blocks[nblocks++] = block;
-	gpuvec_thread_pool_run(pool, count_part, &task, nblocks);
-	begin_filling(users);
-	gpuvec_thread_pool_run(pool, deal_part, &task, nblocks);
+	ok = run_parts(threads, count_part, &task, nblocks);
+	if (ok)
+	{
+		begin_filling(users);
+		ok = run_parts(threads, deal_part, &task, nblocks);
+	}
 	gpuvec_als_free(in->memory, task.blocks);
-	return true;
+	return ok;
 }
 
 /* ---- making each pair one entry ---- */
@@ -403,6 +456,7 @@ typedef struct unite_task
 	gpuvec_als_matrix *users;
 	double		alpha;
 	uint32_t   *kept;			/* entries that remain of each row */
+	bool		vanished;		/* a confidence was too small for float32 */
 	pthread_mutex_t mutex;
 	bad_pair	bad;			/* the first one; guarded by the mutex */
 } unite_task;
@@ -449,7 +503,10 @@ unite_row(unite_task *task, uint32_t row)
 		}
 		to[task->kept[row]].other = other;
 		to[task->kept[row]].confidence = (float) sum;
-		task->kept[row] += (float) sum != 0;
+		if ((float) sum != 0)
+			task->kept[row]++;
+		else if (sum != 0)
+			__atomic_store_n(&task->vanished, true, __ATOMIC_RELAXED);
 	}
 }
 
@@ -497,23 +554,38 @@ fail_confidence(const gpuvec_side_rows *rows, double alpha, const bad_pair *bad,
 	return false;
 }
 
+/* Report that no pair is left because confidences are too small */
+static bool
+fail_vanished(double alpha, gpuvec_error *error)
+{
+	gpuvec_fail(error, GPUVEC_OUT_OF_RANGE, NULL, "Make alpha or weights larger.",
+				"weights are too small");
+	snprintf(error->detail, sizeof(error->detail),
+			 "All weights times alpha, which is %g, are too small for float4.", alpha);
+	return false;
+}
+
 /*
  * Make each pair of the users' matrix one entry, and weights confidences.
- * kept[] has room for an element for each user.
+ * kept[] has room for an element for each user.  may_vanish: it is no error
+ * if all confidences are too small.
  */
 static bool
-unite_pairs(gpuvec_side_rows *rows, gpuvec_thread_pool *pool, double alpha, uint32_t *kept,
-			gpuvec_error *error)
+unite_pairs(gpuvec_side_rows *rows, const sorter_threads *threads, double alpha, bool may_vanish,
+			uint32_t *kept, gpuvec_error *error)
 {
 	gpuvec_als_matrix *users = &rows[GPUVEC_ALS_USERS].matrix;
 	unite_task	task = {
-		users, alpha, kept, PTHREAD_MUTEX_INITIALIZER, {GPUVEC_NO_NUMBER, 0, 0}
+		users, alpha, kept, false, PTHREAD_MUTEX_INITIALIZER, {GPUVEC_NO_NUMBER, 0, 0}
 	};
 
-	gpuvec_thread_pool_run(pool, unite_part, &task, users->starts[users->nrows] / PART_ENTRIES + 1);
+	if (!run_parts(threads, unite_part, &task, users->starts[users->nrows] / PART_ENTRIES + 1))
+		return false;
 	if (task.bad.user != GPUVEC_NO_NUMBER)
 		return fail_confidence(rows, alpha, &task.bad, error);
 	close_gaps(users, kept);
+	if (task.vanished && users->starts[users->nrows] == 0 && !may_vanish)
+		return fail_vanished(alpha, error);
 	return true;
 }
 
@@ -599,21 +671,25 @@ place_parts(const transpose_task *task)
  * entries.
  */
 static bool
-transpose(gpuvec_als_memory *memory, gpuvec_thread_pool *pool, const gpuvec_als_matrix *from,
+transpose(gpuvec_als_memory *memory, const sorter_threads *threads, const gpuvec_als_matrix *from,
 		  gpuvec_als_matrix *to, gpuvec_error *error)
 {
-	transpose_task task = {from, to, (uint64_t) gpuvec_thread_pool_threads(pool), NULL};
+	transpose_task task = {from, to, (uint64_t) gpuvec_thread_pool_threads(threads->pool), NULL};
+	bool		ok;
 
 	while (task.nparts > 1 && task.nparts * to->nrows > from->starts[from->nrows])
 		task.nparts--;
 	task.next = gpuvec_als_new(memory, task.nparts * to->nrows, sizeof(*task.next), error);
 	if (task.next == NULL)
 		return false;
-	gpuvec_thread_pool_run(pool, count_others_part, &task, task.nparts);
-	place_parts(&task);
-	gpuvec_thread_pool_run(pool, transpose_part, &task, task.nparts);
+	ok = run_parts(threads, count_others_part, &task, task.nparts);
+	if (ok)
+	{
+		place_parts(&task);
+		ok = run_parts(threads, transpose_part, &task, task.nparts);
+	}
 	gpuvec_als_free(memory, task.next);
-	return true;
+	return ok;
 }
 
 /* ---- rows without entries ---- */
@@ -675,10 +751,10 @@ renumber_part(void *arg, uint64_t part, int thread)
 
 /*
  * Leave out items without entries.  number[] has room for the new number of
- * each item.
+ * each item.  False if it was canceled.
  */
-static void
-drop_items(gpuvec_side_rows *rows, gpuvec_thread_pool *pool, uint32_t *number)
+static bool
+drop_items(gpuvec_side_rows *rows, const sorter_threads *threads, uint32_t *number)
 {
 	gpuvec_side_rows *items = &rows[GPUVEC_ALS_ITEMS];
 	gpuvec_als_matrix *users = &rows[GPUVEC_ALS_USERS].matrix;
@@ -687,7 +763,8 @@ drop_items(gpuvec_side_rows *rows, gpuvec_thread_pool *pool, uint32_t *number)
 	uint32_t	kept = 0;
 
 	memset(number, 0, items->n * sizeof(*number));
-	gpuvec_thread_pool_run(pool, mark_part, &task, nparts);
+	if (!run_parts(threads, mark_part, &task, nparts))
+		return false;
 	for (uint32_t item = 0; item < items->n; item++)
 	{
 		if (number[item] == 0)
@@ -695,37 +772,40 @@ drop_items(gpuvec_side_rows *rows, gpuvec_thread_pool *pool, uint32_t *number)
 		items->keys[kept] = items->keys[item];
 		number[item] = kept++;
 	}
-	if (kept < items->n)
-		gpuvec_thread_pool_run(pool, renumber_part, &task, nparts);
+	if (kept < items->n && !run_parts(threads, renumber_part, &task, nparts))
+		return false;
 	items->n = kept;
+	return true;
 }
 
 /* Sort the interactions, given the row of each number */
 static bool
-sort_triples(gpuvec_interactions *in, gpuvec_thread_pool *pool, double alpha, uint32_t **row_of,
+sort_triples(gpuvec_interactions *in, const sorter_threads *threads, double alpha, uint32_t **row_of,
 			 gpuvec_side_rows *rows, gpuvec_error *error)
 {
 	gpuvec_side_rows *users = &rows[GPUVEC_ALS_USERS];
 	gpuvec_side_rows *items = &rows[GPUVEC_ALS_ITEMS];
 
 	if (!new_matrix(in->memory, &users->matrix, users->n, in->ntriples, error) ||
-		!deal_triples(in, pool, row_of, &users->matrix, error))
+		!deal_triples(in, threads, row_of, &users->matrix, error))
 		return false;
 	free_blocks(in);
 	/* rows of numbers are not needed any more, but have the right size */
-	if (!unite_pairs(rows, pool, alpha, row_of[GPUVEC_ALS_USERS], error))
+	if (!unite_pairs(rows, threads, alpha, in->known_items, row_of[GPUVEC_ALS_USERS], error))
 		return false;
 	drop_users(users);
-	if (!in->known_items)
-		drop_items(rows, pool, row_of[GPUVEC_ALS_ITEMS]);
-	return new_matrix(in->memory, &items->matrix, items->n, users->matrix.starts[users->n], error) &&
-		transpose(in->memory, pool, &users->matrix, &items->matrix, error);
+	if (in->known_items)
+		return new_matrix(in->memory, &items->matrix, items->n, 0, error);
+	return drop_items(rows, threads, row_of[GPUVEC_ALS_ITEMS]) &&
+		new_matrix(in->memory, &items->matrix, items->n, users->matrix.starts[users->n], error) &&
+		transpose(in->memory, threads, &users->matrix, &items->matrix, error);
 }
 
 bool
 gpuvec_interactions_sort(gpuvec_interactions *in, gpuvec_thread_pool *pool, double alpha,
-						 gpuvec_side_rows *rows, gpuvec_error *error)
+						 const int *canceled, gpuvec_side_rows *rows, gpuvec_error *error)
 {
+	const sorter_threads threads = {pool, canceled};
 	uint32_t   *row_of[2] = {NULL, NULL};
 	bool		ok = true;
 
@@ -737,7 +817,9 @@ gpuvec_interactions_sort(gpuvec_interactions *in, gpuvec_thread_pool *pool, doub
 		if (ok)
 			gpuvec_key_numbers_free(&in->numbers[side]);
 	}
-	ok = ok && sort_triples(in, pool, alpha, row_of, rows, error);
+	ok = ok && sort_triples(in, &threads, alpha, row_of, rows, error);
+	if (!ok && gpuvec_als_canceled(canceled))
+		gpuvec_als_fail_canceled(error);
 	for (int side = 0; side < 2; side++)
 	{
 		gpuvec_als_free(in->memory, row_of[side]);

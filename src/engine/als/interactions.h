@@ -56,12 +56,20 @@ extern bool gpuvec_interactions_add(gpuvec_interactions *in, gpuvec_thread_pool 
 									const int64_t *users, const int64_t *items,
 									const float *weights, gpuvec_error *error);
 
+/* True if a request was canceled; `canceled` may be NULL */
+extern bool gpuvec_als_canceled(const int *canceled);
+
+/* Set the error of a preparation that was canceled; returns false */
+extern bool gpuvec_als_fail_canceled(gpuvec_error *error);
+
 /*
- * Sort all interactions into the matrices of both sides, and free them.  On
- * failure, rows[] is empty.
+ * Sort all interactions into the matrices of both sides, and free them.  With
+ * known_items, the matrix of the items has no entries.  On failure, rows[] is
+ * empty; if it was canceled, it fails.
  */
 extern bool gpuvec_interactions_sort(gpuvec_interactions *in, gpuvec_thread_pool *pool,
-									 double alpha, gpuvec_side_rows *rows, gpuvec_error *error);
+									 double alpha, const int *canceled, gpuvec_side_rows *rows,
+									 gpuvec_error *error);
 extern void gpuvec_side_rows_free(gpuvec_als_memory *memory, gpuvec_side_rows *rows);
 
 /* The first row that begins at an entry or behind it */

@@ -330,10 +330,10 @@ new_solver(gpuvec_training *training, gpuvec_error *error)
 }
 
 bool
-gpuvec_training_prepare(gpuvec_training *training, gpuvec_error *error)
+gpuvec_training_prepare(gpuvec_training *training, const int *canceled, gpuvec_error *error)
 {
 	if (!gpuvec_interactions_sort(&training->in, training->pool, training->options.alpha,
-								  training->rows, error))
+								  canceled, training->rows, error))
 		return false;
 	for (int side = 0; side < 2; side++)
 		training->problem.matrices[side] = &training->rows[side].matrix;
@@ -341,6 +341,8 @@ gpuvec_training_prepare(gpuvec_training *training, gpuvec_error *error)
 		(!training->options.fold_in && !new_factors(training, GPUVEC_ALS_ITEMS, error)) ||
 		!new_solver(training, error))
 		return false;
+	if (gpuvec_als_canceled(canceled))
+		return gpuvec_als_fail_canceled(error);
 	training->confidence = sum_confidence(training);
 	return true;
 }
@@ -359,12 +361,6 @@ put_factors(gpuvec_training *training, gpuvec_error *error)
 			training->set[side] = false;
 		}
 	return true;
-}
-
-static bool
-is_canceled(const int *canceled)
-{
-	return canceled && __atomic_load_n(canceled, __ATOMIC_RELAXED);
 }
 
 /* Seconds since *last, which becomes the present time */
@@ -387,7 +383,7 @@ solve_side(gpuvec_training *training, gpuvec_als_side side, const int *canceled,
 {
 	gpuvec_progress_made();
 	training->old[side] = true;
-	return is_canceled(canceled) ||
+	return gpuvec_als_canceled(canceled) ||
 		training->solver->solve(training->solver, side, canceled, error);
 }
 
@@ -405,7 +401,7 @@ run_iteration(gpuvec_training *training, const int *canceled, double *loss, gpuv
 	if (!solve_side(training, GPUVEC_ALS_ITEMS, canceled, error))
 		return false;
 	times->items = lap(&last);
-	if (!is_canceled(canceled) && !training->solver->loss(training->solver, canceled, loss, error))
+	if (!gpuvec_als_canceled(canceled) && !training->solver->loss(training->solver, canceled, loss, error))
 		return false;
 	times->loss = lap(&last);
 	return true;
@@ -419,7 +415,7 @@ gpuvec_training_iterate(gpuvec_training *training, const int *canceled, double *
 	if (!put_factors(training, error) || !run_iteration(training, canceled, loss, error))
 		return false;
 	*loss /= training->confidence;
-	if (isfinite(*loss) || is_canceled(canceled))
+	if (isfinite(*loss) || gpuvec_als_canceled(canceled))
 		return true;
 	return gpuvec_fail(error, GPUVEC_OUT_OF_RANGE, "The loss is not a finite number any more.",
 					   "Try a larger regularization, or a smaller alpha.",

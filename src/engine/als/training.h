@@ -52,8 +52,12 @@ extern void gpuvec_training_free(gpuvec_training *training);
 extern bool gpuvec_training_add(gpuvec_training *training, uint64_t n, const int64_t *users,
 								const int64_t *items, const float *weights, gpuvec_error *error);
 
-/* All interactions have come: make matrices and the first factors */
-extern bool gpuvec_training_prepare(gpuvec_training *training, gpuvec_error *error);
+/*
+ * All interactions have come: make matrices and the first factors.  If it was
+ * canceled, it fails, and the training is of no use.
+ */
+extern bool gpuvec_training_prepare(gpuvec_training *training, const int *canceled,
+									gpuvec_error *error);
 
 /*
  * Set the factors of n keys.  Keys without interactions are ignored; for

@@ -300,11 +300,11 @@ use_device(gpuvec_neighbors *neighbors, gpuvec_error *error)
 }
 
 bool
-gpuvec_neighbors_prepare(gpuvec_neighbors *neighbors, gpuvec_error *error)
+gpuvec_neighbors_prepare(gpuvec_neighbors *neighbors, const int *canceled, gpuvec_error *error)
 {
 	uint32_t	items;
 
-	if (!gpuvec_weighted_make(&neighbors->matrix, &neighbors->in, neighbors->pool, error))
+	if (!gpuvec_weighted_make(&neighbors->matrix, &neighbors->in, neighbors->pool, canceled, error))
 		return false;
 	items = neighbors->matrix.rows[GPUVEC_ALS_ITEMS].n;
 	if (neighbors->k >= items)

@@ -39,8 +39,12 @@ extern void gpuvec_neighbors_free(gpuvec_neighbors *neighbors);
 extern bool gpuvec_neighbors_add(gpuvec_neighbors *neighbors, uint64_t n, const int64_t *users,
 								 const int64_t *items, const float *weights, gpuvec_error *error);
 
-/* All interactions have come: weigh them */
-extern bool gpuvec_neighbors_prepare(gpuvec_neighbors *neighbors, gpuvec_error *error);
+/*
+ * All interactions have come: weigh them.  If it was canceled, it fails, and
+ * the search is of no use.
+ */
+extern bool gpuvec_neighbors_prepare(gpuvec_neighbors *neighbors, const int *canceled,
+									 gpuvec_error *error);
 
 /*
  * The neighbors of the next items, in the order of the items' keys, best

@@ -309,19 +309,22 @@ sum_up(gpuvec_weighted *matrix, gpuvec_als_memory *memory, gpuvec_thread_pool *p
 
 bool
 gpuvec_weighted_make(gpuvec_weighted *matrix, gpuvec_interactions *in, gpuvec_thread_pool *pool,
-					 gpuvec_error *error)
+					 const int *canceled, gpuvec_error *error)
 {
 	gpuvec_als_memory *memory = in->memory;
 	gpuvec_als_matrix *users = &matrix->rows[GPUVEC_ALS_USERS].matrix;
 
-	if (!gpuvec_interactions_sort(in, pool, 1, matrix->rows, error))
+	if (!gpuvec_interactions_sort(in, pool, 1, canceled, matrix->rows, error))
 		return false;
 	/* they are written anew, with the weights of the weighting */
 	gpuvec_als_free(memory, users->entries);
 	users->entries = NULL;
 	return check_signs(matrix, error) && choose_columns(matrix, memory, error) &&
 		measure_users(matrix, memory, error) && measure_items(matrix, memory, error) &&
-		write_users(matrix, memory, pool, error) && sum_up(matrix, memory, pool, error);
+		(!gpuvec_als_canceled(canceled) || gpuvec_als_fail_canceled(error)) &&
+		write_users(matrix, memory, pool, error) &&
+		(!gpuvec_als_canceled(canceled) || gpuvec_als_fail_canceled(error)) &&
+		sum_up(matrix, memory, pool, error);
 }
 
 void

@@ -36,7 +36,8 @@ typedef struct gpuvec_weighted
  * still due.
  */
 extern bool gpuvec_weighted_make(gpuvec_weighted *matrix, gpuvec_interactions *in,
-								 gpuvec_thread_pool *pool, gpuvec_error *error);
+								 gpuvec_thread_pool *pool, const int *canceled,
+								 gpuvec_error *error);
 extern void gpuvec_weighted_free(gpuvec_als_memory *memory, gpuvec_weighted *matrix);
 
 /* The weight of a pair, as in weights[] */

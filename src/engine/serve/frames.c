@@ -6,10 +6,12 @@
  *-------------------------------------------------------------------------
  */
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
+#include "engine/log.h"
 #include "engine/serve/frames.h"
 #include "engine/serve/seats.h"
 
@@ -44,6 +46,21 @@ gpuvec_skip_bytes(int fd, size_t size)
 	return ok;
 }
 
+/* Wait until the other end has read something; false if it takes too long */
+static bool
+wait_for_room(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLOUT};
+	int			n;
+
+	do
+		n = poll(&p, 1, gpuvec_seat_patience());
+	while (n < 0 && errno == EINTR);
+	if (n == 0)
+		gpuvec_log("LOG", "closing the connection of a session that does not read its answer");
+	return n > 0;
+}
+
 /* Write all n pieces; modifies iov */
 static bool
 write_pieces(int fd, struct iovec *iov, int n)
@@ -52,8 +69,14 @@ write_pieces(int fd, struct iovec *iov, int n)
 	while (n > 0)
 	{
 		struct msghdr message = {.msg_iov = iov, .msg_iovlen = (size_t) n};
-		ssize_t		sent = sendmsg(fd, &message, MSG_NOSIGNAL);
+		ssize_t		sent = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 
+		if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+		{
+			if (!wait_for_room(fd))
+				return false;
+			continue;
+		}
 		if (sent < 0 && errno != EINTR)
 			return false;
 		for (; n > 0 && sent >= (ssize_t) iov->iov_len; iov++, n--)

@@ -11,6 +11,11 @@
  * it has in the engine.  So its state changes atomically: from idle, either
  * the session begins a request, or its seat is given away.
  *
+ * A session may leave an answer unread, that of a search whose rows an idle
+ * cursor does not need yet.  After UNREAD_MS its connection is closed, which
+ * frees the answer and the seat.  Then it asks once more when it needs the
+ * rows.
+ *
  *-------------------------------------------------------------------------
  */
 #include <pthread.h>
@@ -25,6 +30,9 @@
 
 /* A session keeps its seat until it has been idle for LEAST_IDLE_MS */
 #define LEAST_IDLE_MS	5000
+
+/* An answer of which nothing is read for UNREAD_MS is given up */
+#define UNREAD_MS		60000
 
 /*
  * If no request makes progress for STUCK_MS while some session works, the
@@ -181,6 +189,17 @@ gpuvec_seat_answer(void)
 {
 	if (mine)
 		__atomic_store_n(&mine->doing, GPUVEC_TALKING, __ATOMIC_RELEASE);
+}
+
+int
+gpuvec_seat_patience(void)
+{
+	long		ms = UNREAD_MS;
+
+	if (mine == NULL || __atomic_load_n(&mine->keeps, __ATOMIC_RELAXED))
+		return -1;
+	(void) gpuvec_fault("unread", &ms);
+	return (int) ms;
 }
 
 void

@@ -29,8 +29,9 @@ typedef struct gpuvec_seat
 {
 	int			fd;
 	int			doing;			/* atomic: gpuvec_doing */
-	bool		keeps;			/* atomic: keeps its seat, even if idle: it
-								 * has state that would be lost */
+	bool		keeps;			/* atomic: keeps its seat, even if idle, or
+								 * does not read an answer: it has state that
+								 * would be lost */
 	int64_t		since;			/* atomic: when it became idle, in ms */
 	uint64_t	requests;		/* atomic: number of requests */
 	struct gpuvec_seat *prev;	/* guarded by the mutex of seats.c */
@@ -59,6 +60,12 @@ extern void gpuvec_seat_work(gpuvec_seat *seat);
 
 /* This thread begins to send an answer */
 extern void gpuvec_seat_answer(void);
+
+/*
+ * For how many milliseconds the other end of this thread's session may read
+ * nothing of an answer; -1: forever
+ */
+extern int	gpuvec_seat_patience(void);
 
 /*
  * The session waits for its next request.  keeps: it keeps its seat while

@@ -277,23 +277,30 @@ gpuvec_serve_als_add(gpuvec_session *s, const gpuvec_request *request)
 }
 
 static bool
-prepare_job(gpuvec_job *job, gpuvec_error *error)
+prepare_job(gpuvec_job *job, const int *canceled, gpuvec_error *error)
 {
-	return job->neighbors ? gpuvec_neighbors_prepare(job->neighbors, error) :
-		gpuvec_training_prepare(job->training, error);
+	return job->neighbors ? gpuvec_neighbors_prepare(job->neighbors, canceled, error) :
+		gpuvec_training_prepare(job->training, canceled, error);
 }
 
 bool
 gpuvec_serve_als_prepare(gpuvec_session *s, const gpuvec_request *request)
 {
 	int64_t		started = gpuvec_stopwatch();
+	int			canceled = 0;
 	gpuvec_error error;
 	bool		result;
 
 	if (!in_phase(s, request, GPUVEC_ALS_READING, GPUVEC_ALS_READING, &result))
 		return result;
 	set_phase(s->job, GPUVEC_ALS_PREPARING);
-	if (!prepare_job(s->job, &error))
+	gpuvec_hangup_watch(s->fd, &canceled);
+	gpuvec_fault_sleep("slow-preparing", &canceled);
+	result = prepare_job(s->job, &canceled, &error);
+	gpuvec_hangup_unwatch(s->fd);
+	if (__atomic_load_n(&canceled, __ATOMIC_RELAXED) && (result || !error.fatal))
+		return gpuvec_answer_canceled(s, request);
+	if (!result)
 		return answer_failure(s, request, &error);
 	set_phase(s->job, s->job->neighbors ? GPUVEC_ALS_NEIGHBORS : GPUVEC_ALS_TRAINING);
 	return answer_state(s, request, started);
@@ -407,6 +414,9 @@ gpuvec_serve_als_get(gpuvec_session *s, const gpuvec_request *request)
 	rows = gpuvec_training_rows(s->job->training, (gpuvec_als_side) part.side);
 	if (part.first > rows || part.n > rows - part.first)
 		return gpuvec_answer_violation(s, request, "ALS_GET asks for rows that there are not.");
+	/* no session asks for that much, which is not charged */
+	if (part.n * (sizeof(int64_t) + s->job->factors * sizeof(float)) > GPUVEC_MAX_FRAME)
+		return gpuvec_answer_violation(s, request, "ALS_GET asks for too many rows.");
 	set_phase(s->job, GPUVEC_ALS_WRITING);
 	return answer_factors(s, request, &part);
 }

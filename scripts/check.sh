@@ -14,6 +14,8 @@
 #   JOB_SECONDS=900                       time limit of each job
 #   STRESS_SECONDS=40 SEED=1 LENIENT=no   of the stress suite, see scripts/stress.sh
 #   PYTHON=/usr/bin/python3               what runs the tests of the Python package
+#   PG_TESTS=/usr/lib/.../pgxs/src/test   pg_regress, isolation tester and Perl modules, if not the server's own
+#   OLD_PG_CONFIG=/usr/lib/.../pg_config  another server, with which the test "upgrade" begins (pg_upgrade)
 #   KEEP=yes                              keep the scratch folder
 #
 # A suite is cut up into jobs: each TAP file is one, and each program of the unit tests;
@@ -43,7 +45,7 @@ unset PGHOST PGPORT PGUSER PGDATABASE PGOPTIONS PGSERVICE PGDATA PGPASSWORD PGSS
 . "$(dirname "${BASH_SOURCE[0]}")/pgenv.sh"
 
 failed=0
-testdir=$(dirname "$("$PG_CONFIG" --pgxs)")/../test
+testdir=${PG_TESTS:-$(dirname "$("$PG_CONFIG" --pgxs)")/../test}
 
 # what a log shows of crashes and of the sanitizers
 trouble='PANIC:|TRAP:|was terminated by signal|ERROR: (Address|Leak)Sanitizer|runtime error:'
@@ -297,6 +299,7 @@ job_tap() {
 	limited env -C "$work/src/test/tap" PATH="$bindir:$PATH" PG_REGRESS="$testdir/regress/pg_regress" \
 		PERL5LIB="$testdir/perl:$work/src/test/perl" TESTDATADIR="$work/tap" TESTLOGDIR="$work/tap" \
 		TESTDIR="$work/tap" top_builddir="$work/tap" PGPORT=65432 GPUVEC_CONF="$work/tap.conf" \
+		OLD_PG_CONFIG="${OLD_PG_CONFIG:-}" OLD_GPUVEC_CONF="$work/old/tap.conf" \
 		GPUVEC_ENGINE_PROGRAM="$stage$bindir/gpuvec-engine" \
 		prove -v --failures --timer "$1.pl" >"$log" 2>&1
 	status=$?
@@ -318,13 +321,29 @@ job_tap() {
 	count "$ok" "$bad" "$skip"
 }
 
+# job_old: the extension for the server of OLD_PG_CONFIG, and settings by which that finds it
+job_old() {
+	if BUILT_SOURCES='' OLD="$work/old" CONF="$common_conf" PG_CONFIG="$OLD_PG_CONFIG" bash -c '
+		. "$0/scripts/pgenv.sh"
+		work=$OLD
+		mkdir -p "$work"
+		gpuvec_can_stage && gpuvec_build && gpuvec_stage || exit
+		{ gpuvec_settings; printf "%s\n" "$CONF"; } >"$work/tap.conf"
+		chmod a+r "$work/tap.conf"' "$top" >"$log" 2>&1; then
+		count 1 0
+	else
+		count 0 1
+	fi
+}
+
 suite_tap() {
 	local name
+	[ -z "${OLD_PG_CONFIG:-}" ] || plan tap old 10000 - job_old
 	{ gpuvec_settings; printf '%s\n' "$common_conf"; } >"$work/tap.conf"
 	chmod a+r "$work/tap.conf"
 	as_user mkdir -p "$work/tap"
 	for name in $(wanted "$(cd "$work/src/test/tap" && for name in *.pl; do echo "${name%.pl}"; done)"); do
-		plan tap "$name" "$(seconds_of "tap/$name")" - job_tap "$name"
+		plan tap "$name" "$(seconds_of "tap/$name")" "$([ "$name:${OLD_PG_CONFIG:+old}" = upgrade:old ] && echo tap/old || echo -)" job_tap "$name"
 	done
 }
 

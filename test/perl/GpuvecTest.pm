@@ -13,13 +13,13 @@ use Time::HiRes qw(usleep);
 our @EXPORT = qw(new_node make_docs brute_force best engine_pid wait_for supervisor_pid no_leftovers ask random_history
 	start_psql finish_psql wait_for_training start_pgbench);
 
-# A server with gpuvec's settings; %opts: conf => more settings, started => 0
+# A server with gpuvec's settings; %opts: conf => more settings, started => 0, init => options of initdb
 sub new_node
 {
 	my ($name, %opts) = @_;
 	my $node = PostgreSQL::Test::Cluster->new($name);
 
-	$node->init(allows_streaming => $opts{streaming} // 0);
+	$node->init(allows_streaming => $opts{streaming} // 0, extra => $opts{init} // []);
 	$node->append_conf('postgresql.conf', slurp_file($ENV{GPUVEC_CONF})) if $ENV{GPUVEC_CONF};
 	$node->append_conf('postgresql.conf', "autovacuum = off\njit = off\n" . ($opts{conf} // ''));
 	if ($opts{started} // 1)

@@ -14,7 +14,7 @@ $node->safe_psql('postgres', q{
 	CREATE TABLE docs (id int PRIMARY KEY, note int, tokens idset) WITH (fillfactor = 70);
 	CREATE INDEX docs_knn ON docs USING gpuvec (tokens);
 	CREATE TABLE words (id int PRIMARY KEY, note int, list int[]);
-	CREATE FUNCTION to_set(int[]) RETURNS idset LANGUAGE sql IMMUTABLE AS 'SELECT $1::idset';
+	CREATE FUNCTION to_set(int[]) RETURNS idset LANGUAGE sql IMMUTABLE AS 'SELECT $1::public.idset';
 	CREATE INDEX words_knn ON words USING gpuvec (to_set(list)) WHERE note < 8;
 
 	-- The index scan and a sequential scan with a sort: the same rows at the same distances

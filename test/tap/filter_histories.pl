@@ -16,7 +16,7 @@ $node->safe_psql('postgres', q{
 	CREATE TABLE docs (id int PRIMARY KEY, note int, tenant int, price float8, name text COLLATE "C", tokens idset) WITH (fillfactor = 70);
 	CREATE INDEX docs_knn ON docs USING gpuvec (tokens, tenant, price, name);
 	CREATE TABLE words (id int PRIMARY KEY, note int, tenant int, price float8, name text, list int[]);
-	CREATE FUNCTION to_set(int[]) RETURNS idset LANGUAGE sql IMMUTABLE AS 'SELECT $1::idset';
+	CREATE FUNCTION to_set(int[]) RETURNS idset LANGUAGE sql IMMUTABLE AS 'SELECT $1::public.idset';
 	CREATE INDEX words_knn ON words USING gpuvec (to_set(list), tenant, (price * 2), name) WHERE note < 8;
 
 	-- The index scan and a sequential scan with a sort: the same rows at the same distances

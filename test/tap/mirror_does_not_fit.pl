@@ -55,8 +55,8 @@ my %searches = (
 	(map { ("in order of $_" => in_order("SELECT id FROM big ORDER BY tokens $_ '$q'", 'LIMIT 700')) } '<->', '<%>', '<#>', '<~>', '<=>'),
 	'all rows in order' => in_order("SELECT id FROM big ORDER BY tokens <-> '$q'", ''),
 	'in order with a key' => in_order("SELECT id FROM big WHERE tokens && '{7}' ORDER BY tokens <=> '$q'", 'LIMIT 900'),
-	(map { ("rows with tokens $_" => ["SELECT count(*) || md5(string_agg(id::text, ' ' ORDER BY id)) FROM big WHERE tokens $_"],
-			"bitmap of rows with tokens $_" => ["SELECT count(*) || md5(string_agg(id::text, ' ' ORDER BY id)) FROM big WHERE tokens $_", 1]) }
+	(map { ("rows with tokens $_" => ["SELECT count(*) || md5(string_agg(id::text, ' ' ORDER BY id)) FROM (SELECT id FROM big WHERE tokens $_ OFFSET 0) x"],
+			"bitmap of rows with tokens $_" => ["SELECT count(*) || md5(string_agg(id::text, ' ' ORDER BY id)) FROM (SELECT id FROM big WHERE tokens $_ OFFSET 0) x", 1]) }
 		"@> '{7}'", "&& '{7,8}'", "<@ '{}'", "<<->> ('$q', 0.1, 'braun_blanquet')"),
 	'gpuvec_topk' => [$top, 0, $top_brute],
 	'gpuvec_topk among' => [$top =~ s/50\)/50, among => ARRAY(SELECT ctid FROM big))/r, 0, $top_brute],

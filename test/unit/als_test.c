@@ -325,9 +325,9 @@ test_instruction_sets(void)
 	const gpuvec_als_math *sets[3] = {&gpuvec_als_math_portable};
 	int			nsets = 1;
 
-	if (__builtin_cpu_supports("avx2"))
+	if (gpuvec_processor_has("avx2"))
 		sets[nsets++] = &gpuvec_als_math_avx2;
-	if (__builtin_cpu_supports("avx512f"))
+	if (gpuvec_processor_has("avx512f"))
 		sets[nsets++] = &gpuvec_als_math_avx512;
 	for (int i = 0; i < FIXED * STRIDE; i++)
 		fixed[i] = ((float) random_below(1 << 24) / (1 << 23) - 1) * 0.3f;

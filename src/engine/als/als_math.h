@@ -13,6 +13,7 @@
 #define GPUVEC_ALS_MATH_H
 
 #include "engine/als/interactions.h"
+#include "engine/instruction_sets.h"
 
 /* Element i of a vector is added in lane i mod 16 */
 #define GPUVEC_ALS_LANES	16

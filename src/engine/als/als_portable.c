@@ -13,9 +13,9 @@
 const gpuvec_als_math *
 gpuvec_als_best_math(void)
 {
-	if (__builtin_cpu_supports("avx512f"))
+	if (gpuvec_processor_has("avx512f"))
 		return &gpuvec_als_math_avx512;
-	if (__builtin_cpu_supports("avx2"))
+	if (gpuvec_processor_has("avx2"))
 		return &gpuvec_als_math_avx2;
 	return &gpuvec_als_math_portable;
 }

@@ -37,9 +37,9 @@ row_term(const void *arg, uint64_t i)
 static gpuvec_exact_prepare *
 best_prepare(void)
 {
-	if (__builtin_cpu_supports("avx512f"))
+	if (gpuvec_processor_has("avx512f"))
 		return gpuvec_exact_prepare_avx512;
-	if (__builtin_cpu_supports("avx2"))
+	if (gpuvec_processor_has("avx2"))
 		return gpuvec_exact_prepare_avx2;
 	return gpuvec_exact_prepare_portable;
 }

@@ -10,6 +10,7 @@
 
 #include "core/als_solve.h"
 #include "engine/als/als_math.h"
+#include "engine/instruction_sets.h"
 
 /* Number of float64 that a solution needs for itself */
 extern size_t gpuvec_exact_scratch(uint32_t factors);

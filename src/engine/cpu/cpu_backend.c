@@ -22,10 +22,10 @@ choose_simd(int asked)
 {
 	cpu_simd	best = SIMD_PORTABLE;
 
-	if (__builtin_cpu_supports("avx2"))
+	if (gpuvec_processor_has("avx2"))
 		best = SIMD_AVX2;
-	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-		__builtin_cpu_supports("avx512vl"))
+	if (gpuvec_processor_has("avx512f") && gpuvec_processor_has("avx512bw") &&
+		gpuvec_processor_has("avx512vl"))
 		best = SIMD_AVX512;
 	return asked >= SIMD_PORTABLE && asked < (int) best ? (cpu_simd) asked : best;
 }

@@ -23,6 +23,7 @@
 
 #include "engine/backend.h"
 #include "engine/cpu/lists.h"
+#include "engine/instruction_sets.h"
 #include "engine/thread_pool.h"
 
 /* Instruction sets, as in gpuvec_backend_options.simd */

@@ -9,6 +9,7 @@
 #define GPUVEC_CPU_FILTERS_H
 
 #include "engine/cpu/cpu_backend.h"
+#include "engine/instruction_sets.h"
 
 /* Rows of a mask are padded to a multiple of so many, and their bits are 0 */
 #define MASK_ROWS	512

@@ -14,6 +14,7 @@
 
 #include "engine/cpu/cpu_backend.h"
 #include "engine/cpu/lists.h"
+#include "engine/instruction_sets.h"
 
 /* The list of an id */
 typedef struct id_list

@@ -9,7 +9,9 @@
  *
  *-------------------------------------------------------------------------
  */
+#ifdef __x86_64__
 #include <cpuid.h>
+#endif
 
 #include "engine/embedding/pool_simd.h"
 
@@ -20,6 +22,7 @@
 static bool
 has_f16c_fma(void)
 {
+#ifdef __x86_64__
 	unsigned int eax,
 				ebx,
 				ecx,
@@ -27,14 +30,17 @@ has_f16c_fma(void)
 
 	return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 &&
 		(ecx & bit_F16C) != 0 && (ecx & bit_FMA) != 0;
+#else
+	return false;
+#endif
 }
 
 static gpuvec_embedding_simd
 find_best_simd(void)
 {
-	if (!__builtin_cpu_supports("avx2") || !has_f16c_fma())
+	if (!gpuvec_processor_has("avx2") || !has_f16c_fma())
 		return GPUVEC_EMBEDDING_PORTABLE;
-	return __builtin_cpu_supports("avx512f") ? GPUVEC_EMBEDDING_AVX512 : GPUVEC_EMBEDDING_AVX2;
+	return gpuvec_processor_has("avx512f") ? GPUVEC_EMBEDDING_AVX512 : GPUVEC_EMBEDDING_AVX2;
 }
 
 /*

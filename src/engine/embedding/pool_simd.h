@@ -11,6 +11,7 @@
 
 #include "core/nearest.h"
 #include "core/pooling_grad.h"
+#include "engine/instruction_sets.h"
 
 /* Instruction sets, best last; each is that of one file pool_*.c */
 typedef enum gpuvec_embedding_simd

@@ -1,0 +1,67 @@
+#!/bin/bash
+# Compiles the engine and its unit tests for arm64, and runs them under an emulator of its
+# processor.  The server's test is a program of this machine, whose engine is emulated.
+#
+#   scripts/arm64.sh [TEST...]            measure method stage numbers topk filter embed als neighbors server
+#
+#   CROSS=aarch64-linux-gnu-              prefix of compiler and binary tools
+#   EMULATOR="qemu-aarch64-static -L /usr/aarch64-linux-gnu"
+#   FOLDER=/var/tmp/gpuvec-arm64          where it compiles, kept for the next run
+#   TEST_SECONDS=1800                     time limit of each test
+#
+# Debian has both: gcc-aarch64-linux-gnu, libc6-dev-arm64-cross, qemu-user-static.  Ends with
+# "N passed, N failed"; the exit status is 1 if any failed.
+set -uo pipefail
+
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+: "${CROSS:=aarch64-linux-gnu-}" "${EMULATOR:=qemu-aarch64-static -L /usr/aarch64-linux-gnu}"
+: "${FOLDER:=/var/tmp/gpuvec-arm64}" "${TEST_SECONDS:=1800}"
+[ $# != 0 ] || set -- measure method stage numbers topk filter embed als neighbors server
+
+for program in "${CROSS}gcc" "${CROSS}ar" "${EMULATOR%% *}"; do
+	command -v "$program" >/dev/null || { echo "scripts/arm64.sh needs $program" >&2; exit 2; }
+done
+
+mkdir -p "$FOLDER"
+(cd "$top" && git ls-files --cached --others --exclude-standard -z -- . ':!:tmp_*' | tar -cf - --null -T -) | tar -xf - -C "$FOLDER"
+cd "$FOLDER" || exit
+
+# cross MAKEFILE GOAL...
+cross() {
+	local makefile=$1
+	shift
+	make -s -j"$(nproc)" -f "test/unit/$makefile.mk" WITH_CUDA=no "ENGINE_CC=${CROSS}gcc" "CC=${CROSS}gcc" "AR=${CROSS}ar" "$@"
+}
+
+# emulated PROGRAM: a script that runs it
+emulated() {
+	printf '#!/bin/sh\nexec %s %s "$@"\n' "$EMULATOR" "$PWD/$1" >"$1.sh"
+	chmod +x "$1.sh"
+}
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+{ cross unit programs && cross server test/unit/bin/gpuvec-engine-plain; } >"$log" 2>&1 || { tail -n 20 "$log"; echo "0 passed, 1 failed"; exit 1; }
+! grep 'warning:' "$log" || { echo "0 passed, 1 failed"; exit 1; }
+emulated test/unit/bin/gpuvec-engine-plain
+make -s -f test/unit/server.mk WITH_CUDA=no test/unit/bin/server_test || exit
+
+passed=0 failed=0
+for test; do
+	begun=$SECONDS
+	if [ "$test" = server ]; then
+		timeout "$TEST_SECONDS" test/unit/bin/server_test test/unit/bin/gpuvec-engine-plain.sh
+	else
+		# words of the emulator's command
+		# shellcheck disable=SC2086
+		timeout "$TEST_SECONDS" $EMULATOR "build/unit/${test}_test"
+	fi >"$log" 2>&1
+	status=$?
+	read -r ok bad < <(sed -nE 's/^([0-9]+) passed, ([0-9]+) failed.*/\1 \2/p' "$log" | tail -n 1)
+	[ "$status" = 0 ] || [ "${bad:-0}" != 0 ] || bad=1
+	[ "${bad:-0}" = 0 ] || tail -n 20 "$log"
+	echo "== $test: ${ok:-0} passed, ${bad:-0} failed, $((SECONDS - begun)) s"
+	passed=$((passed + ${ok:-0})) failed=$((failed + ${bad:-0}))
+done
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]

@@ -35,7 +35,6 @@ tools           memory                  src/engine/log.[ch] src/engine/fault.[ch
 pooling         memory                  src/engine/embedding/pool_simd.[ch] src/engine/embedding/pool_portable.c src/engine/embedding/pool_avx*.c
 parts           backend,tools,pooling   src/engine/parts/*
 cpu             backend,tools           src/engine/cpu/* src/engine/nocuda/*
-parts           backend,tools           src/engine/parts/*
 store           parts                   src/engine/store/* src/engine/scheduler.[ch]
 sets            store                   src/engine/sets/*
 vectors         store,pooling           src/engine/embedding/*

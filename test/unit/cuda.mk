@@ -34,7 +34,7 @@ build/test/cuda_filter: build/test/cuda_filter.o $(CUDA_TEST_OBJS) build/src/eng
 	$(CXX) -pthread -o $@ $^ $(ENGINE_LIBS)
 
 # several GPUs as one
-build/test/cuda_bench: $(patsubst %,build/src/engine/parts/%.o,parts_backend parts_place parts_search parts_view)
+build/test/cuda_bench: $(filter build/src/engine/parts/% build/src/engine/embedding/pool_%,$(ENGINE_OBJS))
 
 # the CPU backend, to compare with
 build/test/cuda_cold: $(filter build/src/engine/cpu/%,$(ENGINE_OBJS))

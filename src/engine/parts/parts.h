@@ -45,6 +45,8 @@ typedef struct parts_backend
 	gpuvec_backend base;
 	gpuvec_thread_pool *pool;	/* a thread for each child */
 	pthread_mutex_t mutex;		/* guards children[].placed */
+	gpuvec_vectors *host[GPUVEC_MAX_DEVICES];	/* of children that have no
+												 * memory of their own */
 	int			n;
 	parts_child children[GPUVEC_MAX_DEVICES];
 } parts_backend;

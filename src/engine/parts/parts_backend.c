@@ -9,7 +9,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/parts/host_vectors.h"
+#include "engine/parts/part_vectors.h"
 #include "engine/parts/parts.h"
+
+/*
+ * An embedding table has copies on all devices if one takes no more than this
+ * part of the smallest budget.  On the CPU, where several devices are for
+ * tests, tables are soon spread.
+ */
+#define COPY_PART			16
+#define CPU_COPY_BYTES		((size_t) 64 * 1024)
 
 /* The first device, and how many there are; sums of memory and threads */
 static void
@@ -69,11 +79,23 @@ parts_trim(gpuvec_backend *backend)
 	}
 }
 
+/* Free the vectors of all devices, but not those of each */
+static void
+close_vectors(parts_backend *parts)
+{
+	if (parts->base.vectors)
+		parts->base.vectors->close(parts->base.vectors);
+	for (int i = 0; i < parts->n; i++)
+		if (parts->host[i])
+			parts->host[i]->close(parts->host[i]);
+}
+
 static void
 parts_close(gpuvec_backend *backend)
 {
 	parts_backend *parts = (parts_backend *) backend;
 
+	close_vectors(parts);
 	for (int i = 0; i < parts->n; i++)
 		parts->children[i].backend->close(parts->children[i].backend);
 	gpuvec_thread_pool_free(parts->pool);
@@ -101,10 +123,32 @@ unite_abilities(parts_backend *parts)
 		base->takes_parts &= child->takes_parts;
 	}
 
-	/* the first device has all embedding tables, and trains */
-	base->vectors = first->vectors;
+	/* the first device trains */
 	base->trainer = first->trainer;
 	base->finder = first->finder;
+}
+
+/* Vectors of embedding tables are on all devices, too */
+static bool
+unite_vectors(parts_backend *parts, gpuvec_error *error)
+{
+	gpuvec_part_policy policy = gpuvec_part_defaults;
+	gpuvec_vectors *vectors[GPUVEC_MAX_DEVICES];
+	size_t		least = SIZE_MAX;
+
+	for (int i = 0; i < parts->n; i++)
+	{
+		vectors[i] = parts->children[i].backend->vectors;
+		if (vectors[i] == NULL)
+			vectors[i] = parts->host[i] = gpuvec_host_vectors_new(error);
+		if (vectors[i] == NULL)
+			return false;
+		if (parts->children[i].budget < least)
+			least = parts->children[i].budget;
+	}
+	policy.copy_bytes = parts->base.on_device ? least / COPY_PART : CPU_COPY_BYTES;
+	parts->base.vectors = gpuvec_part_vectors_new(vectors, (uint32_t) parts->n, &policy, error);
+	return parts->base.vectors != NULL;
 }
 
 gpuvec_backend *
@@ -130,6 +174,14 @@ gpuvec_parts_open(gpuvec_backend *const *children, const size_t *budgets, int n,
 		parts->children[i].budget = budgets[i] > 0 ? budgets[i] : 1;
 	}
 	unite_abilities(parts);
+	if (!unite_vectors(parts, error))
+	{
+		close_vectors(parts);
+		gpuvec_thread_pool_free(parts->pool);
+		pthread_mutex_destroy(&parts->mutex);
+		free(parts);
+		return NULL;
+	}
 	parts->base.info = parts_info;
 	parts->base.adopt_segment = parts_adopt_segment;
 	parts->base.adopt_livemaps = parts_adopt_livemaps;

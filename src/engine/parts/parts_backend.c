@@ -27,8 +27,8 @@ parts_info(gpuvec_backend *backend, gpuvec_backend_info *info)
 
 		child->info(child, &one);
 		info->threads += one.threads;
-		/* devices on the CPU share the machine's memory */
-		if (!parts->base.on_device)
+		/* what is on the CPU shares the machine's memory */
+		if (!child->on_device)
 			continue;
 		info->memory_total += one.memory_total;
 		info->memory_free += one.memory_free;
@@ -109,7 +109,7 @@ unite_abilities(parts_backend *parts)
 
 gpuvec_backend *
 gpuvec_parts_open(gpuvec_backend *const *children, const size_t *budgets, int n,
-				  gpuvec_error *error)
+				  bool with_host, gpuvec_error *error)
 {
 	parts_backend *parts = calloc(1, sizeof(*parts));
 
@@ -129,6 +129,7 @@ gpuvec_parts_open(gpuvec_backend *const *children, const size_t *budgets, int n,
 		parts->children[i].backend = children[i];
 		parts->children[i].budget = budgets[i] > 0 ? budgets[i] : 1;
 	}
+	parts->children[n - 1].is_host = with_host;
 	unite_abilities(parts);
 	parts->base.info = parts_info;
 	parts->base.adopt_segment = parts_adopt_segment;

@@ -34,6 +34,9 @@ typedef struct parts_child
 	size_t		budget;			/* bytes that it may hold */
 	bool		is_host;		/* takes what the others have no room for */
 	uint64_t	placed;			/* weight of the segments that it holds */
+	gpuvec_match *matches;		/* [room] memory for what searches find, kept
+								 * from search to search; or NULL */
+	uint64_t	room;
 	uint64_t	searches;		/* atomic: calls of topk */
 	uint64_t	queries;		/* atomic: queries in them */
 	uint64_t	errors;			/* atomic: calls that failed */

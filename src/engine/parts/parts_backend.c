@@ -75,7 +75,10 @@ parts_close(gpuvec_backend *backend)
 	parts_backend *parts = (parts_backend *) backend;
 
 	for (int i = 0; i < parts->n; i++)
+	{
 		parts->children[i].backend->close(parts->children[i].backend);
+		free(parts->children[i].matches);
+	}
 	gpuvec_thread_pool_free(parts->pool);
 	pthread_mutex_destroy(&parts->mutex);
 	free(parts);

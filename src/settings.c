@@ -17,6 +17,7 @@
 int			gpuvec_engine = GPUVEC_ENGINE_AUTO;
 char	   *gpuvec_devices = NULL;
 int			gpuvec_device_memory = 0;
+int			gpuvec_host_memory = 0;
 int			gpuvec_cpu_threads = 0;
 int			gpuvec_max_sessions = 1000;
 char	   *gpuvec_engine_program = NULL;
@@ -96,6 +97,12 @@ define_engine_settings(void)
 							"Memory that mirrors may take on each device.",
 							"0 means 80 % of the free memory of a GPU, or half of the machine's memory on the CPU.",
 							&gpuvec_device_memory, 0, 0, INT_MAX / 2,
+							PGC_SIGHUP, GUC_UNIT_MB, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("gpuvec.host_memory",
+							"Memory of the host for sets that GPUs have no room for.",
+							"The engine's threads search these, while the GPUs search theirs.  0 means none.",
+							&gpuvec_host_memory, 0, 0, INT_MAX / 2,
 							PGC_SIGHUP, GUC_UNIT_MB, NULL, NULL, NULL);
 
 	DefineCustomIntVariable("gpuvec.cpu_threads",

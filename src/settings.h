@@ -24,6 +24,7 @@ typedef enum GpuvecEngineKind
 extern int	gpuvec_engine;		/* GpuvecEngineKind */
 extern char *gpuvec_devices;
 extern int	gpuvec_device_memory;	/* MB, 0 = choose */
+extern int	gpuvec_host_memory; /* MB */
 extern int	gpuvec_cpu_threads; /* 0 = all cores */
 extern int	gpuvec_max_sessions;
 extern char *gpuvec_engine_program; /* "" = bindir/gpuvec-engine */

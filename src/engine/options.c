@@ -25,6 +25,7 @@ static const struct option long_options[] = {
 	{"backend", required_argument, NULL, 'b'},
 	{"devices", required_argument, NULL, 'd'},
 	{"device-memory", required_argument, NULL, 'm'},
+	{"host-memory", required_argument, NULL, 'H'},
 	{"cpu-threads", required_argument, NULL, 't'},
 	{"cpu-parts", required_argument, NULL, 'p'},
 	{"max-sessions", required_argument, NULL, 'n'},
@@ -44,6 +45,7 @@ static const char help[] =
 "  --backend=NAME        auto, cuda or cpu\n"
 "  --devices=LIST        numbers of GPUs, as in 0,1, or all\n"
 "  --device-memory=MB    memory for mirrors on each device, 0 to choose\n"
+"  --host-memory=MB      memory of the host for what devices have no room for\n"
 "  --cpu-threads=N       threads on the CPU, 0 for all cores\n"
 "  --cpu-parts=N         devices that the CPU pretends to be, for tests\n"
 "  --max-sessions=N      connections to accept\n";
@@ -146,6 +148,9 @@ gpuvec_parse_options(gpuvec_engine_options *options, int argc, char **argv)
 				break;
 			case 'm':
 				options->memory_mb = (uint64_t) parse_number("device-memory", optarg, 0, INT_MAX);
+				break;
+			case 'H':
+				options->host_mb = (uint64_t) parse_number("host-memory", optarg, 0, INT_MAX);
 				break;
 			case 't':
 				options->cpu_threads = (int) parse_number("cpu-threads", optarg, 0, 1024);

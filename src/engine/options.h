@@ -27,6 +27,8 @@ typedef struct gpuvec_engine_options
 	int			cpu_parts;		/* devices that the CPU pretends to be */
 	uint64_t	memory_mb;		/* per device; 0: choose from the memory there
 								 * is */
+	uint64_t	host_mb;		/* host memory for what devices have no room
+								 * for; 0: none */
 	int			cpu_threads;	/* 0: all cores */
 	int			max_sessions;
 } gpuvec_engine_options;

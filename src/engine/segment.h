@@ -228,6 +228,15 @@ gpuvec_segment_host_bytes(const gpuvec_segment *segment)
 	return __atomic_load_n(&segment->host_bytes, __ATOMIC_RELAXED);
 }
 
+/*
+ * Bytes that count where the segment's ids lie: on a device or on the host
+ */
+static inline size_t
+gpuvec_segment_charge(const gpuvec_segment *segment)
+{
+	return segment->ids == NULL ? segment->device_bytes : gpuvec_segment_host_bytes(segment);
+}
+
 /* Numbers in a segment's tiles */
 static inline uint64_t
 gpuvec_segment_hot(const gpuvec_segment *segment)

@@ -107,8 +107,8 @@ engine_backend(void)
 char *
 EngineSettings(void)
 {
-	return psprintf("%s|%d|%s|%d|%d|%d|%d", engine_path(), gpuvec_engine,
-					gpuvec_devices ? gpuvec_devices : "", gpuvec_device_memory,
+	return psprintf("%s|%d|%s|%d|%d|%d|%d|%d", engine_path(), gpuvec_engine,
+					gpuvec_devices ? gpuvec_devices : "", gpuvec_device_memory, gpuvec_host_memory,
 					gpuvec_cpu_threads, gpuvec_cpu_parts, gpuvec_max_sessions);
 }
 
@@ -119,7 +119,7 @@ engine_arguments(void)
 	GpuvecShared *state = GpuvecSharedState();
 	char		incarnation[33];
 	int			n = 0;
-	char	  **argv = palloc0(sizeof(char *) * 20);
+	char	  **argv = palloc0(sizeof(char *) * 24);
 
 	for (int i = 0; i < 16; i++)
 		snprintf(incarnation + 2 * i, 3, "%02x", state->incarnation[i]);
@@ -137,6 +137,8 @@ engine_arguments(void)
 	argv[n++] = pstrdup(gpuvec_devices && gpuvec_devices[0] ? gpuvec_devices : "0");
 	argv[n++] = "--device-memory";
 	argv[n++] = psprintf("%d", gpuvec_device_memory);
+	argv[n++] = "--host-memory";
+	argv[n++] = psprintf("%d", gpuvec_host_memory);
 	argv[n++] = "--cpu-threads";
 	argv[n++] = psprintf("%d", gpuvec_cpu_threads);
 	if (gpuvec_cpu_parts > 0)
@@ -146,7 +148,7 @@ engine_arguments(void)
 	}
 	argv[n++] = "--max-sessions";
 	argv[n++] = psprintf("%d", gpuvec_max_sessions);
-	Assert(n < 20);
+	Assert(n < 24);
 	return argv;
 }
 

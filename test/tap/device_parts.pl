@@ -108,6 +108,27 @@ spread('five devices', 5, 'docs');
 $node->append_conf('postgresql.conf', 'gpuvec.cpu_parts = 3');
 $node->stop;
 
+# The host's memory as a device beside others, which have room for a part of the table only
+{
+	local $ENV{GPUVEC_ENGINE_FAULT} = $small;
+	$node->append_conf('postgresql.conf', "gpuvec.cpu_parts = 2\ngpuvec.device_memory = 1MB\ngpuvec.host_memory = 0");
+	$node->start;
+	sql(q{CREATE TABLE large AS SELECT i AS id, (SELECT idset_agg((i::bigint * j * 31) % 5003) FROM generate_series(1, 40) j) AS tokens FROM generate_series(1, 15000) i});
+	my $warned = qr/WARNING:  gpuvec searches without its engine/;
+	like(best($node, 'too little memory', 'large'), $warned, 'too little memory: a warning');
+	$node->append_conf('postgresql.conf', 'gpuvec.host_memory = 100MB');
+	$node->reload;
+	wait_for(sub { sql('SELECT count(*) FROM gpuvec_devices') eq '3' }, 'two devices and the host');
+	is(best($node, 'with memory of the host', 'large'), '', 'with memory of the host: no warning');
+	is(sql(q{SELECT string_agg(concat_ws(' ', d.device, d.memory_used <= d.memory_budget, p.rows > 500), ', ' ORDER BY d.device)
+			FROM gpuvec_devices d JOIN gpuvec_mirror_devices p USING (device) WHERE relation = 'large'::regclass}), '0 t t, 1 t t, 2 t t', 'who has what');
+	is(sql(q{SELECT sum(p.rows) = 15000 AND max(p.rows) FILTER (WHERE device = 2) > 7500 FROM gpuvec_mirror_devices p WHERE relation = 'large'::regclass}), 't', 'most rows are in the memory of the host');
+	sql(q{UPDATE large SET tokens = tokens | 7::bigint WHERE id % 5 = 2; DELETE FROM large WHERE id % 3 = 1});
+	is(best($node, 'changed, with memory of the host', 'large'), '', 'no warning');
+	$node->append_conf('postgresql.conf', "gpuvec.cpu_parts = 3\ngpuvec.device_memory = 0\ngpuvec.host_memory = 0");
+	$node->stop;
+}
+
 # a device without memory: at loads, at refreshes, at merges
 {
 	local $ENV{GPUVEC_ENGINE_FAULT} = "$small,part-full:1";

@@ -56,6 +56,7 @@ $node->safe_psql('app', q{CREATE TABLE docs (id int, tokens idset); INSERT INTO 
 is($node->safe_psql('app', q{SELECT relation, index IS NULL, state FROM gpuvec_mirrors WHERE relation = 'docs'::regclass}), 'docs|t|ready', 'gpuvec_mirrors');
 is($node->safe_psql('app', q{SELECT count(*) > 0 FROM gpuvec_costs WHERE relation = 'docs'::regclass}), 't', 'gpuvec_costs');
 is($node->safe_psql('app', q{SELECT mean_batch > 0 AND uptime > '0' FROM gpuvec_engine}), 't', 'gpuvec_engine');
+is($node->safe_psql('app', q{SELECT sum(m.rows) FROM gpuvec_mirror_devices m JOIN gpuvec_devices USING (device) WHERE relation = 'docs'::regclass}), '500', 'views of devices');
 is(sprung(0), '', 'no view calls what was prepared');
 is($node->safe_psql('app', q{SELECT count(*) FROM pg_depend d JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
 		LEFT JOIN pg_proc p ON d.refclassid = 'pg_proc'::regclass AND p.oid = d.refobjid LEFT JOIN pg_operator o ON d.refclassid = 'pg_operator'::regclass AND o.oid = d.refobjid
@@ -64,6 +65,7 @@ is($node->safe_psql('app', q{SELECT count(*) FROM pg_depend d JOIN pg_rewrite r 
 # Who sees what: owners their own tables, members of pg_read_all_stats all, others none; in no database the names of another one's
 $node->safe_psql('app', 'CREATE TABLE own (id int, tokens idset); ALTER TABLE own OWNER TO mallory');
 is(result('app', 'mallory', q{SELECT gpuvec_prewarm('own', 'tokens'); SELECT string_agg(relation::text, ' ') FROM gpuvec_mirrors}), "0\nown", 'the owner sees his own copies');
+is(result('app', 'mallory', q{SELECT string_agg(DISTINCT relation::text, ' ') FROM gpuvec_mirror_devices}), 'own', 'and what devices have of them');
 is(result('app', 'mallory', q{SELECT count(*) FROM gpuvec_costs WHERE relation <> 'own'::regclass OR relation IS NULL}), '0', 'and what searches of it have left');
 is(result('app', 'watcher', q{SELECT string_agg(database || ' ' || coalesce(relation::text, '-'), ', ' ORDER BY database, relation::text) FROM gpuvec_mirrors}),
 	'app docs, app own', 'who may read all statistics sees all, as far as they are of this database by name');

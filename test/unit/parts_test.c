@@ -196,9 +196,12 @@ open_device(void)
 	return &d->base;
 }
 
-/* A backend of n devices with these budgets; NULL: equal ones */
+/*
+ * A backend of n devices with these budgets; NULL: equal ones.  If
+ * `with_host`, the last one is the host's memory.
+ */
 static gpuvec_backend *
-open_parts(int n, const size_t *budgets)
+open_with_host(int n, const size_t *budgets, bool with_host)
 {
 	gpuvec_backend *children[MOST_PARTS];
 	size_t		equal[MOST_PARTS];
@@ -209,7 +212,13 @@ open_parts(int n, const size_t *budgets)
 		children[i] = open_device();
 		equal[i] = 1000000;
 	}
-	return gpuvec_parts_open(children, budgets ? budgets : equal, n, &error);
+	return gpuvec_parts_open(children, budgets ? budgets : equal, n, with_host, &error);
+}
+
+static gpuvec_backend *
+open_parts(int n, const size_t *budgets)
+{
+	return open_with_host(n, budgets, false);
 }
 
 static test_device *
@@ -651,6 +660,42 @@ test_places(void)
 	free(t.rows);
 }
 
+/* The host's memory gets what the other devices have no room for */
+static void
+test_host(void)
+{
+	static const size_t budgets[] = {6000, 6000, 1000000};
+	gpuvec_backend *one = open_device();
+	gpuvec_backend *parts = open_with_host(3, budgets, true);
+	table		t = make_table(12 * 40, 12, 50, false);
+	table		few = make_table(100, 4, 50, false);
+	gpuvec_view *expected = make_view(one, &t);
+	gpuvec_view *view = make_view(parts, &few);
+	parts_child *children = gpuvec_parts_of(parts)->children;
+
+	check(part_device(parts, 2)->segments == 0, "what fits is on the devices");
+	gpuvec_view_unref(view);
+	view = make_view(parts, &t);
+	check(part_device(parts, 0)->segments > 0 && part_device(parts, 1)->segments > 0 &&
+		  part_device(parts, 2)->segments > 0, "what does not is in the host's memory");
+	check(children[0].placed <= budgets[0] && children[1].placed <= budgets[1],
+		  "devices keep their budgets");
+	for (int round = 0; round < 8; round++)
+		compare_views(one, expected, parts, view, &t, (gpuvec_measure) round);
+	gpuvec_view_unref(view);
+
+	/* the host has no memory, either */
+	part_device(parts, 2)->no_memory = true;
+	view = make_view(parts, &t);
+	check(part_device(parts, 2)->segments == 0, "devices are asked for more, then");
+	gpuvec_view_unref(view);
+	gpuvec_view_unref(expected);
+	parts->close(parts);
+	one->close(one);
+	free(t.rows);
+	free(few.rows);
+}
+
 /* ---- failures ---- */
 
 /* A device has no memory for segments: the others get them */
@@ -861,6 +906,7 @@ main(void)
 	test_random(1500);
 	test_joint(200);
 	test_places();
+	test_host();
 	test_refused();
 	test_half_adopted();
 	test_failing();

@@ -32,7 +32,11 @@ typedef struct parts_child
 {
 	gpuvec_backend *backend;
 	size_t		budget;			/* bytes that it may hold */
+	bool		is_host;		/* takes what the others have no room for */
 	uint64_t	placed;			/* weight of the segments that it holds */
+	gpuvec_match *matches;		/* [room] memory for what searches find, kept
+								 * from search to search; or NULL */
+	uint64_t	room;
 	uint64_t	searches;		/* atomic: calls of topk */
 	uint64_t	queries;		/* atomic: queries in them */
 	uint64_t	errors;			/* atomic: calls that failed */
@@ -63,11 +67,12 @@ typedef struct parts_view
 } parts_view;
 
 /*
- * Make one backend of n open ones, of the same kind, with these budgets;
- * closing it closes them.  On failure NULL, and they stay open.
+ * Make one backend of n open ones, with these budgets; closing it closes
+ * them.  They are of the same kind, but if `with_host` the last one is the
+ * CPU, beside devices.  On failure NULL, and they stay open.
  */
 extern gpuvec_backend *gpuvec_parts_open(gpuvec_backend *const *children, const size_t *budgets,
-										 int n, gpuvec_error *error);
+										 int n, bool with_host, gpuvec_error *error);
 
 /* The backend, if it is one of several devices; else NULL */
 extern parts_backend *gpuvec_parts_of(gpuvec_backend *backend);

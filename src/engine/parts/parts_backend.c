@@ -37,8 +37,8 @@ parts_info(gpuvec_backend *backend, gpuvec_backend_info *info)
 
 		child->info(child, &one);
 		info->threads += one.threads;
-		/* devices on the CPU share the machine's memory */
-		if (!parts->base.on_device)
+		/* what is on the CPU shares the machine's memory */
+		if (!child->on_device)
 			continue;
 		info->memory_total += one.memory_total;
 		info->memory_free += one.memory_free;
@@ -97,7 +97,10 @@ parts_close(gpuvec_backend *backend)
 
 	close_vectors(parts);
 	for (int i = 0; i < parts->n; i++)
+	{
 		parts->children[i].backend->close(parts->children[i].backend);
+		free(parts->children[i].matches);
+	}
 	gpuvec_thread_pool_free(parts->pool);
 	pthread_mutex_destroy(&parts->mutex);
 	free(parts);
@@ -153,7 +156,7 @@ unite_vectors(parts_backend *parts, gpuvec_error *error)
 
 gpuvec_backend *
 gpuvec_parts_open(gpuvec_backend *const *children, const size_t *budgets, int n,
-				  gpuvec_error *error)
+				  bool with_host, gpuvec_error *error)
 {
 	parts_backend *parts = calloc(1, sizeof(*parts));
 
@@ -173,6 +176,7 @@ gpuvec_parts_open(gpuvec_backend *const *children, const size_t *budgets, int n,
 		parts->children[i].backend = children[i];
 		parts->children[i].budget = budgets[i] > 0 ? budgets[i] : 1;
 	}
+	parts->children[n - 1].is_host = with_host;
 	unite_abilities(parts);
 	if (!unite_vectors(parts, error))
 	{

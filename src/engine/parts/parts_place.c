@@ -10,6 +10,11 @@
  *
  * If a device refuses a segment for lack of memory, the next one gets it.
  *
+ * The host's memory, where it is a device beside others, gets segments when
+ * none of these has room.  Its threads search them while the devices search
+ * theirs.  Segments that are merged later are placed anew, so they move to
+ * the devices when there is room again.
+ *
  *-------------------------------------------------------------------------
  */
 #include <string.h>
@@ -18,14 +23,31 @@
 #include "engine/parts/parts.h"
 
 /*
- * What a segment weighs: about the bytes that it takes, from what never
- * changes, so that its release takes away what its adoption has added
+ * What a segment weighs: about the bytes that it takes with its inverted
+ * lists, from what never changes, so that its release takes away what its
+ * adoption has added
  */
 static uint64_t
 weight(const gpuvec_segment *segment)
 {
-	return segment->nids * sizeof(uint16_t) + segment->ncold * sizeof(uint32_t) +
+	return segment->nids * 5 + segment->ncold * 3 +
 		segment->nrows * (UINT64_C(16) + segment->nfilters * sizeof(uint16_t));
+}
+
+/*
+ * How full a device would be with so much more.  One that has no room left
+ * for it comes after the host's memory.
+ */
+static double
+fullness(const parts_backend *parts, const parts_child *child, uint64_t more)
+{
+	double		full = (double) (child->placed + more) / (double) child->budget;
+
+	if (!parts->children[parts->n - 1].is_host)
+		return full;
+	if (full > 1)
+		return full + 1;
+	return child->is_host ? 1 + full : full;
 }
 
 /*
@@ -42,7 +64,7 @@ choose(parts_backend *parts, const gpuvec_segment *segment, const bool *tried)
 	for (int i = 0; i < parts->n; i++)
 	{
 		const parts_child *child = &parts->children[i];
-		double		full = (double) (child->placed + weight(segment)) / (double) child->budget;
+		double		full = fullness(parts, child, weight(segment));
 
 		if (!tried[i] && (best < 0 || full < least))
 		{

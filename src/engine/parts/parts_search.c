@@ -26,13 +26,17 @@
 #include "engine/fault.h"
 #include "engine/parts/parts.h"
 
+/* Bytes for rows of a device that are kept for the next search, at most */
+#define KEPT_BYTES		((size_t) 16 * 1024 * 1024)
+
 /* What one device is asked */
 typedef struct part_search
 {
-	int			child;
+	parts_child *child;
+	int			number;			/* of the child */
 	const gpuvec_view *view;
-	gpuvec_topk_query *queries; /* [nqueries], with rows of their own */
-	gpuvec_match *matches;		/* of all queries that are ordered */
+	gpuvec_topk_query *queries; /* [nqueries]; rows are in child->matches,
+								 * unless they are unordered */
 	bool		ok;
 	gpuvec_error error;
 } part_search;
@@ -100,7 +104,7 @@ ask_part(void *task, uint64_t number, int thread)
 	part_search *part = &s->parts[number];
 
 	(void) thread;
-	part->ok = search_child(s->backend, part->child, part->view, s->measure, s->method,
+	part->ok = search_child(s->backend, part->number, part->view, s->measure, s->method,
 							part->queries, s->nqueries, &part->error);
 }
 
@@ -113,6 +117,21 @@ most_rows(const gpuvec_topk_query *query, const gpuvec_view *view)
 	return query->k < view->nrows ? query->k : view->nrows;
 }
 
+/*
+ * Make room for rows that a device finds; fresh memory would cost page
+ * faults, so some is kept
+ */
+static bool
+make_room(parts_child *child, uint64_t n)
+{
+	if (n <= child->room)
+		return true;
+	free(child->matches);
+	child->matches = malloc(n * sizeof(gpuvec_match));
+	child->room = child->matches ? n : 0;
+	return child->matches != NULL;
+}
+
 /* Copy the queries for a device, with room for its rows */
 static bool
 copy_queries(const parts_search *s, part_search *part)
@@ -122,8 +141,7 @@ copy_queries(const parts_search *s, part_search *part)
 	for (uint32_t i = 0; i < s->nqueries; i++)
 		total += most_rows(&s->queries[i], part->view);
 	part->queries = malloc(s->nqueries * sizeof(*part->queries));
-	part->matches = malloc((total + 1) * sizeof(*part->matches));
-	if (part->queries == NULL || part->matches == NULL)
+	if (part->queries == NULL || !make_room(part->child, total + 1))
 	{
 		free(part->queries);
 		part->queries = NULL;
@@ -133,7 +151,7 @@ copy_queries(const parts_search *s, part_search *part)
 	total = 0;
 	for (uint32_t i = 0; i < s->nqueries; i++)
 	{
-		part->queries[i].matches = s->queries[i].unordered ? NULL : part->matches + total;
+		part->queries[i].matches = s->queries[i].unordered ? NULL : part->child->matches + total;
 		total += most_rows(&s->queries[i], part->view);
 	}
 	return true;
@@ -150,7 +168,12 @@ free_parts(parts_search *s)
 			if (part->queries[i].unordered)
 				free(part->queries[i].matches);
 		free(part->queries);
-		free(part->matches);
+		if (part->child && part->child->room * sizeof(gpuvec_match) > KEPT_BYTES)
+		{
+			free(part->child->matches);
+			part->child->matches = NULL;
+			part->child->room = 0;
+		}
 	}
 	free(s->parts);
 }
@@ -314,7 +337,8 @@ search_parts(parts_search *s, const parts_view *divided, gpuvec_error *error)
 		return gpuvec_fail_memory(error, (size_t) s->n * sizeof(*s->parts));
 	for (int p = 0; p < s->n; p++)
 	{
-		s->parts[p].child = divided->part[p].child;
+		s->parts[p].number = divided->part[p].child;
+		s->parts[p].child = &s->backend->children[s->parts[p].number];
 		s->parts[p].view = divided->part[p].view;
 		if (!copy_queries(s, &s->parts[p]))
 			return gpuvec_fail_memory(error, 0);

@@ -298,8 +298,7 @@ gpuvec_draft_measure(const gpuvec_draft *draft, uint32_t first)
 	{
 		size.rows += draft->entries[i].segment->nrows;
 		size.live += gpuvec_entry_rows(&draft->entries[i]);
-		size.bytes += draft->backend->on_device ? draft->entries[i].segment->device_bytes :
-			gpuvec_segment_host_bytes(draft->entries[i].segment);
+		size.bytes += gpuvec_segment_charge(draft->entries[i].segment);
 	}
 	return size;
 }

@@ -18,7 +18,7 @@ sets_make(gpuvec_mirror *mirror, gpuvec_error *error)
 
 	sets->most_merged = UINT32_MAX;
 	sets->costs = gpuvec_method_costs_new();
-	return sets->costs != NULL || gpuvec_fail_memory(error, gpuvec_method_costs_bytes());
+	return sets->costs || gpuvec_fail_memory(error, gpuvec_method_costs_bytes());
 }
 
 static void
@@ -35,7 +35,10 @@ sets_on_device(const gpuvec_mirror *mirror)
 	return mirror->device->backend->on_device;
 }
 
-/* Bytes of the view, its segments and the numbers of its ids */
+/*
+ * Bytes of the view, its segments and the numbers of its ids.  Segments that
+ * lie in host memory since devices have no room count as if they were there.
+ */
 static void
 sets_bytes(const gpuvec_mirror *mirror, const gpuvec_update *update, size_t *host, size_t *device)
 {
@@ -53,8 +56,10 @@ sets_bytes(const gpuvec_mirror *mirror, const gpuvec_update *update, size_t *hos
 		const gpuvec_livemap *live = view->entries[i].live;
 		size_t		map = live ? sizeof(*live) + live->nwords * sizeof(uint32_t) : 0;
 
-		*host += gpuvec_segment_host_bytes(view->entries[i].segment) + map;
-		*device += view->entries[i].segment->device_bytes + (view->backend->on_device ? map : 0);
+		if (view->backend->on_device)
+			*device += gpuvec_segment_charge(view->entries[i].segment) + map;
+		if (!view->backend->on_device || view->entries[i].segment->ids == NULL)
+			*host += gpuvec_segment_host_bytes(view->entries[i].segment) + map;
 	}
 }
 
@@ -71,8 +76,7 @@ sets_places(const gpuvec_mirror *mirror, gpuvec_place_info *places)
 
 		place->segments++;
 		place->rows += entry->live ? entry->live->nlive : entry->segment->nrows;
-		place->bytes += view->backend->on_device ? entry->segment->device_bytes :
-			gpuvec_segment_host_bytes(entry->segment);
+		place->bytes += gpuvec_segment_charge(entry->segment);
 		if (entry->live)
 			place->bytes += sizeof(*entry->live) + entry->live->nwords * sizeof(uint32_t);
 	}

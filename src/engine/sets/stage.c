@@ -588,8 +588,7 @@ build_all(stage_cursor *c, const gpuvec_stage_target *target, build_task *task,
 		gpuvec_stage_free_chunks(c->stage, c->retired);
 		c->retired = NULL;
 		for (uint32_t i = 0; i < parts; i++)
-			built += target->backend->on_device ? task->segments[i]->device_bytes :
-				gpuvec_segment_host_bytes(task->segments[i]);
+			built += gpuvec_segment_charge(task->segments[i]);
 		left -= (uint64_t) n;
 		if (!target->progress(target->arg, built, c->stage->bytes, error))
 			return false;

@@ -110,6 +110,7 @@ choose_budget(gpuvec_backend *backend, const gpuvec_engine_options *options)
 typedef struct open_list
 {
 	int			n;
+	bool		with_host;		/* the last one is the host's memory */
 	gpuvec_backend *backends[GPUVEC_MAX_DEVICES];
 	size_t		budgets[GPUVEC_MAX_DEVICES];
 } open_list;
@@ -136,7 +137,8 @@ add_device(gpuvec_store *store, open_list *list, gpuvec_error *error)
 
 	device->backend = list->backends[0];
 	if (list->n > 1)
-		device->backend = gpuvec_parts_open(list->backends, list->budgets, list->n, error);
+		device->backend = gpuvec_parts_open(list->backends, list->budgets, list->n,
+											list->with_host, error);
 	if (device->backend == NULL)
 	{
 		close_list(list);
@@ -151,6 +153,32 @@ add_device(gpuvec_store *store, open_list *list, gpuvec_error *error)
 	for (int i = 0; i < list->n; i++)
 		device->budget += list->budgets[i];
 	store->ndevices++;
+	return true;
+}
+
+/*
+ * Add the host's memory to a list of devices, if the options say so.  On
+ * failure, all are closed.
+ */
+static bool
+add_host(gpuvec_store *store, open_list *list, const gpuvec_engine_options *options,
+		 gpuvec_error *error)
+{
+	gpuvec_backend_options cpu = {.threads = options->cpu_threads};
+	gpuvec_backend *backend;
+
+	if (options->host_mb == 0 || list->n == GPUVEC_MAX_DEVICES)
+		return true;
+	backend = gpuvec_cpu_open(&cpu, error);
+	if (backend == NULL)
+	{
+		close_list(list);
+		return false;
+	}
+	store->gpus[list->n] = -1;
+	list->backends[list->n] = backend;
+	list->budgets[list->n++] = (size_t) options->host_mb * MEGABYTE;
+	list->with_host = true;
 	return true;
 }
 
@@ -226,7 +254,8 @@ open_devices(gpuvec_store *store, const gpuvec_engine_options *options, gpuvec_e
 		list.budgets[list.n++] = choose_budget(backend, options) /
 			(size_t) times_listed(options, n, number);
 	}
-	return list.n > 0 && add_device(store, &list, error);
+	return list.n > 0 && add_host(store, &list, options, error) &&
+		add_device(store, &list, error);
 }
 
 /*
@@ -268,6 +297,8 @@ open_cpu(gpuvec_store *store, const gpuvec_engine_options *options, gpuvec_error
 	for (int i = 0; i < list.n; i++)
 		list.budgets[i] = budget / (size_t) list.n;
 	list.budgets[0] += budget % (size_t) list.n;
+	if (options->cpu_parts > 0 && !add_host(store, &list, options, error))
+		return false;
 	return add_device(store, &list, error);
 }
 

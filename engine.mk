@@ -96,6 +96,7 @@ FLAGS_exact_portable = -O3
 FLAGS_exact_avx2 = -O3 -mavx2
 FLAGS_exact_avx512 = -O3 -mavx512f
 FLAGS_product = -O3
+FLAGS_part_pool = -O3
 FLAGS_scan_lone_avx512 = -O3 -mavx512f -mavx512bw -mavx512vl
 
 ENGINE_LIB = build/libengine.a

@@ -80,7 +80,7 @@ bank_release(gpuvec_vectors *vectors, gpuvec_device_bank *bank)
 	delete bank;
 }
 
-/* Cut memory into the arrays of a bank; `elements` may be elsewhere, or NULL */
+/* Cut memory into the arrays of a bank; elements are elsewhere, or NULL */
 static struct bank_arrays
 take_arrays(struct arena *arena, const gpuvec_device_bank *bank, uint32_t room, char *elements)
 {

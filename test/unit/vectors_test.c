@@ -8,8 +8,8 @@
  *
  * The devices are in host memory (host_vectors.h).  With VECTORS_TEST_GPU
  * they are the CUDA backend: linked with that the test needs a GPU, linked
- * with the emulated one (test/unit/emulation) none.  The same device several
- * times is as good as several devices.
+ * with the emulated one (test/unit/emulation) none.  It takes all GPUs that
+ * there are.  If these are fewer than it wants, each is several devices.
  *
  *-------------------------------------------------------------------------
  */
@@ -636,13 +636,15 @@ test_table(void)
 	drop_table();
 }
 
-/* One device */
+#define MOST_PARTS	7
+
+/* Device `number` */
 static gpuvec_vectors *
-open_device(void)
+open_device(int number)
 {
 	gpuvec_error error;
 #ifdef VECTORS_TEST_GPU
-	gpuvec_backend_options options = {.threads = 1};
+	gpuvec_backend_options options = {.threads = 1, .device = number};
 	gpuvec_backend *backend = gpuvec_cuda_open(&options, &error);
 
 	check(backend != NULL, &error);
@@ -650,6 +652,7 @@ open_device(void)
 #else
 	gpuvec_vectors *device = gpuvec_host_vectors_new(&error);
 
+	(void) number;
 	check(device != NULL, &error);
 	return device;
 #endif
@@ -675,19 +678,33 @@ random_policy(void)
 	return policy;
 }
 
-/* All tests with one table, on a random number of devices */
-static void
-test_parts(gpuvec_vectors *device)
+/* Number of devices */
+static int
+count_devices(void)
 {
-	static const int numbers[] = {0, 1, 2, 3, 4, 7};
+#ifdef VECTORS_TEST_GPU
+	gpuvec_error error;
+	int			n = gpuvec_cuda_count(&error);
+
+	return n < 1 ? 1 : n < MOST_PARTS ? n : MOST_PARTS;
+#else
+	return 2;
+#endif
+}
+
+/* All tests with one table, on a random number of n devices or more */
+static void
+test_parts(gpuvec_vectors *const *devices, int n)
+{
+	static const int numbers[] = {0, 1, 2, 3, 4, MOST_PARTS};
 	gpuvec_part_policy policy = random_policy();
-	gpuvec_vectors *children[7];
+	gpuvec_vectors *children[MOST_PARTS];
 	gpuvec_error error;
 
 	nparts = numbers[below(sizeof(numbers) / sizeof(numbers[0]))];
-	vectors = device;
-	for (int i = 0; i < 7; i++)
-		children[i] = device;
+	vectors = devices[below(n)];
+	for (int i = 0; i < MOST_PARTS; i++)
+		children[i] = devices[i % n];
 	if (nparts > 0)
 		vectors = gpuvec_part_vectors_new(children, (uint32_t) nparts, &policy, &error);
 	check(vectors != NULL, &error);
@@ -702,19 +719,23 @@ main(int argc, char **argv)
 #ifdef VECTORS_TEST_GPU
 	uint64_t	cases = 100;
 #else
-	uint64_t	cases = 1500;
+	uint64_t	cases = 600;
 #endif
-	gpuvec_vectors *device = open_device();
+	gpuvec_vectors *devices[MOST_PARTS];
+	int			n = count_devices();
 
+	for (int i = 0; i < n; i++)
+		devices[i] = open_device(i);
 	if (argc > 1)
 		cases = strtoull(argv[1], NULL, 10);
 	for (case_number = 1; case_number <= cases; case_number++)
 	{
 		seed = (argc > 2 ? strtoull(argv[2], NULL, 10) : 1) * 1000003 + case_number;
-		test_parts(device);
+		test_parts(devices, n);
 	}
 #ifndef VECTORS_TEST_GPU
-	device->close(device);
+	for (int i = 0; i < n; i++)
+		devices[i]->close(devices[i]);
 #endif
 	printf("%llu passed, 0 failed\n", (unsigned long long) cases);
 	return 0;

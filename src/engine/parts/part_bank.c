@@ -289,18 +289,19 @@ gpuvec_part_put(gpuvec_vectors *vectors, gpuvec_device_bank *device_bank, uint32
 				int64_t key, uint64_t tid, const void *elements, gpuvec_error *error)
 {
 	part_bank  *bank = part_bank_of(device_bank);
-	part_vectors *parts = bank->parts;
+	uint32_t	n = bank->parts->n;
+	uint32_t	first = bank->copies ? 0 : slot % n;
+	uint32_t	end = bank->copies ? n : first + 1;
 
 	(void) vectors;
 	bank->keys[slot] = key;
 	bank->tids[slot] = tid;
-	for (uint32_t i = 0; i < parts->n; i++)
+	for (uint32_t i = first; i < end; i++)
 	{
-		gpuvec_vectors *child = parts->children[i].vectors;
-		uint32_t	own = bank->copies ? slot : slot / parts->n;
+		gpuvec_vectors *child = bank->parts->children[i].vectors;
 
-		if ((bank->copies || slot % parts->n == i) &&
-			!child->put(child, bank->children[i].bank, own, key, tid, elements, error))
+		if (!child->put(child, bank->children[i].bank, bank->copies ? slot : slot / n, key, tid,
+						elements, error))
 			return false;
 	}
 	return true;

@@ -41,6 +41,8 @@ number_slots(const part_bank *bank, const gpuvec_slot_bags *bags, gpuvec_error *
 {
 	uint32_t   *numbers = malloc(bags->nslots * sizeof(*numbers) + 1);
 	uint32_t	n = bank->parts->n;
+	uint32_t	distance = bank->distance;
+	double		inverse = 1.0 / n;
 
 	if (numbers == NULL)
 	{
@@ -51,7 +53,15 @@ number_slots(const part_bank *bank, const gpuvec_slot_bags *bags, gpuvec_error *
 	{
 		uint32_t	slot = bags->slots[i];
 
-		numbers[i] = slot == GPUVEC_NO_SLOT ? slot : slot % n * bank->distance + slot / n;
+		/*
+		 * slot / n, as vector registers can do it.  Slots are less than 2^31,
+		 * so the product is nearer to (slot + 0.5) / n than that is to an
+		 * integer.
+		 */
+		uint32_t	own = (uint32_t) (int32_t) (((int32_t) slot + 0.5) * inverse);
+		uint32_t	number = (slot - own * n) * distance + own;
+
+		numbers[i] = slot == GPUVEC_NO_SLOT ? slot : number;
 	}
 	return numbers;
 }

@@ -170,6 +170,20 @@ end_chunk(struct search *s, struct chunk *c, bool fast)
 	return clear_stop(s);
 }
 
+/* Note how the queries of a chunk are searched, once it is laid out */
+static void
+note_way(struct chunk *c)
+{
+	gpuvec_way way = c->gathered ? GPUVEC_WAY_GATHERED
+					 : c->lists  ? GPUVEC_WAY_LISTS
+					 : c->dense  ? GPUVEC_WAY_DENSE
+								 : GPUVEC_WAY_SCAN;
+	uint32_t ways = gpuvec_way_bit(way) | (c->ncold > 0 ? gpuvec_way_bit(GPUVEC_WAY_LISTS) : 0);
+
+	for (uint32_t i = 0; i < c->n; i++)
+		chunk_query(c, i)->query->ways |= ways;
+}
+
 /* Run a chunk: queue everything, then wait once */
 static bool
 run_chunk(struct search *s, struct chunk *c)
@@ -178,6 +192,7 @@ run_chunk(struct search *s, struct chunk *c)
 
 	s->b->stats.chunks++;
 	lay_out(s, c);
+	note_way(c);
 	c->lone = c->lists && c->ncold == 0 && c->nids <= LONE_IDS &&
 			  c->n <= std::min(s->policy.lone_queries, (uint32_t) LONE_QUERIES);
 	c->direct = fast && c->n <= LONE_QUERIES;
@@ -233,6 +248,7 @@ run_watched(struct search *s, struct chunk *c)
 	bool fast = c->kmax <= GPUVEC_FAST_K;
 
 	lay_out(s, c);
+	note_way(c);
 	if (!need_memory(s, s->b->scratch, c->bytes) || !upload_chunk(s, c))
 		return false;
 	while (lo < TILE_CLASSES && !s->stopped)
@@ -473,6 +489,7 @@ note_passed(const struct filter_rows *rows, gpuvec_topk_query *q)
 {
 	bool filtered = q->filter.n > 0;
 
+	q->ways = 0;
 	q->passed = !filtered ? GPUVEC_NOT_COUNTED : rows ? rows->npassed : 0;
 	/* if there are none, all were counted */
 	q->ranked_disjoint = filtered && q->disjoint && (rows == NULL || rows->nrows == 0);

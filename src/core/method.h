@@ -8,6 +8,8 @@
 #ifndef GPUVEC_METHOD_H
 #define GPUVEC_METHOD_H
 
+#include <stdint.h>
+
 typedef enum gpuvec_method
 {
 	GPUVEC_METHOD_AUTO,			/* by cost, for each segment and batch of
@@ -21,6 +23,26 @@ typedef enum gpuvec_method
 } gpuvec_method;
 
 #define GPUVEC_N_METHODS	4
+
+/* How rows were counted; in a search several ways may be gone */
+typedef enum gpuvec_way
+{
+	GPUVEC_WAY_SCAN,
+	GPUVEC_WAY_LISTS,
+	GPUVEC_WAY_DENSE,			/* bit vectors */
+	GPUVEC_WAY_GATHERED			/* the rows that pass a filter, one by one */
+} gpuvec_way;
+
+#define GPUVEC_N_WAYS		4
+#define gpuvec_way_bit(way)	(UINT32_C(1) << (way))
+
+/* Count a query that was searched in these ways, of which each has a bit */
+static inline void
+gpuvec_count_ways(uint32_t ways, uint32_t *counts)
+{
+	for (int i = 0; i < GPUVEC_N_WAYS; i++)
+		counts[i] += ways >> i & 1;
+}
 
 /*
  * Within the engine: as GPUVEC_METHOD_INVERTED, but a segment whose lists are

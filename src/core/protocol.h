@@ -34,6 +34,7 @@
 #include "core/pooling.h"
 #include "core/bounds.h"
 #include "core/filter.h"
+#include "core/method.h"
 #include "core/nearest.h"
 #include "core/weighting.h"
 
@@ -480,6 +481,9 @@ typedef struct gpuvec_search_weights
 #define GPUVEC_QUERY_DISJOINT	4	/* with a filter: rows that share no id
 									 * rank as well, if few rows pass */
 
+#define GPUVEC_QUERY_PAGES		8	/* with ALL_ROWS: the rows without their
+									 * scores, by pages, if the engine can */
+
 /* In place of k, without AFTER: all rows; see GPUVEC_FIRST_ROWS */
 #define GPUVEC_ALL_ROWS			UINT32_MAX
 
@@ -503,6 +507,11 @@ typedef struct gpuvec_query
  * bytes, then uint64_t passed[nqueries] if a query has a filter, then all
  * hits, query by query, best first (unless all rows were asked for).
  *
+ * With GPUVEC_QUERY_PAGES, of a request with one query, all rows may come by
+ * pages instead of hits.  page_bytes is not 0 then.  Pages are ascending; each
+ * is a gpuvec_page_rows and uint16_t lines[n], in any order, padded to 4
+ * bytes.
+ *
  * `passed` counts the live rows that pass the query's filter; if it has none,
  * it is GPUVEC_NOT_COUNTED.  With GPUVEC_QUERY_DISJOINT it has the bit
  * GPUVEC_DISJOINT_TOO if rows without a common id have taken part: their
@@ -516,9 +525,21 @@ typedef struct gpuvec_result
 	uint32_t	engine_us;		/* time in the engine, microseconds */
 	uint64_t	nhits;
 	uint64_t	npassed;		/* length of passed[]: nqueries or 0 */
+	uint64_t	page_bytes;		/* of rows by pages, in place of hits; 0: hits */
+	uint32_t	ways[GPUVEC_N_WAYS];	/* queries that each gpuvec_way served */
 } gpuvec_result;
 
 #define GPUVEC_DISJOINT_TOO		(UINT64_C(1) << 63)
+
+typedef struct gpuvec_page_rows
+{
+	uint32_t	block;
+	uint32_t	n;				/* rows of the page; not 0 */
+} gpuvec_page_rows;
+
+/* Bytes of a page with n rows */
+#define gpuvec_page_rows_bytes(n) \
+	(sizeof(gpuvec_page_rows) + gpuvec_lines_bytes(n))
 
 /*
  * A search of several mirrors, the parts, as those of a table's partitions.
@@ -528,8 +549,8 @@ typedef struct gpuvec_result
  * number of rows.
  *
  * The answer has for each part, in the order of the request, what RESULT has:
- * a gpuvec_result, and what follows it.  engine_us is that of the whole
- * request in the first one, and 0 in the others.
+ * a gpuvec_result, and what follows it.  engine_us and ways are those of the
+ * whole request in the first one, and 0 in the others.
  *
  * With `together` a query's k rows are the first ones of all parts that were
  * searched, in the order (score descending, part, tid): all parts together

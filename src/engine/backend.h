@@ -61,7 +61,7 @@ typedef struct gpuvec_match
  *
  * If `unordered`, all rows that meet the conditions, in any order.  There is
  * no has_after then, and k counts for nothing.  Only for backends that take
- * it.
+ * it.  If such a query is `bare`, the answer has only their tids.
  */
 typedef struct gpuvec_topk_query
 {
@@ -82,6 +82,7 @@ typedef struct gpuvec_topk_query
 	gpuvec_filter filter;		/* owned by the caller; its columns are those
 								 * of the view's segments */
 	bool		disjoint;		/* only with a filter */
+	bool		bare;			/* only tids are wanted; only if unordered */
 	const int  *canceled;		/* may be NULL; read atomically.  If nonzero,
 								 * the query was canceled and nmatches may be
 								 * 0. */
@@ -92,6 +93,9 @@ typedef struct gpuvec_topk_query
 								 * the backend has malloc'd and the caller
 								 * frees. */
 	uint32_t	nmatches;
+	uint64_t   *tids;			/* [nmatches] in place of matches, if bare:
+								 * NULL, or malloc'd, and freed by the caller */
+	uint32_t	ways;			/* gpuvec_way_bit() of each gpuvec_way */
 	bool		ranked_disjoint;
 	uint64_t	passed;			/* live rows that pass the filter, those with
 								 * null sets included; GPUVEC_NOT_COUNTED

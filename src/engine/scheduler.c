@@ -183,6 +183,8 @@ run_together(gpuvec_scheduler *scheduler, topk_request *batch, uint32_t nqueries
 			r->queries[i].nmatches = queries[n].nmatches;
 			r->queries[i].passed = queries[n].passed;
 			r->queries[i].ranked_disjoint = queries[n].ranked_disjoint;
+			r->queries[i].tids = queries[n].tids;
+			r->queries[i].ways = queries[n].ways;
 		}
 	free(queries);
 	return ok;

@@ -129,6 +129,8 @@ typedef struct RootFinder
 #define tid_number_line(number) ((OffsetNumber) ((number) & 0xFFFF))
 
 /* What a hit names: a root, or a row version if the mirror is plain */
+#define tid_root(tid) \
+	tid_number(gpuvec_tid_block(tid), mirror_line_offset(gpuvec_tid_line(tid)))
 #define hit_root(hit) \
 	tid_number(gpuvec_hit_block((hit)->place), mirror_line_offset(gpuvec_hit_line((hit)->place)))
 

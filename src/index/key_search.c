@@ -232,12 +232,26 @@ GpuvecHasBound(IndexScanDesc scan)
 	return bound.kind != BOUND_NONE;
 }
 
+/* Add the roots that a search of a rooted mirror has found by pages */
+static void
+add_pages(const MirrorPages *pages, GpuvecFound *found)
+{
+	int64	   *roots = found->roots + found->n;
+
+	StaticAssertStmt(sizeof(int64) == sizeof(uint64), "roots take the place of tids");
+	MirrorPagesTids(pages, (uint64 *) roots);
+	for (uint64 i = 0; i < pages->nrows; i++)
+		roots[i] = tid_root(roots[i]);
+	found->n += pages->nrows;
+}
+
 /* Add the roots that a search has found */
 static void
 add_roots(const MirrorTarget *target, const MirrorQuery *query, MemoryContext context,
 		  GpuvecFound *found)
 {
-	int64	   *roots = MemoryContextAllocHuge(context, (found->n + query->nhits + 1) * sizeof(int64));
+	uint64		n = query->pages.data ? query->pages.nrows : query->nhits;
+	int64	   *roots = MemoryContextAllocHuge(context, (found->n + n + 1) * sizeof(int64));
 	RootFinder	finder = {.heap = target->rel, .block = InvalidBlockNumber};
 
 	if (found->roots != NULL)
@@ -246,6 +260,8 @@ add_roots(const MirrorTarget *target, const MirrorQuery *query, MemoryContext co
 		pfree(found->roots);
 	}
 	found->roots = roots;
+	if (query->pages.data)
+		add_pages(&query->pages, found);
 	for (uint64 i = 0; i < query->nhits; i++)
 	{
 		int64		root = hit_root(&query->hits[i]);

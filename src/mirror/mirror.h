@@ -117,6 +117,14 @@ typedef struct MirrorTidSet
 	uint64		n;
 } MirrorTidSet;
 
+/* Rows by pages, as in a gpuvec_result; they lie in the engine's answer */
+typedef struct MirrorPages
+{
+	const char *data;			/* NULL: none */
+	Size		bytes;
+	uint64		nrows;
+} MirrorPages;
+
 /* One query and its results */
 typedef struct MirrorQuery
 {
@@ -132,6 +140,8 @@ typedef struct MirrorQuery
 	uint64		nhits;
 	uint64		maxhits;		/* allocated length of hits[]; 0: it lies in
 								 * the engine's answer */
+	MirrorPages pages;			/* rows without scores, in place of hits, if
+								 * the search wants roots in any order */
 
 	bool		resumes;		/* only rows behind (resume_score, resume_tid) */
 	double		resume_score;
@@ -233,6 +243,12 @@ extern void MirrorDescribeEmbedding(Relation rel, AttrNumber key_attnum, AttrNum
  */
 extern bool MirrorTopK(MirrorTarget *target, MirrorSearch *search, const char **reason);
 
+/*
+ * answer_pages.c.  The rows of pages as gpuvec_tid(block, line), in the order
+ * of the pages; tids[] has room for all.
+ */
+extern void MirrorPagesTids(const MirrorPages *pages, uint64 *tids);
+
 /* Forget what queries have found so far */
 extern void MirrorSearchReset(MirrorSearch *search);
 
@@ -256,6 +272,8 @@ extern void MirrorVisibilityTakeMap(MirrorVisibility *visibility, uint64 refresh
 extern const uint8 *MirrorVisibilityMap(const MirrorVisibility *visibility, Size *bytes);
 extern void MirrorVisibilityFetchAll(MirrorVisibility *visibility);
 extern bool MirrorVisibilityKnowsRoot(const MirrorVisibility *visibility, const gpuvec_hit *hit);
+extern void MirrorVerifyRow(MirrorVisibility *visibility, uint64 tid, const MirrorQuery *query,
+							const MirrorSearch *search);
 extern bool MirrorPageHasMember(MirrorVisibility *visibility, BlockNumber block,
 								OffsetNumber before);
 extern bool MirrorRowVisible(MirrorVisibility *visibility, ItemPointer tid);

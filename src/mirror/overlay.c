@@ -331,7 +331,7 @@ fits_questions(Overlay **overlays, uint32 n, const MirrorSearchAnswer *answer)
 {
 	uint64		hits = 0;
 
-	if (answer->head.nqueries != n)
+	if (answer->head.nqueries != n || answer->head.page_bytes != 0)
 		return false;
 	for (uint32 i = 0; i < n; i++)
 	{

@@ -56,6 +56,12 @@ take_answer(const MirrorConversation *talk, MirrorSearch *search,
 					 errmsg("invalid message from the gpuvec engine")));
 		left -= n;
 		note_passed(query, MirrorSearchAnswerPassed(answer, i));
+		if (answer->head.page_bytes > 0)
+		{
+			MirrorTakePages(request, answer, search, talk->visibility);
+			*keep = true;
+			break;
+		}
 		MirrorTakeHits(talk->target, search, query, talk->visibility, hits, n,
 					   MirrorRowsAsked(&request->queries[i], n));
 		*keep |= query->hits == hits && n > 0;
@@ -134,6 +140,7 @@ MirrorSearchReset(MirrorSearch *search)
 
 		query->nhits = query->maxhits = 0;
 		query->hits = NULL;
+		query->pages.data = NULL;
 		query->abandoned = false;
 		query->passed = GPUVEC_NOT_COUNTED;
 		query->has_disjoint = query->lost_disjoint = false;

@@ -201,7 +201,7 @@ read_part(MirrorParts *parts, Part *part, char *at, Size left)
 		refuse_answer();
 	memcpy(&answer->head, at, sizeof(gpuvec_result));
 	if ((answer->head.nqueries != 0 && answer->head.nqueries != parts->request.n) ||
-		answer->head.npassed != 0 || answer->head.nhits > left / sizeof(gpuvec_hit))
+		answer->head.npassed != 0 || answer->head.page_bytes != 0 || answer->head.nhits > left / sizeof(gpuvec_hit))
 		refuse_answer();
 	size = MirrorSearchAnswerBytes(answer->head.nqueries, 0, answer->head.nhits);
 	if (size > left)
@@ -326,6 +326,7 @@ take_parts(MirrorParts *parts, MirrorSearch *search, const GpuvecReply *reply)
 		search->engine_us += part->answer.head.engine_us;
 		MirrorUsed.rows += part->answer.head.state.nrows * part->answer.head.nqueries;
 		MirrorUsed.engine_us += part->answer.head.engine_us;
+		MirrorUsageWays(part->answer.head.ways);
 	}
 	if (left > 0)
 		refuse_answer();

@@ -241,6 +241,10 @@ make_request(MirrorSearchRequest *request, const MirrorConversation *talk, Mirro
 	for (uint32 i = 0; i < request->n; i++)
 		request->questions[i].nfilters = talk->target->key.nfilters;
 	request->head.key = talk->target->key;
+	/* rows may be laid over hits only */
+	if (search->unordered && search->roots && request->n == 1 && talk->tail == NULL &&
+		request->queries[0].k == GPUVEC_ALL_ROWS)
+		request->queries[0].flags |= GPUVEC_QUERY_PAGES;
 	request->head.known = talk->known;
 	request->head.measure = search->measure;
 	request->weights.alpha = gpuvec_given_weight(&search->weights, search->weights.alpha);
@@ -263,8 +267,10 @@ MirrorSearchAnswerRead(MirrorSearchAnswer *answer)
 
 	memcpy(&answer->head, reply->data, sizeof(gpuvec_result));
 	if ((answer->head.npassed != 0 && answer->head.npassed != answer->head.nqueries) ||
-		reply->length != MirrorSearchAnswerBytes(answer->head.nqueries, answer->head.npassed,
-												 answer->head.nhits))
+		answer->head.page_bytes > reply->length ||
+		reply->length - answer->head.page_bytes !=
+		MirrorSearchAnswerBytes(answer->head.nqueries, answer->head.npassed,
+								answer->head.page_bytes > 0 ? 0 : answer->head.nhits))
 		ereport(ERROR,
 				(errcode(ERRCODE_PROTOCOL_VIOLATION),
 				 errmsg("invalid message from the gpuvec engine")));
@@ -282,10 +288,10 @@ count_usage(const MirrorSearchRequest *request, const MirrorSearchAnswer *answer
 {
 	MirrorUsed.requests++;
 	MirrorUsed.engine_us += answer->head.engine_us;
+	MirrorUsageWays(answer->head.ways);
 	for (uint32 i = 0; i < request->n; i++)
 	{
-		uint64		said = MirrorSearchAnswerPassed(answer, i);
-		uint64		passed = said & ~GPUVEC_DISJOINT_TOO;
+		uint64		passed = MirrorSearchAnswerPassed(answer, i) & ~GPUVEC_DISJOINT_TOO;
 
 		if (filter_bytes(request->whose[i]) == 0 || passed > answer->head.state.nrows)
 		{
@@ -295,7 +301,6 @@ count_usage(const MirrorSearchRequest *request, const MirrorSearchAnswer *answer
 		MirrorUsed.rows += passed;
 		MirrorUsed.filtered++;
 		MirrorUsed.passed += passed;
-		MirrorUsed.gathered += (said & GPUVEC_DISJOINT_TOO) != 0;
 	}
 }
 

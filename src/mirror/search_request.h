@@ -41,7 +41,9 @@ typedef struct MirrorSearchAnswer
 	gpuvec_result head;
 	const char *counts;			/* uint32 [head.nqueries]: hits of each query */
 	const char *passed;			/* uint64 [head.npassed] */
-	MirrorHit  *hits;			/* [head.nhits], query by query */
+	MirrorHit  *hits;			/* [head.nhits], query by query; if
+								 * head.page_bytes is not 0, rows by pages lie
+								 * here instead */
 } MirrorSearchAnswer;
 
 /*
@@ -69,6 +71,13 @@ extern void MirrorSearchAnswerRead(MirrorSearchAnswer *answer);
  * `npassed` counts of rows that pass
  */
 extern Size MirrorSearchAnswerBytes(uint32 nqueries, uint64 npassed, uint64 nhits);
+
+/*
+ * answer_pages.c: take the rows of an answer by pages.  The query has all of
+ * its rows then; they lie in the answer.
+ */
+extern void MirrorTakePages(const MirrorSearchRequest *request, const MirrorSearchAnswer *answer,
+							const MirrorSearch *search, MirrorVisibility *visibility);
 
 /*
  * The number of rows that a query was asked for, given the number of its

@@ -5,10 +5,8 @@
  *
  * Searches count into one struct, as the server counts its buffers.  A plan
  * node keeps the difference between before and after its work.  The engine
- * chooses a method by itself, for a batch of several sessions, and does not
- * tell which.  But if rows without a common id were ranked for a query that
- * asked for these, all rows that pass its filter were gathered, and counted
- * one by one.
+ * chooses a method for each of its segments, and tells which it has used for
+ * a query.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,7 +26,8 @@ MirrorUsageAdd(MirrorUsage *used, const MirrorUsage *before)
 	used->rows += MirrorUsed.rows - before->rows;
 	used->filtered += MirrorUsed.filtered - before->filtered;
 	used->passed += MirrorUsed.passed - before->passed;
-	used->gathered += MirrorUsed.gathered - before->gathered;
+	for (int i = 0; i < GPUVEC_N_WAYS; i++)
+		used->ways[i] += MirrorUsed.ways[i] - before->ways[i];
 	used->engine_us += MirrorUsed.engine_us - before->engine_us;
 	used->loads += MirrorUsed.loads - before->loads;
 	used->waits += MirrorUsed.waits - before->waits;
@@ -52,6 +51,31 @@ explain_device(ExplainState *es)
 }
 
 void
+MirrorUsageWays(const uint32 *ways)
+{
+	for (int i = 0; i < GPUVEC_N_WAYS; i++)
+		MirrorUsed.ways[i] += ways[i];
+}
+
+/* Show how many queries were searched in which way */
+static void
+explain_ways(const MirrorUsage *used, ExplainState *es)
+{
+	static const char *const names[] = {"scan", "lists", "bit vectors", "gathering"};
+	StringInfoData text;
+
+	StaticAssertStmt(lengthof(names) == GPUVEC_N_WAYS, "each way has a name");
+	initStringInfo(&text);
+	for (int i = 0; i < GPUVEC_N_WAYS; i++)
+		if (used->ways[i] > 0)
+			appendStringInfo(&text, "%s%s " UINT64_FORMAT, text.len > 0 ? ", " : "", names[i],
+							 used->ways[i]);
+	if (text.len > 0)
+		ExplainPropertyText("Methods", text.data, es);
+	pfree(text.data);
+}
+
+void
 MirrorUsageExplain(const MirrorUsage *used, ExplainState *es)
 {
 	ExplainPropertyUInteger("Engine Requests", NULL, used->requests, es);
@@ -60,10 +84,8 @@ MirrorUsageExplain(const MirrorUsage *used, ExplainState *es)
 	if (used->rows > 0)
 		ExplainPropertyUInteger("Rows Ranked", NULL, used->rows, es);
 	if (used->filtered > 0)
-	{
 		ExplainPropertyUInteger("Rows Passing Filter", NULL, used->passed, es);
-		ExplainPropertyUInteger("Filters Gathered", NULL, used->gathered, es);
-	}
+	explain_ways(used, es);
 	if (used->loads > 0)
 		ExplainPropertyUInteger("Copies Loaded", NULL, used->loads, es);
 	if (used->waits > used->loads)

@@ -10,6 +10,8 @@
 
 #include "postgres.h"
 
+#include "core/method.h"
+
 struct ExplainState;
 
 /* Counters that only grow: who wants those of a plan node, subtracts */
@@ -20,9 +22,7 @@ typedef struct MirrorUsage
 								 * or those that pass its filter */
 	uint64		filtered;		/* queries with a filter */
 	uint64		passed;			/* rows that pass it */
-	uint64		gathered;		/* those of such queries whose rows are known
-								 * to have been gathered and counted one by
-								 * one */
+	uint64		ways[GPUVEC_N_WAYS];	/* queries that were searched so */
 	uint64		engine_us;		/* microseconds in the engine */
 	uint64		loads;			/* mirrors that were loaded first */
 	uint64		waits;			/* requests that had to wait for changes */
@@ -32,6 +32,9 @@ extern MirrorUsage MirrorUsed;
 
 /* Add what was used since `before` to a node's counters */
 extern void MirrorUsageAdd(MirrorUsage *used, const MirrorUsage *before);
+
+/* Count the queries of an answer by how the engine has searched */
+extern void MirrorUsageWays(const uint32 *ways);
 
 /* Show a node's counters, and what the engine runs on */
 extern void MirrorUsageExplain(const MirrorUsage *used, struct ExplainState *es);

@@ -246,6 +246,24 @@ fetched_ids(MirrorVisibility *visibility, ItemPointer root, IdSpan *ids, uint64 
 	return !entry->isnull;
 }
 
+/*
+ * Find the ids of the row that was fetched, and how many of them the query
+ * has.  False: there is no such row, or it does not pass the filter.
+ */
+static bool
+count_fetched(MirrorVisibility *visibility, ItemPointer root, const MirrorQuery *query,
+			  IdSpan *ids, uint32 *common)
+{
+	uint64		words[GPUVEC_MAX_FILTERS + 1];
+	bool		found = fetched_ids(visibility, root, ids, words) ||
+		(MirrorWantsNulls(query->filter) && (words[0] & 1) != 0);
+
+	if (query->filter != NULL && !gpuvec_filter_passes(query->filter, words))
+		found = false;
+	*common = found && ids->n > 0 ? idset_span_common(idset_span(query->set), *ids) : 0;
+	return found;
+}
+
 /* Raise an error unless the score of a hit is that of the table's row */
 static void
 verify_hit(MirrorVisibility *visibility, const gpuvec_hit *hit,
@@ -253,17 +271,11 @@ verify_hit(MirrorVisibility *visibility, const gpuvec_hit *hit,
 {
 	ItemPointerData root;
 	IdSpan		ids = {0};
-	uint64		words[GPUVEC_MAX_FILTERS + 1];
-	uint32		common = 0;
+	uint32		common;
 	bool		found;
 
 	ItemPointerSet(&root, gpuvec_hit_block(hit->place), mirror_line_offset(gpuvec_hit_line(hit->place)));
-	found = fetched_ids(visibility, &root, &ids, words) ||
-		(MirrorWantsNulls(query->filter) && (words[0] & 1) != 0);
-	if (query->filter != NULL && !gpuvec_filter_passes(query->filter, words))
-		found = false;
-	if (found && ids.n > 0)
-		common = idset_span_common(idset_span(query->set), ids);
+	found = count_fetched(visibility, &root, query, &ids, &common);
 	if (!found || common != gpuvec_hit_common(hit->place) ||
 		gpuvec_score_with(search->measure, search->weights, common, query->len, ids.n) != hit->score)
 		ereport(ERROR,
@@ -359,4 +371,34 @@ MirrorVisible(MirrorVisibility *visibility, gpuvec_hit *hit, const MirrorQuery *
 		hit->place = gpuvec_hit_place(gpuvec_tid(block, mirror_line(ItemPointerGetOffsetNumber(&tid), true)),
 									  gpuvec_hit_common(hit->place), gpuvec_hit_newer(hit->place));
 	return true;
+}
+
+/*
+ * Raise an error if the snapshot sees the row at this tid, which the engine
+ * has found, but the row does not qualify
+ */
+void
+MirrorVerifyRow(MirrorVisibility *visibility, uint64 tid, const MirrorQuery *query,
+				const MirrorSearch *search)
+{
+	ItemPointerData root;
+	ItemPointerData at;
+	IdSpan		ids = {0};
+	MirrorHit	hit;
+	uint32		common;
+
+	ItemPointerSet(&root, gpuvec_tid_block(tid), mirror_line_offset(gpuvec_tid_line(tid)));
+	at = root;
+	if (!fetch_row(visibility, &at))
+		return;
+	if (!count_fetched(visibility, &root, query, &ids, &common) ||
+		!MirrorRank(search, query, tid, common, ids.n, true, &hit))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("a row of relation \"%s\" that the gpuvec engine found does not qualify",
+						RelationGetRelationName(visibility->target->rel)),
+				 errdetail("The row at (%u,%u) has %u common ids.", gpuvec_tid_block(tid),
+						   mirror_line_offset(gpuvec_tid_line(tid)), common),
+				 errhint("Please report this as a bug; gpuvec_evict discards the engine's copy.")));
+	ExecClearTuple(visibility->slot);
 }

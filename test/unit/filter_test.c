@@ -514,6 +514,32 @@ all_matches(const table *t, gpuvec_measure measure, const test_query *q, bool di
 	return n;
 }
 
+static int
+compare_tids(const void *x, const void *y)
+{
+	uint64_t	a = *(const uint64_t *) x;
+	uint64_t	b = *(const uint64_t *) y;
+
+	return a < b ? -1 : a > b;
+}
+
+/* Are the tids of an answer, in any order, those of n rows? */
+static bool
+same_tids(const gpuvec_topk_query *q, const gpuvec_match *rows, uint32_t n)
+{
+	uint64_t   *tids = malloc((n + 1) * sizeof(uint64_t));
+	bool		same;
+
+	for (uint32_t i = 0; i < n; i++)
+		tids[i] = rows[i].tid;
+	qsort(tids, n, sizeof(uint64_t), compare_tids);
+	if (n > 0)
+		qsort(q->tids, n, sizeof(uint64_t), compare_tids);
+	same = n == 0 || memcmp(tids, q->tids, n * sizeof(uint64_t)) == 0;
+	free(tids);
+	return same;
+}
+
 /* Is the answer of a query right?  Sorts one that may be in any order. */
 static bool
 right_answer(const table *t, gpuvec_measure measure, const test_query *q, gpuvec_match *matches)
@@ -524,11 +550,17 @@ right_answer(const table *t, gpuvec_measure measure, const test_query *q, gpuvec
 
 	if (n > q->q.k)
 		n = q->q.k;
-	if (q->q.unordered && q->q.nmatches > 1)
+	if (q->q.unordered && q->q.nmatches > 1 && !q->q.bare)
 		qsort(q->q.matches, q->q.nmatches, sizeof(gpuvec_match), compare_matches);
 	right = q->q.nmatches == n &&
 		q->q.passed == (q->q.filter.n > 0 ? npassed : GPUVEC_NOT_COUNTED) &&
 		(!q->q.ranked_disjoint || (q->q.disjoint && q->q.filter.n > 0));
+	/* rows that rank without a common id were gathered, all that pass */
+	right &= !q->q.ranked_disjoint ||
+		(q->q.ways & ~gpuvec_way_bit(GPUVEC_WAY_LISTS) & ~gpuvec_way_bit(GPUVEC_WAY_GATHERED)) == 0;
+	right &= !q->q.ranked_disjoint || n == 0 || q->q.ways != 0;
+	if (q->q.bare)
+		return right && same_tids(&q->q, matches, n);
 	for (uint32_t i = 0; right && i < n; i++)
 		right = matches[i].score == q->q.matches[i].score && matches[i].tid == q->q.matches[i].tid &&
 			matches[i].common == q->q.matches[i].common;
@@ -581,7 +613,11 @@ test_queries(gpuvec_backend *backend, const gpuvec_view *view, const table *t,
 			queries[i].q = batch[i];
 			right &= right_answer(t, measure, &queries[i], matches);
 			if (queries[i].q.unordered)
+			{
 				free(queries[i].q.matches);
+				free(queries[i].q.tids);
+				queries[i].q.tids = NULL;
+			}
 			ranked_disjoint += batch[i].ranked_disjoint;
 			not_ranked += batch[i].disjoint && batch[i].filter.n > 0 && !batch[i].ranked_disjoint;
 		}
@@ -610,6 +646,7 @@ test_searches(gpuvec_backend *backend, const gpuvec_view *view, const table *t, 
 			if (backend->takes_unordered && !queries[i].q.has_after && random_below(4) == 0)
 			{
 				queries[i].q.unordered = true;
+				queries[i].q.bare = random_below(2) == 0;
 				queries[i].q.k = UINT32_MAX;
 			}
 			/* some filters of a batch are equal */

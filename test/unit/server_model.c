@@ -652,6 +652,59 @@ brute_force(const model *m, gpuvec_measure measure, const model_query *q, uint64
 	return hits;
 }
 
+/* qsort comparator of the tids of hits */
+static int
+compare_places(const void *a, const void *b)
+{
+	uint64_t	x = gpuvec_hit_tid(((const gpuvec_hit *) a)->place);
+	uint64_t	y = gpuvec_hit_tid(((const gpuvec_hit *) b)->place);
+
+	return x < y ? -1 : x > y;
+}
+
+static int
+compare_lines(const void *a, const void *b)
+{
+	return *(const uint16_t *) a - *(const uint16_t *) b;
+}
+
+/* Do the pages, of so many bytes, have the tids of n hits?  Sorts both. */
+static bool
+pages_equal(char *pages, uint64_t bytes, gpuvec_hit *hits, uint64_t n)
+{
+	char	   *end = pages + bytes;
+	uint64_t	at = 0;
+	int64_t		before = -1;
+
+	qsort(hits, n, sizeof(*hits), compare_places);
+	while (pages < end)
+	{
+		gpuvec_page_rows page;
+		uint16_t   *lines = (uint16_t *) (pages + sizeof(page));
+
+		memcpy(&page, pages, sizeof(page));
+		pages += gpuvec_page_rows_bytes(page.n);
+		if (page.n == 0 || pages > end || page.block <= before || page.n > n - at)
+			return false;
+		before = page.block;
+		qsort(lines, page.n, sizeof(uint16_t), compare_lines);
+		for (uint32_t i = 0; i < page.n; i++, at++)
+			if (gpuvec_hit_tid(hits[at].place) != gpuvec_tid(page.block, lines[i]))
+				return false;
+	}
+	return at == n;
+}
+
+/* Ask for pages, sometimes, if all rows are asked for; true if so */
+static bool
+ask_for_pages(gpuvec_query *wire)
+{
+	if (wire->k != GPUVEC_ALL_ROWS || random_below(2))
+		return false;
+	wire->flags |= GPUVEC_QUERY_PAGES;
+	return true;
+}
+
 bool
 model_check(client *c, const model *m, gpuvec_measure measure, const model_query *queries, uint32_t n)
 {
@@ -663,6 +716,7 @@ model_check(client *c, const model *m, gpuvec_measure measure, const model_query
 	uint64_t	at = 0;
 	size_t		heads = (n + 1) / 2 * 8;
 	bool		filtered = false;
+	bool		pages = false;
 	bool		ok;
 
 	for (uint32_t i = 0; i < n; i++)
@@ -670,6 +724,9 @@ model_check(client *c, const model *m, gpuvec_measure measure, const model_query
 	weights = some_weights[random_below(4)];
 	search_request(&b, &m->key, m->position, measure, queries, n);
 	((gpuvec_search *) b.data)->known = known;
+	for (uint32_t i = 0; i < n; i++)
+		pages |= ask_for_pages((gpuvec_query *) (b.data + sizeof(gpuvec_search) +
+												 (measure == GPUVEC_TVERSKY ? sizeof(weights) : 0)) + i);
 	ok = check(client_call(c, GPUVEC_MSG_SEARCH, b.data, b.length, GPUVEC_MSG_RESULT), "a search is answered");
 	free(b.data);
 	if (!ok)
@@ -679,8 +736,13 @@ model_check(client *c, const model *m, gpuvec_measure measure, const model_query
 		return false;
 	counts = c->data + sizeof(result);
 	hits = counts + heads + result.npassed * sizeof(uint64_t);
+	/* of several queries the hits have scores */
+	pages &= n == 1 && result.nhits > 0;
+	if (!check(pages == (result.page_bytes > 0), "rows come by pages if that was asked for"))
+		return false;
 	if (!check(result.npassed == (filtered ? n : 0) &&
-			   c->frame.length == (size_t) (hits - c->data) + result.nhits * sizeof(gpuvec_hit),
+			   c->frame.length == (size_t) (hits - c->data) +
+			   (pages ? result.page_bytes : result.nhits * sizeof(gpuvec_hit)),
 			   "the length of the answer"))
 		return false;
 	for (uint32_t i = 0; i < n && ok; i++)
@@ -700,6 +762,14 @@ model_check(client *c, const model *m, gpuvec_measure measure, const model_query
 			  "rows without a common id rank only if that is wanted");
 
 		memcpy(&count, counts + i * sizeof(count), sizeof(count));
+		if (pages)
+		{
+			ok = check(count == expected && result.nhits == expected, "the number of rows") &&
+				check(pages_equal(c->data + (hits - c->data), result.page_bytes, truth, expected),
+					  "rows by pages are those of brute force");
+			free(truth);
+			return ok;
+		}
 		/* all rows may come in any order; so may not the first ones */
 		if (queries[i].wire.k == GPUVEC_ALL_ROWS && count == GPUVEC_FIRST_ROWS && expected > count)
 			expected = count;

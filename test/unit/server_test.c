@@ -167,6 +167,46 @@ test_search(void)
 	engine_stop(&e);
 }
 
+/*
+ * All rows with an id: as many as may be followed by others, one less and one
+ * more, with scores and without
+ */
+static void
+test_all_rows(void)
+{
+	static const uint16_t ids[] = {7, 501, 502};
+	engine		e = engine_start("lists:1", plain);
+	client		c = client_open(&e);
+
+	for (uint64_t rows = GPUVEC_FIRST_ROWS - 1; rows <= GPUVEC_FIRST_ROWS + 1; rows++)
+	{
+		model		m = model_new((uint32_t) rows, 400, &tiny_sets);
+		model_query q = random_query(&tiny_sets);
+		uint64_t	n = 0;
+
+		for (uint32_t block = 0; block < m.nblocks; block++)
+			for (uint32_t i = 0; i < m.pages[block].nrows; i++, n++)
+			{
+				model_row  *row = &m.pages[block].rows[i];
+
+				row->len = n < rows ? 1 + (uint32_t) random_below(3) : 1;
+				row->ids = realloc(row->ids, sizeof(ids));
+				memcpy(row->ids, n < rows ? ids : ids + 1, row->len * sizeof(uint16_t));
+			}
+		check(n > rows && model_load(&c, &m), "load");
+		free(q.ids);
+		q = (model_query) {.wire.len = 1, .wire.k = GPUVEC_ALL_ROWS,.ids = malloc(sizeof(ids))};
+		memcpy(q.ids, ids, sizeof(ids));
+		for (int measure = 0; measure <= GPUVEC_TVERSKY; measure++)
+			for (int i = 0; i < 3; i++)
+				check(model_check(&c, &m, (gpuvec_measure) measure, &q, 1), "all rows with an id");
+		free(q.ids);
+		model_free(&m);
+	}
+	client_close(&c);
+	engine_stop(&e);
+}
+
 /* Empty tables, empty pages, empty sets, the longest set, positions */
 static void
 test_edges(void)
@@ -2429,6 +2469,7 @@ static const struct
 }			tests[] = {
 	{"options", test_options},
 	{"search", test_search},
+	{"all_rows", test_all_rows},
 	{"edges", test_edges},
 	{"several_mirrors", test_several_mirrors},
 	{"refresh", test_refresh},

@@ -241,6 +241,34 @@ same_answer(const gpuvec_topk_query *q, const answer *want, uint32_t n)
 	return true;
 }
 
+static int
+compare_numbers(const void *x, const void *y)
+{
+	uint64_t	a = *(const uint64_t *) x;
+	uint64_t	b = *(const uint64_t *) y;
+
+	return a < b ? -1 : a > b;
+}
+
+/* Has the backend's answer the same tids, in any order? */
+static bool
+same_tids(const gpuvec_topk_query *q, const answer *want, uint32_t n)
+{
+	uint64_t   *tids = allocate(n * sizeof(uint64_t));
+	bool		same = q->nmatches == n;
+
+	for (uint32_t i = 0; i < n; i++)
+		tids[i] = want[i].tid;
+	qsort(tids, n, sizeof(uint64_t), compare_numbers);
+	if (same && n > 0)
+	{
+		qsort(q->tids, n, sizeof(uint64_t), compare_numbers);
+		same = memcmp(q->tids, tids, n * sizeof(uint64_t)) == 0;
+	}
+	free(tids);
+	return same;
+}
+
 /*
  * Segments [from, to) of the table's rows added to entries; dead rows marked
  */
@@ -322,6 +350,9 @@ typedef struct expected
 	uint32_t	n;
 } expected;
 
+/* Searches by lists that had matches */
+static uint64_t by_lists;
+
 /*
  * Search the first n queries and compare with what is expected of some of
  * them
@@ -337,15 +368,28 @@ search_equals(gpuvec_backend *b, const gpuvec_view *view, int measure, gpuvec_me
 	{
 		queries[i].nmatches = UINT32_MAX;
 		queries[i].weights = weights_of(measure);
+		queries[i].bare = queries[i].unordered && random32() % 2;
 	}
 	if (!b->topk(b, view, known, method, queries, n, &error))
 		return false;
 	for (uint32_t i = 0; i < n; i++)
-		if (queries[i].unordered && queries[i].nmatches > 0)
+		if (queries[i].unordered && !queries[i].bare && queries[i].nmatches > 0)
 			qsort(queries[i].matches, queries[i].nmatches, sizeof(gpuvec_match), compare_matches);
 	for (uint32_t i = 0; i < n; i++)
-		if (want[i].answers && !same_answer(&queries[i], want[i].answers, want[i].n))
+		if (want[i].answers &&
+			!(queries[i].bare ? same_tids : same_answer) (&queries[i], want[i].answers, want[i].n))
 			return false;
+	/* a way is told unless no row can share an id */
+	for (uint32_t i = 0; i < n; i++)
+	{
+		uint32_t	ways = queries[i].ways;
+
+		by_lists += queries[i].nmatches > 0 && (ways & gpuvec_way_bit(GPUVEC_WAY_LISTS)) != 0;
+		if (ways >> GPUVEC_N_WAYS != 0 || (queries[i].nmatches > 0 && ways == 0) ||
+			(method == GPUVEC_METHOD_BITSET && queries[i].ncold == 0 &&
+			 (ways & ~(gpuvec_way_bit(GPUVEC_WAY_SCAN) | gpuvec_way_bit(GPUVEC_WAY_GATHERED)))))
+			return false;
+	}
 	return true;
 }
 
@@ -397,7 +441,7 @@ test_measure(const char *name, gpuvec_backend **backends, int nbackends, const t
 					q->after_score = -0.0;
 			}
 			/* all rows, in any order */
-			q->unordered = i % 6 == 0 && random32() % 2 && !q->has_after && backends[0]->takes_unordered;
+			q->unordered = i % 6 <= 1 && random32() % 2 && !q->has_after && backends[0]->takes_unordered;
 			if (q->unordered)
 				q->k = UINT32_MAX;
 			q->matches = q->unordered ? NULL : allocate((t->n < q->k ? t->n : q->k) * sizeof(gpuvec_match));
@@ -425,7 +469,11 @@ test_measure(const char *name, gpuvec_backend **backends, int nbackends, const t
 		for (uint32_t i = 0; i < nqueries; i++)
 			free(want[i].answers);
 		for (uint32_t i = 0; i < nqueries; i++)
+		{
 			free(queries[i].matches);
+			free(queries[i].tids);
+			queries[i].tids = NULL;
+		}
 	}
 	for (int b = 0; b < nbackends; b++)
 		gpuvec_view_unref(views[b]);
@@ -939,6 +987,13 @@ search_wide(gpuvec_backend *b, const wide_table *t, int draw, uint32_t longest, 
 		uint32_t	unknown = random32() % 3 == 0 ? random32() % 6 : 0;
 
 		sets[i] = wide_query(t, draw, longest, unknown, measure, &queries[i]);
+		if (b->takes_unordered && !queries[i].has_after && random32() % 3 == 0)
+		{
+			queries[i].unordered = true;
+			queries[i].k = UINT32_MAX;
+			free(queries[i].matches);
+			queries[i].matches = NULL;
+		}
 		want[i].answers = brute_wide(t, measure, &queries[i], &sets[i], unknown, &want[i].n);
 	}
 	for (int method = 0; method <= (int) GPUVEC_METHOD_READY_LISTS; method++)
@@ -951,6 +1006,7 @@ search_wide(gpuvec_backend *b, const wide_table *t, int draw, uint32_t longest, 
 	{
 		free((void *) queries[i].ids);
 		free(queries[i].matches);
+		free(queries[i].tids);
 		free(sets[i].numbers);
 		free(want[i].answers);
 	}
@@ -1070,6 +1126,7 @@ main(void)
 		free_table(&t);
 	}
 	close_backends(backends, n);
+	check(by_lists > 1000, "searches by lists are told");
 	printf("%ld passed, %ld failed\n", passed, failed);
 	return failed > 0;
 }

@@ -2,7 +2,7 @@
  *
  * best_rows.c
  *	  The bounded heap of a query's best rows; of an unordered one, an array
- *	  of all its rows.
+ *	  of all its rows, or of their tids.
  *
  *-------------------------------------------------------------------------
  */
@@ -40,19 +40,24 @@ replace_worst(best_rows *best, best_row row)
 	rows[i] = row;
 }
 
-/* Make room for one more row.  Sets failed on lack of memory. */
+/*
+ * Make room for n more rows, one unless the query is unordered.  Sets failed
+ * on lack of memory.
+ */
 static bool
-make_room(best_rows *best)
+make_room(best_rows *best, uint32_t n)
 {
-	uint32_t	k = best->shared->query->k;
+	const gpuvec_topk_query *query = best->shared->query;
 	uint32_t	room = best->room == 0 ? 16 : best->room * 2;
 	best_row   *rows;
 
-	if (best->n < best->room)
+	if (n <= best->room - best->n)
 		return true;
-	if (room > k)
-		room = k;
-	rows = realloc(best->rows, room * sizeof(best_row));
+	if (room < best->n + n)
+		room = best->n + n;
+	if (room > query->k)
+		room = query->k;
+	rows = realloc(best->rows, room * (query->bare ? sizeof(uint64_t) : sizeof(best_row)));
 	if (rows == NULL)
 	{
 		best->failed = true;
@@ -69,7 +74,7 @@ add_row(best_rows *best, best_row row)
 {
 	uint32_t	i = best->n;
 
-	if (!make_room(best))
+	if (!make_room(best, 1))
 		return;
 	best->n++;
 	while (i > 0 && behind(&row, &best->rows[(i - 1) / 2]))
@@ -114,7 +119,11 @@ best_offer(best_rows *best, uint32_t common, uint32_t len, uint64_t tid)
 		return true;
 	if (query->query->unordered)
 	{
-		if (make_room(best))
+		if (!make_room(best, 1))
+			return true;
+		if (query->query->bare)
+			best->tids[best->n++] = tid;
+		else
 			best->rows[best->n++] = row;
 		return true;
 	}
@@ -127,4 +136,22 @@ best_offer(best_rows *best, uint32_t common, uint32_t len, uint64_t tid)
 	if (best->n == query->query->k)
 		lower_bound(query, best->rows[0].key);
 	return true;
+}
+
+bool
+best_takes_any(const best_rows *best)
+{
+	const cpu_query *query = best->shared;
+	bool		any_length = query->measure == GPUVEC_INTERSECTION ||
+		query->measure == GPUVEC_CONTAINMENT;
+
+	return any_length && query->query->bare && query->cold == NULL &&
+		gpuvec_score_key(gpuvec_score(query->measure, 1, gpuvec_query_len(query->query), 1)) <=
+		__atomic_load_n(&query->bound, __ATOMIC_RELAXED);
+}
+
+uint64_t *
+best_add_tids(best_rows *best, uint32_t n)
+{
+	return make_room(best, n) ? best->tids + best->n : NULL;
 }

@@ -138,7 +138,11 @@ typedef struct best_rows
 	cpu_query  *shared;
 	uint32_t	n;
 	uint32_t	room;
-	best_row   *rows;
+	union
+	{
+		best_row   *rows;
+		uint64_t   *tids;		/* of a bare query, in any order */
+	};
 	bool		failed;			/* out of memory */
 } best_rows;
 
@@ -218,6 +222,14 @@ extern double cpu_lists_cost(cpu_backend *cpu, const gpuvec_segment *segment,
  * greater tid can be in the answer.
  */
 extern bool best_offer(best_rows *best, uint32_t common, uint32_t len, uint64_t tid);
+
+/*
+ * True if the query is bare, and wants each live row that has one common id,
+ * however long it is.  best_add_tids: room for the tids of n such rows; the
+ * caller adds to best->n.  NULL: out of memory, and best->failed is set.
+ */
+extern bool best_takes_any(const best_rows *best);
+extern uint64_t *best_add_tids(best_rows *best, uint32_t n);
 
 /*
  * The score that a row must reach, as gpuvec_need takes it; -INFINITY without

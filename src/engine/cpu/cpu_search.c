@@ -214,12 +214,22 @@ compare_best(const void *a, const void *b)
 	return x->tid < y->tid ? -1 : x->tid > y->tid;
 }
 
-/* Copy the rows of one part to `rows`, unless that is NULL */
+/* Bytes of a row that was found for a query: a best_row, or a tid */
+static inline size_t
+row_size(const gpuvec_topk_query *query)
+{
+	return query->bare ? sizeof(uint64_t) : sizeof(best_row);
+}
+
+/*
+ * Copy the rows of one part behind n others at `rows`, unless that is NULL;
+ * returns their number
+ */
 static uint64_t
-copy_rows(const best_rows *best, best_row *rows)
+copy_rows(const best_rows *best, size_t size, char *rows, uint64_t n)
 {
 	if (rows && best->n > 0)
-		memcpy(rows, best->rows, best->n * sizeof(best_row));
+		memcpy(rows + n * size, best->rows, best->n * size);
 	return best->n;
 }
 
@@ -228,20 +238,21 @@ copy_rows(const best_rows *best, best_row *rows)
  * NULL.  Returns their number.
  */
 static uint64_t
-gather_rows(const cpu_search *search, uint64_t query, best_row *rows)
+gather_rows(const cpu_search *search, uint64_t query, void *rows)
 {
-	uint64_t	n = search->cold ? copy_rows(&search->cold[query], rows) : 0;
+	size_t		size = row_size(search->queries[query].query);
+	uint64_t	n = search->cold ? copy_rows(&search->cold[query], size, rows, 0) : 0;
 
 	for (uint32_t split = 0; search->filters.gathered && split < search->filters.splits; split++)
 		n += copy_rows(&search->filters.gathered[(size_t) split * search->nqueries + query],
-					   rows ? rows + n : NULL);
+					   size, rows, n);
 	for (int g = 0; g < CPU_N_WAYS; g++)
 	{
 		const cpu_group *group = &search->groups[g];
 
 		for (uint32_t split = 0; split < group->nsplits; split++)
 			n += copy_rows(&group->best[(size_t) split * search->nqueries + query],
-						   rows ? rows + n : NULL);
+						   size, rows, n);
 	}
 	return n;
 }
@@ -262,6 +273,19 @@ answer_query(gpuvec_topk_query *query, const best_row *rows, uint32_t n)
 	query->nmatches = n;
 }
 
+/* Give a bare query its n tids */
+static void
+answer_tids(cpu_search *search, uint64_t number, uint64_t n)
+{
+	gpuvec_topk_query *query = (gpuvec_topk_query *) search->queries[number].query;
+
+	query->tids = malloc(n * sizeof(uint64_t));
+	if (query->tids == NULL)
+		__atomic_store_n(&search->failed, 1, __ATOMIC_RELAXED);
+	else
+		query->nmatches = (uint32_t) gather_rows(search, number, query->tids);
+}
+
 /*
  * Merge the rows that the parts found for one query; called by a thread of
  * the pool
@@ -280,6 +304,11 @@ merge_query(void *task, uint64_t number, int thread)
 	total = gather_rows(search, number, NULL);
 	if (total == 0)
 		return;
+	if (query->bare)
+	{
+		answer_tids(search, number, total);
+		return;
+	}
 	rows = malloc(total * sizeof(best_row));
 	if (query->unordered)
 		query->matches = malloc(total * sizeof(gpuvec_match));
@@ -428,6 +457,9 @@ search_cold(void *task, uint64_t number, int thread)
 	if (search->queries[number].query->ncold > 0 &&
 		!cold_search(search->view, &search->queries[number], &search->cold[number]))
 		__atomic_store_n(&search->failed, 1, __ATOMIC_RELAXED);
+	if (search->queries[number].query->ncold > 0)
+		((gpuvec_topk_query *) search->queries[number].query)->ways |=
+			gpuvec_way_bit(GPUVEC_WAY_LISTS);
 }
 
 /* Begin with cold numbers, if any query has some.  False: out of memory. */
@@ -447,16 +479,26 @@ begin_cold(cpu_search *search)
 	return !search->failed;
 }
 
-/* True if some query searches an entry by scans or lists */
+/*
+ * True if some query searches an entry by scans or lists.  Notes the way of
+ * those that do.
+ */
 static bool
-is_searched(const cpu_search *search, uint32_t entry)
+is_searched(const cpu_search *search, uint32_t entry, cpu_way way)
 {
-	const uint64_t *mask;
+	uint32_t	bit = gpuvec_way_bit(way == CPU_LISTS ? GPUVEC_WAY_LISTS : GPUVEC_WAY_SCAN);
+	bool		any = false;
 
 	for (uint32_t i = 0; i < search->nqueries; i++)
-		if (query_searches(&search->queries[i], entry, &mask))
-			return true;
-	return false;
+	{
+		const uint64_t *mask;
+
+		if (!query_searches(&search->queries[i], entry, &mask))
+			continue;
+		((gpuvec_topk_query *) search->queries[i].query)->ways |= bit;
+		any = true;
+	}
+	return any;
 }
 
 /* Assign the view's entries to the groups */
@@ -477,7 +519,7 @@ divide_entries(cpu_search *search, gpuvec_method method)
 		cpu_way		way = choose_way(search->backend, view->entries[i].segment, method,
 									 search->queries, search->nqueries);
 
-		if (is_searched(search, i))
+		if (is_searched(search, i, way))
 			search->groups[way].entries[search->groups[way].nentries++] = i;
 	}
 	return true;
@@ -565,12 +607,15 @@ static void
 empty_answer(gpuvec_topk_query *query)
 {
 	query->nmatches = 0;
+	query->ways = 0;
 	query->ranked_disjoint = false;
 	query->passed = query->filter.n > 0 ? 0 : GPUVEC_NOT_COUNTED;
 	if (query->unordered)
 	{
 		free(query->matches);
 		query->matches = NULL;
+		free(query->tids);
+		query->tids = NULL;
 	}
 }
 

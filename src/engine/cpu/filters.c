@@ -144,7 +144,8 @@ evaluate(cpu_filters *f, gpuvec_thread_pool *pool)
 
 /*
  * Choose the ways of a query, where done[] says of each entry whether scans
- * and lists leave it out.  Returns true if they leave out all.
+ * and lists leave it out.  Returns true if they leave out all.  Notes whether
+ * rows are gathered.
  */
 static bool
 choose_gathered(const cpu_filters *f, cpu_backend *cpu, gpuvec_method method,
@@ -163,6 +164,8 @@ choose_gathered(const cpu_filters *f, cpu_backend *cpu, gpuvec_method method,
 			gathering_costs_less(cpu, segment, method, query, f->nqueries, nrows))
 			done[e] = nrows > 0 ? ENTRY_GATHERED : ENTRY_EMPTY;
 		all &= done[e] != ENTRY_SEARCHED;
+		if (done[e] == ENTRY_GATHERED)
+			((gpuvec_topk_query *) query->query)->ways |= gpuvec_way_bit(GPUVEC_WAY_GATHERED);
 	}
 	return all;
 }

@@ -240,6 +240,46 @@ take_bitmap(lists_task *task, const uint8_t *bitmap)
 	}
 }
 
+/* Take the tids of n listed rows */
+static void
+add_listed(lists_task *task, const uint16_t *rows, uint32_t n)
+{
+	const gpuvec_view_entry *entry = task->entry;
+	uint64_t   *tids = best_add_tids(task->best, n);
+	uint32_t	added = 0;
+
+	for (uint32_t i = 0; tids && i < n; i++)
+	{
+		tids[added] = gpuvec_entry_tid(entry, rows[i]);
+		added += gpuvec_entry_live(entry, rows[i]);
+	}
+	task->best->n += added;
+}
+
+/* Take the tids of the rows of a bitmap */
+static void
+add_bitmap(lists_task *task, const uint8_t *bitmap)
+{
+	uint32_t	nrows = task->entry->segment->nrows;
+	uint16_t	rows[64];
+
+	for (uint32_t first = 0; first < nrows; first += 64)
+	{
+		uint64_t	bits;
+		uint32_t	n = 0;
+
+		memcpy(&bits, bitmap + first / 8, sizeof(bits));
+		for (; bits != 0; bits &= bits - 1)
+		{
+			uint32_t	row = first + (uint32_t) __builtin_ctzll(bits);
+
+			if (row < nrows)
+				rows[n++] = (uint16_t) row;
+		}
+		add_listed(task, rows, n);
+	}
+}
+
 /*
  * Search the segment of a task whose rows are wanted in any order.  If it has
  * only one list of the query, its rows are that list.  False: it has several,
@@ -251,6 +291,14 @@ search_one_list(lists_task *task)
 	if (!task->best->shared->query->unordered || task->mask != NULL ||
 		task->nlists + task->nbitmaps > 1 || gpuvec_ranks_disjoint(task->best->shared->measure))
 		return false;
+	if (best_takes_any(task->best))
+	{
+		if (task->nlists > 0)
+			add_listed(task, task->lists[0].rows, task->lists[0].n);
+		if (task->nbitmaps > 0)
+			add_bitmap(task, task->bitmaps[0]);
+		return true;
+	}
 	task->tied_len = UINT32_MAX;
 	for (uint32_t i = 0; task->nlists > 0 && i < task->lists[0].n; i++)
 		take_listed(task, task->lists[0].rows[i]);

@@ -32,6 +32,7 @@ typedef struct found_rows
 {
 	gpuvec_match *rows;			/* in found_all.rows */
 	uint32_t	n;
+	uint32_t	ways;			/* gpuvec_way_bit() of how they were found */
 } found_rows;
 
 typedef struct parts_run
@@ -306,7 +307,10 @@ search_joint(parts_run *run, gpuvec_error *error)
 		run->q.queries[i].matches = run->found[i].rows;
 	ok = search_view(run, first_device(run), view, error);
 	for (uint32_t i = 0; ok && i < run->head.nqueries; i++)
+	{
 		run->found[i].n = run->q.queries[i].nmatches;
+		run->found[i].ways = run->q.queries[i].ways;
+	}
 	free(view);
 	return ok;
 }
@@ -361,6 +365,7 @@ end_part(parts_run *run, uint32_t part)
 		gpuvec_topk_query *query = &run->q.queries[i];
 		found_rows *found = &run->found[i];
 
+		found->ways |= query->ways;
 		for (uint32_t j = 0; j < query->nmatches; j++)
 			query->matches[j].tid |= gpuvec_part_tid(part);
 		if (run->head.together)
@@ -485,6 +490,8 @@ answer_parts(gpuvec_session *s, const gpuvec_request *request, const parts_run *
 		result->nqueries = run->mirrors[i].view ? run->head.nqueries : 0;
 	}
 	write_rows(run, body, heads, heads + run->head.nparts);
+	for (uint32_t i = 0; i < run->head.nqueries; i++)
+		gpuvec_count_ways(run->found[i].ways, ((gpuvec_result *) body)->ways);
 	((gpuvec_result *) body)->engine_us = (uint32_t) (gpuvec_stopwatch() - started);
 	ok = gpuvec_send_frame(s->fd, request->number, GPUVEC_MSG_PARTS_RESULT, &piece, 1);
 	free(heads);

@@ -11,9 +11,11 @@
 
 #include "engine/fault.h"
 #include "engine/host_memory.h"
+#include "engine/serve/page_rows.h"
 #include "engine/serve/search_run.h"
 
-#define ALL_FLAGS	(GPUVEC_QUERY_MIN_SCORE | GPUVEC_QUERY_AFTER | GPUVEC_QUERY_DISJOINT)
+#define ALL_FLAGS \
+	(GPUVEC_QUERY_MIN_SCORE | GPUVEC_QUERY_AFTER | GPUVEC_QUERY_DISJOINT | GPUVEC_QUERY_PAGES)
 
 /* Microseconds that a search waits at most for its mirror */
 #define MOST_PATIENCE_US	1000000
@@ -66,13 +68,16 @@ parse_filter(const gpuvec_query *wire, const char *from, uint64_t left, uint32_t
 	return bytes;
 }
 
-/* True if a query asks for a number of rows, or for all from the first one */
+/*
+ * True if a query asks for a number of rows, by hits, or for all from the
+ * first one
+ */
 static bool
 k_valid(const gpuvec_query *wire)
 {
 	if (wire->k == GPUVEC_ALL_ROWS)
 		return (wire->flags & GPUVEC_QUERY_AFTER) == 0;
-	return wire->k >= 1 && wire->k <= GPUVEC_MAX_K;
+	return wire->k >= 1 && wire->k <= GPUVEC_MAX_K && (wire->flags & GPUVEC_QUERY_PAGES) == 0;
 }
 
 /* Check a query and copy it; false if it is invalid */
@@ -231,7 +236,8 @@ most_hits(const search_run *q, const gpuvec_topk_query *query)
 
 /*
  * Queries for all rows are answered in order, the first rows only, if the
- * backend knows no other way, or if all rows may not fit a frame
+ * backend knows no other way, or if all rows may not fit a frame.  Otherwise
+ * the session says whether it needs no more than tids.
  */
 static void
 choose_order(search_run *q)
@@ -245,6 +251,7 @@ choose_order(search_run *q)
 			q->queries[i].unordered = false;
 			q->queries[i].k = GPUVEC_FIRST_ROWS;
 		}
+	q->queries[0].bare = takes && (q->wire[0].flags & GPUVEC_QUERY_PAGES) != 0;
 }
 
 /* The order of results */
@@ -264,7 +271,7 @@ static void
 sort_first_rows(const search_run *q)
 {
 	for (uint32_t i = 0; i < q->head.nqueries; i++)
-		if (q->queries[i].unordered && q->queries[i].nmatches == GPUVEC_FIRST_ROWS)
+		if (q->queries[i].unordered && !q->queries[i].bare && q->queries[i].nmatches == GPUVEC_FIRST_ROWS)
 			qsort(q->queries[i].matches, GPUVEC_FIRST_ROWS, sizeof(gpuvec_match), compare_matches);
 }
 
@@ -347,21 +354,33 @@ answer_search(gpuvec_session *s, const gpuvec_request *request, const search_run
 {
 	gpuvec_result result = {.state = q->mirror.state};
 	uint32_t	nqueries = q->mirror.view ? q->head.nqueries : 0;
+	bool		bare = nqueries > 0 && q->queries[0].bare && q->queries[0].nmatches > 0;
 	size_t		counts_size = (nqueries + (size_t) 1) / 2 * 2 * sizeof(uint32_t);
 	size_t		heads_size;
+	size_t		hits_size;
 	char	   *body;
-	struct iovec pieces[2] = {{&result, sizeof(result)}, {NULL, 0}};
+	char	   *pages = NULL;
+	struct iovec pieces[3] = {{&result, sizeof(result)}, {NULL, 0}, {NULL, 0}};
 	gpuvec_error error;
 	bool		ok;
 
 	result.nqueries = nqueries;
 	for (uint32_t i = 0; i < nqueries; i++)
+	{
 		result.nhits += q->queries[i].nmatches;
+		gpuvec_count_ways(q->queries[i].ways, result.ways);
+	}
 	result.npassed = q->filtered ? nqueries : 0;
 	heads_size = counts_size + result.npassed * sizeof(uint64_t);
-	body = malloc(heads_size + result.nhits * sizeof(gpuvec_hit) + 1);
-	if (body == NULL)
+	hits_size = bare ? 0 : result.nhits * sizeof(gpuvec_hit);
+	body = malloc(heads_size + hits_size + 1);
+	if (bare)
+		pages = gpuvec_page_rows_new(q->queries[0].tids, q->queries[0].nmatches,
+									 &result.page_bytes);
+	if (body == NULL || (bare && pages == NULL))
 	{
+		free(body);
+		free(pages);
 		gpuvec_fail_memory(&error, heads_size + result.nhits * sizeof(gpuvec_hit));
 		return gpuvec_answer_error(s, request, &error);
 	}
@@ -370,12 +389,15 @@ answer_search(gpuvec_session *s, const gpuvec_request *request, const search_run
 		((uint32_t *) body)[i] = q->queries[i].nmatches;
 	if (result.npassed > 0)
 		make_passed(q, (uint64_t *) (body + counts_size));
-	if (nqueries > 0)
+	if (hits_size > 0)
 		make_hits(q, (gpuvec_hit *) (body + heads_size));
 	result.engine_us = (uint32_t) (gpuvec_stopwatch() - started);
 	pieces[1].iov_base = body;
-	pieces[1].iov_len = heads_size + result.nhits * sizeof(gpuvec_hit);
-	ok = gpuvec_send_frame(s->fd, request->number, GPUVEC_MSG_RESULT, pieces, 2);
+	pieces[1].iov_len = heads_size + hits_size;
+	pieces[2].iov_base = pages;
+	pieces[2].iov_len = result.page_bytes;
+	ok = gpuvec_send_frame(s->fd, request->number, GPUVEC_MSG_RESULT, pieces, 3);
+	free(pages);
 	free(body);
 	return ok;
 }
@@ -490,8 +512,11 @@ static void
 free_run(search_run *q)
 {
 	for (uint32_t i = 0; q->queries && i < q->head.nqueries; i++)
+	{
 		if (q->queries[i].unordered)
 			free(q->queries[i].matches);
+		free(q->queries[i].tids);
+	}
 	free(q->matches);
 	free(q->numbers);
 	free(q->hot);

@@ -7,7 +7,10 @@
  * of an index scan for each partition.  It begins with the first row of each
  * scan.  When the first of these scans begins, one request asks the engine
  * for the first rows of all of them (search_parts.c).  Few are needed of each
- * scan; one that needs more goes on by itself.
+ * scan, unless rows are expected to fail a condition (expected.c): then each
+ * scan gets its share of what a scan of all rows would begin with.  A scan
+ * that needs more goes on by itself, and so does one whose mirror could not
+ * be asked with the others.
  *
  * When a plan starts, its Merge Appends are looked up, and their scans noted:
  * no other place tells which scans belong together.  That the others will be
@@ -21,6 +24,8 @@
  */
 #include "gpuvec.h"
 
+#include <math.h>
+
 #include "access/relscan.h"
 #include "executor/executor.h"
 #include "index/knn_scan.h"
@@ -29,15 +34,17 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
-/* Rows to ask for, of each scan */
+/* Rows to ask for, of each scan, unless more are expected to be needed */
 #define SIBLING_ROWS	4
 
 typedef struct Sibling
 {
 	IndexScanState *node;
+	bool		asked;			/* by the last request, which it has not heard
+								 * of yet */
 	bool		ready;			/* hits[] are its first rows, and not taken */
 	uint32		nhits;
-	MirrorHit	hits[SIBLING_ROWS];
+	MirrorHit  *hits;			/* NULL, or palloc'd */
 } Sibling;
 
 /* The scans of a Merge Append; lives in its query's memory */
@@ -51,6 +58,7 @@ typedef struct SiblingGroup
 	int			given;			/* scans with rows, by the last request; 0:
 								 * there was none */
 	int			taken;			/* how many of them took these */
+	uint32		rows;			/* asked for, of each scan */
 	gpuvec_measure measure;
 	IdSet	   *query;
 	Snapshot	snapshot;
@@ -177,6 +185,21 @@ describe_group(const SiblingGroup *group)
 	return targets;
 }
 
+/*
+ * How many rows to ask for of each scan.  Rows lie where they like, so a scan
+ * may need a few more than its share.
+ */
+static uint32
+rows_of_each(const SiblingGroup *group, const KnnState *state)
+{
+	double		share = (double) state->first_batch / group->n;
+	double		most = ceil(share + 2 * sqrt(share));
+
+	if (state->first_batch <= GPUVEC_FIRST_BATCH || most < SIBLING_ROWS)
+		return SIBLING_ROWS;
+	return Min((uint32) most, state->first_batch);
+}
+
 /* Keep the rows that were found for each scan */
 static void
 keep_rows(SiblingGroup *group, MirrorParts *parts, MirrorSearch *search)
@@ -191,8 +214,27 @@ keep_rows(SiblingGroup *group, MirrorParts *parts, MirrorSearch *search)
 		if (!member->ready)
 			continue;
 		member->nhits = query->nhits;
+		member->hits = MemoryContextAlloc(group->context,
+										  Max(query->nhits, 1) * sizeof(MirrorHit));
 		memcpy(member->hits, query->hits, query->nhits * sizeof(MirrorHit));
 		group->given++;
+	}
+}
+
+/* Forget the rows of the last request; each scan is told of the next one */
+static void
+begin_request(SiblingGroup *group)
+{
+	group->given = group->taken = 0;
+	for (int i = 0; i < group->n; i++)
+	{
+		Sibling    *member = &group->members[i];
+
+		member->asked = true;
+		member->ready = false;
+		if (member->hits)
+			pfree(member->hits);
+		member->hits = NULL;
 	}
 }
 
@@ -208,9 +250,9 @@ ask_group(SiblingGroup *group, IndexScanDesc scan, const KnnState *state)
 	MirrorParts *parts;
 
 	search.queries = &query;
-	search.k = SIBLING_ROWS;
+	search.k = group->rows = rows_of_each(group, state);
 	search.context = context;
-	group->given = group->taken = 0;
+	begin_request(group);
 	if (group->query)
 		pfree(group->query);
 	group->query = NULL;
@@ -219,11 +261,11 @@ ask_group(SiblingGroup *group, IndexScanDesc scan, const KnnState *state)
 	{
 		keep_rows(group, parts, &search);
 		MirrorPartsEnd(parts);
-		group->measure = state->measure;
-		group->snapshot = scan->xs_snapshot;
-		group->query = MemoryContextAlloc(group->context, VARSIZE_ANY(state->query));
-		memcpy(group->query, state->query, VARSIZE_ANY(state->query));
 	}
+	group->measure = state->measure;
+	group->snapshot = scan->xs_snapshot;
+	group->query = MemoryContextAlloc(group->context, VARSIZE_ANY(state->query));
+	memcpy(group->query, state->query, VARSIZE_ANY(state->query));
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(context);
 }
@@ -238,14 +280,17 @@ SiblingsFirstRows(IndexScanDesc scan, KnnState *state)
 		(member = find_sibling(scan, &group)) == NULL)
 		return false;
 	/* ask again if most scans have taken what they were given */
-	if ((!member->ready || !is_same_query(group, scan, state)) &&
+	if (!(member->asked && is_same_query(group, scan, state)) &&
 		group->taken * 2 >= group->given)
 		ask_group(group, scan, state);
-	if (!member->ready || !is_same_query(group, scan, state))
+	if (!member->asked || !is_same_query(group, scan, state))
+		return false;
+	member->asked = false;
+	if (!member->ready)
 		return false;
 	member->ready = false;
 	group->taken++;
-	state->search.k = SIBLING_ROWS;
+	state->search.k = group->rows;
 	MirrorSearchReset(&state->search);
 	state->wire.hits = member->hits;
 	state->wire.nhits = member->nhits;

@@ -52,11 +52,18 @@ typedef struct Known
 
 static Known known_mirrors[KNOWN_SLOTS];
 
-/* The slot for a mirror; another mirror may be in it */
+/*
+ * The slot for a mirror; another mirror may be in it.  A search of many
+ * partitions comes here several times for each, so not the whole key is
+ * hashed.
+ */
 static Known *
 known_slot(const gpuvec_mirror_key *key)
 {
-	return &known_mirrors[hash_bytes((const unsigned char *) key, sizeof(*key)) % KNOWN_SLOTS];
+	uint32		some = key->relation ^ key->index ^ (uint32) key->attnum << 20 ^
+		(uint32) key->key_attnum << 26 ^ (uint32) key->meaning ^ (uint32) key->private_id;
+
+	return &known_mirrors[hash_bytes_uint32(some) % KNOWN_SLOTS];
 }
 
 /* What is known of a mirror, or NULL */

@@ -9,10 +9,11 @@
  * settings so, too.  So a search takes one round trip for each round, however
  * many servers there are.
  *
- * Rows come in PostgreSQL's binary format if all their columns have types
- * that are the same everywhere, or sets.  If the server's columns turn out to
- * have other types, the statement is sent once more, for text, and so are
- * later ones for this table.
+ * Rows are taken one by one as they arrive, so a server cannot fill the memory
+ * of this session.  They come in PostgreSQL's binary format if all columns are
+ * sets, or of types that are the same everywhere.  If the server's columns
+ * turn out to have other types, the statement is sent once more, for text,
+ * and so are later ones for this table.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,9 +29,6 @@
 #include "utils/hsearch.h"
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
-
-/* More rows than these come one by one, as they would fill memory */
-#define MAX_WHOLE	10000
 
 /* How values of a column are read */
 typedef struct ColumnReader
@@ -347,6 +345,8 @@ send_statement(Asked *asked)
 		!pq->PQpipelineSync(conn))
 		return false;
 	connection->syncs++;
+	/* if it is the first in the pipeline; else it fails */
+	(void) pq->PQsetSingleRowMode(conn);
 	return true;
 }
 
@@ -503,8 +503,8 @@ take_results(Asking *asking, Asked *asked)
 		connection->result = pq->PQgetResult(connection->conn);
 		if (connection->result == NULL)
 		{
-			if (asked->statement->nrows > MAX_WHOLE)
-				(void) pq->PQsetSingleRowMode(connection->conn);
+			/* the next statement has begun, if there is one */
+			(void) pq->PQsetSingleRowMode(connection->conn);
 			if (pq->PQstatus(connection->conn) != LIBPQ_CONNECTION_OK)
 				return reconnect(asking, asked, NULL);
 			continue;
@@ -635,7 +635,7 @@ wait_and_go_on(Asking *asking, WaitEvent *events)
 		if (events[i].events & WL_LATCH_SET)
 			ResetLatch(MyLatch);
 		else if (asked != NULL && asked->done)
-			forget_set(asking);	/* closed, or the next statement's */
+			forget_set(asking); /* closed, or the next statement's */
 		else if (asked != NULL)
 			go_on(asking, asked);
 	}

@@ -7,9 +7,9 @@
  * other.  So where nothing of its transaction can be seen, searches use
  * connections of their own, which send everything at once.  That is so if the
  * search stands in the top-level statement of a session, and that statement
- * is all of the transaction (ForeignChooseWay()).  Then no earlier statement has
- * changed anything on a server or seen a snapshot of it, and no other part of
- * the statement reads foreign tables.
+ * is all of the transaction (ForeignChooseWay()).  Then no earlier statement
+ * has changed anything on a server or seen a snapshot of it, and no other part
+ * of the statement reads foreign tables.
  *
  * Each connection has one transaction there, of level repeatable read, from
  * the first search of the transaction to its end.  So all searches of a
@@ -333,7 +333,6 @@ ForeignConnectFailed(const ForeignConnection *connection, const ForeignLeaf *lea
 			(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
 			 errmsg("could not connect to server \"%s\"", leaf->server_name),
 			 errdetail_internal("%s", message)));
-	pg_unreachable();
 }
 
 /* A connection is made: fail if its user should have needed a password */
@@ -348,7 +347,7 @@ ForeignConnectCheck(const ForeignConnection *connection, const ForeignLeaf *leaf
 				 errhint("Target server's authentication method must be changed or password_required=false set in the user mapping attributes.")));
 }
 
-/* Append what an escape in an application name stands for, as in postgres_fdw */
+/* Append what an escape in an application name stands for */
 static void
 append_escape(StringInfo name, char escape)
 {

@@ -47,7 +47,7 @@ extern ForeignConnection *ForeignConnect(const ForeignLeaf *leaf);
 extern void ForeignConnectStart(ForeignConnection *connection, const ForeignLeaf *leaf);
 extern void ForeignConnectCheck(const ForeignConnection *connection, const ForeignLeaf *leaf);
 extern void ForeignConnectFailed(const ForeignConnection *connection, const ForeignLeaf *leaf,
-								 const char *detail) pg_attribute_noreturn();
+								 const char *detail);
 extern void ForeignDisconnect(ForeignConnection *connection);
 
 /* foreign_ask.c */

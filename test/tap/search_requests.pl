@@ -108,6 +108,12 @@ for my $k (1, 5, 20, 3000)
 	is($answer, $node->safe_psql('postgres', 'SET enable_indexscan = off; SET enable_bitmapscan = off; ' . sprintf($order, $k)), "Merge Append, k = $k: right rows");
 	cmp_ok($n, '<=', $k == 1 ? 1 : $k < 100 ? 9 : 33, "Merge Append, k = $k: requests");
 }
+# a condition that few rows satisfy: each scan begins with its share of what is expected to be ranked
+$node->safe_psql('postgres', 'ANALYZE parts');
+my $few = q{SELECT md5(string_agg(d::text, ' ')) FROM (SELECT tokens <-> '{1,2,3}' AS d FROM parts WHERE id % 50 = 7 ORDER BY 1 LIMIT 10) x};
+my ($answer, $n) = searched($few);
+is($answer, $node->safe_psql('postgres', 'SET enable_indexscan = off; SET enable_bitmapscan = off; ' . $few), 'Merge Append with a condition: right rows');
+cmp_ok($n, '<=', 2, 'Merge Append with a condition: requests');
 is(ask($session, q{SELECT count(*) FROM (VALUES ('{1,2,3}'::idset), ('{1,2,11}'), ('{77}')) v(q), LATERAL (SELECT tokens <-> q AS d FROM parts ORDER BY tokens <-> q LIMIT 3) x
 	WHERE d = (SELECT min(tokens <-> q) FROM parts)}),
 	9, 'Merge Append, again and again');

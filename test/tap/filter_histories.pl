@@ -5,6 +5,7 @@
 use strict;
 use warnings;
 
+use GpuvecHistories;
 use GpuvecTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -18,34 +19,7 @@ $node->safe_psql('postgres', q{
 	CREATE TABLE words (id int PRIMARY KEY, note int, tenant int, price float8, name text, list int[]);
 	CREATE FUNCTION to_set(int[]) RETURNS idset LANGUAGE sql IMMUTABLE AS 'SELECT $1::public.idset';
 	CREATE INDEX words_knn ON words USING gpuvec (to_set(list), tenant, (price * 2), name) WHERE note < 8;
-
-	-- The index scan and a sequential scan with a sort: the same rows at the same distances
-	CREATE FUNCTION compare(tab text, expr text, cond text, op text, q idset, k int) RETURNS text LANGUAGE plpgsql AS $$
-	DECLARE
-		sql text := format('SELECT array_agg(id ORDER BY d, id), array_agg(d ORDER BY d, id) FROM (SELECT id, %s %s %L AS d FROM %s WHERE %s ORDER BY %1$s %2$s %3$L ', expr, op, q, tab, cond);
-		plan text;
-		all_ids int[]; all_distances float8[]; ids int[]; distances float8[];
-	BEGIN
-		SET LOCAL enable_indexscan = off;
-		SET LOCAL enable_bitmapscan = off;
-		SET LOCAL enable_seqscan = on;
-		SET LOCAL enable_sort = on;
-		EXECUTE sql || ') x' INTO all_ids, all_distances;
-		SET LOCAL enable_indexscan = on;
-		SET LOCAL enable_seqscan = off;
-		SET LOCAL enable_sort = off;
-		EXECUTE 'EXPLAIN ' || sql || ') x' INTO plan;
-		EXECUTE sql || format('LIMIT %s) x', k) INTO ids, distances;
-		IF distances IS DISTINCT FROM nullif(all_distances[:k], '{}') THEN RETURN 'other distances'; END IF;
-		IF EXISTS (SELECT FROM unnest(ids, distances) AS r (i, d) WHERE d IS DISTINCT FROM all_distances[array_position(all_ids, i)]) THEN RETURN 'a row with another distance'; END IF;
-		IF (SELECT count(DISTINCT i) FROM unnest(ids) i) <> coalesce(cardinality(ids), 0) THEN RETURN 'a row twice'; END IF;
-		EXECUTE sql || ') x' INTO ids, distances;
-		IF ids IS DISTINCT FROM all_ids OR distances IS DISTINCT FROM all_distances THEN RETURN 'other rows of all'; END IF;
-		EXECUTE format('SELECT array_agg(id ORDER BY id) FROM %s WHERE %s', tab, cond) INTO ids;
-		IF ids IS DISTINCT FROM (SELECT array_agg(i ORDER BY i) FROM unnest(all_ids) i) THEN RETURN 'other rows without an order'; END IF;
-		RETURN 'same';
-	END $$;
-
+} . compare_sql() . q{
 	-- The functions use the copy of such an index, too
 	CREATE FUNCTION compare_topk(q idset, k int, measure text) RETURNS text LANGUAGE plpgsql AS $$
 	DECLARE
@@ -63,14 +37,12 @@ my $next = 1;
 my @operators = ('<->', '<%>', '<=>', '<#>', '<~>');
 my @measures = qw(braun_blanquet jaccard cosine);
 sub one_of { return $_[rand @_]; }
-sub random_set { my ($most) = @_; return '{' . join(',', map { int(rand(3)) ? int(rand(30)) : int(rand(65536)) } 1 .. int(rand($most + 1))) . '}'; }
 sub random_row
 {
 	return '(' . join(', ', $next++, int(rand(10)), one_of('NULL', 0 .. 12), one_of('NULL', "'NaN'", -1.5, 0, 0.5, 1, 2, 7),
 		one_of('NULL', map { "'$_'" } '', 'a', 'abcd', 'abcde', 'b', 'abcf'), int(rand(12)) ? "'" . random_set(8) . "'" : 'NULL') . ')';
 }
 sub random_rows { my ($n) = @_; return join(',', map { random_row() } 1 .. $n); }
-sub twice { my ($sql) = @_; (my $other = $sql) =~ s/docs/words/g; $other =~ s/tokens/list/g; return "$sql; $other;"; }
 
 my @changes = (
 	sub { twice('INSERT INTO docs VALUES ' . random_rows(1 + int(rand(8)))) },

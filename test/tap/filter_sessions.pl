@@ -4,6 +4,7 @@
 use strict;
 use warnings;
 
+use GpuvecHistories;
 use GpuvecTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -11,10 +12,7 @@ use Test::More;
 my $node = new_node('main', conf => "max_connections = 40\nmax_prepared_transactions = 10\n");
 my $dir = $node->basedir;
 
-$node->safe_psql('postgres', q{
-	CREATE FUNCTION random_set(n int) RETURNS idset LANGUAGE sql VOLATILE AS $$
-		SELECT CASE WHEN random() < 0.05 THEN NULL WHEN random() < 0.03 THEN '{}' ELSE
-			(SELECT array_agg((CASE WHEN random() < 0.8 THEN random() * 40 ELSE random() * 65535 END)::int) FROM generate_series(0, (random() * n)::int))::idset END $$;
+$node->safe_psql('postgres', random_set_sql() . q{
 	CREATE TABLE docs (id serial, tokens idset, tenant int, price numeric, tags idset, note int DEFAULT 0) WITH (fillfactor = 60);
 	CREATE FUNCTION add(n int) RETURNS void LANGUAGE sql AS $$
 		INSERT INTO docs (tokens, tenant, price, tags) SELECT random_set(6), nullif((sqrt(random()) * 12)::int, 3), (random() * 9)::int / 4.0, random_set(3) FROM generate_series(1, n) $$;

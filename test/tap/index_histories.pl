@@ -4,6 +4,7 @@
 use strict;
 use warnings;
 
+use GpuvecHistories;
 use GpuvecTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -99,7 +100,6 @@ my @measures = qw(braun_blanquet jaccard cosine dice overlap containment interse
 my @filters = ('true', 'note % 3 = 0', 'note = 7', 'id < 0', 'tokens @> $f${3}$f$ AND true', 'tokens && $f${5,9,11}$f$ AND note < 8', 'tokens <@ $f${1,2,3,4,5,6,7,8,65535}$f$ AND true');
 
 # Literals and histories.  Small vocabularies make ties, large ones rows without a common id.
-sub random_set { my ($most) = @_; return '{' . join(',', map { int(rand(3)) ? int(rand(30)) : int(rand(65536)) } 1 .. int(rand($most + 1))) . '}'; }
 sub random_rows { my ($n) = @_; return join(',', map { '(' . $next++ . ", " . int(rand(10)) . ", " . (int(rand(15)) ? "'" . random_set(8) . "'" : 'NULL') . ')' } 1 .. $n); }
 
 my @steps = (

@@ -5,6 +5,7 @@
 use strict;
 use warnings;
 
+use GpuvecHistories;
 use GpuvecTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -12,11 +13,7 @@ use Test::More;
 my $node = new_node('main', conf => "max_connections = 60\nmax_prepared_transactions = 20\n");
 my $dir = $node->basedir;
 
-$node->safe_psql('postgres', q{
-	-- many ties, rows without a common id, empty and null sets
-	CREATE FUNCTION random_set(n int) RETURNS idset LANGUAGE sql VOLATILE AS $$
-		SELECT CASE WHEN random() < 0.04 THEN NULL WHEN random() < 0.03 THEN '{}' ELSE
-			(SELECT array_agg((CASE WHEN random() < 0.8 THEN random() * 40 ELSE random() * 65535 END)::int) FROM generate_series(0, (random() * n)::int))::idset END $$;
+$node->safe_psql('postgres', random_set_sql() . q{
 	CREATE FUNCTION with_seven(tokens idset) RETURNS idset LANGUAGE sql IMMUTABLE AS 'SELECT tokens OPERATOR(public.|) 7';
 	CREATE TABLE docs (id serial, tokens idset, note int NOT NULL DEFAULT 0) WITH (fillfactor = 60);
 	INSERT INTO docs (tokens, note) SELECT random_set(6), i % 5 FROM generate_series(1, 1200) i;

@@ -101,6 +101,8 @@ export NEEDRESTART_SUSPEND=1
 echo "gpuvec: installing what is missing:" $what >&2
 apt-get update -qq >&2
 create_no_cluster
+# a list of names
+# shellcheck disable=SC2046
 apt-get install -y -qq --no-upgrade --no-install-recommends $(packages "$what") >&2
 what=$(missing)
 [ -z "$what" ] || { echo "still missing after the installation:" $what >&2; exit 1; }

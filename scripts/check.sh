@@ -185,7 +185,7 @@ no_engine_left() {
 		[ -n "$(gpuvec_engines "$@")" ] || return 0
 		sleep 0.2
 	done
-	echo "engines are left:" $(gpuvec_engines "$@")
+	echo "engines are left: $(gpuvec_engines "$@" | xargs)"
 	return 1
 }
 
@@ -342,7 +342,7 @@ suite_tap() {
 	{ gpuvec_settings; printf '%s\n' "$common_conf"; } >"$work/tap.conf"
 	chmod a+r "$work/tap.conf"
 	as_user mkdir -p "$work/tap"
-	for name in $(wanted "$(cd "$work/src/test/tap" && for name in *.pl; do echo "${name%.pl}"; done)"); do
+	for name in $(wanted "$(cd "$work/src/test/tap" && for file in *.pl; do echo "${file%.pl}"; done)"); do
 		plan tap "$name" "$(seconds_of "tap/$name")" "$([ "$name:${OLD_PG_CONFIG:+old}" = upgrade:old ] && echo tap/old || echo -)" job_tap "$name"
 	done
 }
@@ -395,7 +395,7 @@ suite_clients() {
 		say "clients: there is no $PYTHON, so nothing of the Python package is tested"
 		return
 	fi
-	for name in $(wanted "$(cd "$work/src/clients/python/tests" && for name in test_*.py; do echo "${name%.py}"; done)"); do
+	for name in $(wanted "$(cd "$work/src/clients/python/tests" && for file in test_*.py; do echo "${file%.py}"; done)"); do
 		plan clients "$name" "$(seconds_of "clients/$name")" - job_client "$name"
 	done
 }
@@ -431,7 +431,7 @@ job_unit() {
 
 # Engine tests: "make tests" of each makefile names them, and each is a goal "check-NAME"
 suite_unit() {
-	local mk mks= name
+	local mk mks='' name
 	for mk in unit feed server search neighbors embedding als cuda; do
 		[ $mk != cuda ] || [ "$ENGINE" = cuda ] || continue
 		for name in $(wanted "$(unit_make $mk -s tests)"); do
@@ -445,7 +445,9 @@ suite_unit() {
 # A short run of the randomised tester; the totals are numbers of comparisons
 job_stress() {
 	local total
-	gpuvec_stress "$STRESS_SECONDS" "$SEED" --engine "$ENGINE" $([ "$LENIENT" = no ] || echo --lenient) >"$log" 2>&1
+	local lenient=(--lenient)
+	[ "$LENIENT" != no ] || lenient=()
+	gpuvec_stress "$STRESS_SECONDS" "$SEED" --engine "$ENGINE" "${lenient[@]}" >"$log" 2>&1
 	total=$(tail -n 1 "$log" | sed -nE 's/^([0-9]+) passed, ([0-9]+) failed$/\1 \2/p')
 	count ${total:-0 1}
 }
@@ -513,7 +515,8 @@ fi
 
 echo "suite         passed failed skipped seconds"
 for suite in build $SUITES; do
-	printf '%-12s %7d %6d %7d %7d\n' "$suite" $(sums "$suite")
+	read -r passed failed skipped seconds < <(sums "$suite")
+	printf '%-12s %7d %6d %7d %7d\n' "$suite" "$passed" "$failed" "$skipped" "$seconds"
 done
 read -r passed failed skipped seconds < <(sums)
 echo "$seconds s of work in $((SECONDS - began)) s"

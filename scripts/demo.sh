@@ -42,7 +42,7 @@ began=$SECONDS
 gpuvec_start data || exit 1
 
 sql() { "$bindir/psql" -X -q -v ON_ERROR_STOP=1 -P pager=off -P footer=off "$@"; }
-bold= plain=
+bold='' plain=''
 [ ! -t 1 ] || bold=$'\033[1m' plain=$'\033[0m'
 # show TITLE SQL: a statement, its result and its time
 show() {

@@ -6,7 +6,7 @@
 #	- in tables of tests ("regress: a, b; TAP: c"), the tests
 #	- in doc/exactness.md, all patches of test/mutations, and no other
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 faults=0
 
 fault() {

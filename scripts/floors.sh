@@ -10,7 +10,7 @@
 # below them.  A floor stands only on floors that come before it in the table, so there
 # are no circles.  doc/architecture.md draws the house.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 
 floors='
 # What sessions, engine and kernels share: measures, messages, the arithmetic of pooling

@@ -13,7 +13,7 @@
 # the script says so.
 set -uo pipefail
 
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 : "${PGINDENT:=pgindent}" "${CLANG_FORMAT:=clang-format}"
 check=no different=0
 case ${1:-} in

@@ -18,7 +18,7 @@
 # ordinary user by themselves.  Ends with a summary; exit status 1 if a part failed.
 set -uo pipefail
 
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 : "${DOCS:=8500000}" "${MODES:=A B C}" "${CLIENTS:=64}" "${CHECK_SECONDS:=480}" "${BENCH_SECONDS:=560}"
 : "${STRESS_MINUTES:=8}" "${LOGS:=$PWD/build/gpu-host}"
 [ $# -gt 0 ] || set -- kernels sanitizer check bench

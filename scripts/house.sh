@@ -15,7 +15,7 @@
 # is six lines of code and more in succession that are the same but for white space, where
 # lines of a brace alone, comments and includes do not count.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 export LC_ALL=C
 
 mode=

@@ -15,7 +15,7 @@
 # if a patch does not fit the sources any more.
 set -uo pipefail
 
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 work=$PWD/build/mutations
 : "${JOBS:=$((($(nproc) + 3) / 4 * 2))}"
 
@@ -85,7 +85,7 @@ fi
 mkdir -p "$work"
 [ "$(id -u)" != 0 ] || chmod a+rx "$work"
 
-suites= tests=
+suites='' tests=''
 for patch in "${patches[@]}"; do
 	if [ -z "$(field Rule "$patch")" ] || [ -z "$(field Suite "$patch")" ] || [ -z "$(field Shows "$patch")" ]; then
 		echo "$patch does not say what it is" >&2

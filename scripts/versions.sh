@@ -119,21 +119,18 @@ check() {
 		${TESTS:+"TESTS=$TESTS"} ${PRELOAD:+"PRELOAD=$PRELOAD"} ${JOBS:+"JOBS=$JOBS"}
 }
 
-# keep VERSION ROOT LOG: of each suite that ran as a whole, or of the upgrade from OLD, remember
-# the numbers, the server's exact version, and the day
+# keep VERSION ROOT LOG: remember what came of each job, with the server's exact version and
+# the day.  Of a selection by TESTS only jobs that are the same in a whole run are kept.
 keep() {
-	local suite ok bad skip server
+	local suite job ok bad skip server
 	mkdir -p "$FOLDER/results"
 	server=$(inside "$2" "/usr/lib/postgresql/$1/bin/postgres" --version | awk '{ print $3 }')
-	while read -r suite ok bad skip _; do
-		[[ " $SUITES " == *" $suite "* ]] || continue
-		if [ "$OLD" != "" ] && [ "${TESTS:-}" = upgrade ]; then
-			suite=upgrade-$OLD
-		elif [ -n "${TESTS:-}" ]; then
-			continue
-		fi
-		echo "$1 $server $(uname -m) $suite $ok $bad $skip $(date +%F)" >"$FOLDER/results/$1-$suite"
-	done < <(sed -n '/^suite  *passed failed/,$p' "$3")
+	while read -r suite job ok bad skip; do
+		[ -z "${TESTS:-}" ] || [ "$suite" = tap ] || continue
+		[ -z "$OLD" ] || [ "$job" != upgrade ] || suite=pg_upgrade-$OLD
+		[ "$job" != old ] || continue
+		echo "$1 $server $suite $ok $bad ${skip:-0} $(date +%F)" >"$FOLDER/results/$1-$suite-$job"
+	done < <(sed -nE 's|^== ([a-z]+)/([^ ]+): ([0-9]+) passed, ([0-9]+) failed(, ([0-9]+) skipped)?, .*|\1 \2 \3 \4 \6|p' "$3")
 }
 
 # one VERSION: its total, "N passed, N failed", as the last line
@@ -149,13 +146,19 @@ one() {
 	[ "$KEEP" = yes ] || rm -rf "$root"
 }
 
-# table: what results are kept, a row for each server
+# table: what results are kept, a row for each server and suite
 table() {
 	echo "| PostgreSQL | from Debian's | suite | passed | failed | skipped | day |"
 	echo "|---|---|---|---|---|---|---|"
-	cat "$FOLDER"/results/* 2>/dev/null | sort -k1,1n -k4,4 | while read -r version server _ suite ok bad skip day; do
-		echo "| $server | $(release_of "$version") | ${suite/upgrade-/pg_upgrade from } | $ok | $bad | $skip | $day |"
-	done
+	cat "$FOLDER"/results/* 2>/dev/null | awk '{
+			key = $1 " " $2 " " $3
+			ok[key] += $4; bad[key] += $5; skip[key] += $6
+			if ($7 > day[key]) day[key] = $7
+		}
+		END { for (key in ok) print key, ok[key], bad[key], skip[key], day[key] }' | sort -k1,1n -k3,3 |
+		while read -r version server suite ok bad skip day; do
+			echo "| $server | $(release_of "$version") | ${suite/pg_upgrade-/pg_upgrade from } | $ok | $bad | $skip | $day |"
+		done
 }
 
 case ${1:-} in

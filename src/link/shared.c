@@ -140,9 +140,10 @@ drop_error(void)
 /*
  * Call work(), which may fail for want of memory.  False: it has failed, and
  * `trouble` says why.  No subtransaction is needed to undo the work: the
- * server's functions release their locks before they raise an error, and what
- * they attach belongs to no statement.  But an error resets the counters of
- * held-off interrupts, so these are restored.
+ * server's functions release their locks before they raise an error, but for
+ * that of ShmemInitStruct() from 19 on, and what they attach belongs to no
+ * statement.  But an error resets the counters of held-off interrupts, so
+ * these are restored.
  */
 static bool
 attempt(void (*work) (void))
@@ -166,6 +167,12 @@ attempt(void (*work) (void))
 		CurrentResourceOwner = owner;
 		InterruptHoldoffCount = held_off;
 		QueryCancelHoldoffCount = cancel_held_off;
+		if (LWLockHeldByMe(ShmemIndexLock))
+		{
+			/* that the lock is held holds off interrupts once more */
+			HOLD_INTERRUPTS();
+			LWLockRelease(ShmemIndexLock);
+		}
 		drop_error();
 		ok = false;
 	}

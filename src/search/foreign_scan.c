@@ -14,7 +14,7 @@
  * of its own, its rows have the types of fdw_scan_tlist, and fdw_private
  * lists the statement, the numbers of the columns that it returns, and the
  * number of rows to fetch at a time.  This layout is the same in PostgreSQL
- * 13 to 18.
+ * 13 to 19.
  *
  * The scans lie under an Append node, which asks all servers before it waits
  * for one of them (from PostgreSQL 14 on).  While they work, the caller does
@@ -74,7 +74,7 @@ typedef struct ScanRoutine
 bool
 ForeignCanAsk(Relation rel)
 {
-#if PG_VERSION_NUM < 190000
+#if PG_VERSION_NUM < 200000
 	Oid			handler;
 	Oid			extension;
 	char	   *name;

@@ -107,9 +107,9 @@ start_clients() { start_load "$1" -c "$2" -j "$(($2 < $(nproc) ? $2 : $(nproc)))
 
 # start_writers RATE [OPTION...]: RATE is transactions a second, or max
 start_writers() {
-	local rate=(-R "$1")
-	[ "$1" != max ] || rate=()
-	start_clients writers "$WRITERS" -M prepared -f "$work/write.sql" "${rate[@]}" "${@:2}"
+	local limit=(-R "$1")
+	[ "$1" != max ] || limit=()
+	start_clients writers "$WRITERS" -M prepared -f "$work/write.sql" "${limit[@]}" "${@:2}"
 }
 
 good_load() {

@@ -351,7 +351,7 @@ open_gpus(const std::string &list)
 	}
 	backend = gpus[0];
 	if (gpus.size() > 1)
-		backend = gpuvec_parts_open(gpus.data(), budgets.data(), (int) gpus.size(), &error);
+		backend = gpuvec_parts_open(gpus.data(), budgets.data(), (int) gpus.size(), false, &error);
 	if (backend == NULL)
 		die("gpuvec_parts_open", &error);
 }

@@ -49,6 +49,7 @@ typedef struct parts_backend
 	gpuvec_backend base;
 	gpuvec_thread_pool *pool;	/* a thread for each child */
 	pthread_mutex_t mutex;		/* guards children[].placed */
+	bool		owns_vectors;	/* base.vectors are of several devices */
 	gpuvec_vectors *host[GPUVEC_MAX_DEVICES];	/* of children that have no
 												 * memory of their own */
 	int			n;

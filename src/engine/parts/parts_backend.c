@@ -83,7 +83,7 @@ parts_trim(gpuvec_backend *backend)
 static void
 close_vectors(parts_backend *parts)
 {
-	if (parts->base.vectors)
+	if (parts->owns_vectors)
 		parts->base.vectors->close(parts->base.vectors);
 	for (int i = 0; i < parts->n; i++)
 		if (parts->host[i])
@@ -131,15 +131,21 @@ unite_abilities(parts_backend *parts)
 	base->finder = first->finder;
 }
 
-/* Vectors of embedding tables are on all devices, too */
+/* Vectors of embedding tables are on all devices, too, but for the host's */
 static bool
-unite_vectors(parts_backend *parts, gpuvec_error *error)
+unite_vectors(parts_backend *parts, bool with_host, gpuvec_error *error)
 {
+	int			n = parts->n - with_host;
 	gpuvec_part_policy policy = gpuvec_part_defaults;
 	gpuvec_vectors *vectors[GPUVEC_MAX_DEVICES];
 	size_t		least = SIZE_MAX;
 
-	for (int i = 0; i < parts->n; i++)
+	if (n == 1)
+	{
+		parts->base.vectors = parts->children[0].backend->vectors;
+		return true;
+	}
+	for (int i = 0; i < n; i++)
 	{
 		vectors[i] = parts->children[i].backend->vectors;
 		if (vectors[i] == NULL)
@@ -150,8 +156,9 @@ unite_vectors(parts_backend *parts, gpuvec_error *error)
 			least = parts->children[i].budget;
 	}
 	policy.copy_bytes = parts->base.on_device ? least / COPY_PART : CPU_COPY_BYTES;
-	parts->base.vectors = gpuvec_part_vectors_new(vectors, (uint32_t) parts->n, &policy, error);
-	return parts->base.vectors != NULL;
+	parts->base.vectors = gpuvec_part_vectors_new(vectors, (uint32_t) n, &policy, error);
+	parts->owns_vectors = parts->base.vectors != NULL;
+	return parts->owns_vectors;
 }
 
 gpuvec_backend *
@@ -178,7 +185,7 @@ gpuvec_parts_open(gpuvec_backend *const *children, const size_t *budgets, int n,
 	}
 	parts->children[n - 1].is_host = with_host;
 	unite_abilities(parts);
-	if (!unite_vectors(parts, error))
+	if (!unite_vectors(parts, with_host, error))
 	{
 		close_vectors(parts);
 		gpuvec_thread_pool_free(parts->pool);

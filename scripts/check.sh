@@ -502,6 +502,10 @@ common_conf="gpuvec.engine = '$ENGINE'
 gpuvec.verify = $VERIFY
 gpuvec.method = $METHOD
 gpuvec.cpu_parts = $CPU_PARTS"
+# many segments, so that each device has some
+if [ "$CPU_PARTS" != 0 ]; then
+	export GPUVEC_ENGINE_FAULT=${GPUVEC_ENGINE_FAULT:-full-segment:96}
+fi
 began=$SECONDS
 say "building in $work"
 plan build "" 0 - job_build

@@ -181,7 +181,11 @@ gpuvec_stress() {
 	local folder=$work/stress output=$work/stress.out status trouble ok bad seconds=$1 seed=$2
 	shift 2
 	as_user mkdir -p "$folder"
-	gpuvec_settings | as_user tee "$folder/settings.conf" >/dev/null
+	{
+		gpuvec_settings
+		# only test hooks have this setting
+		[ "$HOOKS" != yes ] || echo "gpuvec.cpu_parts = ${CPU_PARTS:-0}"
+	} | as_user tee "$folder/settings.conf" >/dev/null
 	"$MAKE" -s -C "$work/src" -f test/stress/stress.mk PG_CONFIG="$PG_CONFIG" || { echo "0 passed, 1 failed"; return 1; }
 	as_user timeout -k 10 $((seconds + 600)) "$work/src/build/stress" --bindir "$bindir" --work "$folder" \
 		--sockets "$sockets" --settings "$folder/settings.conf" --engine-program "$stage$bindir/gpuvec-engine" \

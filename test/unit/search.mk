@@ -19,7 +19,7 @@ SEARCH_OBJS = $(patsubst $(srcdir)/%.cu,$(EMULATION_DIR)/search/%.o,$(DEVICE_SOU
 	$(patsubst %,build/src/engine/%.o,engine_error equal_filters fault filter_column host_memory method_costs segment thread_pool)
 
 # with much shared memory, and with little
-SEARCH_TESTS = search search_small search_cold search_filter
+SEARCH_TESTS = search search_small search_cold search_filter search_parts
 
 tests:
 	@echo $(SEARCH_TESTS)
@@ -27,7 +27,7 @@ tests:
 check: $(SEARCH_TESTS:%=check-%)
 
 ifeq ($(CUDA),yes)
-programs: $(EMULATION_DIR)/cuda_topk $(EMULATION_DIR)/cuda_cold $(EMULATION_DIR)/cuda_filter
+programs: $(EMULATION_DIR)/cuda_topk $(EMULATION_DIR)/cuda_cold $(EMULATION_DIR)/cuda_filter $(EMULATION_DIR)/cuda_parts
 
 check-search: $(EMULATION_DIR)/cuda_topk
 	$< emulated 1
@@ -40,6 +40,9 @@ check-search_cold: $(EMULATION_DIR)/cuda_cold
 
 check-search_filter: $(EMULATION_DIR)/cuda_filter
 	$<
+
+check-search_parts: $(EMULATION_DIR)/cuda_parts
+	$< 40
 else
 programs:
 
@@ -62,6 +65,17 @@ $(EMULATION_DIR)/cuda_filter.o: $(srcdir)/test/unit/filter_test.c $(srcdir)/test
 		-I$(srcdir)/src -I$(srcdir) -c -o $@ $<
 
 $(EMULATION_DIR)/cuda_filter: $(EMULATION_DIR)/cuda_filter.o $(SEARCH_OBJS) \
+$(patsubst %,build/src/engine/sets/%.o,draft id_numbers id_table stage stage_parts)
+	$(CXX) -g -pthread -o $@ $^ -lm -lpthread
+
+# several devices, against the CPU
+$(EMULATION_DIR)/cuda_parts.o: $(srcdir)/test/unit/parts_test.c $(srcdir)/test/unit/unit_test.h
+	@mkdir -p $(@D)
+	$(ENGINE_CC) -std=gnu11 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -DPARTS_TEST_GPU \
+		-I$(srcdir)/src -I$(srcdir) -c -o $@ $<
+
+$(EMULATION_DIR)/cuda_parts: $(EMULATION_DIR)/cuda_parts.o $(SEARCH_OBJS) \
+$(filter build/src/engine/cpu/% build/src/engine/parts/%,$(ENGINE_OBJS)) \
 $(patsubst %,build/src/engine/sets/%.o,draft id_numbers id_table stage stage_parts)
 	$(CXX) -g -pthread -o $@ $^ -lm -lpthread
 

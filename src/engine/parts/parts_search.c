@@ -152,9 +152,22 @@ copy_queries(const parts_search *s, part_search *part)
 	for (uint32_t i = 0; i < s->nqueries; i++)
 	{
 		part->queries[i].matches = s->queries[i].unordered ? NULL : part->child->matches + total;
+		part->queries[i].tids = NULL;
+		/* which rows share no id must be seen */
+		part->queries[i].bare &= !s->queries[i].disjoint;
 		total += most_rows(&s->queries[i], part->view);
 	}
 	return true;
+}
+
+/* Free the rows of a query that is unordered; the answer has none then */
+static void
+free_rows(gpuvec_topk_query *query)
+{
+	free(query->matches);
+	free(query->tids);
+	query->matches = NULL;
+	query->tids = NULL;
 }
 
 static void
@@ -166,7 +179,7 @@ free_parts(parts_search *s)
 
 		for (uint32_t i = 0; part->queries && i < s->nqueries; i++)
 			if (part->queries[i].unordered)
-				free(part->queries[i].matches);
+				free_rows(&part->queries[i]);
 		free(part->queries);
 		if (part->child && part->child->room * sizeof(gpuvec_match) > KEPT_BYTES)
 		{
@@ -209,10 +222,12 @@ unite(const parts_search *s, uint32_t number)
 	gpuvec_topk_query *query = &s->queries[number];
 
 	query->ranked_disjoint = true;
+	query->ways = 0;
 	query->passed = query->filter.n > 0 ? 0 : GPUVEC_NOT_COUNTED;
 	for (int p = 0; p < s->n; p++)
 	{
 		query->ranked_disjoint &= s->parts[p].queries[number].ranked_disjoint;
+		query->ways |= s->parts[p].queries[number].ways;
 		if (query->filter.n > 0)
 			query->passed += s->parts[p].queries[number].passed;
 	}
@@ -251,6 +266,23 @@ merge_ordered(const parts_search *s, uint32_t number)
 	}
 }
 
+/* Append the tids of a part's rows to a bare answer */
+static void
+append_tids(gpuvec_topk_query *query, const gpuvec_topk_query *found)
+{
+	for (uint32_t i = 0; i < found->nmatches; i++)
+		query->tids[query->nmatches++] = found->bare ? found->tids[i] : found->matches[i].tid;
+}
+
+static void
+append_matches(gpuvec_topk_query *query, const gpuvec_topk_query *found)
+{
+	if (found->nmatches > 0)
+		memcpy(query->matches + query->nmatches, found->matches,
+			   found->nmatches * sizeof(gpuvec_match));
+	query->nmatches += found->nmatches;
+}
+
 /* Take all rows of all parts, in any order.  False: out of memory. */
 static bool
 join_unordered(const parts_search *s, uint32_t number)
@@ -263,17 +295,20 @@ join_unordered(const parts_search *s, uint32_t number)
 	query->nmatches = 0;
 	if (total == 0)
 		return true;
-	query->matches = malloc(total * sizeof(gpuvec_match));
-	if (query->matches == NULL)
+	if (query->bare)
+		query->tids = malloc(total * sizeof(uint64_t));
+	else
+		query->matches = malloc(total * sizeof(gpuvec_match));
+	if (query->tids == NULL && query->matches == NULL)
 		return false;
 	for (int p = 0; p < s->n; p++)
 	{
 		const gpuvec_topk_query *found = &s->parts[p].queries[number];
 
-		if (found->nmatches > 0)
-			memcpy(query->matches + query->nmatches, found->matches,
-				   found->nmatches * sizeof(gpuvec_match));
-		query->nmatches += found->nmatches;
+		if (query->bare)
+			append_tids(query, found);
+		else
+			append_matches(query, found);
 	}
 	return true;
 }
@@ -306,10 +341,7 @@ empty_answers(gpuvec_topk_query *queries, uint32_t nqueries)
 	{
 		queries[i].nmatches = 0;
 		if (queries[i].unordered)
-		{
-			free(queries[i].matches);
-			queries[i].matches = NULL;
-		}
+			free_rows(&queries[i]);
 	}
 }
 

@@ -18,7 +18,9 @@ sets_make(gpuvec_mirror *mirror, gpuvec_error *error)
 
 	sets->most_merged = UINT32_MAX;
 	sets->costs = gpuvec_method_costs_new();
-	return sets->costs || gpuvec_fail_memory(error, gpuvec_method_costs_bytes());
+	if (sets->costs)
+		return true;
+	return gpuvec_fail_memory(error, gpuvec_method_costs_bytes());
 }
 
 static void

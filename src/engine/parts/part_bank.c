@@ -131,7 +131,7 @@ static bool
 reserve_children(reserving *r, gpuvec_error *error)
 {
 	part_vectors *parts = r->bank->parts;
-	gpuvec_vectors *vectors[GPUVEC_MAX_CHILDREN];
+	gpuvec_vectors *vectors[GPUVEC_MAX_CHILDREN] = {NULL};
 
 	if (r->copies || !parts->share)
 		return gpuvec_part_ask(parts, reserve_child, r, true, error);

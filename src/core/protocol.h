@@ -525,8 +525,8 @@ typedef struct gpuvec_result
 	uint32_t	engine_us;		/* time in the engine, microseconds */
 	uint64_t	nhits;
 	uint64_t	npassed;		/* length of passed[]: nqueries or 0 */
-	uint64_t	page_bytes;		/* of rows by pages, in place of hits; 0: hits */
-	uint32_t	ways[GPUVEC_N_WAYS];	/* queries that each gpuvec_way served */
+	uint64_t	page_bytes;		/* of rows by pages; 0: hits */
+	uint32_t	ways[GPUVEC_N_WAYS];	/* queries, by gpuvec_way */
 } gpuvec_result;
 
 #define GPUVEC_DISJOINT_TOO		(UINT64_C(1) << 63)

@@ -64,6 +64,9 @@ typedef struct costs
 #define GATHERED_ROW	20.0
 #define GATHERED_ID		0.9
 
+/* Nanoseconds for each row of a list that is taken: mostly a cache miss */
+#define TAKEN_ROW		8.0
+
 static const costs costs_of[] = {
 	{0},
 	{0.70, 1.5, 1.7, 0.5, 75, 4.2, 0.40, 15},	/* portable C */
@@ -103,9 +106,21 @@ lists_cost(const costs *cost, const cpu_lists *lists, const gpuvec_topk_query *q
 }
 
 double
-cpu_lists_cost(cpu_backend *cpu, const gpuvec_segment *segment, const gpuvec_topk_query *query)
+cpu_all_rows_cost(cpu_backend *cpu, const gpuvec_segment *segment, const gpuvec_topk_query *query)
 {
-	return lists_cost(&costs_of[cpu->simd], segment_lists(segment), query);
+	const costs *cost = &costs_of[cpu->simd];
+	const cpu_lists *lists = segment_lists(segment);
+	const uint32_t *start;
+
+	if (query->len != 1 || query->filter.n > 0)
+		return lists_cost(cost, lists, query);
+	if (query->ids[0] < lists->first_id || query->ids[0] >= lists->end_id)
+		return cost->list;
+	start = lists->start + (query->ids[0] - lists->first_id);
+	if (start[0] & LISTS_BITMAP)
+		return lists_cost(cost, lists, query);
+	/* the list of the only id is walked, not counted */
+	return cost->list + TAKEN_ROW * ((start[1] & ~LISTS_BITMAP) - start[0]);
 }
 
 /* Highest cost of the search by lists for any query of `len` ids */

@@ -211,9 +211,12 @@ extern bool gathering_costs_less(cpu_backend *cpu, const gpuvec_segment *segment
 								 gpuvec_method method, const cpu_query *query,
 								 uint32_t nqueries, uint32_t nrows);
 
-/* Nanoseconds that a search by lists takes for one query; not NULL lists */
-extern double cpu_lists_cost(cpu_backend *cpu, const gpuvec_segment *segment,
-							 const gpuvec_topk_query *query);
+/*
+ * Nanoseconds that a search by lists takes for one query whose rows are wanted
+ * in any order; the segment has lists
+ */
+extern double cpu_all_rows_cost(cpu_backend *cpu, const gpuvec_segment *segment,
+								const gpuvec_topk_query *query);
 
 /* best_rows.c */
 /*

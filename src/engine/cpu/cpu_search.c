@@ -402,8 +402,8 @@ is_short(const cpu_search *search, const cpu_group *group)
 	if (search->nqueries > 1 || !query->unordered || group->way != CPU_LISTS)
 		return false;
 	for (uint32_t i = 0; i < group->nentries && ns < WAKE_NS; i++)
-		ns += cpu_lists_cost(search->backend, search->view->entries[group->entries[i]].segment,
-							 query);
+		ns += cpu_all_rows_cost(search->backend, search->view->entries[group->entries[i]].segment,
+								query);
 	return ns < WAKE_NS;
 }
 

@@ -49,10 +49,8 @@ my %scripts = (train => q{
 \set seed random(1, 1000)
 \set factors random(2, 6)
 SELECT count(*) FROM gpuvec_als('events', 'u', 'i', 'users', 'items', 'w', factors => :factors, iterations => 1, seed => :seed);
-\sleep 20 ms
-}, vacuum => q{
 VACUUM items, users;
-\sleep 30 ms
+\sleep 300 ms
 }, change => q{
 \set u random(1, 320)
 \set i random(1, 32)
@@ -61,6 +59,9 @@ INSERT INTO events VALUES (:u, :i, 2);
 DELETE FROM events WHERE u = :u + 1 AND i = :i;
 UPDATE items SET embedding = embedding WHERE key = :i;
 COMMIT;
+\sleep 20 ms
+DELETE FROM items WHERE key = :i;
+\sleep 50 ms
 }, folded => q{
 \set u random(1, 320)
 SELECT folded(:u);
@@ -71,7 +72,7 @@ SELECT recommended(:u);
 append_to_file("$dir/$_.sql", $scripts{$_}) for keys %scripts;
 my @errors = ('') x 3;
 my @outs = ('') x 3;
-my @runs = (start_pgbench($node, \$outs[0], \$errors[0], '-c', 2, '-T', 8, '-f', "$dir/train.sql", '-f', "$dir/vacuum.sql"),
+my @runs = (start_pgbench($node, \$outs[0], \$errors[0], '-c', 2, '-T', 8, '-f', "$dir/train.sql"),
 	start_pgbench($node, \$outs[1], \$errors[1], '-c', 4, '-T', 8, '-f', "$dir/folded.sql", '-f', "$dir/recommended.sql"),
 	start_pgbench($node, \$outs[2], \$errors[2], '-c', 1, '-T', 8, '-f', "$dir/change.sql"));
 $_->finish for @runs;

@@ -26,7 +26,8 @@ END $$;
 PREPARE alike (idset) AS SELECT EXISTS (SELECT FROM docs WHERE tokens <<->> ($1, 0.8, 'jaccard'));
 EXECUTE alike('{60000}');
 DO $$ BEGIN FOR i IN 1..5 LOOP EXECUTE 'EXECUTE alike(''{60000}'')'; END LOOP; END $$;
-SELECT generic_plans > 0 AS generic FROM pg_prepared_statements WHERE name = 'alike';
+-- 13 does not count them
+SELECT coalesce((to_jsonb(s) ->> 'generic_plans')::int > 0, true) AS generic FROM pg_prepared_statements s WHERE name = 'alike';
 SELECT plan('EXECUTE alike(''{60000}'')');
 SET plan_cache_mode = force_generic_plan;
 SELECT plan('EXECUTE alike(''{60000}'')');

@@ -24,7 +24,9 @@
  * transaction, so rows that were inserted speculatively are recognized by a
  * hash of their contents.  An index that is not valid yet has no queue, as
  * CREATE INDEX CONCURRENTLY adds rows of other transactions.  Nor has an
- * index on a table with another access method than heap.
+ * index on a table with another access method than heap.  Nor, from 19 on, one
+ * that this transaction has made: REPACK (CONCURRENTLY) adds rows to an index
+ * of its own, and gives its file to another index before it commits.
  *
  * If the index is gone when its entries are to be written, or was rebuilt by
  * this transaction, the entries are dropped; the rebuild has them.  But a
@@ -371,6 +373,17 @@ write_now(Relation index, ItemPointer root, const EntryValue *value)
 	pfree(batch.data);
 }
 
+/* True if the index's file may become that of another index before the end */
+static bool
+may_be_swapped(Relation index)
+{
+#if PG_VERSION_NUM >= 190000
+	return index->rd_createSubid != InvalidSubTransactionId;
+#else
+	return false;
+#endif
+}
+
 void
 EntryQueueAdd(Relation heap, Relation index, ItemPointer root, const EntryValue *value)
 {
@@ -382,7 +395,7 @@ EntryQueueAdd(Relation heap, Relation index, ItemPointer root, const EntryValue 
 		return;					/* the index is of another layout: scans
 								 * report that */
 	queue = queue_of(RelationGetRelid(index), build);
-	if (queue == NULL || ending || !index->rd_index->indisvalid ||
+	if (queue == NULL || ending || !index->rd_index->indisvalid || may_be_swapped(index) ||
 		heap->rd_tableam != GetHeapamTableAmRoutine())
 	{
 		write_now(index, root, value);

@@ -167,12 +167,6 @@ attempt(void (*work) (void))
 		CurrentResourceOwner = owner;
 		InterruptHoldoffCount = held_off;
 		QueryCancelHoldoffCount = cancel_held_off;
-		if (LWLockHeldByMe(ShmemIndexLock))
-		{
-			/* that the lock is held holds off interrupts once more */
-			HOLD_INTERRUPTS();
-			LWLockRelease(ShmemIndexLock);
-		}
 		drop_error();
 		ok = false;
 	}
@@ -201,16 +195,39 @@ init_head(void)
 	head = found_head;
 }
 
+/*
+ * Release the lock under which the head was looked for, after an error.  From
+ * 19 on ShmemInitStruct() leaves a lock that has no name here to the end of
+ * the transaction, while all others would wait for it.  Nobody asks for the
+ * head with other locks than these.
+ */
+static void
+release_after_error(uint32 held_off)
+{
+#if PG_VERSION_NUM >= 190000
+	LWLockReleaseAll();
+	InterruptHoldoffCount = held_off;
+#else
+	LWLockRelease(AddinShmemInitLock);
+	Assert(InterruptHoldoffCount == held_off);
+	(void) held_off;
+#endif
+}
+
 /* The head, or NULL if it cannot be had */
 static SharedHead *
 get_head(void)
 {
+	uint32		held_off = InterruptHoldoffCount;
+
 	if (head != NULL)
 		return head;
 	eat_shared_memory();
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	(void) attempt(init_head);
-	LWLockRelease(AddinShmemInitLock);
+	if (attempt(init_head))
+		LWLockRelease(AddinShmemInitLock);
+	else
+		release_after_error(held_off);
 	return head;
 }
 

@@ -7,7 +7,9 @@ use GpuvecTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_node('main');
+# with checksums, which 18 has by default, who first reads a row may write to the WAL, and then a mirror is refreshed: one commit more
+my ($version) = `initdb --version` =~ /(\d+)/;
+my $node = new_node('main', init => $version >= 18 ? ['--no-data-checksums'] : []);
 $node->stop;
 {
 	local $ENV{GPUVEC_ENGINE_FAULT} = 'oom-on-commit:3';
@@ -29,8 +31,6 @@ $node->safe_psql('postgres', "VACUUM $_") for 'a', 'b';
 my $old_snapshot = $node->background_psql('postgres');
 ask($old_snapshot, 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM a');
 $node->safe_psql('postgres', 'UPDATE a SET v[2] = 3');
-# with checksums, who first reads what was changed writes the page to the WAL: not the mirror, which would be refreshed for it
-$node->safe_psql('postgres', 'SELECT count(*) FROM a');
 $node->safe_psql('postgres', "SELECT gpuvec_prewarm('$_', 'id', 'v')") for 'a', 'b';
 
 my $holder = $node->background_psql('postgres');

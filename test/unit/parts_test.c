@@ -387,7 +387,9 @@ make_table(uint32_t n, uint32_t nsegments, uint32_t vocabulary, bool plain)
 static uint64_t
 tid_of(const table *t, uint32_t row)
 {
-	return ((uint64_t) row * 7919 % (t->n * UINT64_C(8) + 1)) * 64 + row % 64 + 2;
+	uint64_t	place = (uint64_t) row * 7919 % (t->n * UINT64_C(8) + 1);
+
+	return gpuvec_tid(place / 30, place % 30 + 1);
 }
 
 /* The segment of some rows, not adopted yet, with its live map */

@@ -387,7 +387,9 @@ make_table(uint32_t n, uint32_t nsegments, uint32_t vocabulary, bool plain)
 static uint64_t
 tid_of(const table *t, uint32_t row)
 {
-	return ((uint64_t) row * 7919 % (t->n * UINT64_C(8) + 1)) * 64 + row % 64 + 2;
+	uint64_t	place = (uint64_t) row * 7919 % (t->n * UINT64_C(8) + 1);
+
+	return gpuvec_tid(place / 30, place % 30 + 1);
 }
 
 /* The segment of some rows, not adopted yet, with its live map */
@@ -693,6 +695,46 @@ joint_view(gpuvec_backend *b, const table *t)
 	return gpuvec_view_new(entries, n, &error);
 }
 
+/* The answer of a view of two tables is that of each of them */
+static void
+check_joint(gpuvec_backend *one, const gpuvec_view *joint, const table *t, gpuvec_measure measure)
+{
+	gpuvec_topk_query query;
+	gpuvec_topk_query *found[3];
+	gpuvec_view *views[2];
+	test_query	room;
+	uint32_t	same = 0;
+
+	draw_query(&t[0], measure, &room, &query);
+	query.has_after = query.unordered = query.disjoint = false;
+	query.filter.n = 0;
+	query.k = 100000;
+	found[2] = search(one, joint, measure, GPUVEC_METHOD_AUTO, &query, 1);
+	for (int i = 0; i < 2; i++)
+	{
+		views[i] = make_view(one, &t[i]);
+		found[i] = search(one, views[i], measure, GPUVEC_METHOD_AUTO, &query, 1);
+	}
+	for (uint32_t i = 0; i < found[2]->nmatches; i++)
+	{
+		const gpuvec_match *row = &found[2]->matches[i];
+		const gpuvec_topk_query *of = found[row->tid >> GPUVEC_PART_SHIFT];
+
+		for (uint32_t j = 0; j < of->nmatches; j++)
+			same += of->matches[j].tid == (row->tid & (gpuvec_part_tid(1) - 1)) &&
+				of->matches[j].score == row->score;
+	}
+	check(found[2]->nmatches == found[0]->nmatches + found[1]->nmatches && same == found[2]->nmatches,
+		  "rows of a view of several mirrors are of the right one");
+	for (int i = 0; i < 3; i++)
+	{
+		set_rows(found[i], 1, 0, false);
+		free(found[i]);
+	}
+	gpuvec_view_unref(views[0]);
+	gpuvec_view_unref(views[1]);
+}
+
 static void
 test_joint(int ntables)
 {
@@ -707,10 +749,20 @@ test_joint(int ntables)
 
 		for (int j = 0; j < 2; j++)
 			t[j] = make_table((uint32_t) random_below(100), 1 + (uint32_t) random_below(6), 5, true);
+		/* an index with a filter column has rows with null sets */
+		for (uint32_t r = 0; i % 2 && r < t[1].n; r += 7)
+		{
+			t[1].nfilters = 1;
+			t[1].rows[r].len = 0;
+			t[1].rows[r].words[0] = 1;
+		}
 		expected = joint_view(one, t);
 		view = joint_view(parts, t);
 		for (gpuvec_measure m = 0; m <= GPUVEC_TVERSKY; m++)
+		{
 			compare_views(one, expected, parts, view, &t[0], m);
+			check_joint(one, expected, t, m);
+		}
 		gpuvec_view_unref(view);
 		gpuvec_view_unref(expected);
 		parts->close(parts);

@@ -245,10 +245,12 @@ length_wanted(gathering *g, uint32_t len)
 
 /* Offer a row, counted by its ids */
 static inline void
-gather_row(const lone_scan *scan, const gpuvec_segment *segment, uint32_t row)
+gather_row(const lone_scan *scan, const gpuvec_view_entry *entry, uint32_t row)
 {
+	const gpuvec_segment *segment = entry->segment;
+
 	best_offer(scan->best, lone_count(scan->bitmap, segment, row, gpuvec_hot_len(segment, row)),
-			   segment->len[row], segment->tid[row]);
+			   segment->len[row], gpuvec_entry_tid(entry, row));
 }
 
 /* Fetch what gather_row will read of a row */
@@ -265,8 +267,9 @@ fetch_row(const gpuvec_segment *segment, uint32_t row)
 
 /* Gather the rows of an entry; each is fetched before the one before it */
 static void
-gather_entry(gathering *g, const gpuvec_segment *segment, const uint64_t *mask)
+gather_entry(gathering *g, const gpuvec_view_entry *entry, const uint64_t *mask)
 {
+	const gpuvec_segment *segment = entry->segment;
 	uint32_t	before = UINT32_MAX;
 
 	for (uint32_t w = 0; w < mask_words(segment->nrows); w++)
@@ -278,11 +281,11 @@ gather_entry(gathering *g, const gpuvec_segment *segment, const uint64_t *mask)
 				continue;
 			fetch_row(segment, row);
 			if (before != UINT32_MAX)
-				gather_row(&g->scan, segment, before);
+				gather_row(&g->scan, entry, before);
 			before = row;
 		}
 	if (before != UINT32_MAX)
-		gather_row(&g->scan, segment, before);
+		gather_row(&g->scan, entry, before);
 }
 
 static bool
@@ -312,7 +315,7 @@ gather_entries(const cpu_filters *f, gathering *g, uint32_t first, bool near)
 
 		if (query->done[e] == ENTRY_GATHERED && is_near(query, segment) == near &&
 			!is_canceled(query->query))
-			gather_entry(g, segment, query->filter->passing[e].mask);
+			gather_entry(g, &f->view->entries[e], query->filter->passing[e].mask);
 	}
 }
 

@@ -12,6 +12,8 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <mutex>
+
 #include "kernels/search/search_backend.h"
 
 #define BEYOND			256		/* bytes that are checked */
@@ -40,6 +42,9 @@ check_beyond(const uint4 *memory, size_t bytes)
 cudaError_t
 emu_run_shared(const cudaLaunchConfig_t *config, const std::function<void()> &kernel)
 {
+	/* other backends run kernels, too; the memory is that of one at a time */
+	static std::mutex one;
+	std::lock_guard<std::mutex> guard(one);
 	size_t		bytes = config->dynamicSmemBytes;
 
 	if (config->gridDim.x == 0 || config->gridDim.y == 0 || config->gridDim.y > 65535 ||

@@ -94,7 +94,7 @@ typedef struct gpuvec_topk_query
 								 * frees. */
 	uint32_t	nmatches;
 	uint64_t   *tids;			/* [nmatches] in place of matches, if bare:
-								 * NULL, or malloc'd, and freed by the caller */
+								 * NULL, or malloc'd; the caller frees them */
 	uint32_t	ways;			/* gpuvec_way_bit() of each gpuvec_way */
 	bool		ranked_disjoint;
 	uint64_t	passed;			/* live rows that pass the filter, those with

@@ -33,8 +33,12 @@
 /* Parts for each thread, so that threads finish at about the same time */
 #define PARTS_PER_THREAD	4
 
-/* Most bytes of the masks of filters at a time */
-#define MASK_MEMORY		((size_t) 128 * 1024 * 1024)
+/*
+ * Most bytes of the masks of filters at a time: what stays in the caches.  But
+ * so many filters have masks at least, as their queries share more than that.
+ */
+#define MASK_MEMORY		((size_t) 4 * 1024 * 1024)
+#define LEAST_FILTERS	16
 
 /* Nanoseconds that it takes to wake a thread, and to wait for it, roughly */
 #define WAKE_NS				100000
@@ -583,7 +587,7 @@ filters_at_once(const gpuvec_view *view)
 
 	for (uint32_t i = 0; i < view->nentries; i++)
 		bytes += mask_words(view->entries[i].segment->nrows) * sizeof(uint64_t);
-	return MASK_MEMORY / bytes;
+	return MASK_MEMORY / bytes > LEAST_FILTERS ? MASK_MEMORY / bytes : LEAST_FILTERS;
 }
 
 /* Search for some queries.  False: out of memory. */

@@ -10,34 +10,18 @@
  * many servers there are.
  *
  * Rows are taken one by one as they arrive, so a server cannot fill the memory
- * of this session.  They come in PostgreSQL's binary format if all columns are
- * sets, or of types that are the same everywhere.  If the server's columns
- * turn out to have other types, the statement is sent once more, for text,
- * and so are later ones for this table.
+ * of this session.  If the server's columns turn out to have other types than
+ * expected (foreign_values.c), the statement is sent once more.
  *
  *-------------------------------------------------------------------------
  */
 #include "gpuvec.h"
 
-#include "access/htup_details.h"
-#include "catalog/pg_type.h"
-#include "executor/executor.h"
-#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "postgres_ext.h"
 #include "search/foreign_connect.h"
-#include "utils/hsearch.h"
-#include "utils/lsyscache.h"
+#include "search/foreign_values.h"
 #include "utils/timestamp.h"
-
-/* How values of a column are read */
-typedef struct ColumnReader
-{
-	FmgrInfo	function;		/* input or receive */
-	Oid			param;
-	bool		chars;			/* in binary format too, the value is text */
-	Oid			type;			/* on the server, in binary format */
-} ColumnReader;
 
 /* A statement, and how far it has come */
 typedef struct Asked
@@ -52,13 +36,10 @@ typedef struct Asked
 								 * transaction */
 	bool		answered;		/* the server has sent something */
 	bool		done;
-	bool		binary;
 	bool		again;			/* send it again, for text */
 	uint32		wanted;			/* events to wait for, ... */
 	uint32		registered;		/* ... and those that the set has */
-	TupleTableSlot *slot;
-	ColumnReader *readers;
-	int			reading;		/* number of the column */
+	ForeignReader reader;		/* of its rows */
 } Asked;
 
 /* What all statements of a call share */
@@ -73,180 +54,6 @@ typedef struct Asking
 
 static const Libpq *pq;
 
-/* ---- tables that are read as text ---- */
-
-static HTAB * text_tables = NULL;
-
-static bool
-is_read_as_text(Oid relation)
-{
-	return text_tables != NULL && hash_search(text_tables, &relation, HASH_FIND, NULL) != NULL;
-}
-
-static void
-read_as_text(Oid relation)
-{
-	if (text_tables == NULL)
-	{
-		HASHCTL		control = {.keysize = sizeof(Oid), .entrysize = sizeof(Oid)};
-
-		text_tables = hash_create("gpuvec tables read as text", 16, &control, HASH_ELEM | HASH_BLOBS);
-	}
-	hash_search(text_tables, &relation, HASH_ENTER, NULL);
-}
-
-/* ---- values ---- */
-
-/* True for types whose binary form is the text that their input reads */
-static bool
-is_chars(Oid type)
-{
-	return type == TEXTOID || type == VARCHAROID || type == BPCHAROID || type == NAMEOID ||
-		type == JSONOID;
-}
-
-/* True for types whose binary form is the same on all servers */
-static bool
-is_portable(Oid type)
-{
-	switch (type)
-	{
-		case BOOLOID:
-		case INT2OID:
-		case INT4OID:
-		case INT8OID:
-		case FLOAT4OID:
-		case FLOAT8OID:
-		case NUMERICOID:
-		case OIDOID:
-		case BYTEAOID:
-		case DATEOID:
-		case TIMEOID:
-		case TIMESTAMPOID:
-		case TIMESTAMPTZOID:
-		case INTERVALOID:
-		case UUIDOID:
-		case INT2ARRAYOID:
-		case INT4ARRAYOID:
-		case INT8ARRAYOID:
-		case FLOAT4ARRAYOID:
-		case FLOAT8ARRAYOID:
-			return true;
-		default:
-			return is_chars(type);
-	}
-}
-
-/* The type that a column must have on the server; InvalidOid: text only */
-static Oid
-remote_type(const ForeignLeaf *leaf, Oid type)
-{
-	if (is_portable(type))
-		return type;
-	return type == leaf->set_type ? leaf->remote_set_type : InvalidOid;
-}
-
-/* Prepare to read a statement's rows in one of both formats */
-static void
-prepare_readers(Asked *asked)
-{
-	TupleDesc	desc = asked->slot->tts_tupleDescriptor;
-
-	for (int i = 0; i < desc->natts; i++)
-	{
-		ColumnReader *reader = &asked->readers[i];
-		Oid			type = TupleDescAttr(desc, i)->atttypid;
-		Oid			function;
-
-		reader->type = remote_type(asked->statement->leaf, type);
-		reader->chars = !asked->binary || is_chars(type);
-		if (reader->chars)
-			getTypeInputInfo(type, &function, &reader->param);
-		else
-			getTypeBinaryInputInfo(type, &function, &reader->param);
-		fmgr_info(function, &reader->function);
-	}
-}
-
-/* True if the rows can be asked for in binary format */
-static bool
-can_be_binary(const Asked *asked)
-{
-	TupleDesc	desc = asked->slot->tts_tupleDescriptor;
-
-	if (is_read_as_text(RelationGetRelid(asked->statement->leaf->rel)))
-		return false;
-	for (int i = 0; i < desc->natts; i++)
-		if (!OidIsValid(remote_type(asked->statement->leaf, TupleDescAttr(desc, i)->atttypid)))
-			return false;
-	return true;
-}
-
-/* True if a result in binary format has the types that were expected */
-static bool
-has_expected_types(const Asked *asked, const PGresult *result)
-{
-	int			natts = asked->slot->tts_tupleDescriptor->natts;
-
-	for (int i = 0; i < natts; i++)
-	{
-		Oid			type = pq->PQftype(result, i);
-		const ColumnReader *reader = &asked->readers[i];
-
-		if (type != reader->type && !(is_chars(type) && is_chars(reader->type)))
-			return false;
-	}
-	return true;
-}
-
-/* Read one value */
-static Datum
-read_value(const ColumnReader *reader, char *value, int len, int32 typmod)
-{
-	ColumnReader *r = (ColumnReader *) reader;
-	StringInfoData buffer = {.data = value, .len = len, .maxlen = len + 1};
-	Datum		datum;
-
-	if (reader->chars)
-	{
-		pg_verifymbstr(value, strlen(value), false);
-		return InputFunctionCall(&r->function, value, reader->param, typmod);
-	}
-	datum = ReceiveFunctionCall(&r->function, &buffer, reader->param, typmod);
-	if (buffer.cursor != len)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_BINARY_REPRESENTATION),
-				 errmsg("incorrect binary data format")));
-	return datum;
-}
-
-/* Read a row of a result into the slot */
-static void
-read_row(Asked *asked, const PGresult *result, int row)
-{
-	TupleTableSlot *slot = asked->slot;
-	TupleDesc	desc = slot->tts_tupleDescriptor;
-
-	ExecClearTuple(slot);
-	for (int i = 0; i < desc->natts; i++)
-	{
-		ColumnReader *reader = &asked->readers[i];
-		int32		typmod = TupleDescAttr(desc, i)->atttypmod;
-
-		asked->reading = i;
-		slot->tts_isnull[i] = pq->PQgetisnull(result, row, i);
-		if (!slot->tts_isnull[i])
-			slot->tts_values[i] = read_value(reader, pq->PQgetvalue(result, row, i),
-											 pq->PQgetlength(result, row, i), typmod);
-		else if (asked->binary)
-			slot->tts_values[i] = (Datum) 0;
-		else					/* a domain may forbid it */
-			slot->tts_values[i] = InputFunctionCall(&reader->function, NULL, reader->param, typmod);
-	}
-	asked->reading = -1;
-	ExecStoreVirtualTuple(slot);
-}
-
 /* ---- errors ---- */
 
 /* Error context callback: which column, which table, on which server */
@@ -256,9 +63,9 @@ name_place(void *arg)
 	const Asked *asked = arg;
 	const ForeignLeaf *leaf = asked->statement->leaf;
 
-	if (asked->reading >= 0)
+	if (asked->reader.reading >= 0)
 	{
-		TargetEntry *entry = list_nth_node(TargetEntry, asked->statement->tlist, asked->reading);
+		TargetEntry *entry = list_nth_node(TargetEntry, asked->statement->tlist, asked->reader.reading);
 
 		if (entry->resname)
 			errcontext("column \"%s\" of foreign table \"%s\"", entry->resname,
@@ -341,7 +148,7 @@ send_statement(Asked *asked)
 		asked->begins = connection->begun = true;
 	}
 	if (!pq->PQsendQueryParams(conn, asked->statement->sql, value ? 1 : 0, NULL, &value, NULL, NULL,
-							   asked->binary) ||
+							   asked->reader.binary) ||
 		!pq->PQpipelineSync(conn))
 		return false;
 	connection->syncs++;
@@ -417,14 +224,14 @@ take_rows(Asking *asking, Asked *asked, const PGresult *result)
 {
 	int			nrows = pq->PQntuples(result);
 
-	if (pq->PQnfields(result) != asked->slot->tts_tupleDescriptor->natts)
+	if (pq->PQnfields(result) != asked->reader.slot->tts_tupleDescriptor->natts)
 		ereport(ERROR,
 				(errcode(ERRCODE_FDW_ERROR),
 				 errmsg("server \"%s\" returned a wrong answer", asked->statement->leaf->server_name),
 				 errdetail("Rows have %d columns.", pq->PQnfields(result))));
 	if (asked->again)
 		return;
-	if (asked->binary && !has_expected_types(asked, result))
+	if (!ForeignReaderCan(&asked->reader, result))
 	{
 		asked->again = true;
 		return;
@@ -434,9 +241,9 @@ take_rows(Asking *asking, Asked *asked, const PGresult *result)
 		MemoryContext old = MemoryContextSwitchTo(asking->row_context);
 
 		CHECK_FOR_INTERRUPTS();
-		read_row(asked, result, i);
+		ForeignReaderRead(&asked->reader, result, i);
 		MemoryContextSwitchTo(asking->context);
-		asked->statement->take(asked->slot, asked->statement->arg);
+		asked->statement->take(asked->reader.slot, asked->statement->arg);
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(asking->row_context);
 	}
@@ -486,9 +293,8 @@ finish_statement(Asked *asked)
 	asked->wanted = 0;
 	if (!asked->again)
 		return;
-	read_as_text(RelationGetRelid(asked->statement->leaf->rel));
-	asked->again = asked->binary = asked->sent = asked->flushed = asked->begins = false;
-	prepare_readers(asked);
+	asked->again = asked->sent = asked->flushed = asked->begins = false;
+	ForeignReaderUseText(&asked->reader);
 }
 
 /* Take all results that are here; false if the connection was lost */
@@ -694,8 +500,8 @@ begin_statement(Asked *asked, const ForeignStatement *statement, Asked *earlier,
 	ErrorContextCallback callback = {.callback = name_place, .arg = asked, .previous = error_context_stack};
 
 	asked->statement = statement;
-	asked->reading = -1;
 	asked->wanted = WL_SOCKET_WRITEABLE;
+	asked->reader.reading = -1;
 	error_context_stack = &callback;
 	asked->connection = ForeignConnect(statement->leaf);
 	error_context_stack = callback.previous;
@@ -707,10 +513,7 @@ begin_statement(Asked *asked, const ForeignStatement *statement, Asked *earlier,
 		asked->waits = true;
 		break;
 	}
-	asked->slot = MakeSingleTupleTableSlot(ExecCleanTypeFromTL(statement->tlist), &TTSOpsVirtual);
-	asked->readers = palloc0_array(ColumnReader, asked->slot->tts_tupleDescriptor->natts);
-	asked->binary = can_be_binary(asked);
-	prepare_readers(asked);
+	ForeignReaderBegin(&asked->reader, statement);
 }
 
 /*
@@ -739,6 +542,6 @@ ForeignAsk(const ForeignStatement *statements, int n, void (*meanwhile) (void *a
 	}
 	PG_END_TRY();
 	for (int i = 0; i < n; i++)
-		ExecDropSingleTupleTableSlot(asking.asked[i].slot);
+		ForeignReaderEnd(&asking.asked[i].reader);
 	MemoryContextDelete(asking.row_context);
 }

@@ -66,7 +66,7 @@ same('serializable', train('events'), 1, 'BEGIN ISOLATION LEVEL SERIALIZABLE;');
 same('rows of the same transaction', train('events'), 1, 'BEGIN; INSERT INTO events SELECT NULL, 2, 7, n % 50 FROM generate_series(1, 2000) n; DELETE FROM events WHERE u = 3;');
 $node->safe_psql('postgres', train('events'));
 same('all users', fold_in('NULL'), 1);
-same('many users', fold_in("ARRAY(SELECT n FROM generate_series(1, 200) n) || '{NULL,5000000000,-3,7}'::int8[]"), 1);
+same('many users', fold_in("ARRAY(SELECT n::int8 FROM generate_series(1, 200) n) || '{NULL,5000000000,-3,7}'::int8[]"), 1);
 same('a few users without an index', fold_in("'{3,7,NULL,9}'"), 1);
 same('no users of these', fold_in("ARRAY(SELECT n FROM generate_series(1000, 1100) n)"), 1);
 

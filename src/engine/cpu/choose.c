@@ -44,7 +44,7 @@ static const uint32_t batch_widths[] = {0, 64, 256, 512};
 #define SAMPLE			8
 
 /* Nanoseconds, by instruction set */
-typedef struct costs
+typedef struct way_costs
 {
 	double		lone_id;		/* scan for one query: each id */
 	double		lone_row;		/* and each row */
@@ -55,7 +55,7 @@ typedef struct costs
 	double		line;			/* lists: each line of a bitmap */
 	double		number;			/* lists: each row number */
 	double		list;			/* lists: each id of the query */
-} costs;
+} way_costs;
 
 /*
  * Nanoseconds for each row that is gathered, and each of its ids.  A row of a
@@ -67,7 +67,7 @@ typedef struct costs
 /* Nanoseconds for each row of a list that is taken: mostly a cache miss */
 #define TAKEN_ROW		8.0
 
-static const costs costs_of[] = {
+static const way_costs costs_of[] = {
 	{0},
 	{0.70, 1.5, 1.7, 0.5, 75, 4.2, 0.40, 15},	/* portable C */
 	{0.70, 1.5, 1.9, 0.5, 32, 1.6, 0.40, 15},	/* AVX2 */
@@ -82,7 +82,7 @@ cpu_width(cpu_simd simd, cpu_way way)
 
 /* Cost of the search by lists for one query */
 static double
-lists_cost(const costs *cost, const cpu_lists *lists, const gpuvec_topk_query *query)
+lists_cost(const way_costs *cost, const cpu_lists *lists, const gpuvec_topk_query *query)
 {
 	double		lines = (double) (lists->nrows + LISTS_LINE_ROWS - 1) / LISTS_LINE_ROWS;
 	uint64_t	bitmaps = 0;
@@ -108,7 +108,7 @@ lists_cost(const costs *cost, const cpu_lists *lists, const gpuvec_topk_query *q
 double
 cpu_all_rows_cost(cpu_backend *cpu, const gpuvec_segment *segment, const gpuvec_topk_query *query)
 {
-	const costs *cost = &costs_of[cpu->simd];
+	const way_costs *cost = &costs_of[cpu->simd];
 	const cpu_lists *lists = segment_lists(segment);
 	const uint32_t *start;
 
@@ -125,7 +125,7 @@ cpu_all_rows_cost(cpu_backend *cpu, const gpuvec_segment *segment, const gpuvec_
 
 /* Highest cost of the search by lists for any query of `len` ids */
 static double
-most_lists_cost(const costs *cost, const cpu_lists *lists, uint32_t len)
+most_lists_cost(const way_costs *cost, const cpu_lists *lists, uint32_t len)
 {
 	double		lines = (double) (lists->nrows + LISTS_LINE_ROWS - 1) / LISTS_LINE_ROWS;
 	double		bitmap = cost->line * lines;
@@ -138,7 +138,7 @@ most_lists_cost(const costs *cost, const cpu_lists *lists, uint32_t len)
 static double
 scan_cost(cpu_simd simd, const gpuvec_segment *segment, uint32_t nqueries)
 {
-	const costs *cost = &costs_of[simd];
+	const way_costs *cost = &costs_of[simd];
 	uint32_t	width = batch_widths[simd];
 	bool		lone = nqueries <= lone_queries[simd];
 	double		id = lone ? cost->lone_id : cost->batch_id * ((nqueries + width - 1) / width) / nqueries;
@@ -152,7 +152,7 @@ static bool
 lists_cost_less(cpu_simd simd, const gpuvec_segment *segment, const cpu_lists *lists,
 				const cpu_query *queries, uint32_t nqueries)
 {
-	const costs *cost = &costs_of[simd];
+	const way_costs *cost = &costs_of[simd];
 	double		scan = scan_cost(simd, segment, nqueries);
 	uint32_t	step = nqueries > SAMPLE ? nqueries / SAMPLE : 1;
 	uint32_t	n = 0;

@@ -111,7 +111,7 @@ gpuvec_method_costs_new(void)
 	gpuvec_method_costs *costs = calloc(1, sizeof(*costs));
 
 	if (costs)
-		costs	  ->refs = 1;
+		costs->refs = 1;
 	return costs;
 }
 
@@ -126,7 +126,7 @@ gpuvec_method_costs_ref(gpuvec_method_costs *costs)
 void
 gpuvec_method_costs_unref(gpuvec_method_costs *costs)
 {
-	if (costs &&__atomic_sub_fetch(&costs->refs, 1, __ATOMIC_ACQ_REL) == 0)
+	if (costs && __atomic_sub_fetch(&costs->refs, 1, __ATOMIC_ACQ_REL) == 0)
 		free(costs);
 }
 

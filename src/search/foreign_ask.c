@@ -163,7 +163,7 @@ forget_set(Asking *asking)
 {
 	if (asking->set)
 		FreeWaitEventSet(asking->set);
-	asking	  ->set = NULL;
+	asking->set = NULL;
 }
 
 /*
@@ -369,8 +369,7 @@ go_on(Asking *asking, Asked *asked)
 static void
 make_set(Asking *asking)
 {
-	asking	  ->set = GpuvecCreateWaitEventSet(asking->n + 2);
-
+	asking->set = GpuvecCreateWaitEventSet(asking->n + 2);
 	AddWaitEventToSet(asking->set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
 	AddWaitEventToSet(asking->set, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
 	for (int i = 0; i < asking->n; i++)
@@ -525,13 +524,12 @@ begin_statement(Asked *asked, const ForeignStatement *statement, Asked *earlier,
 void
 ForeignAsk(const ForeignStatement *statements, int n, void (*meanwhile) (void *arg), void *arg)
 {
-	Asking asking = {.n = n, .context = CurrentMemoryContext};
+	Asking		asking = {.n = n, .context = CurrentMemoryContext};
 
 	pq = ForeignLibpq();
-	asking.		asked = palloc0_array(Asked, Max(n, 1));
-	asking.		row_context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec row of a server",
-													ALLOCSET_DEFAULT_SIZES);
-
+	asking.asked = palloc0_array(Asked, Max(n, 1));
+	asking.row_context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec row of a server",
+											   ALLOCSET_DEFAULT_SIZES);
 	for (int i = 0; i < n; i++)
 		begin_statement(&asking.asked[i], &statements[i], asking.asked, i);
 	PG_TRY();

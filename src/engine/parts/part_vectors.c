@@ -16,20 +16,20 @@ const gpuvec_part_policy gpuvec_part_defaults = {
 };
 
 /* All children are asked for something */
-typedef struct asking
+typedef struct child_asking
 {
 	part_ask   *ask;
 	void	   *arg;
 	pthread_mutex_t mutex;		/* guards what follows */
 	uint64_t	failed;			/* the first child that failed */
 	gpuvec_error error;			/* its error */
-} asking;
+} child_asking;
 
 /* Task: ask one child */
 static void
 ask_child(void *task, uint64_t child, int thread)
 {
-	asking	   *a = task;
+	child_asking *a = task;
 	gpuvec_error error = {0};
 
 	(void) thread;
@@ -47,7 +47,7 @@ ask_child(void *task, uint64_t child, int thread)
 bool
 gpuvec_part_ask(part_vectors *parts, part_ask *ask, void *arg, bool beside, gpuvec_error *error)
 {
-	asking		a = {.ask = ask, .arg = arg, .failed = UINT64_MAX};
+	child_asking a = {.ask = ask, .arg = arg, .failed = UINT64_MAX};
 
 	if (!beside)
 	{
@@ -153,7 +153,7 @@ gpuvec_part_vectors_new(gpuvec_vectors *const *children, uint32_t n,
 	parts->share = policy->share && can_share(children, n);
 	parts->asking = gpuvec_thread_pool_new((int) n);
 	parts->summing = gpuvec_thread_pool_new(policy->threads);
-	if (parts->asking &&parts->summing)
+	if (parts->asking && parts->summing)
 		return &parts->functions;
 	part_close(&parts->functions);
 	gpuvec_fail_memory(error, bytes);

@@ -16,8 +16,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "engine/clock.h"
 #include "engine/method_costs.h"
 #include "engine/scheduler.h"
 
@@ -87,15 +87,6 @@ gpuvec_scheduler_count(gpuvec_scheduler *scheduler)
 	pthread_mutex_lock(&scheduler->mutex);
 	scheduler->stats.requests++;
 	pthread_mutex_unlock(&scheduler->mutex);
-}
-
-static uint64_t
-now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t) now.tv_sec * 1000000000 + (uint64_t) now.tv_nsec;
 }
 
 /* True if both may be searched in one batch */
@@ -199,7 +190,7 @@ run_together(gpuvec_scheduler *scheduler, topk_request *batch, uint32_t nqueries
 static void
 run_batch(gpuvec_scheduler *scheduler, topk_request *batch, uint32_t nqueries)
 {
-	uint64_t	start = now_ns();
+	uint64_t	start = gpuvec_clock_ns();
 	gpuvec_error error;
 	bool		together;
 
@@ -210,7 +201,7 @@ run_batch(gpuvec_scheduler *scheduler, topk_request *batch, uint32_t nqueries)
 	for (topk_request *r = batch; r != NULL; r = r->next)
 		r->ok = together || search(scheduler, r, r->queries, r->nqueries, &r->error);
 	pthread_mutex_lock(&scheduler->mutex);
-	scheduler->stats.busy_ns += now_ns() - start;
+	scheduler->stats.busy_ns += gpuvec_clock_ns() - start;
 	while (batch != NULL)
 	{
 		topk_request *next = batch->next;

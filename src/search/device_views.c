@@ -80,14 +80,8 @@ put_place(ReturnSetInfo *rsinfo, const gpuvec_place_info *info)
 {
 	Datum		values[10] = {0};
 	bool		nulls[10] = {0};
-	int			n = 0;
+	int			n = GpuvecPutMirrorKey(&info->key, values, nulls);
 
-	values[n++] = ObjectIdGetDatum(info->key.database);
-	values[n++] = ObjectIdGetDatum(info->key.relation);
-	values[n++] = Int16GetDatum((int16) info->key.attnum);
-	nulls[n] = info->key.key_attnum == 0;
-	values[n++] = Int16GetDatum((int16) info->key.key_attnum);
-	values[n++] = ObjectIdGetDatum(info->key.index);
 	values[n++] = BoolGetDatum(info->key.private_id != 0);
 	values[n++] = Int32GetDatum(info->device);
 	values[n++] = Int32GetDatum((int32) info->segments);

@@ -217,20 +217,26 @@ mirror_kind(const gpuvec_mirror_key *key)
 	return key->rooted ? "chains" : "rows";
 }
 
+int
+GpuvecPutMirrorKey(const gpuvec_mirror_key *key, Datum *values, bool *nulls)
+{
+	values[0] = ObjectIdGetDatum(key->database);
+	values[1] = ObjectIdGetDatum(key->relation);
+	values[2] = Int16GetDatum((int16) key->attnum);
+	nulls[3] = key->key_attnum == 0;
+	values[3] = Int16GetDatum((int16) key->key_attnum);
+	values[4] = ObjectIdGetDatum(key->index);
+	return 5;
+}
+
 static void
 put_mirror(ReturnSetInfo *rsinfo, const gpuvec_mirror_info *info)
 {
 	static const char *const states[] = {"absent", "loading", "ready"};
 	Datum		values[28] = {0};
 	bool		nulls[28] = {0};
-	int			n = 0;
+	int			n = GpuvecPutMirrorKey(&info->key, values, nulls);
 
-	values[n++] = ObjectIdGetDatum(info->key.database);
-	values[n++] = ObjectIdGetDatum(info->key.relation);
-	values[n++] = Int16GetDatum((int16) info->key.attnum);
-	nulls[n] = info->key.key_attnum == 0;
-	values[n++] = Int16GetDatum((int16) info->key.key_attnum);
-	values[n++] = ObjectIdGetDatum(info->key.index);
 	values[n++] = CStringGetTextDatum(mirror_kind(&info->key));
 	values[n++] = ObjectIdGetDatum(info->key.relfilenumber);
 	values[n++] = BoolGetDatum(info->key.private_id != 0);

@@ -18,6 +18,9 @@ extern Datum GpuvecIntervalOfUs(int64 us);
 /* True if the caller may see mirrors of this relation */
 extern bool GpuvecMaySeeMirror(Oid database, Oid relation);
 
+/* The first columns of a view's row: which mirror; returns their number, 5 */
+extern int	GpuvecPutMirrorKey(const gpuvec_mirror_key *key, Datum *values, bool *nulls);
+
 /*
  * Ask the engine, without starting it.  False, with *reason, if it does not
  * run or does not answer.

@@ -21,8 +21,8 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "engine/clock.h"
 #include "engine/fault.h"
 #include "engine/parts/parts.h"
 
@@ -54,15 +54,6 @@ typedef struct parts_search
 	int			failed;			/* atomic: out of memory in the merge */
 } parts_search;
 
-static uint64_t
-now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t) now.tv_sec * 1000000000 + (uint64_t) now.tv_nsec;
-}
-
 /* True if a test wants the searches of a device to fail */
 static bool
 fails_in_test(int child, gpuvec_error *error)
@@ -85,14 +76,14 @@ search_child(parts_backend *parts, int number, const gpuvec_view *view, gpuvec_m
 			 gpuvec_error *error)
 {
 	parts_child *child = &parts->children[number];
-	uint64_t	start = now_ns();
+	uint64_t	start = gpuvec_clock_ns();
 	bool		ok = !fails_in_test(number, error) &&
 		child->backend->topk(child->backend, view, measure, method, queries, nqueries, error);
 
 	__atomic_add_fetch(&child->searches, 1, __ATOMIC_RELAXED);
 	__atomic_add_fetch(&child->queries, nqueries, __ATOMIC_RELAXED);
 	__atomic_add_fetch(&child->errors, !ok, __ATOMIC_RELAXED);
-	__atomic_add_fetch(&child->busy_ns, now_ns() - start, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&child->busy_ns, gpuvec_clock_ns() - start, __ATOMIC_RELAXED);
 	return ok;
 }
 

@@ -48,6 +48,8 @@ ifeq ($(filter x86_64-%,$(shell $(ENGINE_CC) -dumpmachine)),)
 ENGINE_SRCS := $(filter-out %_avx2.c %_avx512.c,$(ENGINE_SRCS))
 endif
 ENGINE_OBJS := $(ENGINE_SRCS:%.c=build/%.o)
+# several devices as one
+PARTS_OBJS := $(filter build/src/engine/parts/% $(patsubst %,build/src/engine/embedding/pool_%.o,simd portable avx2 avx512),$(ENGINE_OBJS))
 KERNEL_OBJS :=
 ENGINE_LIBS = -lm -lpthread
 

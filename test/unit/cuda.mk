@@ -34,8 +34,6 @@ build/test/cuda_filter: build/test/cuda_filter.o $(CUDA_TEST_OBJS) build/src/eng
 	$(CXX) -pthread -o $@ $^ $(ENGINE_LIBS)
 
 # several GPUs as one
-PARTS_OBJS = $(filter build/src/engine/cpu/% build/src/engine/parts/% build/src/engine/embedding/%,$(ENGINE_OBJS))
-
 build/test/cuda_bench: $(PARTS_OBJS)
 
 # the test of several devices; one GPU counts as several
@@ -45,7 +43,7 @@ build/test/cuda_parts.o: $(srcdir)/test/unit/parts_test.c $(CUDA_TEST_HEADERS) $
 		-I$(srcdir)/src -I$(srcdir) -c -o $@ $<
 
 build/test/cuda_parts: build/test/cuda_parts.o $(CUDA_TEST_OBJS) build/src/engine/sets/draft.o \
-$(PARTS_OBJS)
+$(filter build/src/engine/cpu/%,$(ENGINE_OBJS)) $(PARTS_OBJS)
 	$(CXX) -pthread -o $@ $^ $(ENGINE_LIBS)
 
 # the CPU backend, to compare with

@@ -75,7 +75,7 @@ $(EMULATION_DIR)/cuda_parts.o: $(srcdir)/test/unit/parts_test.c $(srcdir)/test/u
 		-I$(srcdir)/src -I$(srcdir) -c -o $@ $<
 
 $(EMULATION_DIR)/cuda_parts: $(EMULATION_DIR)/cuda_parts.o $(SEARCH_OBJS) \
-$(filter build/src/engine/cpu/% build/src/engine/parts/%,$(ENGINE_OBJS)) \
+$(filter build/src/engine/cpu/%,$(ENGINE_OBJS)) $(PARTS_OBJS) \
 $(patsubst %,build/src/engine/sets/%.o,draft id_numbers id_table stage stage_parts)
 	$(CXX) -g -pthread -o $@ $^ -lm -lpthread
 

@@ -159,7 +159,7 @@ count_usable_devices(gpuvec_error *error)
 	if (n > 0 && usable == 0)
 		gpuvec_fail(error, GPUVEC_SYSTEM_ERROR, NULL, NULL,
 					"no GPU of compute capability 8.0 or later found");
-	return usable;
+	return usable > 0 ? n : 0;
 }
 
 /*

@@ -86,8 +86,8 @@ extern int
 count_devices(gpuvec_error *error);
 
 /*
- * Number of GPUs that the kernels support.  If there is none, 0, and *error
- * says why.
+ * Number of GPUs.  If the kernels support none of them, 0, and *error says
+ * why.
  */
 extern int
 count_usable_devices(gpuvec_error *error);

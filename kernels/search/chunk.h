@@ -68,6 +68,7 @@ struct search
 	/* [queries] number of each one's filter, or NO_FILTER; NULL: none has */
 	uint32_t *filter_of = NULL;
 	uint64_t nlisted = 0; /* rows that are gathered */
+	bool listing = false; /* list_rows() may be under way */
 	/*
 	 * all queries of the chunk are canceled, and the kernels were told to
 	 * stop

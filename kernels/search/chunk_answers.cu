@@ -60,6 +60,7 @@ wait_for_device(struct search *s, const struct chunk *c)
 			nanosleep(&pause, NULL);
 		}
 	}
+	s->listing = false;
 	return s->check(rc);
 }
 

@@ -253,6 +253,7 @@ list_rows(struct search *s, uint32_t n)
 	p.lists = (const struct row_list *) (b->listed.get<char>() + lists);
 	p.used = (uint32_t *) (b->listed.get<char>() + used);
 	p.nsegments = s->view->nsegments;
+	s->listing = true;
 	return s->check(cudaMemcpyAsync(b->listed.get<char>() + lists, list,
 									p.nlists * sizeof(struct row_list), cudaMemcpyHostToDevice,
 									s->stream),
@@ -273,7 +274,10 @@ find_rows(struct search *s, const gpuvec_topk_query *queries, uint32_t nqueries,
 		s->filter_of[i] =
 			needs_mask(s, &queries[i]) ? gpuvec_equal_filter(equal, &queries[i].filter) : NO_FILTER;
 	if (s->view->ntiles == 0)
+	{
+		choose_gathered(s, equal->n);
 		return true;
+	}
 	if (!find_masks(s, equal))
 		return false;
 	choose_gathered(s, equal->n);

@@ -119,9 +119,12 @@ keep_mask(struct search_backend *b, struct kept_masks *kept, const gpuvec_filter
 	mask->hash = hash;
 	mask->counts = counts;
 	mask->used = kept->searches;
-	return b->device.check(
-		cudaMemcpyAsync(mask->bits.get(), bits, kept->mask_bytes, cudaMemcpyDeviceToDevice, stream),
-		"keep a filter on the GPU", error);
+	if (b->device.check(cudaMemcpyAsync(mask->bits.get(), bits, kept->mask_bytes,
+										cudaMemcpyDeviceToDevice, stream),
+						"keep a filter on the GPU", error))
+		return true;
+	drop_mask(kept, mask);
+	return false;
 }
 
 } // namespace gpuvec

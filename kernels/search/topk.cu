@@ -587,6 +587,9 @@ search_some(struct search *s, const gpuvec_view *view, gpuvec_topk_query *querie
 		collect_work(s, view, queries, nqueries);
 		ok = run_search(s);
 	}
+	/* without a chunk nobody has waited, and the view may go */
+	if (ok && s->listing)
+		ok = wait_for_device(s, NULL);
 	free(s->filters);
 	free(s->filter_of);
 	return ok;

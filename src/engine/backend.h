@@ -212,7 +212,10 @@ extern gpuvec_backend *gpuvec_cpu_open(const gpuvec_backend_options *options,
 extern gpuvec_backend *gpuvec_cuda_open(const gpuvec_backend_options *options,
 										gpuvec_error *error);
 
-/* Number of GPUs that gpuvec_cuda_open can use.  If 0, *error says why. */
+/*
+ * Number of GPUs, some of which gpuvec_cuda_open may refuse.  If it can open
+ * none, 0, and *error says why.
+ */
 extern int	gpuvec_cuda_count(gpuvec_error *error);
 
 #ifdef __cplusplus

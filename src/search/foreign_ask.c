@@ -306,6 +306,7 @@ take_results(Asking *asking, Asked *asked)
 
 	while (goes_on && connection->syncs > 0 && !pq->PQisBusy(connection->conn))
 	{
+		CHECK_FOR_INTERRUPTS();
 		connection->result = pq->PQgetResult(connection->conn);
 		if (connection->result == NULL)
 		{

@@ -38,6 +38,7 @@
 #include "postmaster/postmaster.h"
 #include "search/foreign_connect.h"
 #include "storage/fd.h"
+#include "storage/lmgr.h"
 #include "tcop/pquery.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
@@ -82,6 +83,24 @@ is_whole_transaction(const EState *estate)
 		linitial_node(PlannedStmt, portal->stmts) == estate->es_plannedstmt &&
 		!IsInTransactionBlock(true) && !IsInParallelMode() && !IsolationUsesXactSnapshot() &&
 		GetCurrentCommandId(false) == FirstCommandId;
+}
+
+/*
+ * The start of the last transaction in which a search has used a connection
+ * of postgres_fdw: searches that follow shall see the same snapshot
+ */
+static TimestampTz others_used = 0;
+
+void
+ForeignNoteOthers(void)
+{
+	others_used = GetCurrentTransactionStartTimestamp();
+}
+
+static bool
+others_were_used(void)
+{
+	return others_used == GetCurrentTransactionStartTimestamp();
 }
 
 /* Options of postgres_fdw that do not concern connections */
@@ -197,8 +216,12 @@ ForeignChooseWay(ForeignLeaf *leaves, int nleaves, EState *estate)
 	volatile bool own = false;
 
 	if (!gpuvec_own_connections || nleaves == 0 || estate == NULL || !is_whole_transaction(estate) ||
-		reads_foreign_tables(estate->es_plannedstmt))
+		reads_foreign_tables(estate->es_plannedstmt) || others_were_used())
 		return;
+	/* an earlier part of the statement may have locked a table over there */
+	for (int i = 0; i < nleaves; i++)
+		if (CheckRelationLockedByMe(leaves[i].rel, RowShareLock, true))
+			return;
 	/* loads the library of postgres_fdw, if it is not loaded yet */
 	(void) GetFdwRoutineForRelation(leaves[0].rel, false);
 	if (ForeignLibpq() == NULL || (known = ForeignLibpq()->PQconndefaults()) == NULL)
@@ -305,8 +328,8 @@ end_transaction(XactEvent event, void *arg)
 }
 
 /*
- * syscache callback: a server or a user mapping has changed.  Connections
- * that this transaction uses stay until it ends.
+ * syscache callback: a server or a user mapping has changed, or is gone.
+ * Connections that this transaction uses stay until it ends, others are closed.
  */
 static void
 forget_options(Datum arg, int cache, uint32 hash)
@@ -317,7 +340,12 @@ forget_options(Datum arg, int cache, uint32 hash)
 	hash_seq_init(&status, connections);
 	while ((connection = hash_seq_search(&status)) != NULL)
 		if (hash == 0 || hash == (cache == FOREIGNSERVEROID ? connection->server_hash : connection->mapping_hash))
-			connection->stale = true;
+		{
+			if (connection->used)
+				connection->stale = true;
+			else
+				ForeignDisconnect(connection);
+		}
 }
 
 /* ---- connecting ---- */
@@ -492,15 +520,26 @@ connect_deadline(const ConnectOptions *options)
 void
 ForeignConnectStart(ForeignConnection *connection, const ForeignLeaf *leaf)
 {
-	const ForeignServer *server = GetForeignServer(leaf->server);
-	const UserMapping *mapping = GetUserMapping(GetUserId(), leaf->server);
+	const ForeignServer *server;
+	const UserMapping *mapping;
+	const char *password;
 	ConnectOptions options;
 
 	ForeignDisconnect(connection);
+	/* before the options are read: a change meanwhile makes them stale */
+	connection->server_hash = GetSysCacheHashValue1(FOREIGNSERVEROID, ObjectIdGetDatum(leaf->server));
+	connection->mapping_hash = GetSysCacheHashValue1(USERMAPPINGOID, ObjectIdGetDatum(connection->key.mapping));
+	server = GetForeignServer(leaf->server);
+	mapping = GetUserMapping(GetUserId(), leaf->server);
 	connection->keep = bool_option(server->options, "keep_connections", true);
 	connection->need_password = needs_password(mapping);
-	connection->server_hash = GetSysCacheHashValue1(FOREIGNSERVEROID, ObjectIdGetDatum(server->serverid));
-	connection->mapping_hash = GetSysCacheHashValue1(USERMAPPINGOID, ObjectIdGetDatum(mapping->umid));
+	/* the mapping may have changed since can_connect() */
+	password = ForeignOption(mapping->options, "password");
+	if (connection->need_password && (password == NULL || password[0] == '\0'))
+		ereport(ERROR,
+				(errcode(ERRCODE_S_R_E_PROHIBITED_SQL_STATEMENT_ATTEMPTED),
+				 errmsg("password is required"),
+				 errdetail("Non-superusers must provide a password in the user mapping.")));
 	make_options(&options, server, mapping);
 	if (!AcquireExternalFD())
 		ForeignConnectFailed(connection, leaf, "There are too many open files on the local server.");
@@ -522,8 +561,10 @@ make_connections(void)
 {
 	HASHCTL		control = {.keysize = sizeof(ForeignConnectionKey), .entrysize = sizeof(ForeignConnection)};
 
-	connections = hash_create("gpuvec connections", 16, &control, HASH_ELEM | HASH_BLOBS);
+	HTAB	   *made = hash_create("gpuvec connections", 16, &control, HASH_ELEM | HASH_BLOBS);
+
 	RegisterXactCallback(end_transaction, NULL);
+	connections = made;
 	CacheRegisterSyscacheCallback(FOREIGNSERVEROID, forget_options, (Datum) 0);
 	CacheRegisterSyscacheCallback(USERMAPPINGOID, forget_options, (Datum) 0);
 }

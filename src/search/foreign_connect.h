@@ -42,6 +42,7 @@ typedef struct ForeignConnection
 	uint32		mapping_hash;
 } ForeignConnection;
 
+extern void ForeignNoteOthers(void);
 extern void ForeignChooseWay(ForeignLeaf *leaves, int nleaves, EState *estate);
 extern ForeignConnection *ForeignConnect(const ForeignLeaf *leaf);
 extern void ForeignConnectStart(ForeignConnection *connection, const ForeignLeaf *leaf);

@@ -404,6 +404,7 @@ ForeignRun(const ForeignStatement *statements, int n, void (*meanwhile) (void *a
 	}
 	if (n > 0)
 	{
+		ForeignNoteOthers();
 		query = CreateQueryDesc(make_plan(statements, n), "search of foreign tables",
 								GetActiveSnapshot(), InvalidSnapshot, None_Receiver, NULL, NULL, 0);
 		standard_ExecutorStart(query, 0);

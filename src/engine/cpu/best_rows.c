@@ -55,7 +55,7 @@ make_room(best_rows *best, uint32_t n)
 		return true;
 	if (room < best->n + n)
 		room = best->n + n;
-	if (room > query->k)
+	if (room > query->k && !query->unordered)
 		room = query->k;
 	rows = realloc(best->rows, room * (query->bare ? sizeof(uint64_t) : sizeof(best_row)));
 	if (rows == NULL)

@@ -21,7 +21,8 @@ typedef struct child_asking
 	part_ask   *ask;
 	void	   *arg;
 	pthread_mutex_t mutex;		/* guards what follows */
-	uint64_t	failed;			/* the first child that failed */
+	uint64_t	failed;			/* the first child that failed, or that is
+								 * lost */
 	gpuvec_error error;			/* its error */
 } child_asking;
 
@@ -36,7 +37,8 @@ ask_child(void *task, uint64_t child, int thread)
 	if (a->ask(a->arg, (uint32_t) child, &error))
 		return;
 	pthread_mutex_lock(&a->mutex);
-	if (child < a->failed)
+	if (a->failed == UINT64_MAX || error.fatal > a->error.fatal ||
+		(child < a->failed && error.fatal == a->error.fatal))
 	{
 		a->failed = child;
 		a->error = error;

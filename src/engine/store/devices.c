@@ -353,7 +353,6 @@ gpuvec_store_open(gpuvec_store *store, const gpuvec_engine_options *options)
 		{
 			bool		forced = strcmp(options->backend, "cuda") == 0;
 
-			store->nlost = 0;
 			gpuvec_log(forced ? "ERROR" : "LOG", "no GPU can be used: %s%s%s", error.message,
 					   error.detail[0] ? ": " : "", error.detail);
 			if (forced)

@@ -11,7 +11,7 @@ my $small = 'full-segment:64';
 my $node;
 {
 	local $ENV{GPUVEC_ENGINE_FAULT} = $small;
-	$node = new_node('main', conf => "gpuvec.cpu_parts = 3\nautovacuum = off\n");
+	$node = new_node('main', conf => "gpuvec.engine = 'cpu'\ngpuvec.cpu_parts = 3\nautovacuum = off\n");
 }
 make_docs($node, 3000);
 

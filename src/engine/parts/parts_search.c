@@ -212,7 +212,7 @@ unite(const parts_search *s, uint32_t number)
 {
 	gpuvec_topk_query *query = &s->queries[number];
 
-	query->ranked_disjoint = true;
+	query->ranked_disjoint = s->n > 0;
 	query->ways = 0;
 	query->passed = query->filter.n > 0 ? 0 : GPUVEC_NOT_COUNTED;
 	for (int p = 0; p < s->n; p++)

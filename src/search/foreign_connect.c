@@ -329,7 +329,8 @@ end_transaction(XactEvent event, void *arg)
 
 /*
  * syscache callback: a server or a user mapping has changed, or is gone.
- * Connections that this transaction uses stay until it ends, others are closed.
+ * Connections that this transaction uses stay until it ends; others are
+ * closed.
  */
 static void
 forget_options(Datum arg, int cache, uint32 hash)

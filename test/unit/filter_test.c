@@ -571,7 +571,10 @@ right_answer(const table *t, gpuvec_measure measure, const test_query *q, gpuvec
 
 static uint64_t ranked_disjoint;
 static uint64_t not_ranked;
+
+#ifdef FILTER_TEST_GPU
 static uint64_t kept_filters;
+#endif
 
 /* Count the filters of the last search whose masks were kept */
 static void

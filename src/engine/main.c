@@ -215,5 +215,8 @@ main(int argc, char **argv)
 		return EXIT_SETUP;
 	}
 	gpuvec_server_run(&server);
+	/* the thread that stopped the server ends the process */
+	while (gpuvec_server_stopping())
+		pause();
 	return 0;
 }

@@ -172,7 +172,7 @@ SKIP:
 	append_to_file("$folder/engine", qq{#!/bin/sh
 n=\$(cat "$folder/starts" 2>/dev/null || echo 0)
 echo \$((n + 1)) >"$folder/starts"
-case \$n in 0) fault=,part-lost:1 ;; 1) fault=,part-gone:1 ;; *) fault= ;; esac
+case \$n in 0) fault=,part-lost:1,slow-end:1000 ;; 1) fault=,part-gone:1 ;; *) fault= ;; esac
 GPUVEC_ENGINE_FAULT=$small\$fault exec "$ENV{GPUVEC_ENGINE_PROGRAM}" "\$@"
 });
 	chmod(0755, $folder, "$folder/engine");

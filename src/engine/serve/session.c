@@ -32,6 +32,8 @@
 /* Microseconds to poll for a message that will come soon, before sleeping */
 #define HURRY_US		50
 
+static const char stopping_message[] = "the gpuvec engine is shutting down";
+
 /* Handler of each type of message */
 static gpuvec_request_handler *const handlers[] = {
 	[GPUVEC_MSG_STAT] = gpuvec_serve_stat,
@@ -85,10 +87,16 @@ gpuvec_answer(gpuvec_session *s, const gpuvec_request *request, gpuvec_message t
 bool
 gpuvec_answer_error(gpuvec_session *s, const gpuvec_request *request, const gpuvec_error *error)
 {
+	/* who is told to try again must not find this engine */
+	if (error->fatal)
+	{
+		gpuvec_server_stop();
+		gpuvec_log("ERROR", "%s%s%s", error->message, error->detail[0] ? ": " : "", error->detail);
+	}
 	gpuvec_send_error(s->fd, request->number, error, error->fatal);
 	if (error->fatal)
 	{
-		gpuvec_log("ERROR", "%s%s%s", error->message, error->detail[0] ? ": " : "", error->detail);
+		gpuvec_fault_sleep("slow-end", NULL);
 		_exit(EXIT_BACKEND);
 	}
 	return strcmp(error->sqlstate, GPUVEC_PROTOCOL_VIOLATION) != 0;
@@ -117,7 +125,7 @@ gpuvec_answer_canceled(gpuvec_session *s, const gpuvec_request *request)
 
 	if (gpuvec_server_stopping())
 	{
-		gpuvec_fail(&error, GPUVEC_SYSTEM_ERROR, NULL, NULL, "the gpuvec engine is shutting down");
+		gpuvec_fail(&error, GPUVEC_SYSTEM_ERROR, NULL, NULL, "%s", stopping_message);
 		gpuvec_send_error(s->fd, request->number, &error, true);
 	}
 	return false;
@@ -170,6 +178,8 @@ greet(gpuvec_session *s)
 	if (memcmp(hello.incarnation, s->server->options->incarnation, sizeof(hello.incarnation)) != 0)
 		return refuse(s, &frame, GPUVEC_SYSTEM_ERROR, NULL, NULL,
 					  "the gpuvec engine belongs to another start of the server", true);
+	if (gpuvec_server_stopping())
+		return refuse(s, &frame, GPUVEC_SYSTEM_ERROR, NULL, NULL, stopping_message, true);
 	s->seated = gpuvec_seat_take(&s->seat, s->fd, s->server->options->max_sessions);
 	if (!s->seated)
 	{

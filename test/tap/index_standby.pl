@@ -195,11 +195,14 @@ $standby->safe_psql('postgres', q{
 	INSERT INTO created SELECT i, '{1,5,2222}' FROM generate_series(4001, 4100) i;
 	VACUUM created;});
 old_snapshot('promoted and changed');
+# In PostgreSQL 13 the row that was dead for the primary is lost to all scans by a promotion
+my $seen = ask($reader, "$by_scan; SELECT count(*) FROM created");
+is($seen, $standby->pg_version < 14 ? 2999 : 3000, 'promoted: what a sequential scan sees');
 for my $i (0 .. $#operators)
 {
 	ask($reader, "MOVE ABSOLUTE 0 FROM p$i") if !($i % 2);
 	my $rest = sorted(ask($reader, "FETCH ALL FROM p$i"));
-	is(scalar(split / /, $rest), $i % 2 ? 2990 : 3000, "promoted: cursor $operators[$i] gives all rows");
+	is(scalar(split / /, $rest), $i % 2 ? 2990 : $seen, "promoted: cursor $operators[$i] gives all rows");
 }
 
 # what is new has the index's mirror, and sees what was changed since

@@ -16,7 +16,7 @@
  * statement see one snapshot of each server, as with postgres_fdw.  The
  * transaction only reads, so nobody waits for its COMMIT: what the server
  * says of it is read by the next search.  If this transaction fails, the
- * statements that are under way are cancelled, and the connections closed.
+ * statements that are under way are canceled, and the connections closed.
  *
  * Who may connect as whom is decided by the rules of postgres_fdw: options of
  * the server and of the user mapping, and a password for those who are not

@@ -5,7 +5,7 @@
  *
  * A search on another server must be part of this transaction: it sees what
  * the transaction changed there, with one snapshot, by the user mapping of
- * the current user, and it ends when the transaction is cancelled.  All this
+ * the current user, and it ends when the transaction is canceled.  All this
  * belongs to the connections of postgres_fdw, whose functions are hidden in
  * its library.  What it offers to the public are the functions of a foreign
  * scan.  So a plan is made whose foreign scans carry our statements in place

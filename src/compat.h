@@ -287,6 +287,9 @@ GpuvecRelationSmgr(Relation rel)
 #define GpuvecInitToastSnapshot(s) init_toast_snapshot(s)
 #endif
 
+/* Do application names of postgres_fdw's connections have escapes? */
+#define GPUVEC_NAMES_HAVE_ESCAPES (PG_VERSION_NUM >= 150000)
+
 /* Before 16 there are no soft errors: raise an error */
 #if PG_VERSION_NUM < 160000
 #define errsave(context, ...) \

@@ -321,7 +321,7 @@ class OperationsTest(unittest.TestCase):
         self.assertTrue(inspect.iscoroutinefunction(function))
         self.assertEqual(function.__name__, "topk_batch_async")
         with self.assertRaises(TypeError):
-            function(None, "docs", "tokens", [], unknown=1)
+            asyncio.run(function(None, "docs", "tokens", [], unknown=1))
 
 
 if __name__ == "__main__":

@@ -21,8 +21,11 @@ else
 
 EXTENSION = gpuvec
 EXTVERSION = 0.1.0
+# the one that is prepared: its update is tested, but not installed
+NEXTVERSION = 0.2.0
 MODULE_big = gpuvec
-DATA = sql/gpuvec--$(EXTVERSION).sql
+DATA = $(patsubst $(srcdir)/%,%,sql/gpuvec--$(EXTVERSION).sql $(filter-out %--$(NEXTVERSION).sql, \
+	$(wildcard $(srcdir)/sql/gpuvec--*--*.sql)))
 PGFILEDESC = "gpuvec - exact set-similarity search"
 
 OBJS = $(sort $(patsubst $(srcdir)/%.c,%.o,$(wildcard \

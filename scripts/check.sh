@@ -466,6 +466,7 @@ suite_house() {
 	[ -z "$TESTS" ] || return 0
 	plan house format 5 - job_house scripts/format.sh --check
 	plan house floors 5 - job_house scripts/floors.sh
+	plan house release 5 - job_house scripts/release.sh
 	plan house measures 5 - job_house scripts/house.sh
 	plan house documents 5 - job_house scripts/docs.sh
 	plan house pages 5 - job_house scripts/documents.pl check

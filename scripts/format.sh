@@ -4,17 +4,17 @@
 #   scripts/format.sh             in place
 #   scripts/format.sh --check     shows what is not formatted; exit status 1 then
 #
-# src/      PostgreSQL's own pgindent (src/tools/pgindent, with pg_bsd_indent beside it in
-#           src/tools since version 16), and the types in scripts/typedefs.list
+# src/      pgindent of PostgreSQL 19, whose pg_bsd_indent is version 2.1.3, and the types in
+#           scripts/typedefs.list: those of 18 and before format initializers otherwise
 # kernels/  clang-format 14, as kernels/.clang-format says: other versions break some
 #           lines elsewhere
 #
-# PGINDENT and CLANG_FORMAT name the programs.  What has no tool is left as it is, and
+# PGINDENT, PG_BSD_INDENT and CLANG_FORMAT name the programs.  What has no tool is left as it is, and
 # the script says so.
 set -uo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
-: "${PGINDENT:=pgindent}" "${CLANG_FORMAT:=clang-format}"
+: "${PGINDENT:=pgindent}" "${PG_BSD_INDENT:=pg_bsd_indent}" "${CLANG_FORMAT:=clang-format}"
 check=no different=0
 case ${1:-} in
 	--check) check=yes ;;
@@ -52,7 +52,7 @@ format_c() {
 	local files
 	mapfile -t files < <(sources src c h)
 	cp --parents "${files[@]}" "$work"
-	if ! (cd "$work" && "$PGINDENT" --typedefs="$OLDPWD/scripts/typedefs.list" "${files[@]}") >"$work/log" 2>&1; then
+	if ! (cd "$work" && "$PGINDENT" --indent="$PG_BSD_INDENT" --typedefs="$OLDPWD/scripts/typedefs.list" "${files[@]}") >"$work/log" 2>&1; then
 		cat "$work/log"
 		different=$((different + 1))
 		return
@@ -68,11 +68,12 @@ format_kernels() {
 	finish "${files[@]}"
 }
 
-if command -v "$PGINDENT" >/dev/null && command -v pg_bsd_indent >/dev/null; then
-	format_c
-else
-	echo "src/: no pgindent, not looked at"
-fi
+indent=$(command -v "$PGINDENT" >/dev/null && "$PG_BSD_INDENT" --version 2>/dev/null)
+case $indent in
+	'') echo "src/: no pgindent, not looked at" ;;
+	*' 2.1.3 '*) format_c ;;
+	*) echo "src/: $indent is not that of PostgreSQL 19, version 2.1.3: not looked at" ;;
+esac
 case $("$CLANG_FORMAT" --version 2>/dev/null) in
 	*'version 14.'*) format_kernels ;;
 	*) echo "kernels/: no clang-format 14, not looked at" ;;

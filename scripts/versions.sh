@@ -76,9 +76,10 @@ add() {
 	if [ "$release" != "$base" ]; then
 		# a release is found where debootstrap has found the base
 		sed "s/ $base / $release /" "$root/etc/apt/sources.list" >"$root/etc/apt/sources.list.d/$release.list"
-		# of an earlier or later release PostgreSQL alone is taken, and what it needs
-		pin="n=$release" sources="src:postgresql-$version"
-		[ "$release" != experimental ] || pin="a=experimental" sources+=" src:postgresql-common"
+		# of an earlier or later release PostgreSQL alone is taken, and what it needs: of an
+		# earlier one not its libpq, with which the base's own server cannot be installed
+		pin="n=$release" sources="postgresql-$version postgresql-*-$version"
+		[ "$release" != experimental ] || pin="a=experimental" sources="src:postgresql-$version src:postgresql-common"
 		printf 'Package: %s\nPin: release %s\nPin-Priority: %s\n\n' '*' "$pin" 90 "$sources" "$pin" 900 >"$root/etc/apt/preferences.d/$release"
 	fi
 	mapfile -t names < <(packages "$version" | tr ' ' '\n')

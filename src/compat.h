@@ -48,6 +48,7 @@ extern int	no_such_variable
 #include "nodes/nodes.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
+#include "storage/lwlock.h"
 #include "storage/procarray.h"
 #include "storage/shmem.h"
 #include "storage/smgr.h"
@@ -119,6 +120,30 @@ extern int	no_such_variable
 #else
 #define GpuvecCreateWaitEventSet(n) CreateWaitEventSet(TopMemoryContext, n)
 #endif
+
+/*
+ * A wait event of an extension, known by its name.  The error of a server that
+ * has no place for it leaves a lock held.
+ */
+#if PG_VERSION_NUM >= 170000
+#define GpuvecNewWaitEvent(name) WaitEventExtensionNew(name)
+#else
+#define GpuvecNewWaitEvent(name) ((void) (name), PG_WAIT_EXTENSION)
+#endif
+
+/* Release that lock, after an error that has let interrupts in again */
+static inline void
+GpuvecReleaseWaitEventLock(void)
+{
+#if PG_VERSION_NUM >= 170000
+	if (LWLockHeldByMe(WaitEventCustomLock))
+	{
+		/* that the lock is held holds off interrupts once more */
+		HOLD_INTERRUPTS();
+		LWLockRelease(WaitEventCustomLock);
+	}
+#endif
+}
 
 /*
  * File and tablespace of a relation; the subtransaction that first gave it a
@@ -261,6 +286,9 @@ GpuvecRelationSmgr(Relation rel)
 #else
 #define GpuvecInitToastSnapshot(s) init_toast_snapshot(s)
 #endif
+
+/* Do application names of postgres_fdw's connections have escapes? */
+#define GPUVEC_NAMES_HAVE_ESCAPES (PG_VERSION_NUM >= 150000)
 
 /* Before 16 there are no soft errors: raise an error */
 #if PG_VERSION_NUM < 160000

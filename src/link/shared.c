@@ -48,6 +48,7 @@
  */
 #include "gpuvec.h"
 
+#include "link/attempt.h"
 #include "link/shared.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
@@ -123,56 +124,11 @@ fail_to_attach(void)
 				(errcode(ERRCODE_OUT_OF_MEMORY), errmsg("dynamic shared memory is not to be had")));
 }
 
-/* Move the current error's message to `trouble`; a cancel is raised again */
-static void
-drop_error(void)
-{
-	ErrorData  *error;
-
-	if (geterrcode() == ERRCODE_QUERY_CANCELED)
-		PG_RE_THROW();
-	error = CopyErrorData();
-	FlushErrorState();
-	strlcpy(trouble, error->message, sizeof(trouble));
-	FreeErrorData(error);
-}
-
-/*
- * Call work(), which may fail for want of memory.  False: it has failed, and
- * `trouble` says why.  No subtransaction is needed to undo the work: the
- * server's functions release their locks before they raise an error, but for
- * that of ShmemInitStruct() from 19 on, and what they attach belongs to no
- * statement.  But an error resets the counters of held-off interrupts, so
- * these are restored.
- */
+/* Call work(), which may fail; then `trouble` says why */
 static bool
 attempt(void (*work) (void))
 {
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	uint32		held_off = InterruptHoldoffCount;
-	uint32		cancel_held_off = QueryCancelHoldoffCount;
-	volatile bool ok = true;
-
-	CurrentResourceOwner = NULL;
-	PG_TRY();
-	{
-		/* the context of the statement does not matter */
-		error_context_stack = NULL;
-		work();
-	}
-	PG_CATCH();
-	{
-		MemoryContextSwitchTo(context);
-		CurrentResourceOwner = owner;
-		InterruptHoldoffCount = held_off;
-		QueryCancelHoldoffCount = cancel_held_off;
-		drop_error();
-		ok = false;
-	}
-	PG_END_TRY();
-	CurrentResourceOwner = owner;
-	return ok;
+	return GpuvecAttempt(work, trouble, sizeof(trouble));
 }
 
 /* Find or make the head; an error if there is no memory */

@@ -22,6 +22,7 @@
 #include "link/faults.h"
 #include "link/shared.h"
 #include "link/supervisor.h"
+#include "link/wait_events.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/fd.h"
@@ -134,7 +135,7 @@ wait_socket(uint32 events)
 
 	GPUVEC_RAISING(ModifyWaitEvent(connection.events, EVENT_SOCKET, events, NULL));
 	if (GPUVEC_RAISING(WaitEventSetWait(connection.events, LOOK_MS, &event, 1,
-										PG_WAIT_EXTENSION)) == 0)
+										GpuvecWaitEvent(GPUVEC_WAIT_ENGINE))) == 0)
 	{
 		connection.waited = true;
 		if (engine_silent())
@@ -155,7 +156,7 @@ void
 StreamSleep(long ms)
 {
 	(void) GPUVEC_RAISING(WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, ms,
-									PG_WAIT_EXTENSION));
+									GpuvecWaitEvent(GPUVEC_WAIT_ENGINE_START)));
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
 }

@@ -29,6 +29,7 @@
 #include "link/faults.h"
 #include "link/shared.h"
 #include "link/supervisor.h"
+#include "link/wait_events.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
@@ -306,10 +307,10 @@ wait_for_events(void)
 
 	if (set == NULL)
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 Max(idle_time(), 100), PG_WAIT_EXTENSION);
+						 Max(idle_time(), 100), GpuvecWaitEvent(GPUVEC_WAIT_SUPERVISOR));
 	else
 	{
-		WaitEventSetWait(set, idle_time(), event, 5, PG_WAIT_EXTENSION);
+		WaitEventSetWait(set, idle_time(), event, 5, GpuvecWaitEvent(GPUVEC_WAIT_SUPERVISOR));
 		FreeWaitEventSet(set);
 	}
 	ResetLatch(MyLatch);

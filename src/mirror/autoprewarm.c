@@ -116,7 +116,7 @@ engine_number(bool *running)
 static void
 nap(long ms)
 {
-	MirrorNap(ms);
+	MirrorNap(ms, GPUVEC_WAIT_AUTOPREWARM);
 	if (ConfigReloadPending)
 	{
 		ConfigReloadPending = false;

@@ -509,7 +509,7 @@ static void
 nap(long ms)
 {
 	int			events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, ms,
-								   PG_WAIT_EXTENSION);
+								   GpuvecWaitEvent(GPUVEC_WAIT_FEEDER));
 
 	if (events & WL_LATCH_SET)
 		ResetLatch(MyLatch);

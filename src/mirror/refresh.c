@@ -178,10 +178,10 @@ note_failure(const MirrorTarget *target, TimestampTz began, uint64 request)
 }
 
 void
-MirrorNap(long ms)
+MirrorNap(long ms, GpuvecWait wait)
 {
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, ms,
-					 PG_WAIT_EXTENSION);
+					 GpuvecWaitEvent(wait));
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
 }
@@ -201,7 +201,7 @@ busy_nap(const MirrorTarget *target, int attempt)
 		MirrorRefuseBusy(target);
 		return false;
 	}
-	MirrorNap(BUSY_NAP_MS);
+	MirrorNap(BUSY_NAP_MS, GPUVEC_WAIT_REFRESH);
 	return true;
 }
 
@@ -609,7 +609,7 @@ bring_rows(MirrorRefresh *refresh, bool *done)
 			return true;
 		/* what is known of the mirror may be out of date */
 		if (ms > 0)
-			MirrorNap(ROWS_NAP_MS);
+			MirrorNap(ROWS_NAP_MS, GPUVEC_WAIT_REFRESH);
 		if (!MirrorState(&refresh->target->key, state))
 			return false;
 		FeedNoteState(state);

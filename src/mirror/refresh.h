@@ -8,6 +8,7 @@
 #ifndef GPUVEC_REFRESH_H
 #define GPUVEC_REFRESH_H
 
+#include "link/wait_events.h"
 #include "mirror/feed.h"
 #include "mirror/mirror.h"
 
@@ -33,7 +34,7 @@ extern bool MirrorLoad(MirrorTarget *target, Snapshot snapshot, const gpuvec_fre
 /* refresh.c */
 
 /* Sleep for some milliseconds, or until the latch is set */
-extern void MirrorNap(long ms);
+extern void MirrorNap(long ms, GpuvecWait wait);
 
 /*
  * Send records of a feed to the engine.  Sets *state to the mirror's state;

@@ -59,6 +59,7 @@
 #include "common/hashfn.h"
 #include "link/engine_link.h"
 #include "link/shared.h"
+#include "link/wait_events.h"
 #include "mirror/refreshing.h"
 #include "miscadmin.h"
 #include "storage/condition_variable.h"
@@ -431,7 +432,7 @@ RefreshingJoin(const gpuvec_mirror_key *key, const gpuvec_freshness *need,
 		if (late || waits == MOST_WAITS)
 			break;
 		last = ended;
-		late = ConditionVariableTimedSleep(ended, gpuvec_refresh_patience, PG_WAIT_EXTENSION);
+		late = ConditionVariableTimedSleep(ended, gpuvec_refresh_patience, GpuvecWaitEvent(GPUVEC_WAIT_REFRESH));
 	}
 	ConditionVariableCancelSleep();
 	/* it may be only this session that was woken, so that it leads */

@@ -32,6 +32,7 @@
 #include "catalog/pg_class.h"
 #include "core/key_hash.h"
 #include "executor/executor.h"
+#include "link/wait_events.h"
 #include "miscadmin.h"
 #include "optimizer/cost.h"
 #include "optimizer/paths.h"
@@ -336,7 +337,7 @@ pass_parts_on(AlsTakePart *take, void *arg, shm_mq_handle * *queues, int n)
 		}
 		if (n > 0 && !some)
 		{
-			(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_EXIT_ON_PM_DEATH, -1, PG_WAIT_EXTENSION);
+			(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_EXIT_ON_PM_DEATH, -1, GpuvecWaitEvent(GPUVEC_WAIT_WORKERS));
 			ResetLatch(MyLatch);
 		}
 	}

@@ -17,6 +17,7 @@
  */
 #include "gpuvec.h"
 
+#include "link/wait_events.h"
 #include "miscadmin.h"
 #include "postgres_ext.h"
 #include "search/foreign_connect.h"
@@ -434,7 +435,7 @@ wait_and_go_on(Asking *asking, WaitEvent *events)
 	}
 	if (asking->set == NULL)
 		make_set(asking);
-	n = WaitEventSetWait(asking->set, time_left(asking), events, asking->n + 2, PG_WAIT_EXTENSION);
+	n = WaitEventSetWait(asking->set, time_left(asking), events, asking->n + 2, GpuvecWaitEvent(GPUVEC_WAIT_SERVERS));
 	for (int i = 0; i < n; i++)
 	{
 		Asked	   *asked = events[i].user_data;

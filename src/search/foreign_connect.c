@@ -464,8 +464,7 @@ add_name(ConnectOptions *options)
 	add_option(options, "fallback_application_name", "gpuvec");
 	if (name != NULL && name[0] != '\0')
 		add_option(options, "application_name", name);
-#if PG_VERSION_NUM >= 150000
-	for (int i = options->n - 1; i >= 0; i--)
+	for (int i = options->n - 1; i >= 0 && GPUVEC_NAMES_HAVE_ESCAPES; i--)
 	{
 		if (strcmp(options->keywords[i], "application_name") != 0 || options->values[i][0] == '\0')
 			continue;
@@ -473,7 +472,6 @@ add_name(ConnectOptions *options)
 		if (options->values[i][0] != '\0')
 			break;
 	}
-#endif
 }
 
 /* All options of a connection; they live in the current memory context */

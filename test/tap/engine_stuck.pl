@@ -10,6 +10,8 @@ my $node = new_node('main');
 make_docs($node, 3000);
 my $search = GpuvecTest::search_sql('docs');
 my $expected = brute_force($node);
+# what a session waits for is told from 17 on
+my $waits = $node->pg_version >= 17 ? 'GpuvecEngine' : 'Extension';
 my $without = qr/WARNING:  gpuvec searches without its engine\n.*the gpuvec engine|no sign of life/;
 
 # A session whose warnings do not matter
@@ -53,6 +55,10 @@ is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_locks WHERE locktype = 
 	'no lock is left');
 $_->quit for @others;
 
+# who has nothing to do says so
+is($node->safe_psql('postgres', q{SELECT wait_event FROM pg_stat_activity WHERE backend_type LIKE 'gpuvec supervisor%'}),
+	$node->pg_version >= 17 ? 'GpuvecSupervisorMain' : 'Extension', 'the supervisor waits for work');
+
 # a session that waits can be canceled, and does without when the time is over
 $node->append_conf('postgresql.conf', "gpuvec.engine_patience = '1h'");
 $node->reload;
@@ -64,13 +70,13 @@ for my $waiting ($search, 'SELECT count(*) FROM gpuvec_mirrors', "SELECT gpuvec_
 	like($err, qr/canceling statement due to statement timeout/, "stopped: timeout of $waiting");
 }
 $session->query_until(qr/started/, "\\echo started\n$search;\n");
-$node->poll_query_until('postgres', q{SELECT pg_cancel_backend(pid) FROM pg_stat_activity
-	WHERE query LIKE '%gpuvec_topk%' AND wait_event = 'Extension' AND pid <> pg_backend_pid()});
+$node->poll_query_until('postgres', qq{SELECT pg_cancel_backend(pid) FROM pg_stat_activity
+	WHERE query LIKE '%gpuvec_topk%' AND wait_event = '$waits' AND pid <> pg_backend_pid()});
 is(($session->query('SELECT 1'))[0], '1', 'stopped: a session is canceled');
 $session->{stderr} = '';
 $session->query_until(qr/started/, "\\echo started\n$search;\n");
-$node->poll_query_until('postgres', q{SELECT count(*) > 0 FROM pg_stat_activity
-	WHERE query LIKE '%gpuvec_topk%' AND wait_event = 'Extension' AND pid <> pg_backend_pid()});
+$node->poll_query_until('postgres', qq{SELECT count(*) > 0 FROM pg_stat_activity
+	WHERE query LIKE '%gpuvec_topk%' AND wait_event = '$waits' AND pid <> pg_backend_pid()});
 $log_start = -s $node->logfile;
 $node->append_conf('postgresql.conf', "gpuvec.engine_patience = '4s'");
 $node->reload;

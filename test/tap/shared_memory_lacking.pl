@@ -174,6 +174,11 @@ exact($node, $searcher, 'preloaded: an index scan') for 1, 2;
 insert($inserter);
 exact($node, $searcher, 'preloaded: after an insertion');
 is(resident($node), '1', 'preloaded: the engine has a copy');
+# one session waits for the engine after it has found no place for the name of a wait
+exact($node, $inserter, 'preloaded: no name of a wait event can be had') for 1, 2;
+insert($inserter);
+exact($node, $inserter, 'preloaded: and after an insertion of its own');
+exact($node, session($node, 'auto'), 'preloaded: nor in another session');
 $_->quit for $inserter, $searcher;
 $node->stop;
 done_testing();

@@ -1,9 +1,14 @@
 # Versions: every script in sql/ that updates leads to the objects that a new installation has, indexes and sets outlive an update, and a
 # library that is older than the objects says so in one line.  pg_upgrade keeps all.
+#
+# Scripts of released versions stay in sql/, so each of them is installed here and updated.  The update to the next version is there as
+# well, though nobody has it yet; as long as that version has no script of its own, it changes nothing.
 use strict;
 use warnings;
 
+use Cwd qw(abs_path);
 use File::Copy qw(copy);
+use File::Basename qw(basename);
 use File::Path qw(make_path);
 use GpuvecTest;
 use PostgreSQL::Test::Cluster;
@@ -36,6 +41,7 @@ my $conf = slurp_file($ENV{GPUVEC_CONF});
 my ($stage) = $conf =~ /^(?:extension_destdir|extension_control_path) = '([^:']*)/m;
 my ($sharedir) = `pg_config --sharedir` =~ /(.*)/;
 my ($pkglibdir) = `pg_config --pkglibdir` =~ /(.*)/;
+my $sources = abs_path('../../sql');
 my $control_path = $conf =~ /^extension_control_path/m;
 my $installed = $control_path ? $stage : "$stage$sharedir";
 my ($version) = slurp_file("$installed/extension/gpuvec.control") =~ /default_version = '([^']*)'/;
@@ -45,6 +51,8 @@ my $scripts = "$folder$sharedir/extension";
 # Scripts of versions that do not exist, beside those that do
 make_path($scripts, "$folder$pkglibdir");
 copy($_, $scripts) for glob("$installed/extension/gpuvec*");
+# (older versions are not installed)
+-e "$scripts/" . basename($_) or copy($_, $scripts) for grep { !/--.*--/ } glob("$sources/gpuvec--*.sql");
 my ($library) = $conf =~ /^dynamic_library_path = '([^:']*)/m;
 symlink("$library/gpuvec.so", "$folder$pkglibdir/gpuvec.so");
 
@@ -87,8 +95,14 @@ is(objects('to_test', $version, 'test'), objects('test', 'test'), 'an update tha
 isnt(objects('more', $version, 'more'), $fresh, 'another comment is noticed');
 isnt(objects('less', $version, 'less'), $fresh, 'a missing function is noticed');
 
-# Those that were released
-my @released = map { /gpuvec--([0-9.]+)\.sql$/ && $1 ne $version && $1 ne '999.1' ? $1 : () } glob("$scripts/*");
+# Those that were released, and the one that comes next.  Its library is not there yet, so its script asks for this one.
+my @released = grep { $_ ne $version && $_ ne '999.1' } map { /gpuvec--([0-9.]+)\.sql$/ ? $1 : () } glob("$scripts/*");
+my ($next) = map { /gpuvec--\Q$version\E--([0-9.]+)\.sql$/ ? $1 : () } glob("$sources/*");
+ok(!-e "$installed/extension/gpuvec--$version--$next.sql", "an update to $next is not installed");
+(my $update = slurp_file("$sources/gpuvec--$version--$next.sql")) =~ s/gpuvec_library_version\('\Q$next\E'::text\)/gpuvec_library_version('$version'::text)/
+	or die 'the script does not ask for the version';
+script("$version--$next", $update);
+is(objects('to_next', $version, $next), $fresh, "an update to $next");
 for my $old (@released)
 {
 	is(objects("from_$old" =~ s/\./_/gr, $old, $version), $fresh, "from $old");

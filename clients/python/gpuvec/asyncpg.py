@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-from . import sql
+from . import operations, sql
 from .idset import IdSet
 
 if TYPE_CHECKING:
-    import numpy as np
     from asyncpg import Connection
-    from numpy.typing import NDArray
-
-    from .csr import Csr
-    from .matches import Matches
 
 
 def _encode(value: Any) -> bytes:
@@ -47,65 +43,29 @@ def _schema_and_table(table: sql.Name) -> tuple[str | None, str]:
     return schema, name
 
 
-async def copy_sets(
-    conn: Connection,
-    table: sql.Name,
-    column: str,
-    sets: Any,
-    *,
-    key_column: str | None = None,
-    keys: Any = None,
-) -> int:
-    """Append rows by binary COPY, as gpuvec.psycopg.copy_sets() does."""
-    from .binary_copy import stream  # noqa: PLC0415
-    from .csr import as_csr  # noqa: PLC0415
+def _sendable(value: Any) -> Any:
+    # asyncpg would take a set in an array for a further dimension
+    return [ids.to_binary() for ids in value] if isinstance(value, list) else value
 
-    csr, width, columns = as_csr(sets), 8, [column]
-    if key_column is not None:
-        row = await conn.fetchrow(sql.KEY_WIDTH, sql.identifier(table), key_column)
-        width, columns = sql.found_key_width(row, table, key_column), [key_column, column]
-    schema, name = _schema_and_table(table)
+
+async def _answer(conn: Connection, request: operations.Request) -> Any:
+    if isinstance(request, operations.Fetch):
+        return await conn.fetchrow(request.statement, *map(_sendable, request.parameters))
+    if isinstance(request, operations.CopyOut):
+        data = BytesIO()
+        await conn.copy_from_query(request.query, output=data, format="binary")
+        return data.getvalue()
+    schema, name = _schema_and_table(request.table)
     await conn.copy_to_table(
         name,
         schema_name=schema,
-        columns=columns,
-        source=_awaited(stream(csr, keys if key_column is not None else None, width)),
+        columns=request.columns,
+        source=_awaited(request.parts),
         format="binary",
     )
-    return csr.rows
+    return None
 
 
-async def fetch_sets(
-    conn: Connection, table: sql.Name, column: str, key_column: str
-) -> tuple[NDArray[np.int64], Csr]:
-    """Read all keys and sets by binary COPY; rows with a null key or set are left out."""
-    from io import BytesIO  # noqa: PLC0415
-
-    from .binary_copy import read  # noqa: PLC0415
-
-    data = BytesIO()
-    query = sql.copy_to(table, column, key_column)
-    query = query[query.index("(") + 1 : query.rindex(") TO STDOUT")]
-    await conn.copy_from_query(query, output=data, format="binary")
-    return read(data.getvalue())
-
-
-async def topk_batch(
-    conn: Connection,
-    table: sql.Name,
-    column: str,
-    queries: Any,
-    k: int | None = 100,
-    *,
-    key_column: str = "id",
-    measure: str = "braun_blanquet",
-    min_score: float | None = None,
-) -> Matches:
-    """Search for the k best of each query, as gpuvec_topk_batch_rows does; register() first."""
-    from .matches import of_row, queries_of  # noqa: PLC0415
-
-    statement = sql.topk_batch(table, key_column)
-    # asyncpg would take a set in an array for a further dimension
-    sets = [query.to_binary() for query in queries_of(queries)]
-    row = await conn.fetchrow(statement, column, sets, k, measure, min_score)
-    return of_row(row[0], row[1])
+copy_sets = operations.bound_async(operations.copy_sets, _answer)
+fetch_sets = operations.bound_async(operations.fetch_sets, _answer)
+topk_batch = operations.bound_async(operations.topk_batch, _answer)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from io import BytesIO
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from psycopg2.extensions import (
@@ -13,15 +14,8 @@ from psycopg2.extensions import (
     register_type,
 )
 
-from . import sql
+from . import operations, sql
 from .idset import IdSet
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from .csr import Csr
-    from .matches import Matches
 
 # the type's name in the database of each connection that was registered
 _type_names: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
@@ -60,59 +54,22 @@ def register(conn: connection) -> None:
         register_adapter(cls, IdSetAdapter)
 
 
-def copy_sets(
-    conn: connection,
-    table: sql.Name,
-    column: str,
-    sets: Any,
-    *,
-    key_column: str | None = None,
-    keys: Any = None,
-) -> int:
-    """Append rows by binary COPY, as gpuvec.psycopg.copy_sets() does."""
-    from .binary_copy import StreamReader, stream  # noqa: PLC0415
-    from .csr import as_csr  # noqa: PLC0415
+def _answer(conn: connection, request: operations.Request) -> Any:
+    from .binary_copy import StreamReader  # noqa: PLC0415
 
-    csr, width = as_csr(sets), 8
     with conn.cursor() as cur:
-        if key_column is not None:
-            cur.execute(sql.placeholders(sql.KEY_WIDTH), (sql.identifier(table), key_column))
-            width = sql.found_key_width(cur.fetchone(), table, key_column)
-        parts = stream(csr, keys if key_column is not None else None, width)
-        cur.copy_expert(sql.copy_from(table, column, key_column), StreamReader(parts))
-    return csr.rows
+        if isinstance(request, operations.Fetch):
+            cur.execute(sql.placeholders(request.statement), request.parameters)
+            return cur.fetchone()
+        if isinstance(request, operations.CopyOut):
+            data = BytesIO()
+            cur.copy_expert(sql.copy_to(request.query), data)
+            return data.getvalue()
+        statement = sql.copy_from(request.table, request.columns)
+        cur.copy_expert(statement, StreamReader(request.parts))
+        return None
 
 
-def fetch_sets(
-    conn: connection, table: sql.Name, column: str, key_column: str
-) -> tuple[NDArray[np.int64], Csr]:
-    """Read all keys and sets by binary COPY; rows with a null key or set are left out."""
-    from io import BytesIO  # noqa: PLC0415
-
-    from .binary_copy import read  # noqa: PLC0415
-
-    data = BytesIO()
-    with conn.cursor() as cur:
-        cur.copy_expert(sql.copy_to(table, column, key_column), data)
-    return read(data.getvalue())
-
-
-def topk_batch(
-    conn: connection,
-    table: sql.Name,
-    column: str,
-    queries: Any,
-    k: int | None = 100,
-    *,
-    key_column: str = "id",
-    measure: str = "braun_blanquet",
-    min_score: float | None = None,
-) -> Matches:
-    """Search for the k best of each query, as gpuvec_topk_batch_rows does; register() first."""
-    from .matches import of_row, queries_of  # noqa: PLC0415
-
-    statement = sql.placeholders(sql.topk_batch(table, key_column))
-    with conn.cursor() as cur:
-        cur.execute(statement, (column, queries_of(queries), k, measure, min_score))
-        numbers, keys = cur.fetchone()
-    return of_row(numbers, keys)
+copy_sets = operations.bound(operations.copy_sets, _answer)
+fetch_sets = operations.bound(operations.fetch_sets, _answer)
+topk_batch = operations.bound(operations.topk_batch, _answer)

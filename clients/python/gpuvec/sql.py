@@ -68,31 +68,37 @@ def found_key_width(row: Any, table: Name, column: str) -> int:
     return int(row[0])
 
 
-def copy_from(table: Name, column: str, key_column: str | None) -> str:
+def copy_from(table: Name, columns: Sequence[str]) -> str:
     """Return the COPY that fills these columns."""
-    columns = [column] if key_column is None else [key_column, column]
     names = ", ".join(map(identifier, columns))
     return f"COPY {identifier(table)} ({names}) FROM STDIN (FORMAT BINARY)"
 
 
-def copy_to(table: Name, column: str, key_column: str) -> str:
-    """Return the COPY that reads these columns, without null sets."""
+def copy_to(query: str) -> str:
+    """Return the COPY that reads what a query finds."""
+    return f"COPY ({query}) TO STDOUT (FORMAT BINARY)"
+
+
+def keys_and_sets(table: Name, column: str, key_column: str) -> str:
+    """Return the query of these columns, without null keys and sets."""
     key, ids = identifier(key_column), identifier(column)
     return (
-        f"COPY (SELECT {key}::int8, {ids} FROM {identifier(table)} "
-        f"WHERE {key} IS NOT NULL AND {ids} IS NOT NULL) TO STDOUT (FORMAT BINARY)"
+        f"SELECT {key}::int8, {ids} FROM {identifier(table)} "
+        f"WHERE {key} IS NOT NULL AND {ids} IS NOT NULL"
     )
 
 
-def topk_batch(table: Name, key_column: str) -> str:
+def topk_batch(schema: str, table: Name, key_column: str) -> str:
     """Return the search of many queries: $1 column, $2 queries, $3 k, $4 measure, $5 least score.
 
-    All matches come as one row: numbers as bytes, 20 for each match, and an array of keys.
+    The schema is the extension's.  All matches come as one row: numbers as bytes, 20 for each
+    match, and an array of keys.
     """
+    search, sets = identifier((schema, "gpuvec_topk_batch_rows")), identifier((schema, "idset"))
     return f"""
 SELECT coalesce(string_agg(int4send(t.query) || int4send(t.rank) || float8send(t.score)
                            || int4send(t.common), ''::bytea ORDER BY t.query, t.rank), ''::bytea),
        coalesce(array_agg((t.item).{identifier(key_column)} ORDER BY t.query, t.rank), '{{}}')
-FROM gpuvec_topk_batch_rows(NULL::{identifier(table)}, $1::text::name, $2::idset[], $3::int8,
-                            $4::text, $5::float8) t
+FROM {search}(NULL::{identifier(table)}, $1::text::name, $2::{sets}[], $3::int8, $4::text,
+     $5::float8) t
 """

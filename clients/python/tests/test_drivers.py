@@ -130,6 +130,9 @@ class PsycopgTest(unittest.TestCase):
             self.driver.register(self.conn)
             row = self.conn.execute("SELECT %s, %s", ({3}, [IdSet([4])])).fetchone()
             self.assertEqual(row, ({3}, [{4}]))
+            self.conn.execute(f"INSERT INTO {TABLE} VALUES (7, %s)", ({3},))
+            matches = self.driver.topk_batch(self.conn, TABLE, "tokens", [{3}, {4}], 5)
+            self.assertEqual((matches.query.tolist(), matches.key.tolist()), ([0], [7]))
             raise ZeroDivisionError
 
     def test_without_extension(self):
@@ -164,6 +167,8 @@ class PsycopgAsyncTest(unittest.TestCase):
             await driver.copy_sets_async(
                 conn, TABLE, "tokens", sets, key_column="id", keys=range(300)
             )
+            keys, csr = await driver.fetch_sets_async(conn, TABLE, "tokens", "id")
+            self.assertEqual(dict(zip(keys.tolist(), csr.sets())), dict(enumerate(sets)))
             matches = await driver.topk_batch_async(
                 conn, TABLE, "tokens", queries, 5, measure="jaccard"
             )
@@ -215,6 +220,9 @@ class Psycopg2Test(unittest.TestCase):
         self.cur.execute("CREATE SCHEMA apart; ALTER EXTENSION gpuvec SET SCHEMA apart")
         self.driver.register(self.conn)
         self.assertEqual(self.one("SELECT %s, %s", {3}, [IdSet([4])]), ({3}, [{4}]))
+        self.cur.execute(f"INSERT INTO {TABLE} VALUES (7, %s)", ({3},))
+        matches = self.driver.topk_batch(self.conn, TABLE, "tokens", [{3}, {4}], 5)
+        self.assertEqual((matches.query.tolist(), matches.key.tolist()), ([0], [7]))
 
     def test_copy_and_search(self):
         """COPY, back, and arrays of matches."""
@@ -256,6 +264,7 @@ class AsyncpgTest(unittest.TestCase):
             await driver.register(conn)
             await self.values(conn)
             await self.copy_and_search(conn, driver)
+            await self.schema(conn, driver)
         finally:
             await conn.close()
 
@@ -269,6 +278,15 @@ class AsyncpgTest(unittest.TestCase):
             self.assertEqual(await conn.fetchval("SELECT $1::idset[]", forms), sets)
         self.assertIsNone(await conn.fetchval("SELECT $1::idset", None))
 
+    async def schema(self, conn, driver):
+        """Search with the extension in a schema that search_path does not name."""
+        await conn.execute("CREATE SCHEMA apart; ALTER EXTENSION gpuvec SET SCHEMA apart")
+        try:
+            matches = await driver.topk_batch(conn, TABLE, "tokens", [{3}], 5)
+            self.assertGreater(len(matches.key), 0)
+        finally:
+            await conn.execute("ALTER EXTENSION gpuvec SET SCHEMA public; DROP SCHEMA apart")
+
     async def copy_and_search(self, conn, driver):
         """COPY, back, and arrays of matches."""
         sets, queries = some_sets(300), some_sets(20, seed=2)
@@ -280,6 +298,30 @@ class AsyncpgTest(unittest.TestCase):
         matches = await driver.topk_batch(conn, TABLE, "tokens", queries, 5, measure="jaccard")
         check_matches(self, sets, queries, matches)
         check_dense(self, matches, 20)
+
+
+class OperationsTest(unittest.TestCase):
+    """What all drivers share, without a server."""
+
+    def nothing(self, conn, request):
+        """Answer a request."""
+
+    def test_signature(self):
+        """Functions of drivers are shown with the arguments of their operations."""
+        import inspect
+
+        from gpuvec import operations
+
+        function = operations.bound(operations.fetch_sets, self.nothing)
+        parameters = list(inspect.signature(function).parameters)
+        self.assertEqual(parameters, ["conn", "table", "column", "key_column"])
+        self.assertEqual(function.__name__, "fetch_sets")
+        self.assertIn("binary COPY", function.__doc__)
+        function = operations.bound_async(operations.topk_batch, self.nothing, "_async")
+        self.assertTrue(inspect.iscoroutinefunction(function))
+        self.assertEqual(function.__name__, "topk_batch_async")
+        with self.assertRaises(TypeError):
+            asyncio.run(function(None, "docs", "tokens", [], unknown=1))
 
 
 if __name__ == "__main__":

@@ -120,19 +120,20 @@ choose_workers(Relation rel)
 
 /*
  * True if workers that scan all of the table are likely to be sooner than a
- * plan that scans it, or finds some of its rows by an index
+ * plan that scans it, or finds `times` as many of its rows by an index as
+ * this one
  */
 static bool
-workers_pay(Relation rel, const Plan *plan)
+workers_pay(Relation rel, const Plan *plan, double times)
 {
 	double		rows = Max(rel->rd_rel->reltuples, 1);
 
 	return IsA(plan, SeqScan) ||
-		plan->plan_rows * INDEX_ROW_COST * (choose_workers(rel) + 1) >= rows;
+		plan->plan_rows * times * INDEX_ROW_COST * (choose_workers(rel) + 1) >= rows;
 }
 
 bool
-AlsOnlyScans(Portal portal, Oid relid)
+AlsOnlyScans(Portal portal, Oid relid, double times)
 {
 	PlannedStmt *stmt = list_length(portal->stmts) == 1 ? linitial_node(PlannedStmt, portal->stmts) : NULL;
 	Plan	   *plan;
@@ -149,7 +150,7 @@ AlsOnlyScans(Portal portal, Oid relid)
 	if (rt_fetch(((Scan *) plan)->scanrelid, stmt->rtable)->relid != relid)
 		return false;
 	rel = table_open(relid, AccessShareLock);
-	fits = all_rows_are_seen(rel) && workers_pay(rel, plan);
+	fits = all_rows_are_seen(rel) && workers_pay(rel, plan, times);
 	table_close(rel, AccessShareLock);
 	return fits;
 }

@@ -217,7 +217,7 @@ array_elements(Datum array)
 	return ArrayGetNItems(ARR_NDIM(keys), ARR_DIMS(keys));
 }
 
-/* MOST_PLANNED elements of an int8[], evenly spread; nulls may be among them */
+/* MOST_PLANNED elements of an int8[], evenly spread, but nulls */
 static Datum
 sample_keys(Datum array)
 {

@@ -48,8 +48,13 @@
 #include "utils/rls.h"
 #include "utils/snapmgr.h"
 
-/* Bytes of a worker's queue: two parts, so that it need not wait for us */
-#define QUEUE_BYTES		(2 * sizeof(AlsInteractionPart))
+/*
+ * Bytes of a worker's queue: two parts, so that it need not wait for us.  Their
+ * ring has room for just these, each behind its length.  So no part goes
+ * around its end, and we read all of them where they are.
+ */
+#define QUEUE_BYTES		(shm_mq_minimum_size - MAXIMUM_ALIGNOF + \
+						 2 * (MAXALIGN(sizeof(Size)) + MAXALIGN(sizeof(AlsInteractionPart))))
 
 /* A row found by an index takes as long as so many rows of a scan */
 #define INDEX_ROW_COST	3.0

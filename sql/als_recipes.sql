@@ -28,6 +28,7 @@ SELECT count(*) AS differ FROM recommended r JOIN ranked USING (listener, rank) 
 -- similar songs
 SELECT n.rank, n.key = 104 AS itself, n.key / 100 AS kind
 FROM song_factors s, gpuvec_nearest('song_factors', 'key', 'embedding', s.embedding, 3) n WHERE s.key = 104 ORDER BY n.rank;
+SELECT query_key, bool_and(key <> query_key) AS others, count(*) FILTER (WHERE key / 100 = query_key / 100) AS of_the_kind FROM gpuvec_nearest_keys('song_factors', 'key', 'embedding', '{104,201}', 3) GROUP BY 1 ORDER BY 1;
 -- keep factors current: by a statement for those who have played something
 CREATE TABLE played (listener bigint);
 CREATE FUNCTION note_played() RETURNS trigger LANGUAGE plpgsql AS $$

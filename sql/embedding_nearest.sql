@@ -103,5 +103,48 @@ SELECT * FROM gpuvec_nearest_batch('again', 'id', 'embedding', :'queries', exclu
 SELECT * FROM gpuvec_nearest_batch('again', 'id', 'embedding', :'queries', exclude => '{1}', exclude_offsets => '{0,0,0,0}');
 SELECT * FROM gpuvec_nearest_batch('again', 'id', 'embedding', :'queries', exclude => '{NULL}', exclude_offsets => '{0,0,0,1}');
 SELECT * FROM gpuvec_nearest_batch('again', 'id', 'embedding', '{}', exclude => '{}', exclude_offsets => '{0}');
-DROP TABLE items, nothing, vectors, parted, again CASCADE;
+-- by key: as by vectors that are given, without the row itself; keys that are not there, nulls and repetitions
+CREATE FUNCTION compare_keys(wanted int8[], n int, unwanted int8[], rel regclass DEFAULT 'vectors') RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE metric text; wrong int; total int;
+BEGIN
+	FOREACH metric IN ARRAY '{cosine,ip,l2}'::text[] LOOP
+		EXECUTE format('SELECT count(*) FILTER (WHERE a.key IS DISTINCT FROM b.key OR a.score IS DISTINCT FROM b.score), count(*) FROM gpuvec_nearest_keys(%L, ''id'', ''embedding'', $1, $2, $3, $4) a FULL JOIN (
+				SELECT query_key, row_number() OVER (PARTITION BY query_key ORDER BY s DESC, key)::int AS rank, key, s AS score
+				FROM (SELECT q.id AS query_key, v.id AS key, score(q.embedding::real[], v.embedding::real[], $3) AS s FROM %s q, %s v
+					WHERE q.id <> v.id AND ($1 IS NULL OR q.id = ANY ($1)) AND v.id <> ALL (coalesce(array_remove($4, NULL), ''{}''))) x) b USING (query_key, rank) WHERE rank <= $2', rel, rel, rel)
+			INTO wrong, total USING wanted, n, metric, unwanted;
+		RETURN NEXT format('%s: %s of %s wrong', metric, wrong, total);
+	END LOOP;
+END $$;
+SELECT compare_keys('{77,-5,1,1,NULL,834,99999}', 10, NULL);
+SELECT compare_keys('{77,1,834}', 2000, '{5,1,NULL,5}');
+SELECT compare_keys('{77,1,834}', 5, '{}', 'parted');
+CREATE TABLE some_vectors AS SELECT id, embedding FROM vectors WHERE id BETWEEN 1 AND 60;
+SELECT compare_keys(NULL, 3, NULL, 'some_vectors');
+BEGIN;
+UPDATE some_vectors SET embedding = array_fill(2::real, '{21}') WHERE id % 2 = 0;
+DELETE FROM some_vectors WHERE id % 5 = 0;
+SELECT compare_keys(NULL, 70, '{4}', 'some_vectors');
+ROLLBACK;
+SELECT compare_keys(NULL, 1, NULL, 'some_vectors');
+-- of a row alone, of none, and of more keys than are gathered at a time
+SELECT count(*) FROM gpuvec_nearest_keys('nothing', 'id', 'v');
+SELECT count(*) FROM gpuvec_nearest_keys('some_vectors', 'id', 'embedding', '{}');
+SELECT count(*) FROM gpuvec_nearest_keys('some_vectors', 'id', 'embedding', '{-7,NULL}');
+DELETE FROM some_vectors WHERE id > (SELECT min(id) FROM some_vectors);
+SELECT count(*) FROM gpuvec_nearest_keys('some_vectors', 'id', 'embedding');
+CREATE TABLE many AS SELECT id, ARRAY[id % 100, 1]::real[] AS embedding FROM generate_series(1, 20000) id;
+SELECT count(*), count(DISTINCT query_key), bool_and(rank = 1 AND key = CASE WHEN query_key > 100 THEN (query_key - 1) % 100 + 1 ELSE query_key + 100 END) AS next_alike, min(score) FROM gpuvec_nearest_keys('many', 'id', 'embedding', k => 1, metric => 'l2');
+SELECT count(*), count(DISTINCT query_key) FROM gpuvec_nearest_keys('many', 'id', 'embedding', (SELECT array_agg(id) FROM generate_series(1, 300) id), 9000);
+DROP TABLE many;
+-- rows without a vector have none; vectors of several widths, several rows of a key, wrong arguments
+SELECT query_key, rank, key, round(score::numeric, 4) AS score FROM gpuvec_nearest_keys('items', 'id', 'embedding', '{1,3,9}', 2);
+SELECT * FROM gpuvec_nearest_keys('items', 'id', 'embedding', '{1,8}');
+SELECT * FROM gpuvec_nearest_keys('items', 'id', 'embedding', '{8}');
+SELECT count(*) FROM gpuvec_nearest_keys('again', 'id', 'embedding', '{2}');
+SELECT * FROM gpuvec_nearest_keys('items', 'id', 'embedding', '{1}', 0);
+SELECT * FROM gpuvec_nearest_keys('items', 'id', 'embedding', '{1}', metric => 'jaccard');
+SELECT * FROM gpuvec_nearest_keys('items', 'id', 'embedding', '{{1}}');
+SELECT * FROM gpuvec_nearest_keys(NULL, 'id', 'embedding', '{1}');
+DROP TABLE items, nothing, vectors, parted, again, some_vectors CASCADE;
 DROP FUNCTION score;

@@ -1087,6 +1087,15 @@ CREATE FUNCTION gpuvec_nearest_batch(
 COMMENT ON FUNCTION gpuvec_nearest_batch(regclass, name, name, float8[], int8, text, int8[], int8[])
 	IS 'the k nearest rows for each row of an array of queries';
 
+CREATE FUNCTION gpuvec_nearest_keys(
+	relation regclass, key_column name, column_name name, keys int8[] DEFAULT NULL, k int8 DEFAULT 10,
+	metric text DEFAULT 'cosine', exclude int8[] DEFAULT NULL,
+	OUT query_key int8, OUT rank int4, OUT key int8, OUT score float8)
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 1000;
+COMMENT ON FUNCTION gpuvec_nearest_keys(regclass, name, name, int8[], int8, text, int8[])
+	IS 'the k other rows that are nearest to the row of each key; of all keys, unless some are given';
+
 -- recommendations
 
 CREATE FUNCTION gpuvec_als(

@@ -91,6 +91,34 @@ EmbeddingKeysArgument(FunctionCallInfo fcinfo, int argument, const char *name, b
 	return keys;
 }
 
+/*
+ * The keys of an int8[] argument, ascending and distinct, without nulls;
+ * NULL, and *n is 0, if it is null
+ */
+const int64 *
+EmbeddingSortedKeysArgument(FunctionCallInfo fcinfo, int argument, const char *name, uint64 *n)
+{
+	bool	   *nulls;
+	const int64 *keys;
+	int64	   *sorted;
+	uint64		nkeys;
+	uint64		nsorted = 0;
+
+	*n = 0;
+	if (PG_ARGISNULL(argument))
+		return NULL;
+	keys = EmbeddingKeysArgument(fcinfo, argument, name, &nulls, &nkeys);
+	sorted = MemoryContextAllocHuge(CurrentMemoryContext, (nkeys + 1) * sizeof(int64));
+	for (uint64 i = 0; i < nkeys; i++)
+		if (nulls == NULL || !nulls[i])
+			sorted[nsorted++] = keys[i];
+	EmbeddingSortKeys(sorted, nsorted);
+	for (uint64 i = 0; i < nsorted; i++)
+		if (i == 0 || sorted[i] != sorted[i - 1])
+			sorted[(*n)++] = sorted[i];
+	return sorted;
+}
+
 /* The weights of n keys, as float32; NULL if the argument is null */
 const float *
 EmbeddingWeightsArgument(FunctionCallInfo fcinfo, int argument, uint64 n)

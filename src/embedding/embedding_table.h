@@ -265,6 +265,8 @@ extern void EmbeddingComplain(EmbeddingTable *table, const gpuvec_embedding_answ
 
 extern const int64 *EmbeddingKeysArgument(FunctionCallInfo fcinfo, int argument, const char *name,
 										  bool **nulls, uint64 *n);
+extern const int64 *EmbeddingSortedKeysArgument(FunctionCallInfo fcinfo, int argument,
+												const char *name, uint64 *n);
 extern const float *EmbeddingWeightsArgument(FunctionCallInfo fcinfo, int argument, uint64 n);
 extern void EmbeddingBagsArguments(FunctionCallInfo fcinfo, int offsets_argument,
 								   int hotness_argument, EmbeddingBags *bags);

@@ -1,12 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * nearest.c
- *	  The SQL functions gpuvec_nearest and gpuvec_nearest_batch: find the rows
- *	  whose vectors are nearest to queries.
+ *	  The SQL functions gpuvec_nearest, gpuvec_nearest_batch and
+ *	  gpuvec_nearest_keys: find the rows whose vectors are nearest to queries.
  *
  * They search (nearest_search.c) one request after the other, and put the rows
- * into a tuplestore, while the engine serves the next request
- * (nearest_ahead.c).
+ * into a tuplestore.  For queries that are given, the engine meanwhile serves
+ * the next request (nearest_ahead.c).
+ *
+ * Queries by key are vectors of the table itself.  They are gathered for one
+ * request at a time, so that they need little memory even for all keys.  No
+ * key is among its own rows.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,11 +28,15 @@
 
 PG_FUNCTION_INFO_V1(gpuvec_nearest);
 PG_FUNCTION_INFO_V1(gpuvec_nearest_batch);
+PG_FUNCTION_INFO_V1(gpuvec_nearest_keys);
+
+/* Most keys whose vectors are gathered at a time */
+#define MOST_KEYS		16384
 
 /* Positions of arguments after relation, key column and vector column */
 enum
 {
-	ARG_QUERY = 3,
+	ARG_QUERY = 3,				/* gpuvec_nearest_keys: the keys */
 	ARG_K,
 	ARG_METRIC,
 	ARG_EXCLUDE,
@@ -119,31 +127,23 @@ list_offsets(FunctionCallInfo fcinfo, uint64 nkeys, uint64 nqueries)
 static void
 exclude_argument(FunctionCallInfo fcinfo, bool batch, EmbeddingNearest *nearest)
 {
-	bool		several = batch && !PG_ARGISNULL(ARG_EXCLUDE_OFFSETS);
-	bool	   *nulls = NULL;
 	uint64		n;
-	uint64		nsorted = 0;
 	const int64 *keys;
 	int64	   *sorted;
 
-	if (PG_ARGISNULL(ARG_EXCLUDE) && !several)
+	if (!batch || PG_ARGISNULL(ARG_EXCLUDE_OFFSETS))
+	{
+		nearest->excluded = EmbeddingSortedKeysArgument(fcinfo, ARG_EXCLUDE, "exclude",
+														&nearest->nexcluded);
 		return;
+	}
 	if (PG_ARGISNULL(ARG_EXCLUDE))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("exclude must not be null if exclude_offsets is given")));
-	keys = EmbeddingKeysArgument(fcinfo, ARG_EXCLUDE, "exclude", several ? NULL : &nulls, &n);
+	keys = EmbeddingKeysArgument(fcinfo, ARG_EXCLUDE, "exclude", NULL, &n);
 	sorted = MemoryContextAllocHuge(CurrentMemoryContext, (n + 1) * sizeof(int64));
-	for (uint64 i = 0; i < n; i++)
-		if (nulls == NULL || !nulls[i])
-			sorted[nsorted++] = keys[i];
-	if (!several)
-	{
-		EmbeddingSortKeys(sorted, nsorted);
-		nearest->excluded = sorted;
-		nearest->nexcluded = nsorted;
-		return;
-	}
+	memcpy(sorted, keys, n * sizeof(int64));
 	nearest->listed = sorted;
 	nearest->offsets = list_offsets(fcinfo, n, nearest->nqueries);
 	for (uint32 i = 0; i < nearest->nqueries; i++)
@@ -151,12 +151,20 @@ exclude_argument(FunctionCallInfo fcinfo, bool batch, EmbeddingNearest *nearest)
 						  nearest->offsets[i + 1] - nearest->offsets[i]);
 }
 
+/* What stands for a query in its rows */
+typedef enum QueryColumn
+{
+	QUERY_NONE,					/* there is one query */
+	QUERY_NUMBER,
+	QUERY_KEY					/* the key that it leaves out, its own */
+}			QueryColumn;
+
 /*
  * Return the rows of some queries, the first of which is query `first`;
  * returns their number
  */
 static uint64
-put_rows(ReturnSetInfo *rsinfo, bool batch, uint32 first, const EmbeddingNearest *nearest,
+put_rows(ReturnSetInfo *rsinfo, QueryColumn column, uint32 first, const EmbeddingNearest *nearest,
 		 const gpuvec_near_heap *heaps)
 {
 	uint64		total = 0;
@@ -171,8 +179,10 @@ put_rows(ReturnSetInfo *rsinfo, bool batch, uint32 first, const EmbeddingNearest
 			bool		nulls[4] = {0};
 			int			n = 0;
 
-			if (batch)
+			if (column == QUERY_NUMBER)
 				values[n++] = Int32GetDatum((int32) (first + i) + 1);
+			else if (column == QUERY_KEY)
+				values[n++] = Int64GetDatum(nearest->listed[nearest->offsets[i]]);
 			values[n++] = Int32GetDatum((int32) j + 1);
 			values[n++] = Int64GetDatum(row->key);
 			values[n++] = Float8GetDatum(row->score);
@@ -193,7 +203,29 @@ send_ahead(EmbeddingAhead *ahead, EmbeddingTable *table, const EmbeddingNearest 
 	EmbeddingAheadSend(ahead, table, &next);
 }
 
-/* Serve both functions */
+/*
+ * A context for a search and its rows, as the current one; delete_context()
+ * ends it
+ */
+static MemoryContext
+make_context(MemoryContext *old)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec nearest",
+												  ALLOCSET_DEFAULT_SIZES);
+
+	*old = MemoryContextSwitchTo(context);
+	return context;
+}
+
+static void
+delete_context(MemoryContext context, EmbeddingTable *table)
+{
+	MemoryContextDelete(context);
+	/* verdicts lived in that context */
+	memset(table->verdicts, 0, table->ntargets * sizeof(EmbeddingVerdicts));
+}
+
+/* Serve the functions whose queries are given */
 static Datum
 find_rows(FunctionCallInfo fcinfo, bool batch)
 {
@@ -217,18 +249,16 @@ find_rows(FunctionCallInfo fcinfo, bool batch)
 	ahead = EmbeddingAheadMake();
 	for (uint32 first = 0; first < all.nqueries; first += some.nqueries)
 	{
-		MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec nearest",
-													  ALLOCSET_DEFAULT_SIZES);
-		MemoryContext old = MemoryContextSwitchTo(context);
+		MemoryContext old;
+		MemoryContext context = make_context(&old);
 		gpuvec_near_heap *heaps = EmbeddingFindNearest(table, &all, first, ahead, &some);
 
 		if (first + some.nqueries < all.nqueries)
 			send_ahead(ahead, table, &all, first + some.nqueries);
 		MemoryContextSwitchTo(old);
-		total += put_rows((ReturnSetInfo *) fcinfo->resultinfo, batch, first, &some, heaps);
-		MemoryContextDelete(context);
-		/* verdicts lived in that context */
-		memset(table->verdicts, 0, table->ntargets * sizeof(EmbeddingVerdicts));
+		total += put_rows((ReturnSetInfo *) fcinfo->resultinfo, batch ? QUERY_NUMBER : QUERY_NONE,
+						  first, &some, heaps);
+		delete_context(context, table);
 	}
 	if (total == 0 && all.nqueries > 0)
 		EmbeddingCheckQueries(table, all.width);
@@ -246,4 +276,72 @@ Datum
 gpuvec_nearest_batch(PG_FUNCTION_ARGS)
 {
 	return find_rows(fcinfo, true);
+}
+
+/* Make the vectors of n keys queries, as far as the keys are found */
+static void
+queries_of_keys(EmbeddingTable *table, const int64 *keys, uint64 n, EmbeddingNearest *nearest)
+{
+	EmbeddingVectors vectors;
+	int64	   *found = palloc_array(int64, n);
+	int64	   *offsets = palloc_array(int64, n + 1);
+	uint32		nfound = 0;
+
+	EmbeddingGather(table, keys, n, &vectors);
+	for (uint64 i = 0; vectors.known && i < n; i++)
+	{
+		offsets[nfound] = nfound;
+		if (vectors.found[i])
+			found[nfound++] = keys[i];
+	}
+	offsets[nfound] = nfound;
+	nearest->nqueries = nfound;
+	nearest->width = vectors.width;
+	nearest->queries = vectors.elements;
+	nearest->listed = found;
+	nearest->offsets = offsets;
+}
+
+/* Find and return the rows of at most MOST_KEYS keys */
+static void
+find_rows_of_keys(FunctionCallInfo fcinfo, EmbeddingTable *table, const int64 *keys, uint64 n,
+				  const EmbeddingNearest *common)
+{
+	EmbeddingNearest all = *common;
+	EmbeddingNearest some;
+	MemoryContext old;
+	MemoryContext context = make_context(&old);
+
+	queries_of_keys(table, keys, n, &all);
+	for (uint32 first = 0; first < all.nqueries; first += some.nqueries)
+	{
+		gpuvec_near_heap *heaps = EmbeddingFindNearest(table, &all, first, NULL, &some);
+
+		(void) put_rows((ReturnSetInfo *) fcinfo->resultinfo, QUERY_KEY, first, &some, heaps);
+	}
+	MemoryContextSwitchTo(old);
+	delete_context(context, table);
+}
+
+Datum
+gpuvec_nearest_keys(PG_FUNCTION_ARGS)
+{
+	EmbeddingTable *table;
+	EmbeddingNearest common = {0};
+	const int64 *keys;
+	uint64		n;
+	uint64		most;
+
+	GpuvecMaterializedSRF(fcinfo);
+	table = EmbeddingTableArguments(fcinfo, GetActiveSnapshot());
+	common.k = k_argument(fcinfo);
+	common.metric = metric_argument(fcinfo);
+	exclude_argument(fcinfo, false, &common);
+	keys = PG_ARGISNULL(ARG_QUERY) ? EmbeddingAllKeys(table, &n) :
+		EmbeddingSortedKeysArgument(fcinfo, ARG_QUERY, "keys", &n);
+	most = Min(Max(GPUVEC_MAX_NEAR / common.k, 1), MOST_KEYS);
+	for (uint64 first = 0; first < n; first += most)
+		find_rows_of_keys(fcinfo, table, keys + first, Min(n - first, most), &common);
+	EmbeddingClose(table);
+	return (Datum) 0;
 }

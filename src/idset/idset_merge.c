@@ -14,10 +14,11 @@
  * ids.  Ids come in no pattern, so a processor mispredicts such a branch at
  * every second id, which takes longer than all else.
  *
- * Both are long, for the intersection and the difference of narrow ids:
- * blocks of 8 ids.  An instruction of SSE 4.2 compares each id of a block
- * with all of another one.  The block with the lower last id is done with,
- * and the next block of that array takes its place.
+ * Both are long, for the intersection and the difference: blocks of 8 ids,
+ * if the processor has AVX2.  Each id of a block is compared with all of
+ * another one: narrow ids by one instruction, wide ones by turning one block
+ * seven times.  The block with the lower last id is done with, and the next
+ * block of that array takes its place.
  *
  * Both are long and dense, for all else and on other processors: a bitmap of
  * all 65,536 narrow ids.  The ids are marked in it, and what is wanted is
@@ -33,7 +34,7 @@
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #define HAVE_BLOCKS
-#include <nmmintrin.h>
+#include <immintrin.h>
 #endif
 
 /* Both arrays have at least this many ids: compare blocks */
@@ -83,15 +84,53 @@ need_bit_positions(void)
 static bool
 can_compare_blocks(void)
 {
-	return !idset_merge_no_blocks && __builtin_cpu_supports("sse4.2") &&
+	return !idset_merge_no_blocks && __builtin_cpu_supports("avx2") &&
 		__builtin_cpu_supports("popcnt");
 }
 
-/* Write those ids of a block whose bits are set to out[] */
-__attribute__((target("sse4.2,popcnt")))
-static inline void
-write_picked(__m128i block, int picked, uint16 *out)
+/* A bit for each id of a block x that is one of the ids of a block y */
+__attribute__((target("avx2,popcnt")))
+static inline int
+find_narrow(const uint16 *x, const uint16 *y)
 {
+	return _mm_cvtsi128_si32(_mm_cmpestrm(_mm_loadu_si128((const __m128i *) y), BLOCK_IDS,
+										  _mm_loadu_si128((const __m128i *) x), BLOCK_IDS,
+										  _SIDD_UWORD_OPS | _SIDD_CMP_EQUAL_ANY |
+										  _SIDD_BIT_MASK));
+}
+
+/* The ids of x that are where those of y are, or of y turned within halves */
+__attribute__((target("avx2,popcnt")))
+static inline __m256i
+find_in_halves(__m256i x, __m256i y)
+{
+	__m256i		one = _mm256_or_si256(_mm256_cmpeq_epi32(x, y),
+									  _mm256_cmpeq_epi32(x, _mm256_shuffle_epi32(y, 0x39)));
+	__m256i		two = _mm256_or_si256(_mm256_cmpeq_epi32(x, _mm256_shuffle_epi32(y, 0x4E)),
+									  _mm256_cmpeq_epi32(x, _mm256_shuffle_epi32(y, 0x93)));
+
+	return _mm256_or_si256(one, two);
+}
+
+__attribute__((target("avx2,popcnt")))
+static inline int
+find_wide(const uint32 *x, const uint32 *y)
+{
+	__m256i		ids = _mm256_loadu_si256((const __m256i *) x);
+	__m256i		others = _mm256_loadu_si256((const __m256i *) y);
+	__m256i		exchanged = _mm256_permute2x128_si256(others, others, 1);
+	__m256i		found = _mm256_or_si256(find_in_halves(ids, others),
+										find_in_halves(ids, exchanged));
+
+	return _mm256_movemask_ps(_mm256_castsi256_ps(found));
+}
+
+/* Write those ids of a block whose bits are set to out[] */
+__attribute__((target("avx2,popcnt")))
+static inline void
+write_narrow(const uint16 *ids, int picked, uint16 *out)
+{
+	__m128i		block = _mm_loadu_si128((const __m128i *) ids);
 	__m128i		positions = _mm_loadu_si128((const __m128i *) bit_positions[picked]);
 	__m128i		bytes = _mm_add_epi16(_mm_mullo_epi16(positions, _mm_set1_epi16(0x0202)),
 									  _mm_set1_epi16(0x0100));
@@ -99,14 +138,25 @@ write_picked(__m128i block, int picked, uint16 *out)
 	_mm_storeu_si128((__m128i *) out, _mm_shuffle_epi8(block, bytes));
 }
 
+__attribute__((target("avx2,popcnt")))
+static inline void
+write_wide(const uint32 *ids, int picked, uint32 *out)
+{
+	__m256i		block = _mm256_loadu_si256((const __m256i *) ids);
+	__m128i		positions = _mm_loadu_si128((const __m128i *) bit_positions[picked]);
+
+	_mm256_storeu_si256((__m256i *) out,
+						_mm256_permutevar8x32_epi32(block, _mm256_cvtepu16_epi32(positions)));
+}
+
 /*
  * Intersection (keep is MERGE_BOTH) or difference (MERGE_ONLY_A) as far as
  * there are whole blocks.  *from_a and *from_b are where the rest begins.
  */
-__attribute__((target("sse4.2,popcnt")))
+__attribute__((target("avx2,popcnt")))
 static pg_attribute_always_inline uint32
-merge_blocks(const uint16 *a, uint32 na, const uint16 *b, uint32 nb, int keep, bool write,
-			 uint16 *out, uint32 *from_a, uint32 *from_b)
+merge_blocks(const void *a, uint32 na, const void *b, uint32 nb, bool wide, int keep, bool write,
+			 void *out, uint32 *from_a, uint32 *from_b)
 {
 	int			flip = keep == MERGE_BOTH ? 0 : 0xFF;
 	int			found = 0;
@@ -116,18 +166,17 @@ merge_blocks(const uint16 *a, uint32 na, const uint16 *b, uint32 nb, int keep, b
 
 	while (i + BLOCK_IDS <= na && j + BLOCK_IDS <= nb)
 	{
-		__m128i		x = _mm_loadu_si128((const __m128i *) (a + i));
-		__m128i		y = _mm_loadu_si128((const __m128i *) (b + j));
-		uint16		last_x = a[i + BLOCK_IDS - 1];
-		uint16		last_y = b[j + BLOCK_IDS - 1];
+		uint32		last_x = idset_id_at(a, wide, i + BLOCK_IDS - 1);
+		uint32		last_y = idset_id_at(b, wide, j + BLOCK_IDS - 1);
 		uint32		x_done = last_x <= last_y;
 		uint32		y_done = last_y <= last_x;
 
-		found |= _mm_cvtsi128_si32(_mm_cmpestrm(y, BLOCK_IDS, x, BLOCK_IDS,
-												_SIDD_UWORD_OPS | _SIDD_CMP_EQUAL_ANY |
-												_SIDD_BIT_MASK));
-		if (write)
-			write_picked(x, found ^ flip, out + n);
+		found |= wide ? find_wide((const uint32 *) a + i, (const uint32 *) b + j) :
+			find_narrow((const uint16 *) a + i, (const uint16 *) b + j);
+		if (write && wide)
+			write_wide((const uint32 *) a + i, found ^ flip, (uint32 *) out + n);
+		else if (write)
+			write_narrow((const uint16 *) a + i, found ^ flip, (uint16 *) out + n);
 		n += __builtin_popcount(found ^ flip) & -x_done;
 		found &= x_done - 1;
 		i += BLOCK_IDS * x_done;
@@ -139,16 +188,25 @@ merge_blocks(const uint16 *a, uint32 na, const uint16 *b, uint32 nb, int keep, b
 }
 
 /* The same, compiled for each case */
-__attribute__((target("sse4.2,popcnt")))
-static uint32
-merge_whole_blocks(const uint16 *a, uint32 na, const uint16 *b, uint32 nb, int keep,
-				   uint16 *out, uint32 *from_a, uint32 *from_b)
+__attribute__((target("avx2,popcnt")))
+static pg_attribute_always_inline uint32
+merge_blocks_each(const void *a, uint32 na, const void *b, uint32 nb, bool wide, int keep,
+				  void *out, uint32 *from_a, uint32 *from_b)
 {
 	if (keep == MERGE_ONLY_A)
-		return merge_blocks(a, na, b, nb, MERGE_ONLY_A, true, out, from_a, from_b);
+		return merge_blocks(a, na, b, nb, wide, MERGE_ONLY_A, true, out, from_a, from_b);
 	if (out == NULL)
-		return merge_blocks(a, na, b, nb, MERGE_BOTH, false, out, from_a, from_b);
-	return merge_blocks(a, na, b, nb, MERGE_BOTH, true, out, from_a, from_b);
+		return merge_blocks(a, na, b, nb, wide, MERGE_BOTH, false, out, from_a, from_b);
+	return merge_blocks(a, na, b, nb, wide, MERGE_BOTH, true, out, from_a, from_b);
+}
+
+__attribute__((target("avx2,popcnt")))
+static uint32
+merge_whole_blocks(const void *a, uint32 na, const void *b, uint32 nb, bool wide, int keep,
+				   void *out, uint32 *from_a, uint32 *from_b)
+{
+	return wide ? merge_blocks_each(a, na, b, nb, true, keep, out, from_a, from_b) :
+		merge_blocks_each(a, na, b, nb, false, keep, out, from_a, from_b);
 }
 
 #else
@@ -160,8 +218,8 @@ can_compare_blocks(void)
 }
 
 static uint32
-merge_whole_blocks(const uint16 *a, uint32 na, const uint16 *b, uint32 nb, int keep,
-				   uint16 *out, uint32 *from_a, uint32 *from_b)
+merge_whole_blocks(const void *a, uint32 na, const void *b, uint32 nb, bool wide, int keep,
+				   void *out, uint32 *from_a, uint32 *from_b)
 {
 	return *from_a = *from_b = 0;
 }
@@ -392,36 +450,57 @@ merge_arrays(const void *a, uint32 na, const void *b, uint32 nb, bool wide, int 
 	return merge_each(a, na, b, nb, wide, keep, out);
 }
 
+/* Where id number i of an array is */
+static pg_attribute_always_inline const void *
+ids_from(const void *ids, bool wide, uint32 i)
+{
+	return (const char *) ids + i * (wide ? sizeof(uint32) : sizeof(uint16));
+}
+
 /*
  * Merge by blocks, and the rest in another way.  The block of a that is not
  * done with may have found ids in blocks of b that are.  So the rest of b
  * begins where that of a does.
  */
-static uint32
-merge_by_blocks(const uint16 *a, uint32 na, const uint16 *b, uint32 nb, int keep, uint16 *out)
+static pg_attribute_always_inline uint32
+merge_by_blocks(const void *a, uint32 na, const void *b, uint32 nb, bool wide, int keep, void *out)
 {
 	uint32		i;
 	uint32		j;
 	uint32		n;
 
 	need_bit_positions();
-	n = merge_whole_blocks(a, na, b, nb, keep, out, &i, &j);
-	while (i < na && j > 0 && b[j - 1] >= a[i])
+	n = merge_whole_blocks(a, na, b, nb, wide, keep, out, &i, &j);
+	while (i < na && j > 0 && idset_id_at(b, wide, j - 1) >= idset_id_at(a, wide, i))
 		j--;
-	return n + merge_arrays(a + i, na - i, b + j, nb - j, false, keep, out ? out + n : NULL);
+	return n + merge_arrays(ids_from(a, wide, i), na - i, ids_from(b, wide, j), nb - j, wide, keep,
+							out ? unconstify(void *, ids_from(out, wide, n)) : NULL);
+}
+
+/* True if two arrays are long, and about as long as each other */
+static bool
+both_are_long(uint32 na, uint32 nb)
+{
+	uint32		shorter = Min(na, nb);
+
+	return shorter >= LEAST_BLOCK_IDS && Max(na, nb) / IDSET_GALLOP_RATIO <= shorter;
+}
+
+/* True if no id is kept that only b has: ids of a are looked up in b */
+static bool
+looks_up(int keep)
+{
+	return (keep & MERGE_ONLY_B) == 0;
 }
 
 uint32
 idset_merge_narrow(const uint16 *a, uint32 na, const uint16 *b, uint32 nb, int keep, uint16 *out)
 {
-	bool		lookups = (keep & MERGE_ONLY_B) == 0;
-	uint32		shorter = Min(na, nb);
-
-	if (shorter < LEAST_BLOCK_IDS || Max(na, nb) / IDSET_GALLOP_RATIO > shorter)
+	if (!both_are_long(na, nb))
 		return merge_arrays(a, na, b, nb, false, keep, out);
-	if (lookups && can_compare_blocks())
-		return merge_by_blocks(a, na, b, nb, keep, out);
-	if (na + nb >= (lookups ? LEAST_LOOKUP_IDS : LEAST_BITMAP_IDS))
+	if (looks_up(keep) && can_compare_blocks())
+		return merge_by_blocks(a, na, b, nb, false, keep, out);
+	if (na + nb >= (looks_up(keep) ? LEAST_LOOKUP_IDS : LEAST_BITMAP_IDS))
 		return merge_by_bitmap(a, na, b, nb, keep, out);
 	return merge_arrays(a, na, b, nb, false, keep, out);
 }
@@ -429,5 +508,7 @@ idset_merge_narrow(const uint16 *a, uint32 na, const uint16 *b, uint32 nb, int k
 uint32
 idset_merge_wide(const uint32 *a, uint32 na, const uint32 *b, uint32 nb, int keep, uint32 *out)
 {
+	if (both_are_long(na, nb) && looks_up(keep) && can_compare_blocks())
+		return merge_by_blocks(a, na, b, nb, true, keep, out);
 	return merge_arrays(a, na, b, nb, true, keep, out);
 }

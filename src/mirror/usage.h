@@ -30,6 +30,14 @@ typedef struct MirrorUsage
 
 extern MirrorUsage MirrorUsed;
 
+/* True if anything was counted since `before`: all else comes with these */
+static inline bool
+MirrorUsedSince(const MirrorUsage *before)
+{
+	return MirrorUsed.requests != before->requests || MirrorUsed.loads != before->loads ||
+		MirrorUsed.waits != before->waits;
+}
+
 /* Add what was used since `before` to a node's counters */
 extern void MirrorUsageAdd(MirrorUsage *used, const MirrorUsage *before);
 

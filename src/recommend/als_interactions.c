@@ -29,6 +29,9 @@
 #include "utils/memutils.h"
 #include "utils/portal.h"
 
+/* Most users that the planner gets to see where it need not know all */
+#define MOST_PLANNED	1000
+
 /* Interactions on their way */
 typedef struct InteractionReceiver
 {
@@ -205,6 +208,88 @@ AlsKeysOfType(Datum array, Oid type, Oid *array_type)
 										   type == INT2OID ? TYPALIGN_SHORT : TYPALIGN_INT));
 }
 
+/* Number of elements of an array */
+static int
+array_elements(Datum array)
+{
+	const ArrayType *keys = DatumGetArrayTypeP(array);
+
+	return ArrayGetNItems(ARR_NDIM(keys), ARR_DIMS(keys));
+}
+
+/* MOST_PLANNED elements of an int8[], evenly spread, but nulls */
+static Datum
+sample_keys(Datum array)
+{
+	Datum	   *elements;
+	bool	   *nulls;
+	int			n;
+	int			kept = 0;
+
+	deconstruct_array(DatumGetArrayTypeP(array), INT8OID, sizeof(int64), FLOAT8PASSBYVAL,
+					  TYPALIGN_DOUBLE, &elements, &nulls, &n);
+	for (int i = 0; i < MOST_PLANNED; i++)
+	{
+		int			from = (int) ((int64) i * n / MOST_PLANNED);
+
+		if (!nulls[from])
+			elements[kept++] = elements[from];
+	}
+	return PointerGetDatum(construct_array(elements, kept, INT8OID, sizeof(int64), FLOAT8PASSBYVAL,
+										   TYPALIGN_DOUBLE));
+}
+
+/* Read without workers */
+static void
+read_here(InteractionReceiver *receiver, const char *sql, Datum keys)
+{
+	bool		some = DatumGetPointer(keys) != NULL;
+	Oid			type;
+	Datum		param = some ? AlsKeysOfType(keys, receiver->interactions->types[0], &type) : keys;
+
+	AlsReadRows(sql, some ? 1 : 0, &type, &param, NULL, &receiver->dest);
+}
+
+/*
+ * Plan the statement, with these users as its parameter unless keys is 0.
+ * True if parallel workers should read, who then find so many times as many
+ * users.  Else, the statement's rows go to the receiver unless that is NULL.
+ */
+static bool
+workers_should_read(const AlsInteractions *interactions, const char *sql, Datum keys, double times,
+					InteractionReceiver *receiver)
+{
+	bool		some = DatumGetPointer(keys) != NULL;
+	Oid			type;
+	Datum		param = some ? AlsKeysOfType(keys, interactions->types[0], &type) : keys;
+	Portal		portal;
+	bool		scans;
+
+	SPI_connect();
+	/* read-only: under the snapshot that is active now, the statement's */
+	portal = SPI_cursor_open_with_args(NULL, sql, some ? 1 : 0, &type, &param, NULL, true, 0);
+	scans = AlsOnlyScans(portal, interactions->relid, times);
+	if (!scans && receiver)
+		(void) PortalRunFetch(portal, FETCH_FORWARD, FETCH_ALL, &receiver->dest);
+	SPI_cursor_close(portal);
+	SPI_finish();
+	return scans;
+}
+
+/*
+ * The same for many users: planned for some of them.  The planner compares
+ * each key with all of the column's most common values, which takes a quarter
+ * of a second with 100,000 keys.
+ */
+static bool
+workers_should_read_many(const AlsInteractions *interactions, const char *sql, Datum keys)
+{
+	int			n = DatumGetPointer(keys) ? array_elements(keys) : 0;
+
+	return n > MOST_PLANNED &&
+		workers_should_read(interactions, sql, sample_keys(keys), (double) n / MOST_PLANNED, NULL);
+}
+
 /*
  * Read interactions, of these users only unless keys is 0; returns the number
  * of rows that had keys and a weight
@@ -214,25 +299,15 @@ read_interactions(InteractionReceiver *receiver, const AlsInteractions *interact
 {
 	bool		some = DatumGetPointer(keys) != NULL;
 	char	   *sql = make_statement(interactions, some);
-	Oid			type;
-	Datum		param = some ? AlsKeysOfType(keys, interactions->types[0], &type) : keys;
-	bool		scans;
-	Portal		portal;
 	uint64		rows;
 
 	AlsInitReceiver(&receiver->dest, receive_interaction);
 	receiver->interactions = interactions;
-	SPI_connect();
-	/* read-only: under the snapshot that is active now, the statement's */
-	portal = SPI_cursor_open_with_args(NULL, sql, some ? 1 : 0, &type, &param, NULL, true, 0);
-	scans = AlsOnlyScans(portal, interactions->relid);
-	if (!scans)
-		(void) PortalRunFetch(portal, FETCH_FORWARD, FETCH_ALL, &receiver->dest);
-	SPI_cursor_close(portal);
-	SPI_finish();
-	if (scans && !AlsReadParallel(interactions, keys, receiver->alpha, receiver->take,
-								  receiver->arg, &receiver->rows))
-		AlsReadRows(sql, some ? 1 : 0, &type, &param, NULL, &receiver->dest);
+	if ((workers_should_read_many(interactions, sql, keys) ||
+		 workers_should_read(interactions, sql, keys, 1, receiver)) &&
+		!AlsReadParallel(interactions, keys, receiver->alpha, receiver->take, receiver->arg,
+						 &receiver->rows))
+		read_here(receiver, sql, keys);
 	hand_over(receiver);
 	rows = receiver->rows;
 	pfree(receiver);

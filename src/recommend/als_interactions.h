@@ -34,9 +34,10 @@ extern bool AlsTakeInteraction(AlsInteractionPart *part, const Oid *types, doubl
 
 /*
  * True if all that an open portal does is to scan this table, and parallel
- * workers may do so as well
+ * workers may do so as well.  They look for `times` as many rows as the
+ * portal's plan.
  */
-extern bool AlsOnlyScans(Portal portal, Oid relid);
+extern bool AlsOnlyScans(Portal portal, Oid relid, double times);
 
 /*
  * Let parallel workers read interactions under the active snapshot, of these

@@ -10,8 +10,8 @@
  * extension.  Another training at the same time is an error.
  *
  * The answer to a part of the interactions is left unread while the session
- * reads more rows.  If it is an error it is lost; the engine then answers
- * every later request with it.
+ * reads more rows, and the engine gives it before it is done with the part.
+ * An error comes with the answers to all later requests.
  *
  * If the connection is lost, so is the training, and the statement fails.
  *

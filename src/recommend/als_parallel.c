@@ -49,8 +49,13 @@
 #include "utils/rls.h"
 #include "utils/snapmgr.h"
 
-/* Bytes of a worker's queue: two parts, so that it need not wait for us */
-#define QUEUE_BYTES		(2 * sizeof(AlsInteractionPart))
+/*
+ * Bytes of a worker's queue: two parts, so that it need not wait for us.  Their
+ * ring has room for just these, each behind its length.  So no part goes
+ * around its end, and we read all of them where they are.
+ */
+#define QUEUE_BYTES		(shm_mq_minimum_size - MAXIMUM_ALIGNOF + \
+						 2 * (MAXALIGN(sizeof(Size)) + MAXALIGN(sizeof(AlsInteractionPart))))
 
 /* A row found by an index takes as long as so many rows of a scan */
 #define INDEX_ROW_COST	3.0
@@ -121,19 +126,20 @@ choose_workers(Relation rel)
 
 /*
  * True if workers that scan all of the table are likely to be sooner than a
- * plan that scans it, or finds some of its rows by an index
+ * plan that scans it, or finds `times` as many of its rows by an index as
+ * this one
  */
 static bool
-workers_pay(Relation rel, const Plan *plan)
+workers_pay(Relation rel, const Plan *plan, double times)
 {
 	double		rows = Max(rel->rd_rel->reltuples, 1);
 
 	return IsA(plan, SeqScan) ||
-		plan->plan_rows * INDEX_ROW_COST * (choose_workers(rel) + 1) >= rows;
+		plan->plan_rows * times * INDEX_ROW_COST * (choose_workers(rel) + 1) >= rows;
 }
 
 bool
-AlsOnlyScans(Portal portal, Oid relid)
+AlsOnlyScans(Portal portal, Oid relid, double times)
 {
 	PlannedStmt *stmt = list_length(portal->stmts) == 1 ? linitial_node(PlannedStmt, portal->stmts) : NULL;
 	Plan	   *plan;
@@ -150,7 +156,7 @@ AlsOnlyScans(Portal portal, Oid relid)
 	if (rt_fetch(((Scan *) plan)->scanrelid, stmt->rtable)->relid != relid)
 		return false;
 	rel = table_open(relid, AccessShareLock);
-	fits = all_rows_are_seen(rel) && workers_pay(rel, plan);
+	fits = all_rows_are_seen(rel) && workers_pay(rel, plan, times);
 	table_close(rel, AccessShareLock);
 	return fits;
 }

@@ -257,34 +257,6 @@ read_known(Recommending *call)
 
 /* ---- arguments ---- */
 
-/*
- * The keys of an int8[] argument, ascending and distinct, without nulls;
- * NULL, and *n is 0, if it is null
- */
-static const int64 *
-keys_argument(FunctionCallInfo fcinfo, int argument, const char *name, uint64 *n)
-{
-	bool	   *nulls;
-	const int64 *keys;
-	int64	   *sorted;
-	uint64		nkeys;
-	uint64		nsorted = 0;
-
-	*n = 0;
-	if (PG_ARGISNULL(argument))
-		return NULL;
-	keys = EmbeddingKeysArgument(fcinfo, argument, name, &nulls, &nkeys);
-	sorted = MemoryContextAllocHuge(CurrentMemoryContext, (nkeys + 1) * sizeof(int64));
-	for (uint64 i = 0; i < nkeys; i++)
-		if (nulls == NULL || !nulls[i])
-			sorted[nsorted++] = keys[i];
-	EmbeddingSortKeys(sorted, nsorted);
-	for (uint64 i = 0; i < nsorted; i++)
-		if (i == 0 || sorted[i] != sorted[i - 1])
-			sorted[(*n)++] = sorted[i];
-	return sorted;
-}
-
 /* Open the table of items, with the caller's rights */
 static EmbeddingTable *
 open_items(const Recommending *call)
@@ -355,9 +327,9 @@ recommend_begin(FunctionCallInfo fcinfo, int form, Snapshot snapshot)
 						   AlsNameArgument(fcinfo, ARG_COLUMN_NAME), &call->factors[side]);
 	call->nearest.metric = GPUVEC_METRIC_IP;
 	call->nearest.k = AlsRowsArgument(fcinfo, ARG_K);
-	call->nearest.excluded = keys_argument(fcinfo, ARG_EXCLUDE, "exclude",
-										   &call->nearest.nexcluded);
-	call->among = keys_argument(fcinfo, ARG_AMONG, "among", &call->namong);
+	call->nearest.excluded = EmbeddingSortedKeysArgument(fcinfo, ARG_EXCLUDE, "exclude",
+														 &call->nearest.nexcluded);
+	call->among = EmbeddingSortedKeysArgument(fcinfo, ARG_AMONG, "among", &call->namong);
 	call->most = FIRST_ROWS / call->nearest.k + 1;
 	read_items(call);
 	read_known(call);

@@ -272,7 +272,9 @@ next_row(ScanState *node)
 	ExecClearTuple(slot);
 	memset(slot->tts_isnull, false, slot->tts_tupleDescriptor->natts * sizeof(bool));
 	found = state->set->next(state->call, slot->tts_values, slot->tts_isnull);
-	MirrorUsageAdd(&state->used, &before);
+	/* most rows come from memory */
+	if (unlikely(MirrorUsedSince(&before)))
+		MirrorUsageAdd(&state->used, &before);
 	return found ? ExecStoreVirtualTuple(slot) : slot;
 }
 
@@ -285,10 +287,31 @@ recheck_row(ScanState *node, TupleTableSlot *slot)
 	return true;
 }
 
+/* A row of no columns, as count(*) asks for; empty if that of the scan is */
+static TupleTableSlot *
+no_columns(PlanState *ps, TupleTableSlot *slot)
+{
+	TupleTableSlot *result = ExecClearTuple(ps->ps_ProjInfo->pi_state.resultslot);
+
+	return TupIsNull(slot) ? result : ExecStoreVirtualTuple(result);
+}
+
+/*
+ * The next row.  Without a condition, and if all columns are asked for or
+ * none, there is nothing for ExecScan() to do.
+ */
 static TupleTableSlot *
 exec_scan(CustomScanState *node)
 {
-	return ExecScan(&node->ss, next_row, recheck_row);
+	PlanState  *ps = &node->ss.ps;
+	TupleTableSlot *slot;
+
+	if (ps->qual != NULL || ps->state->es_epq_active != NULL ||
+		(ps->ps_ProjInfo != NULL && ps->plan->targetlist != NIL))
+		return ExecScan(&node->ss, next_row, recheck_row);
+	CHECK_FOR_INTERRUPTS();
+	slot = next_row(&node->ss);
+	return ps->ps_ProjInfo != NULL ? no_columns(ps, slot) : slot;
 }
 
 /* End the call, and free its rows */

@@ -56,6 +56,7 @@ my %vectors = (
 	gpuvec_pool_grad => q{SELECT count(*) FROM gpuvec_pool_grad('TABLE', 'id', 'v', '{1,2}', '{1,1}')},
 	gpuvec_pool_grad_weights => q{SELECT gpuvec_pool_grad_weights('TABLE', 'id', 'v', '{1,2}', '{1,1}')},
 	gpuvec_nearest => q{SELECT count(*) FROM gpuvec_nearest('TABLE', 'id', 'v', '{1,1}')},
+	gpuvec_nearest_keys => q{SELECT count(*) FROM gpuvec_nearest_keys('TABLE', 'id', 'v')},
 	gpuvec_nearest_batch => q{SELECT count(*) FROM gpuvec_nearest_batch('TABLE', 'id', 'v', '{{1,1}}')},
 	gpuvec_prewarm_embedding => q{SELECT gpuvec_prewarm('TABLE', 'id', 'v')});
 my %writers = (

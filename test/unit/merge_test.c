@@ -117,6 +117,7 @@ check_all(uint32 na, uint32 nb)
 
 		idset_merge_no_blocks = false;
 		check_narrow(na, nb, keeps[i], n);
+		check_wide(na, nb, keeps[i], n);
 		idset_merge_no_blocks = true;
 		check_narrow(na, nb, keeps[i], n);
 		check_wide(na, nb, keeps[i], n);

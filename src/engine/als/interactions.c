@@ -84,13 +84,13 @@ gpuvec_interactions_free(gpuvec_interactions *in)
 	gpuvec_key_numbers_free(&in->numbers[GPUVEC_ALS_ITEMS]);
 }
 
-/* Room for one more interaction, or NULL */
+/* Room for n more interactions, at most CALL_ROWS; NULL: there is no memory */
 static gpuvec_triple *
-next_triple(gpuvec_interactions *in, gpuvec_error *error)
+make_room(gpuvec_interactions *in, uint64_t n, gpuvec_error *error)
 {
 	gpuvec_triple_block *block = in->blocks;
 
-	if (block == NULL || block->n == GPUVEC_BLOCK_TRIPLES)
+	if (block == NULL || block->n + n > GPUVEC_BLOCK_TRIPLES)
 	{
 		block = gpuvec_als_new(in->memory, 1, sizeof(*block), error);
 		if (block == NULL)
@@ -99,100 +99,164 @@ next_triple(gpuvec_interactions *in, gpuvec_error *error)
 		block->n = 0;
 		in->blocks = block;
 	}
-	in->ntriples++;
-	return &block->triples[block->n++];
+	return &block->triples[block->n];
 }
 
-/* Numbers of keys that come, as far as they have some */
+/* Interactions that come, and where they go */
 typedef struct number_task
 {
 	const gpuvec_interactions *in;
 	const int64_t *keys[2];		/* of gpuvec_als_side */
+	const float *weights;
 	uint64_t	n;
-	uint32_t	numbers[2][CALL_ROWS];
+	gpuvec_triple *triples;		/* [n] */
+	bool		lacking[CALL_ROWS / LOOK_UP_ROWS];	/* keys of a part have no
+													 * numbers yet */
 } number_task;
 
-/* Look up the numbers of some keys; called by a thread of the pool */
+/* The interactions of a part: from the result to *end */
+static uint64_t
+look_up_rows(const number_task *task, uint64_t part, uint64_t *end)
+{
+	*end = (part + 1) * LOOK_UP_ROWS < task->n ? (part + 1) * LOOK_UP_ROWS : task->n;
+	return part * LOOK_UP_ROWS;
+}
+
+/*
+ * Write down interactions, with the numbers that keys have; called by a
+ * thread of the pool.  Rows often lie in the order of one side's keys, so the
+ * key before is looked at first.
+ */
 static void
 look_up_part(void *arg, uint64_t part, int thread)
 {
 	number_task *task = arg;
-	uint64_t	end = (part + 1) * LOOK_UP_ROWS;
+	uint64_t	end;
+	uint64_t	first = look_up_rows(task, part, &end);
+	uint32_t	lacking = 0;
 
 	(void) thread;
-	if (end > task->n)
-		end = task->n;
-	for (int side = 0; side < 2; side++)
-		for (uint64_t i = part * LOOK_UP_ROWS; i < end; i++)
-			task->numbers[side][i] = gpuvec_key_number(&task->in->numbers[side], task->keys[side][i]);
+	for (uint64_t i = first; i < end; i++)
+	{
+		gpuvec_triple *triple = &task->triples[i];
+
+		for (int side = 0; side < 2; side++)
+		{
+			const int64_t *key = &task->keys[side][i];
+
+			triple->number[side] = i > first && key[0] == key[-1] ? triple[-1].number[side] :
+				gpuvec_key_number(&task->in->numbers[side], key[0]);
+			lacking += triple->number[side] == GPUVEC_NO_NUMBER;
+		}
+		triple->weight = task->weights[i];
+	}
+	task->lacking[part] = lacking > 0;
 }
 
-/* Add an interaction of keys that may have no numbers yet */
-static bool
-add_triple(gpuvec_interactions *in, const int64_t *keys, gpuvec_triple triple, gpuvec_error *error)
+/* A key and its number */
+typedef struct numbered_key
 {
-	gpuvec_triple *to;
+	int64_t		key;
+	uint32_t	number;			/* GPUVEC_NO_NUMBER: none yet */
+} numbered_key;
 
-	if (triple.number[GPUVEC_ALS_ITEMS] == GPUVEC_NO_NUMBER && in->known_items)
-		return true;
-	for (int side = 0; side < 2; side++)
+/*
+ * The number of a key that has `number`, or lacks one and gets it; *last is
+ * the last key of this side that did.  GPUVEC_NO_NUMBER: there is no memory.
+ */
+static uint32_t
+number_key(gpuvec_key_numbers *numbers, uint32_t number, int64_t key, numbered_key *last,
+		   gpuvec_error *error)
+{
+	if (number != GPUVEC_NO_NUMBER)
+		return number;
+	if (last->number == GPUVEC_NO_NUMBER || last->key != key)
 	{
-		if (triple.number[side] == GPUVEC_NO_NUMBER)
-			triple.number[side] = gpuvec_key_number_add(&in->numbers[side], keys[side], error);
-		if (triple.number[side] == GPUVEC_NO_NUMBER)
-			return false;
+		last->key = key;
+		last->number = gpuvec_key_number_add(numbers, key, error);
 	}
-	to = next_triple(in, error);
-	if (to == NULL)
-		return false;
-	*to = triple;
+	return last->number;
+}
+
+/*
+ * Move the interactions of a part to *to, which is at most where they are,
+ * and *to behind them.  Keys get the numbers that they lack.
+ */
+static bool
+keep_part(gpuvec_interactions *in, const number_task *task, uint64_t part, gpuvec_triple **to,
+		  gpuvec_error *error)
+{
+	numbered_key last[2] = {{0, GPUVEC_NO_NUMBER}, {0, GPUVEC_NO_NUMBER}};
+	uint64_t	end;
+	uint64_t	from = look_up_rows(task, part, &end);
+
+	if (!task->lacking[part])
+	{
+		if (*to != &task->triples[from])
+			memmove(*to, &task->triples[from], (end - from) * sizeof(**to));
+		*to += end - from;
+		return true;
+	}
+	for (; from < end; from++)
+	{
+		const gpuvec_triple *triple = &task->triples[from];
+
+		if (triple->number[GPUVEC_ALS_ITEMS] == GPUVEC_NO_NUMBER && in->known_items)
+			continue;
+		for (int side = 0; side < 2; side++)
+		{
+			uint32_t	number = number_key(&in->numbers[side], triple->number[side],
+											task->keys[side][from], &last[side], error);
+
+			if (number == GPUVEC_NO_NUMBER)
+				return false;
+			(*to)->number[side] = number;
+		}
+		(*to)++->weight = triple->weight;
+	}
 	return true;
 }
 
 /* Add at most CALL_ROWS interactions */
 static bool
-add_some(gpuvec_interactions *in, gpuvec_thread_pool *pool, number_task *task,
-		 const float *weights, gpuvec_error *error)
+add_some(gpuvec_interactions *in, gpuvec_thread_pool *pool, number_task *task, gpuvec_error *error)
 {
 	uint64_t	nparts = (task->n + LOOK_UP_ROWS - 1) / LOOK_UP_ROWS;
+	gpuvec_triple *to = make_room(in, task->n, error);
 
-	if (nparts > 1)
-		gpuvec_thread_pool_run(pool, look_up_part, task, nparts);
-	else
-		look_up_part(task, 0, 0);
-	for (uint64_t i = 0; i < task->n; i++)
-	{
-		int64_t		keys[2] = {task->keys[0][i], task->keys[1][i]};
-		gpuvec_triple triple = {{task->numbers[0][i], task->numbers[1][i]}, weights[i]};
-
-		if (!add_triple(in, keys, triple, error))
+	if (to == NULL)
+		return false;
+	task->triples = to;
+	gpuvec_thread_pool_run(pool, look_up_part, task, nparts);
+	for (uint64_t part = 0; part < nparts; part++)
+		if (!keep_part(in, task, part, &to, error))
 			return false;
-	}
+	in->blocks->n += (uint32_t) (to - task->triples);
+	in->ntriples += (uint64_t) (to - task->triples);
 	return true;
 }
 
 /*
- * Most keys have come before, so their numbers are looked up by all threads.
- * Only the others get theirs one after another.
+ * Most keys have come before, so all threads look up their numbers, and write
+ * the interactions where they stay.  Only parts with other keys are gone
+ * through once more, by one thread.
  */
 bool
 gpuvec_interactions_add(gpuvec_interactions *in, gpuvec_thread_pool *pool, uint64_t n,
 						const int64_t *users, const int64_t *items, const float *weights,
 						gpuvec_error *error)
 {
-	number_task *task = gpuvec_als_new(in->memory, 1, sizeof(*task), error);
-	bool		ok = task != NULL;
-
-	for (uint64_t at = 0; ok && at < n; at += CALL_ROWS)
+	for (uint64_t at = 0; at < n; at += CALL_ROWS)
 	{
-		task->in = in;
-		task->keys[GPUVEC_ALS_USERS] = users + at;
-		task->keys[GPUVEC_ALS_ITEMS] = items + at;
-		task->n = n - at < CALL_ROWS ? n - at : CALL_ROWS;
-		ok = add_some(in, pool, task, weights + at, error);
+		number_task task = {
+			.in = in, .keys = {users + at, items + at}, .weights = weights + at,
+			.n = n - at < CALL_ROWS ? n - at : CALL_ROWS
+		};
+
+		if (!add_some(in, pool, &task, error))
+			return false;
 	}
-	gpuvec_als_free(in->memory, task);
-	return ok;
+	return true;
 }
 
 /* The threads that sort */
@@ -228,13 +292,6 @@ run_parts(const sorter_threads *threads, gpuvec_part part, void *task, uint64_t 
 	gpuvec_thread_pool_run(threads->pool, cancelable_part, &cancelable, nparts);
 	return !gpuvec_als_canceled(threads->canceled);
 }
-
-/* A key and its number */
-typedef struct numbered_key
-{
-	int64_t		key;
-	uint32_t	number;
-} numbered_key;
 
 static int
 compare_keys(const void *a, const void *b)

@@ -4,9 +4,9 @@
  *	  Training for a session, or finding the neighbors of items: one request
  *	  after another, as the session reads its rows.
  *
- * A session may leave the answers to ADD unread, and drop an error among
- * them.  So an error stays with the job, and the next requests get it as
- * well.
+ * ADD is answered before it is done, and a session may leave the answers
+ * unread, and drop an error among them.  So an error stays with the job, and
+ * the next requests get it.
  *
  *-------------------------------------------------------------------------
  */
@@ -112,13 +112,20 @@ answer_state(gpuvec_session *s, const gpuvec_request *request, int64_t started)
 	return gpuvec_answer(s, request, GPUVEC_MSG_ALS_STATE, state, sizeof(*state));
 }
 
+/* Keep the job's first error: this and all later requests fail */
+static void
+fail_job(gpuvec_job *job, const gpuvec_error *error)
+{
+	if (!job->failed)
+		job->error = *error;
+	job->failed = true;
+}
+
 /* Answer with the job's error, or with *error if it is the first one */
 static bool
 answer_failure(gpuvec_session *s, const gpuvec_request *request, const gpuvec_error *error)
 {
-	if (!s->job->failed)
-		s->job->error = *error;
-	s->job->failed = true;
+	fail_job(s->job, error);
 	return gpuvec_answer_error(s, request, &s->job->error);
 }
 
@@ -254,6 +261,10 @@ add_interactions(gpuvec_job *job, uint64_t n, const int64_t *users, gpuvec_error
 		gpuvec_training_add(job->training, n, users, items, weights, error);
 }
 
+/*
+ * The answer comes first, so that the session sends the next part while this
+ * one is worked on.  If that fails, the next request is answered with it.
+ */
 bool
 gpuvec_serve_als_add(gpuvec_session *s, const gpuvec_request *request)
 {
@@ -268,12 +279,14 @@ gpuvec_serve_als_add(gpuvec_session *s, const gpuvec_request *request)
 	if (!parse_part(request, &part, 2, 1) ||
 		!good_floats((const float *) (users + 2 * part.n), part.n, true))
 		return gpuvec_answer_violation(s, request, "ALS_ADD is wrong.");
-	if (!add_interactions(s->job, part.n, users, &error))
-		return answer_failure(s, request, &error);
 	pthread_mutex_lock(&mutex);
 	s->job->state.added += part.n;
 	pthread_mutex_unlock(&mutex);
-	return answer_state(s, request, started);
+	if (!answer_state(s, request, started))
+		return false;
+	if (!add_interactions(s->job, part.n, users, &error))
+		fail_job(s->job, &error);
+	return true;
 }
 
 static bool

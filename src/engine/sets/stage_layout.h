@@ -70,7 +70,7 @@ typedef struct stage_chunk
 	size_t		used;
 	bool		begins_run;		/* rows of another stage begin: the class has
 								 * several runs, each in order */
-	char		data[];
+	_Alignas(uint64_t) char data[];
 } stage_chunk;
 
 /* Rows of one length, or of a range of lengths */

@@ -263,6 +263,7 @@ read_together(const MirrorTarget *target, Snapshot snapshot, BlockNumber nblocks
 		LaunchParallelWorkers(context);
 	elog(DEBUG1, "gpuvec: %d parallel workers load \"%s\"", context->nworkers_launched,
 		 RelationGetRelationName(target->rel));
+	GPUVEC_INJECTION("load-workers-launched");
 	ok = read_ranges(task, target, snapshot);
 	if (ok)
 	{

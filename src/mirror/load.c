@@ -22,6 +22,7 @@
 #include "access/xlog.h"
 #include "link/engine_link.h"
 #include "mirror/load_parallel.h"
+#include "mirror/load_workers.h"
 #include "mirror/page_stream.h"
 #include "mirror/refresh.h"
 #include "mirror/usage.h"

@@ -3,14 +3,13 @@
  * load_parallel.c
  *	  Reading the pages of a load, by one process or several.
  *
- * The readers of a large table are this process and parallel workers of PostgreSQL's, which
- * have its transaction, snapshot and user.  Each has a connection to the
- * engine of its own, joins the load by its number, and sends some of the
- * pages.  So nobody passes pages on for others, and the engine takes the
- * pages of each reader by a thread.  (With queues to this process, as
- * als_parallel.c has them, all pages would go through one connection, and one
- * thread of the engine would take all rows: each of the two takes about as
- * long as reading.)
+ * The readers of a large table are this process and parallel workers
+ * (load_workers.c).  Each has a connection to the engine of its own, joins
+ * the load by its number, and sends some of the pages.  So nobody passes
+ * pages on for others, and the engine takes the pages of each reader by a
+ * thread.  (With queues to this process, as als_parallel.c has them, all
+ * pages would go through one connection, and one thread of the engine would
+ * take all rows: that takes longer than to read them.)
  *
  * Why this is exact:
  *
@@ -21,34 +20,24 @@
  *	- What is dead to everyone is decided by each reader's own horizon.  This
  *	  process holds its snapshot until all have ended.
  *
- * Workers may be missing, or fail: there is none to be had, they find no
- * engine or no place in it, or somebody ends one.  A worker that has taken no
- * range is not missed.  Else the load is given up, and made anew without
- * workers.  Errors that a worker raises reach this process only at a point
- * where they end a (sub)transaction.  So all this is a subtransaction, and
- * errors that tell of workers and not of the table are dropped with it.
+ * A worker that has taken no range is not missed.  If another one fails, the
+ * load is given up, and made anew without workers.
  *
- * There are no workers where they could not see what this process sees, or
- * where PostgreSQL has none: in a parallel query, under SERIALIZABLE, for
- * temporary tables and for tables that this transaction has made or altered
- * (these have private mirrors, if any); nor for entries of an index, which
- * are read by buckets, or embedding tables, whose rows the engine takes one
- * by one.
+ * One process alone reads the entries of an index, which are read by buckets,
+ * and embedding tables, whose rows the engine takes one by one.
  *
  *-------------------------------------------------------------------------
  */
 #include "gpuvec.h"
 
-#include "access/parallel.h"
 #include "access/table.h"
-#include "access/xact.h"
 #include "link/engine_link.h"
 #include "mirror/load_parallel.h"
+#include "mirror/load_workers.h"
 #include "mirror/page_reader.h"
 #include "mirror/page_stream.h"
 #include "mirror/scan_workers.h"
 #include "miscadmin.h"
-#include "utils/resowner.h"
 #include "utils/snapmgr.h"
 
 /*
@@ -56,9 +45,6 @@
  * little to wait for at the end
  */
 #define RANGE_BLOCKS	64
-
-/* Key of what workers find in shared memory */
-#define KEY_TASK		UINT64CONST(1)
 
 typedef struct LoadTask
 {
@@ -72,25 +58,13 @@ typedef struct LoadTask
 	pg_atomic_uint32 refused;	/* the engine has refused pages of a worker */
 } LoadTask;
 
-/* The last load with workers has failed, and none was published since */
-static bool has_failed = false;
-
 int
 LoadWorkers(const MirrorTarget *target, Snapshot snapshot, BlockNumber nblocks)
 {
-	if (has_failed || target->mode != MIRROR_SHARED || target->key.index != 0 ||
-		target->key_attnum != InvalidAttrNumber ||
-		target->rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP ||
-		IsInParallelMode() || IsolationIsSerializable() || !IsUnderPostmaster ||
-		!IsMVCCSnapshot(snapshot))
+	if (target->key.index != 0 || target->key_attnum != InvalidAttrNumber ||
+		!LoadWorkersAllowed(target, snapshot))
 		return 0;
 	return ScanWorkers(target->rel, nblocks);
-}
-
-void
-LoadForgetFailure(void)
-{
-	has_failed = false;
 }
 
 /* ---- readers ---- */
@@ -185,7 +159,7 @@ extern PGDLLEXPORT void gpuvec_load_pages(dsm_segment *segment, shm_toc * toc);
 void
 gpuvec_load_pages(dsm_segment *segment, shm_toc * toc)
 {
-	LoadTask   *task = shm_toc_lookup(toc, KEY_TASK, false);
+	LoadTask   *task = LoadJobTask(toc);
 	MirrorTarget target = task->target;
 
 	if (!join_load(task))
@@ -211,24 +185,39 @@ LoadAlone(const MirrorTarget *target, Snapshot snapshot, BlockNumber nblocks)
 	return read_ranges(&task, target, snapshot);
 }
 
-/* Describe the task in shared memory */
-static LoadTask *
-put_task(ParallelContext * context, const MirrorTarget *target, BlockNumber nblocks, uint64 number)
+/* What a job is made of */
+typedef struct LoadArguments
 {
-	LoadTask   *task = shm_toc_allocate(context->toc, sizeof(LoadTask));
+	const MirrorTarget *target;
+	Snapshot	snapshot;
+	BlockNumber nblocks;
+	uint64		number;
+} LoadArguments;
 
-	memset(task, 0, sizeof(*task));
-	task->target = *target;
+/* Describe the task to workers */
+static void
+prepare(void *memory, void *arg)
+{
+	const LoadArguments *arguments = arg;
+	LoadTask   *task = memory;
+
+	task->target = *arguments->target;
 	task->target.rel = task->target.index = NULL;
-	task->relid = RelationGetRelid(target->rel);
-	task->number = number;
-	task->nblocks = nblocks;
+	task->relid = RelationGetRelid(arguments->target->rel);
+	task->number = arguments->number;
+	task->nblocks = arguments->nblocks;
 	pg_atomic_init_u64(&task->next, 0);
 	pg_atomic_init_u32(&task->joined, 0);
 	pg_atomic_init_u32(&task->left, 0);
 	pg_atomic_init_u32(&task->refused, 0);
-	shm_toc_insert(context->toc, KEY_TASK, task);
-	return task;
+}
+
+static bool
+work(void *task, void *arg)
+{
+	const LoadArguments *arguments = arg;
+
+	return read_ranges(task, arguments->target, arguments->snapshot);
 }
 
 /*
@@ -236,102 +225,26 @@ put_task(ParallelContext * context, const MirrorTarget *target, BlockNumber nblo
  * sent, it will tell us why when we commit.
  */
 static bool
-is_complete(LoadTask *task)
+is_complete(void *memory)
 {
+	LoadTask   *task = memory;
+
 	return pg_atomic_read_u32(&task->joined) == pg_atomic_read_u32(&task->left) ||
 		pg_atomic_read_u32(&task->refused) > 0;
-}
-
-/* Launch workers, read, and wait for them; without any, read all */
-static bool
-read_together(const MirrorTarget *target, Snapshot snapshot, BlockNumber nblocks, uint64 number,
-			  int nworkers)
-{
-	ParallelContext *context;
-	LoadTask   *task;
-	bool		ok;
-
-	EnterParallelMode();
-	PushActiveSnapshot(snapshot);
-	context = CreateParallelContext("gpuvec", "gpuvec_load_pages", nworkers);
-	shm_toc_estimate_chunk(&context->estimator, sizeof(LoadTask));
-	shm_toc_estimate_keys(&context->estimator, 1);
-	InitializeParallelDSM(context);
-	task = put_task(context, target, nblocks, number);
-	/* no shared memory: the context has no workers */
-	if (context->nworkers > 0)
-		LaunchParallelWorkers(context);
-	elog(DEBUG1, "gpuvec: %d parallel workers load \"%s\"", context->nworkers_launched,
-		 RelationGetRelationName(target->rel));
-	GPUVEC_INJECTION("load-workers-launched");
-	ok = read_ranges(task, target, snapshot);
-	if (ok)
-	{
-		WaitForParallelWorkersToFinish(context);
-		ok = is_complete(task);
-	}
-	/* ends workers that still read */
-	DestroyParallelContext(context);
-	PopActiveSnapshot();
-	ExitParallelMode();
-	return ok;
-}
-
-/*
- * True if an error tells of workers only: one was ended or did not start, or
- * what they need is lacking.  All others would come without them, too.
- */
-static bool
-is_of_workers(int sqlerrcode)
-{
-	return sqlerrcode == ERRCODE_ADMIN_SHUTDOWN ||
-		sqlerrcode == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE ||
-		ERRCODE_TO_CATEGORY(sqlerrcode) == ERRCODE_INSUFFICIENT_RESOURCES;
-}
-
-/* Undo what an error has cut off; raises the error if it is not of workers */
-static void
-undo(MemoryContext context, ResourceOwner owner)
-{
-	ErrorData  *error;
-
-	MemoryContextSwitchTo(context);
-	error = CopyErrorData();
-	FlushErrorState();
-	RollbackAndReleaseCurrentSubTransaction();
-	MemoryContextSwitchTo(context);
-	CurrentResourceOwner = owner;
-	if (!is_of_workers(error->sqlerrcode))
-		ReThrowError(error);
-	ereport(DEBUG1,
-			(errmsg_internal("gpuvec: parallel workers failed to load: %s", error->message)));
-	FreeErrorData(error);
-	GpuvecLinkClose();
 }
 
 bool
 LoadParallel(const MirrorTarget *target, Snapshot snapshot, BlockNumber nblocks, uint64 number,
 			 int nworkers)
 {
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	volatile bool ok = false;
+	LoadArguments arguments = {
+		.target = target, .snapshot = snapshot, .nblocks = nblocks, .number = number
+	};
+	LoadJob		job = {
+		.function = "gpuvec_load_pages", .nworkers = nworkers, .bytes = sizeof(LoadTask),
+		.prepare = prepare, .work = work, .complete = is_complete, .arg = &arguments,
+		.what = RelationGetRelationName(target->rel)
+	};
 
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(context);
-	PG_TRY();
-	{
-		ok = read_together(target, snapshot, nblocks, number, nworkers);
-		ReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(context);
-		CurrentResourceOwner = owner;
-	}
-	PG_CATCH();
-	{
-		undo(context, owner);
-		ok = false;
-	}
-	PG_END_TRY();
-	has_failed = !ok;
-	return ok;
+	return LoadWithWorkers(&job, snapshot);
 }

@@ -30,7 +30,4 @@ extern bool LoadAlone(const MirrorTarget *target, Snapshot snapshot, BlockNumber
 extern bool LoadParallel(const MirrorTarget *target, Snapshot snapshot, BlockNumber nblocks,
 						 uint64 number, int nworkers);
 
-/* A load was published: workers may be of use again */
-extern void LoadForgetFailure(void);
-
 #endif							/* GPUVEC_LOAD_PARALLEL_H */

@@ -9,7 +9,7 @@ use Test::More;
 
 my $conf = "min_parallel_table_scan_size = 0\nmax_parallel_workers_per_gather = 3\nmax_worker_processes = 20\nmax_parallel_workers = 12\nmax_prepared_transactions = 4\n";
 my $node = new_node('primary', streaming => 1, conf => $conf);
-my $loads = qr/DEBUG:  gpuvec: [1-3] parallel workers load "\w+"/;
+my $loads = qr/DEBUG:  gpuvec: [1-3] parallel workers load \w+/;
 my $some = qr/[1-9] parallel workers load/;
 
 # all rows with their scores, by search and by brute force
@@ -62,6 +62,9 @@ $node->safe_psql('postgres', q{
 	CREATE TABLE parts (LIKE docs) PARTITION BY HASH (id);
 	CREATE TABLE part0 PARTITION OF parts FOR VALUES WITH (MODULUS 2, REMAINDER 0);
 	CREATE TABLE part1 PARTITION OF parts FOR VALUES WITH (MODULUS 2, REMAINDER 1); INSERT INTO parts TABLE docs;
+	CREATE TABLE leaves (LIKE docs) PARTITION BY HASH (id);
+	SELECT format('CREATE TABLE leaf%s PARTITION OF leaves FOR VALUES WITH (MODULUS 12, REMAINDER %s)', n, n) FROM generate_series(0, 11) n \gexec
+	INSERT INTO leaves TABLE docs; CREATE INDEX ON leaves USING gpuvec (tokens);
 	CREATE TABLE added (id int, pad text); INSERT INTO added SELECT id, pad FROM docs; ALTER TABLE added ADD tokens idset DEFAULT '{1,2,3}';
 	CREATE TABLE fed (LIKE docs, lang text); INSERT INTO fed SELECT *, 'l' || id % 5 FROM docs; CREATE INDEX fed_index ON fed USING gpuvec (tokens, lang);
 	CREATE TABLE rows (key bigint, vector real[], pad text); INSERT INTO rows SELECT i, ARRAY[i, 1], repeat('x', 180) FROM generate_series(1, 9000) i;
@@ -197,6 +200,37 @@ for my $how ('pg_cancel_backend', 'pg_terminate_backend')
 	wait_for(sub { mirror_state() eq '' }, 'the load to end');
 	go_on();
 	right("$how: afterwards", 'docs', 1);
+}
+
+# small partitions: each is loaded by one process, several at the same time
+my $leaves = q{SELECT count(*) || ' ' || md5(string_agg(source::text || tid::text || score, ' ' ORDER BY rank)) FROM gpuvec_topk('leaves', 'tokens', '{1,101,202}', 3000)};
+my $in_order = q{SET enable_seqscan = off; SET enable_sort = off; SELECT count(*) || ' ' || md5(string_agg(d::text, ' ')) FROM (SELECT tokens <-> '{1,101,202}' AS d FROM leaves ORDER BY tokens <-> '{1,101,202}' LIMIT 3000) x};
+my $ready = q{SELECT count(*) FILTER (WHERE state = 'ready' AND loads = 1) FROM gpuvec_mirrors JOIN pg_inherits ON relation = inhrelid WHERE inhparent = 'leaves'::regclass};
+for my $sql ($leaves, $in_order, q{SELECT gpuvec_prewarm('leaves', 'tokens')})
+{
+	my $set = q{SET min_parallel_table_scan_size = '1MB'; };
+	my ($one) = $node->safe_psql('postgres', "SELECT FROM gpuvec_evict('leaves'); SET max_parallel_workers_per_gather = 0; $sql");
+
+	is($node->safe_psql('postgres', $ready), 12, 'small partitions: each is loaded once');
+	$node->safe_psql('postgres', q{SELECT FROM gpuvec_evict('leaves')});
+	my ($rc, $out, $err) = $node->psql('postgres', "$set SET client_min_messages = debug1; $sql");
+	is($out, $one, 'small partitions: the same rows');
+	like($err, qr/[1-3] parallel workers load several relations/, 'small partitions: workers');
+	is($node->safe_psql('postgres', $ready), 12, 'small partitions: each is loaded once');
+	unlike($node->safe_psql('postgres', "$set SET client_min_messages = debug1; $sql"), $some, 'small partitions: no workers for what is loaded');
+
+	# workers have to load all; or all of them are ended
+	for my $how ('', 'load-worker-after-target')
+	{
+		$node->safe_psql('postgres', q{SELECT FROM gpuvec_evict('leaves')});
+		ask($holder, 'SELECT pg_advisory_lock(71866, 0)');
+		$session = start_psql($node, "$set SET gpuvec.injection_point = 'load-workers-launched $how'; $sql");
+		wait_for(sub { $node->safe_psql('postgres', $how ? "$workers_sql HAVING count(*) > 0" : "$ready HAVING count(*) = 12") ne '' }, 'workers') or die;
+		$node->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'parallel worker'}) if $how;
+		go_on();
+		is(finish_psql($session), $one, $how ? 'small partitions: workers are ended' : 'small partitions: workers load all');
+		is($node->safe_psql('postgres', $ready), 12, 'small partitions: each is loaded once') if !$how;
+	}
 }
 
 # the engine is killed: the next one gets all pages

@@ -24,6 +24,7 @@
 #include "mirror/load_workers.h"
 #include "mirror/refresh.h"
 #include "mirror/scan_workers.h"
+#include "mirror/usage.h"
 #include "storage/bufmgr.h"
 #include "utils/snapmgr.h"
 
@@ -39,6 +40,7 @@ typedef struct TargetsTask
 {
 	uint32		n;
 	pg_atomic_uint32 next;		/* the first that nobody has taken */
+	pg_atomic_uint32 loads;		/* that workers have made */
 	SharedTarget targets[FLEXIBLE_ARRAY_MEMBER];
 } TargetsTask;
 
@@ -99,6 +101,7 @@ gpuvec_load_targets(dsm_segment *segment, shm_toc * toc)
 		return;
 	while (take_target(task, &number) && load_shared(&task->targets[number]))
 		GPUVEC_INJECTION("load-worker-after-target");
+	pg_atomic_fetch_add_u32(&task->loads, (uint32) MirrorUsed.loads);
 }
 
 static void
@@ -109,6 +112,7 @@ prepare(void *memory, void *arg)
 
 	task->n = list->n;
 	pg_atomic_init_u32(&task->next, 0);
+	pg_atomic_init_u32(&task->loads, 0);
 	for (int i = 0; i < list->n; i++)
 	{
 		SharedTarget *shared = &task->targets[i];
@@ -132,9 +136,13 @@ work(void *memory, void *arg)
 	return true;
 }
 
+/* Whatever has been loaded is complete; count it as ours */
 static bool
-is_complete(void *task)
+is_complete(void *memory)
 {
+	TargetsTask *task = memory;
+
+	MirrorUsed.loads += pg_atomic_read_u32(&task->loads);
 	return true;
 }
 

@@ -225,7 +225,7 @@ for my $sql ($leaves, $in_order, q{SELECT gpuvec_prewarm('leaves', 'tokens')})
 		$node->safe_psql('postgres', q{SELECT FROM gpuvec_evict('leaves')});
 		ask($holder, 'SELECT pg_advisory_lock(71866, 0)');
 		$session = start_psql($node, "$set SET gpuvec.injection_point = 'load-workers-launched $how'; $sql");
-		wait_for(sub { $node->safe_psql('postgres', $how ? "$workers_sql HAVING count(*) > 0" : "$ready HAVING count(*) = 12") ne '' }, 'workers') or die;
+		wait_for(sub { $node->safe_psql('postgres', $how ? "$workers_sql HAVING count(*) > 0" : "SELECT 1 FROM ($ready) x (n) WHERE n = 12") ne '' }, 'workers') or die;
 		$node->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'parallel worker'}) if $how;
 		go_on();
 		is(finish_psql($session), $one, $how ? 'small partitions: workers are ended' : 'small partitions: workers load all');

@@ -68,9 +68,9 @@ typedef struct stage_chunk
 								 * allocated on its own */
 	size_t		size;			/* bytes of data */
 	size_t		used;
-	bool		begins_run;		/* rows of another stage begin: the class has
-								 * several runs, each in order */
-	_Alignas(uint64_t) char data[];
+	uint64_t	begins_run;		/* not 0: rows of another stage begin, as the
+								 * class has several runs, each in order */
+	char		data[];
 } stage_chunk;
 
 /* Rows of one length, or of a range of lengths */

@@ -11,7 +11,7 @@
 set -euo pipefail
 export LC_ALL=C
 
-others="Pg_magic_func _PG_init gpuvec_autoprewarm_load gpuvec_autoprewarm_main gpuvec_feeder_main gpuvec_read_interactions gpuvec_supervisor_main"
+others="Pg_magic_func _PG_init gpuvec_autoprewarm_load gpuvec_autoprewarm_main gpuvec_feeder_main gpuvec_load_pages gpuvec_load_targets gpuvec_read_interactions gpuvec_supervisor_main"
 exported=$(nm -D --defined-only "$1" | awk '{print $NF}' | sort -u)
 functions=$(sed -n 's/^pg_finfo_//p' <<<"$exported")
 allowed=$({ tr ' ' '\n' <<<"$others"; echo "$functions"; sed 's/^/pg_finfo_/' <<<"$functions"; } | sort -u)

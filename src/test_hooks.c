@@ -108,6 +108,21 @@ GpuvecDefineTestSettings(void)
 							PGC_SIGHUP, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 }
 
+/* True if a list of names, with spaces between them, has this one */
+static bool
+has_name(const char *list, const char *name)
+{
+	size_t		length;
+
+	for (; *list != '\0'; list += length + strspn(list + length, " "))
+	{
+		length = strcspn(list, " ");
+		if (strlen(name) == length && memcmp(list, name, length) == 0)
+			return true;
+	}
+	return false;
+}
+
 /*
  * Wait for the test's advisory lock if gpuvec.injection_point has this name
  */
@@ -116,7 +131,7 @@ GpuvecInjection(const char *name)
 {
 	LOCKTAG		tag;
 
-	if (injection_point == NULL || strcmp(injection_point, name) != 0)
+	if (injection_point == NULL || !has_name(injection_point, name))
 		return;
 	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, GPUVEC_INJECTION_LOCK, 0, 2);
 	(void) LockAcquire(&tag, ShareLock, false, false);

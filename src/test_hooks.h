@@ -77,8 +77,9 @@ extern void GpuvecDefineTestSettings(void);
 
 /*
  * Points at which a test can stop a session.  A session whose
- * gpuvec.injection_point is this name waits there for the advisory lock
- * (GPUVEC_INJECTION_LOCK, 0), which another session of the test holds.
+ * gpuvec.injection_point has this name, or a list with it, waits there for
+ * the advisory lock (GPUVEC_INJECTION_LOCK, 0), which another session of the
+ * test holds.
  */
 #define GPUVEC_INJECTION_LOCK	71866
 extern void GpuvecInjection(const char *name);

@@ -39,7 +39,7 @@
 #include "core/weighting.h"
 
 #define GPUVEC_PROTOCOL_MAGIC	UINT32_C(0x47505643)	/* "GPVC" */
-#define GPUVEC_PROTOCOL_VERSION 20
+#define GPUVEC_PROTOCOL_VERSION 21
 
 /* Largest length of a frame; senders split pages into much shorter frames */
 #define GPUVEC_MAX_FRAME		(UINT32_C(1) << 30)
@@ -81,6 +81,9 @@ typedef enum gpuvec_message
 	GPUVEC_MSG_SEARCH_PARTS,	/* gpuvec_search_parts ... -> PARTS_RESULT */
 	GPUVEC_MSG_DEVICES,			/* nothing -> DEVICES_INFO */
 	GPUVEC_MSG_PLACES,			/* nothing -> PLACES_INFO */
+	GPUVEC_MSG_LOAD_JOIN,		/* gpuvec_load_join -> STATE; LOADING: PAGES
+								 * may follow */
+	GPUVEC_MSG_LOAD_LEAVE,		/* nothing -> COUNT of pages */
 
 	/* engine -> session */
 	GPUVEC_MSG_WELCOME = 64,	/* gpuvec_welcome */
@@ -228,7 +231,20 @@ typedef struct gpuvec_load
 	gpuvec_mirror_key key;
 	uint32_t	nblocks;		/* heap pages to come, for the progress view */
 	uint32_t	file_bytes;		/* bytes of all paths; 0: no paths */
+	uint64_t	number;			/* random; who knows it may join the load.  0:
+								 * nobody may */
 } gpuvec_load;
+
+/*
+ * Join the load of another session, to send some of its pages.  They count
+ * once LOAD_LEAVE was answered.  The session that has begun the load commits
+ * it, after all others have left: then each page was sent by one of them.
+ */
+typedef struct gpuvec_load_join
+{
+	gpuvec_mirror_key key;
+	uint64_t	number;			/* of the load */
+} gpuvec_load_join;
 
 #define GPUVEC_MAX_FILE_BYTES	4096
 

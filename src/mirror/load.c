@@ -12,13 +12,17 @@
  *		we wait for it;
  *	 4. the engine publishes all pages in one step, with checked = P.
  *
+ * The pages of a large table are read by several processes
+ * (load_parallel.c), which begin after the blocks were counted.
+ *
  *-------------------------------------------------------------------------
  */
 #include "gpuvec.h"
 
 #include "access/xlog.h"
 #include "link/engine_link.h"
-#include "mirror/page_reader.h"
+#include "mirror/load_parallel.h"
+#include "mirror/load_workers.h"
 #include "mirror/page_stream.h"
 #include "mirror/refresh.h"
 #include "mirror/usage.h"
@@ -66,11 +70,11 @@ mirror_files(const MirrorTarget *target, StringInfo files)
 }
 
 /*
- * Begin a load.  *state is LOADING if another session's load or refresh is
- * unfinished.
+ * Begin a load, which others may join if it has a number.  *state is LOADING
+ * if another session's load or refresh is unfinished.
  */
 static bool
-begin_load(MirrorTarget *target, BlockNumber nblocks, gpuvec_state *state)
+begin_load(MirrorTarget *target, BlockNumber nblocks, uint64 number, gpuvec_state *state)
 {
 	gpuvec_load request;
 	GpuvecPiece pieces[2] = {{&request, sizeof(request)}};
@@ -84,6 +88,7 @@ begin_load(MirrorTarget *target, BlockNumber nblocks, gpuvec_state *state)
 	memset(&request, 0, sizeof(request));
 	request.key = target->key;
 	request.nblocks = nblocks;
+	request.number = number;
 	request.file_bytes = files.len;
 	pieces[1].data = files.data;
 	pieces[1].size = files.len;
@@ -99,39 +104,46 @@ begin_load(MirrorTarget *target, BlockNumber nblocks, gpuvec_state *state)
 	return true;
 }
 
+/*
+ * Choose the workers of a load, and its number, which is random; without
+ * workers it is 0
+ */
+static int
+choose_workers(const MirrorTarget *target, Snapshot snapshot, BlockNumber nblocks, uint64 *number)
+{
+	int			nworkers = LoadWorkers(target, snapshot, nblocks);
+
+	*number = 0;
+	if (nworkers > 0 && !pg_strong_random(number, sizeof(*number)))
+		*number = 0;
+	return *number != 0 ? nworkers : 0;
+}
+
 bool
 MirrorLoad(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
 		   gpuvec_state *state)
 {
 	XLogRecPtr	position = need->feed != 0 ? need->position : MirrorPosition();
-	PageReader *reader;
 	BlockNumber nblocks;
-	PageStream	stream;
-	bool		ok = true;
+	uint64		number;
+	int			nworkers;
+	bool		ok;
 
 	GPUVEC_INJECTION("load-after-position");
 	nblocks = RelationGetNumberOfBlocks(target->rel);
-	if (!begin_load(target, nblocks, state))
+	nworkers = choose_workers(target, snapshot, nblocks, &number);
+	if (!begin_load(target, nblocks, number, state))
 		return false;
 	if (state->state == GPUVEC_LOADING)
 		return true;
 
-	PageStreamBegin(&stream, NULL);
-	reader = PageReaderBegin(target, snapshot);
-	for (BlockNumber block = 0; ok && block < nblocks; block++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		PageReaderRead(reader, block, &stream.out);
-		ok = PageStreamSend(&stream, false);
-		if (block == 0)
-			GPUVEC_INJECTION("load-after-first-page");
-	}
-	PageReaderEnd(reader);
-	ok = ok && PageStreamSend(&stream, true);
+	ok = nworkers > 0 ? LoadParallel(target, snapshot, nblocks, number, nworkers) :
+		LoadAlone(target, snapshot, nblocks);
 	if (ok)
 		GPUVEC_INJECTION("load-before-commit");
 	ok = ok && PageStreamCommit(position, need, nblocks, state);
+	if (ok)
+		LoadForgetFailure();
 	MirrorUsed.loads += ok;
-	pfree(stream.out.data);
 	return ok;
 }

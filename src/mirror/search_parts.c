@@ -23,6 +23,9 @@
  * handed over since are laid over each mirror's rows (tail.c), and those of
  * them that rank behind the cut are dropped.
  *
+ * Mirrors that are absent are loaded before their turn comes: several at the
+ * same time, if they are small (load_targets.c).
+ *
  * Rows that the snapshot does not see are dropped.  What is left are all rows
  * of these relations before the cut.  So a query's answer is known if its
  * k-th row comes before the cut, whatever relation that is from, or if there
@@ -40,6 +43,7 @@
 #include <math.h>
 
 #include "mirror/candidates.h"
+#include "mirror/load_targets.h"
 #include "mirror/search_parts.h"
 #include "mirror/search_request.h"
 #include "mirror/usage.h"
@@ -335,6 +339,23 @@ take_parts(MirrorParts *parts, MirrorSearch *search, const GpuvecReply *reply)
 		take_part(parts, parts->whose[i], search);
 }
 
+/*
+ * Load the mirrors that the engine does not have.  Each is then searched
+ * alone, as one that is not fresh.
+ */
+static void
+load_absent(MirrorParts *parts, MirrorTarget *targets, const MirrorSearch *search)
+{
+	MirrorTarget **absent = palloc_array(MirrorTarget *, parts->head.nparts);
+	int			n = 0;
+
+	for (uint32 i = 0; i < parts->head.nparts; i++)
+		if (parts->parts[parts->whose[i]].answer.head.state.state == GPUVEC_ABSENT)
+			absent[n++] = &targets[parts->whose[i]];
+	LoadTargets(absent, n, search->snapshot);
+	pfree(absent);
+}
+
 MirrorParts *
 MirrorPartsSearch(MirrorTarget *targets, int ntargets, MirrorSearch *search, uint32 times)
 {
@@ -358,6 +379,7 @@ MirrorPartsSearch(MirrorTarget *targets, int ntargets, MirrorSearch *search, uin
 	if (ok)
 	{
 		take_parts(parts, search, &reply);
+		load_absent(parts, targets, search);
 		return parts;
 	}
 	MirrorPartsEnd(parts);

@@ -33,9 +33,9 @@
 #include "core/key_hash.h"
 #include "executor/executor.h"
 #include "link/wait_events.h"
+#include "mirror/scan_workers.h"
 #include "miscadmin.h"
 #include "optimizer/cost.h"
-#include "optimizer/paths.h"
 #include "parser/parsetree.h"
 #include "pgstat.h"
 #include "recommend/als_interactions.h"
@@ -105,23 +105,11 @@ all_rows_are_seen(Relation rel)
 	return rel->rd_tableam->parallelscan_estimate != NULL;
 }
 
-/* How many workers a scan of a table should have, as the planner has it */
+/* How many workers a scan of a table should have */
 static int
 choose_workers(Relation rel)
 {
-	BlockNumber pages = RelationGetNumberOfBlocks(rel);
-	double		threshold = Max(min_parallel_table_scan_size, 1);
-	int			workers = RelationGetParallelWorkers(rel, -1);
-
-	if (workers == -1)
-	{
-		if (pages < (BlockNumber) min_parallel_table_scan_size)
-			return 0;
-		workers = 1;
-		for (; pages >= threshold * 3; threshold *= 3)
-			workers++;
-	}
-	return Min(workers, max_parallel_workers_per_gather);
+	return ScanWorkers(rel, RelationGetNumberOfBlocks(rel));
 }
 
 /*

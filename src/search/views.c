@@ -30,6 +30,7 @@
 #include "mirror/facts.h"
 #include "mirror/feed.h"
 #include "mirror/feeder.h"
+#include "mirror/load_targets.h"
 #include "miscadmin.h"
 #include "search/foreign.h"
 #include "search/set_search.h"
@@ -418,6 +419,7 @@ prewarm(MirrorTarget *targets, int ntargets)
 {
 	uint64		total = 0;
 
+	LoadAbsentTargets(targets, ntargets, GetActiveSnapshot());
 	for (int i = 0; i < ntargets; i++)
 	{
 		const char *reason = NULL;

@@ -25,7 +25,7 @@ SERVER_SRCS = $(ENGINE_SRCS) src/engine/main.c test/unit/failing_malloc.c $(if $
 # with an emulated GPU small tables go every way
 SERVER_SRCS_emulated = $(patsubst src/engine/embedding/embedding_policy.c,test/unit/small_policy.c,$(SERVER_SRCS))
 SERVER_TEST_SRCS = test/unit/server_test.c test/unit/server_client.c test/unit/server_model.c test/unit/server_embed.c test/unit/server_memory.c \
-	test/unit/server_rows.c test/unit/server_parts.c test/unit/server_als.c
+	test/unit/server_rows.c test/unit/server_parts.c test/unit/server_joint.c test/unit/server_als.c
 SERVER_TEST_FLAGS = -std=gnu11 -O2 -g -pthread -ffp-contract=off -D_GNU_SOURCE -I$(srcdir)/src -Wall -Wextra
 
 SERVER_WRAP = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign
@@ -65,7 +65,7 @@ $(SERVER_BIN)/server_test: $(SERVER_TEST_SRCS:%=$(srcdir)/%) $(wildcard $(srcdir
 SERVER_VARIANT = $(if $(filter yes,$(SANITIZE)),asan,plain)
 
 # tests of sets, with the CPU as several devices
-SERVER_PARTS_ARGS = search edges several_mirrors refresh wide merges mergers budget budget_refresh \
+SERVER_PARTS_ARGS = search edges joint several_mirrors refresh wide merges mergers budget budget_refresh \
 	concurrency cancel rows rows_pages rows_merges rows_concurrency rows_wide filters rows_filters memory wide_memory
 
 tests:

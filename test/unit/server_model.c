@@ -319,10 +319,16 @@ add_page(buffer *b, uint32_t block, const model_page *page)
 bool
 model_send_pages(client *c, model *m, bool all)
 {
+	return model_send_range(c, m, all, 0, m->nblocks);
+}
+
+bool
+model_send_range(client *c, model *m, bool all, uint32_t begin, uint32_t end)
+{
 	buffer		b = {0};
 	bool		ok = true;
 
-	for (uint32_t block = 0; block < m->nblocks && ok; block++)
+	for (uint32_t block = begin; block < end && ok; block++)
 	{
 		if (!all && !m->pages[block].dirty)
 			continue;

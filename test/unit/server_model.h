@@ -88,6 +88,7 @@ extern uint64_t model_nrows(const model *m);
 
 /* Send pages: all, or those that are dirty */
 extern bool model_send_pages(client *c, model *m, bool all);
+extern bool model_send_range(client *c, model *m, bool all, uint32_t begin, uint32_t end);
 extern bool model_commit(client *c, model *m);
 extern bool model_load(client *c, model *m);
 extern bool model_refresh(client *c, model *m);

@@ -28,6 +28,7 @@
 #include "server_embed.h"
 #include "server_memory.h"
 #include "server_model.h"
+#include "server_joint.h"
 #include "server_parts.h"
 #include "server_rows.h"
 
@@ -2472,6 +2473,12 @@ static const struct
 	{"all_rows", test_all_rows},
 	{"edges", test_edges},
 	{"several_mirrors", test_several_mirrors},
+	{"joint", test_joint},
+	{"joint_order", test_joint_order},
+	{"joint_violations", test_joint_violations},
+	{"joint_ends", test_joint_ends},
+	{"joint_budget", test_joint_budget},
+	{"joint_concurrency", test_joint_concurrency},
 	{"refresh", test_refresh},
 	{"wide", test_wide},
 	{"wide_concurrency", test_wide_concurrency},

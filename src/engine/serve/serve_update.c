@@ -45,6 +45,40 @@ gpuvec_serve_load_begin(gpuvec_session *s, const gpuvec_request *request)
 	return gpuvec_answer(s, request, GPUVEC_MSG_STATE, &state, sizeof(state));
 }
 
+/*
+ * Join the load of another session.  The answer is ABSENT if there is none.
+ */
+bool
+gpuvec_serve_load_join(gpuvec_session *s, const gpuvec_request *request)
+{
+	gpuvec_error error;
+	gpuvec_load_join join;
+	gpuvec_state state;
+
+	if (request->length != sizeof(join) || s->update || s->parted)
+		return gpuvec_answer_violation(s, request, "LOAD_JOIN is out of place.");
+	memcpy(&join, request->data, sizeof(join));
+	s->update = gpuvec_update_join(&s->server->store, &join, s, &error);
+	if (s->update == NULL && error.message[0] != '\0')
+		return gpuvec_answer_error(s, request, &error);
+	memset(&state, 0, sizeof(state));
+	state.state = s->update ? GPUVEC_LOADING : GPUVEC_ABSENT;
+	return gpuvec_answer(s, request, GPUVEC_MSG_STATE, &state, sizeof(state));
+}
+
+/* Hand the pages over that this session has sent to another one's load */
+bool
+gpuvec_serve_load_leave(gpuvec_session *s, const gpuvec_request *request)
+{
+	uint64_t	pages;
+
+	if (request->length != 0 || s->update == NULL || !gpuvec_update_is_part(s->update))
+		return gpuvec_answer_violation(s, request, "LOAD_LEAVE is out of place.");
+	gpuvec_update_hand_over(s->update, &pages);
+	s->update = NULL;
+	return gpuvec_answer(s, request, GPUVEC_MSG_COUNT, &pages, sizeof(pages));
+}
+
 /* End the load or refresh under way without publishing it */
 static void
 end_update(gpuvec_session *s)
@@ -139,6 +173,7 @@ gpuvec_serve_pages(gpuvec_session *s, const gpuvec_request *request)
 	 * the session is still sending, and could not tell which message an error
 	 * answers: end the connection
 	 */
+	gpuvec_update_failed(s->update, &error);
 	gpuvec_answer_error(s, request, &error);
 	return false;
 }
@@ -152,7 +187,8 @@ gpuvec_serve_commit(gpuvec_session *s, const gpuvec_request *request)
 	gpuvec_update *update = s->update;
 	bool		ok;
 
-	if (request->length != sizeof(commit) || update == NULL || s->parted)
+	if (request->length != sizeof(commit) || update == NULL || s->parted ||
+		gpuvec_update_is_part(update))
 		return gpuvec_answer_violation(s, request, "COMMIT is out of place.");
 	memcpy(&commit, request->data, sizeof(commit));
 	s->update = NULL;

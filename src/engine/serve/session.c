@@ -43,6 +43,8 @@ static gpuvec_request_handler *const handlers[] = {
 	[GPUVEC_MSG_NEAREST] = gpuvec_serve_nearest,
 	[GPUVEC_MSG_GRAM] = gpuvec_serve_gram,
 	[GPUVEC_MSG_LOAD_BEGIN] = gpuvec_serve_load_begin,
+	[GPUVEC_MSG_LOAD_JOIN] = gpuvec_serve_load_join,
+	[GPUVEC_MSG_LOAD_LEAVE] = gpuvec_serve_load_leave,
 	[GPUVEC_MSG_REFRESH_BEGIN] = gpuvec_serve_refresh_begin,
 	[GPUVEC_MSG_PAGES] = gpuvec_serve_pages,
 	[GPUVEC_MSG_COMMIT] = gpuvec_serve_commit,
@@ -274,6 +276,8 @@ answer_no_memory(gpuvec_session *s, const gpuvec_request *request, uint16_t type
 	gpuvec_error error;
 
 	gpuvec_fail_memory(&error, request->length);
+	if (s->update)
+		gpuvec_update_failed(s->update, &error);
 	return gpuvec_answer_error(s, request, &error) && type != GPUVEC_MSG_PAGES &&
 		type != GPUVEC_MSG_REFRESH_PAGES;
 }

@@ -73,6 +73,8 @@ extern gpuvec_request_handler gpuvec_serve_gram;
 
 /* serve_update.c */
 extern gpuvec_request_handler gpuvec_serve_load_begin;
+extern gpuvec_request_handler gpuvec_serve_load_join;
+extern gpuvec_request_handler gpuvec_serve_load_leave;
 extern gpuvec_request_handler gpuvec_serve_refresh_begin;
 extern gpuvec_request_handler gpuvec_serve_pages;
 extern gpuvec_request_handler gpuvec_serve_commit;

@@ -166,6 +166,7 @@ const gpuvec_mirror_kind gpuvec_sets_kind = {
 	.own_message = gpuvec_sets_own_message,
 	.rows_taken = sets_rows_taken,
 	.bytes_taken = gpuvec_sets_bytes_taken,
+	.unite = gpuvec_sets_unite,
 	.prepare = gpuvec_sets_prepare,
 	.publish = sets_publish
 };

@@ -8,6 +8,7 @@
  * sets_commit.c	the view that an update publishes
  * stage.c			rows that wait to be built into segments
  * stage_parts.c	parts of these rows, for the threads of a pool
+ * stage_runs.c		rows that several sessions have staged
  * id_numbers.c		the numbers of ids, if some are above 65,535; id_table.c
  * id_counts.c		the first numbers: how many rows have each id
  * renumber.c		from the ids of staged rows to numbers
@@ -136,6 +137,7 @@ extern bool gpuvec_sets_own_message(gpuvec_update *update, char **message, size_
 									gpuvec_error *error);
 extern void gpuvec_sets_free_messages(gpuvec_sets_update *update);
 extern size_t gpuvec_sets_bytes_taken(const gpuvec_update *update);
+extern bool gpuvec_sets_unite(gpuvec_update *update, gpuvec_update *part, gpuvec_error *error);
 extern bool gpuvec_sets_prepare(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error);
 
 /* merge.c: start the mergers */

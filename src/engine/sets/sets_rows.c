@@ -214,6 +214,13 @@ gpuvec_sets_bytes_taken(const gpuvec_update *update)
 	return (staged > estimate ? staged : estimate) + numbers + gpuvec_update_noted_bytes(update);
 }
 
+bool
+gpuvec_sets_unite(gpuvec_update *update, gpuvec_update *part, gpuvec_error *error)
+{
+	return gpuvec_stage_unite(((gpuvec_sets_update *) update)->stage,
+							  ((gpuvec_sets_update *) part)->stage, error);
+}
+
 /*
  * Keeps the message only if staged rows are lent from it: unchanged pages
  * stage no rows, and when many rows are staged all are copied.  Once no rows

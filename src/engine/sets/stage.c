@@ -328,11 +328,9 @@ add_first(gpuvec_stage *stage, const gpuvec_source_row *from, bool last, gpuvec_
 	return true;
 }
 
-/*
- * Move the first rows to the classes of their lengths, when more rows come
- */
-static bool
-spread_rows(gpuvec_stage *stage, gpuvec_error *error)
+/* Done when more rows come, or those of another stage */
+bool
+gpuvec_stage_spread(gpuvec_stage *stage, gpuvec_error *error)
 {
 	row_class  *class = &stage->classes[FIRST_CLASS];
 
@@ -355,7 +353,7 @@ bool
 gpuvec_stage_add(gpuvec_stage *stage, const gpuvec_source_row *row, bool last,
 				 gpuvec_error *error)
 {
-	if (stage->nrows == FIRST_ROWS && !stage->spread && !spread_rows(stage, error))
+	if (stage->nrows == FIRST_ROWS && !stage->spread && !gpuvec_stage_spread(stage, error))
 		return false;
 	if (!(stage->spread ? add_row(stage, &stage->classes[class_of(row->len)], row, error) :
 		  add_first(stage, row, last, error)))
@@ -390,6 +388,9 @@ typedef struct stage_cursor
 	/* a class whose rows are in order */
 	size_t		offset;			/* offset of the next row in the class's first
 								 * chunk */
+
+	/* a class of several runs that are in order */
+	stage_runs	runs;
 
 	/* a class whose rows had to be sorted */
 	gpuvec_source_row *sorted;
@@ -452,12 +453,31 @@ next_in_class(stage_cursor *c, gpuvec_source_row *row)
 			retire_chunk(c);
 		return false;
 	}
+	if (c->runs.runs)
+	{
+		if (gpuvec_runs_next(&c->runs, c->stage->nfilters, row, &c->retired))
+			return true;
+		gpuvec_runs_end(&c->runs, &c->retired);
+		return false;
+	}
 	while (class->first && c->offset >= class->first->used)
 		retire_chunk(c);
 	if (class->first == NULL)
 		return false;
 	c->offset += read_row(class->first->data + c->offset, row, c->stage->nfilters);
 	return true;
+}
+
+/* Begin to read a class that has rows */
+static bool
+begin_class(stage_cursor *c, gpuvec_thread_pool *pool, gpuvec_error *error)
+{
+	row_class  *class = &c->stage->classes[c->class];
+
+	if (c->class >= OWN_CLASSES || class->unsorted)
+		return sort_class(c, pool, error);
+	return class->more_runs == 0 ||
+		gpuvec_runs_begin(&c->runs, class, c->stage->nfilters, error);
 }
 
 /*
@@ -481,8 +501,7 @@ read_rows(stage_cursor *c, gpuvec_source_row *rows, uint64_t n, gpuvec_thread_po
 		if (c->class + 1 > NCLASSES)
 			break;
 		c->class++;
-		if ((c->class >= OWN_CLASSES || c->stage->classes[c->class].unsorted) &&
-			c->stage->classes[c->class].nrows > 0 && !sort_class(c, pool, error))
+		if (c->stage->classes[c->class].nrows > 0 && !begin_class(c, pool, error))
 			return -1;
 	}
 	return (int64_t) done;
@@ -626,6 +645,7 @@ gpuvec_stage_build(gpuvec_stage *stage, const gpuvec_stage_target *target,
 	}
 	free(rows);
 	free(c.sorted);
+	gpuvec_runs_end(&c.runs, &c.retired);
 	gpuvec_stage_free_chunks(stage, c.retired);
 	for (uint32_t i = 0; ok && i < *nsegments; i++)
 		(*segments)[i]->sorted = target->sorted || *nsegments >= GPUVEC_SORTED_SEGMENTS;

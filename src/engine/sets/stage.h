@@ -43,6 +43,12 @@ extern void gpuvec_stage_free(gpuvec_stage *stage);
 extern bool gpuvec_stage_add(gpuvec_stage *stage, const gpuvec_source_row *row, bool last,
 							 gpuvec_error *error);
 
+/*
+ * stage_runs.c: move all rows of another stage, which is of the same load, to
+ * this one.  On failure both can only be freed.
+ */
+extern bool gpuvec_stage_unite(gpuvec_stage *stage, gpuvec_stage *other, gpuvec_error *error);
+
 /* Filter columns of each row */
 extern uint32_t gpuvec_stage_filters(const gpuvec_stage *stage);
 

@@ -68,6 +68,8 @@ typedef struct stage_chunk
 								 * allocated on its own */
 	size_t		size;			/* bytes of data */
 	size_t		used;
+	uint64_t	begins_run;		/* not 0: rows of another stage begin, as the
+								 * class has several runs, each in order */
 	char		data[];
 } stage_chunk;
 
@@ -78,7 +80,9 @@ typedef struct row_class
 	stage_chunk *last;
 	uint64_t	nrows;
 	uint64_t	last_tid;
-	bool		unsorted;		/* rows did not come in the order of tid */
+	bool		unsorted;		/* rows of a run did not come in the order of
+								 * tid */
+	uint32_t	more_runs;		/* runs behind the first one (stage_runs.c) */
 } row_class;
 
 struct gpuvec_stage
@@ -103,6 +107,40 @@ struct gpuvec_stage
 
 /* Free a list of chunks */
 extern void gpuvec_stage_free_chunks(gpuvec_stage *stage, stage_chunk *c);
+
+/* Move the first rows to the classes of their lengths */
+extern bool gpuvec_stage_spread(gpuvec_stage *stage, gpuvec_error *error);
+
+/* A run of rows that is being read */
+typedef struct stage_run
+{
+	stage_chunk *chunk;			/* its chunks that are left, as a list */
+	size_t		offset;			/* of the next row, in the first of them */
+	uint64_t	tid;			/* of that row, unless the run is being read */
+} stage_run;
+
+/* The runs of a class, which are read in the order of tid */
+typedef struct stage_runs
+{
+	stage_run  *runs;			/* [n] those that have rows left */
+	uint32_t	n;
+	uint32_t	at;				/* the run that is being read */
+	uint64_t	limit;			/* another run has this tid next */
+} stage_runs;
+
+/* Begin to read the runs of a class, whose chunks they take over */
+extern bool gpuvec_runs_begin(stage_runs *runs, row_class *class, uint32_t nfilters,
+							  gpuvec_error *error);
+
+/*
+ * The next row of all runs; false at their end.  Chunks that have been read
+ * go to the list *retired.
+ */
+extern bool gpuvec_runs_next(stage_runs *runs, uint32_t nfilters, gpuvec_source_row *row,
+							 stage_chunk **retired);
+
+/* End reading; the chunks that are left go to the list *retired */
+extern void gpuvec_runs_end(stage_runs *runs, stage_chunk **retired);
 
 /* Bytes of a staged row, without its words */
 static inline size_t

@@ -78,6 +78,12 @@ struct gpuvec_update
 	gpuvec_page_numbers *numbers;
 	const char *hopeless;		/* why the mirror must be dropped instead of
 								 * updated, or NULL */
+
+	/* a load by several sessions (joint_load.c) */
+	struct gpuvec_joint_load *joint;	/* or NULL */
+	bool		is_part;		/* what a session sends that has joined */
+	size_t		charged;		/* bytes that count for it in joint->bytes */
+	struct gpuvec_update *next; /* in the list of parts */
 };
 
 /*
@@ -158,6 +164,12 @@ struct gpuvec_mirror_kind
 	 */
 	uint64_t	(*rows_taken) (const gpuvec_update *update);
 	size_t		(*bytes_taken) (const gpuvec_update *update);
+
+	/*
+	 * Move the rows of a part of the load to the load, before it is prepared.
+	 * NULL: one session alone loads a mirror.
+	 */
+	bool		(*unite) (gpuvec_update *update, gpuvec_update *part, gpuvec_error *error);
 
 	/*
 	 * Do all work that takes time or may fail: publishing cannot fail.  Pages

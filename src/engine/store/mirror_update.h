@@ -5,6 +5,7 @@
  *
  * update.c			beginning and ending an update
  * update_pages.c	taking pages
+ * joint_load.c		pages that several sessions send
  * update_rows.c	taking rows of a feed
  * update_commit.c	publishing them
  *
@@ -44,6 +45,21 @@ extern bool gpuvec_update_pages(gpuvec_update *update, const char *frame, size_t
 								bool lasts, gpuvec_error *error);
 extern bool gpuvec_update_own(gpuvec_update *update, char **message, size_t size,
 							  gpuvec_error *error);
+
+/*
+ * Join a load of this number; NULL if there is none, without an error, or on
+ * failure.  The part takes pages as other updates do.  Handing it over adds
+ * them to the load, and sets *pages to their number; a part that ends
+ * otherwise is lost, and with it the load.  gpuvec_update_failed: note why a
+ * part fails, so that the load fails with this error.
+ */
+extern gpuvec_update *gpuvec_update_join(gpuvec_store *store, const gpuvec_load_join *join,
+										 const void *session, gpuvec_error *error);
+extern void gpuvec_update_hand_over(gpuvec_update *part, uint64_t *pages);
+extern void gpuvec_update_failed(gpuvec_update *update, const gpuvec_error *error);
+
+/* True if this is the part of a load */
+extern bool gpuvec_update_is_part(const gpuvec_update *update);
 
 /* Publish the update.  The update is freed, even on failure. */
 extern bool gpuvec_update_commit(gpuvec_update *update, const gpuvec_commit *commit,

@@ -82,6 +82,8 @@ typedef struct gpuvec_mirror
 								 * NULL */
 	const void *updater;		/* session that is loading or refreshing it;
 								 * else NULL */
+	struct gpuvec_joint_load *joint;	/* load under way that other sessions
+										 * may join, or NULL */
 	bool		committing;		/* the updater, or work in the background, is
 								 * about to publish rows; nobody else may */
 	uint64_t	claims;			/* threads that have asked for that, ... */

@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/store/mirror_kind.h"
+#include "engine/store/joint_load.h"
 
 /*
  * After updates of more than TRIM_ROWS rows, free memory is returned to the
@@ -32,7 +32,18 @@
 #define ROWS_PATIENCE_US	5000000
 
 void
-gpuvec_update_end(gpuvec_update *update)
+gpuvec_update_drop_rows(gpuvec_update *update)
+{
+	update->mirror->kind->end(update);
+	gpuvec_page_numbers_unref(update->numbers);
+	free(update->pages);
+	free(update->lines);
+	free(update->fed);
+}
+
+/* End an update that is not part of another one */
+static void
+end_whole(gpuvec_update *update)
 {
 	gpuvec_store *store = update->store;
 	gpuvec_mirror *mirror = update->mirror;
@@ -41,14 +52,12 @@ gpuvec_update_end(gpuvec_update *update)
 	bool		keeps_room = kind->keeps_room && mirror->numbers != NULL;
 	gpuvec_error error;
 
+	/* no part is charged after this */
+	gpuvec_joint_close(update);
 	/* release the charge before another update can begin */
 	if (!keeps_room)
 		(void) gpuvec_store_charge(store, mirror, &update->mirror->updating, 0, false, &error);
-	kind->end(update);
-	gpuvec_page_numbers_unref(update->numbers);
-	free(update->pages);
-	free(update->lines);
-	free(update->fed);
+	gpuvec_update_drop_rows(update);
 
 	pthread_mutex_lock(&store->mutex);
 	mirror->updating = 0;
@@ -66,6 +75,15 @@ gpuvec_update_end(gpuvec_update *update)
 	free(update);
 	if (trim)
 		malloc_trim(0);
+}
+
+void
+gpuvec_update_end(gpuvec_update *update)
+{
+	if (update->is_part)
+		gpuvec_joint_lose(update);
+	else
+		end_whole(update);
 }
 
 /*
@@ -221,6 +239,27 @@ gpuvec_update_begin(gpuvec_store *store, const gpuvec_mirror_key *key, const gpu
 	update->load = load != NULL;
 	pthread_mutex_lock(&store->mutex);
 	update->mirror = claim_mirror(store, key, load, session, error);
+	pthread_mutex_unlock(&store->mutex);
+	update = start_update(update, error);
+	if (update && load && load->number != 0 && !gpuvec_joint_open(update, load->number, error))
+	{
+		gpuvec_update_end(update);
+		return NULL;
+	}
+	return update;
+}
+
+gpuvec_update *
+gpuvec_update_join(gpuvec_store *store, const gpuvec_load_join *join, const void *session,
+				   gpuvec_error *error)
+{
+	gpuvec_update *update = new_update(store, gpuvec_kind_of(&join->key), error);
+
+	if (update == NULL)
+		return NULL;
+	update->load = update->is_part = true;
+	pthread_mutex_lock(&store->mutex);
+	gpuvec_joint_find(update, join, session);
 	pthread_mutex_unlock(&store->mutex);
 	return start_update(update, error);
 }

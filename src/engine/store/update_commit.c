@@ -10,7 +10,7 @@
 
 #include "engine/fault.h"
 #include "engine/log.h"
-#include "engine/store/mirror_kind.h"
+#include "engine/store/joint_load.h"
 
 /* True if every page that the mirror does not have yet was sent */
 static bool
@@ -275,8 +275,9 @@ gpuvec_update_commit(gpuvec_update *update, const gpuvec_commit *commit, gpuvec_
 
 	gpuvec_fault_crash("crash-on-commit");
 	gpuvec_fault_sleep("slow-commit", NULL);
-	ok = pages_complete(update, commit->nblocks) ||
-		gpuvec_update_bad_pages(error, "Pages are missing.");
+	ok = gpuvec_joint_gather(update, commit->nblocks, error) &&
+		(pages_complete(update, commit->nblocks) ||
+		 gpuvec_update_bad_pages(error, "Pages are missing."));
 	if (ok)
 		begin_commit(update);
 	ok = ok && prepare_rows(update, commit->nblocks, error);

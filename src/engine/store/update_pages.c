@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/store/mirror_kind.h"
+#include "engine/store/joint_load.h"
 
 /* What no page has: coefficients of fingerprints are below 2^61 */
 const gpuvec_page_state gpuvec_page_not_read = {
@@ -210,6 +210,8 @@ take_page(gpuvec_update *update, const char *from, const char *end, bool lasts,
 bool
 gpuvec_update_charge(gpuvec_update *update, gpuvec_error *error)
 {
+	if (update->joint)
+		return gpuvec_joint_charge(update, error);
 	return gpuvec_store_charge(update->store, update->mirror, &update->mirror->updating,
 							   update->mirror->kind->bytes_taken(update), true, error);
 }
@@ -228,6 +230,7 @@ gpuvec_update_pages(gpuvec_update *update, const char *frame, size_t length, boo
 {
 	const char *at = frame;
 	const char *end = frame + length;
+	uint64_t	before = update->npages;
 
 	while (at < end)
 	{
@@ -238,7 +241,7 @@ gpuvec_update_pages(gpuvec_update *update, const char *frame, size_t length, boo
 		at += size;
 	}
 	pthread_mutex_lock(&update->store->mutex);
-	update->mirror->pages_done = (uint32_t) update->npages;
+	update->mirror->pages_done += (uint32_t) (update->npages - before);
 	pthread_mutex_unlock(&update->store->mutex);
 	return gpuvec_update_charge(update, error);
 }

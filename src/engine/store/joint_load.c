@@ -1,0 +1,292 @@
+/*-------------------------------------------------------------------------
+ *
+ * joint_load.c
+ *	  Loads by several sessions.
+ *
+ * One session begins a load, and commits it.  Others join it by its number:
+ * each sends some of the pages, in ascending order, as a part of its own with
+ * rows of its own, so sessions do not wait for each other.  A part counts
+ * when its session hands it over.  The commit adds the parts to the load.
+ * Then each page must have been sent once, by whichever session.  So whatever
+ * becomes of a session, its part is complete or there is no load.
+ *
+ * The mirror has one updater, who began the load.  A part touches nothing of
+ * the mirror but its charge.  All parts together are charged as one update,
+ * under the mutex of the load, until the load is closed.
+ *
+ * Who ends first does not matter: what they share is freed by the last one.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+
+#include "engine/store/joint_load.h"
+
+typedef struct gpuvec_joint_load
+{
+	int			refs;			/* atomic: the load, and its parts */
+	uint64_t	number;
+	pthread_mutex_t mutex;		/* guards what follows */
+	bool		open;			/* the load has not ended, nor begun to commit */
+	gpuvec_update *parts;		/* that were handed over */
+	size_t		bytes;			/* of the load and all parts */
+	bool		failed;			/* a part has, or the charge */
+	gpuvec_error error;			/* why, if failed */
+} gpuvec_joint_load;
+
+static void
+joint_unref(gpuvec_joint_load *joint)
+{
+	if (__atomic_sub_fetch(&joint->refs, 1, __ATOMIC_ACQ_REL) > 0)
+		return;
+	pthread_mutex_destroy(&joint->mutex);
+	free(joint);
+}
+
+bool
+gpuvec_joint_open(gpuvec_update *update, uint64_t number, gpuvec_error *error)
+{
+	gpuvec_joint_load *joint;
+
+	if (update->mirror->kind->unite == NULL)
+		return true;
+	joint = calloc(1, sizeof(*joint));
+	if (joint == NULL)
+		return gpuvec_fail_memory(error, sizeof(*joint));
+	joint->refs = 1;
+	joint->number = number;
+	joint->open = true;
+	pthread_mutex_init(&joint->mutex, NULL);
+	update->joint = joint;
+	pthread_mutex_lock(&update->store->mutex);
+	update->mirror->joint = joint;
+	pthread_mutex_unlock(&update->store->mutex);
+	return true;
+}
+
+void
+gpuvec_joint_find(gpuvec_update *part, const gpuvec_load_join *join, const void *session)
+{
+	gpuvec_mirror *mirror = gpuvec_store_find(part->store, &join->key, session);
+
+	if (mirror == NULL || mirror->joint == NULL || mirror->joint->number != join->number)
+		return;
+	part->mirror = mirror;
+	part->joint = mirror->joint;
+	mirror->refs++;
+	__atomic_add_fetch(&mirror->joint->refs, 1, __ATOMIC_RELAXED);
+}
+
+/* Free a part, which nobody else has */
+static void
+free_part(gpuvec_update *part)
+{
+	gpuvec_update_drop_rows(part);
+	joint_unref(part->joint);
+	gpuvec_store_release(part->store, part->mirror);
+	free(part);
+}
+
+/* Note the first failure; the caller holds the mutex */
+static void
+note_failure(gpuvec_joint_load *joint, const gpuvec_error *error)
+{
+	if (!joint->failed)
+		joint->error = *error;
+	joint->failed = true;
+}
+
+void
+gpuvec_update_failed(gpuvec_update *update, const gpuvec_error *error)
+{
+	if (!update->is_part)
+		return;
+	pthread_mutex_lock(&update->joint->mutex);
+	note_failure(update->joint, error);
+	pthread_mutex_unlock(&update->joint->mutex);
+}
+
+void
+gpuvec_joint_lose(gpuvec_update *part)
+{
+	free_part(part);
+}
+
+bool
+gpuvec_update_is_part(const gpuvec_update *update)
+{
+	return update->is_part;
+}
+
+void
+gpuvec_update_hand_over(gpuvec_update *part, uint64_t *pages)
+{
+	gpuvec_joint_load *joint = part->joint;
+	bool		open;
+
+	*pages = part->npages;
+	pthread_mutex_lock(&joint->mutex);
+	open = joint->open;
+	if (open)
+	{
+		part->next = joint->parts;
+		joint->parts = part;
+	}
+	pthread_mutex_unlock(&joint->mutex);
+	if (!open)
+		free_part(part);
+}
+
+bool
+gpuvec_joint_charge(gpuvec_update *update, gpuvec_error *error)
+{
+	gpuvec_joint_load *joint = update->joint;
+	gpuvec_mirror *mirror = update->mirror;
+	size_t		taken = mirror->kind->bytes_taken(update);
+	bool		ok;
+
+	pthread_mutex_lock(&joint->mutex);
+	joint->bytes += taken - update->charged;
+	update->charged = taken;
+	ok = joint->open && !joint->failed;
+	if (ok)
+	{
+		ok = gpuvec_store_charge(update->store, mirror, &mirror->updating, joint->bytes, true, error);
+		if (!ok)
+			note_failure(joint, error);
+	}
+	else if (joint->failed)
+		*error = joint->error;
+	else
+		gpuvec_fail(error, GPUVEC_OBJECT_IN_USE, NULL, NULL, "the load has ended");
+	pthread_mutex_unlock(&joint->mutex);
+	return ok;
+}
+
+/* Close the load; returns its parts */
+static gpuvec_update *
+close_load(gpuvec_update *update)
+{
+	gpuvec_joint_load *joint = update->joint;
+	gpuvec_update *parts;
+
+	pthread_mutex_lock(&update->store->mutex);
+	update->mirror->joint = NULL;
+	pthread_mutex_unlock(&update->store->mutex);
+	pthread_mutex_lock(&joint->mutex);
+	joint->open = false;
+	parts = joint->parts;
+	joint->parts = NULL;
+	pthread_mutex_unlock(&joint->mutex);
+	return parts;
+}
+
+static void
+free_parts(gpuvec_update *parts)
+{
+	while (parts)
+	{
+		gpuvec_update *next = parts->next;
+
+		free_part(parts);
+		parts = next;
+	}
+}
+
+void
+gpuvec_joint_close(gpuvec_update *update)
+{
+	if (update->joint == NULL)
+		return;
+	free_parts(close_load(update));
+	joint_unref(update->joint);
+	update->joint = NULL;
+}
+
+/* Put the pages of an update into their places, of which none is taken */
+static bool
+place_pages(const gpuvec_update *update, gpuvec_sent_page *pages, bool *sent, uint32_t nblocks,
+			gpuvec_error *error)
+{
+	for (uint64_t i = 0; i < update->npages; i++)
+	{
+		uint32_t	block = update->pages[i].block;
+
+		if (block >= nblocks || sent[block])
+			return gpuvec_update_bad_pages(error, "A page was sent twice, or is out of range.");
+		pages[block] = update->pages[i];
+		sent[block] = true;
+	}
+	return true;
+}
+
+/* Put the pages of the load and its parts into one array, in their order */
+static bool
+unite_pages(gpuvec_update *update, const gpuvec_update *parts, uint32_t nblocks,
+			gpuvec_error *error)
+{
+	size_t		room = (size_t) nblocks + 1;
+	gpuvec_sent_page *pages = malloc(room * sizeof(*pages));
+	bool	   *sent = calloc(room, sizeof(*sent));
+	uint64_t	n = update->npages;
+	bool		ok = pages != NULL && sent != NULL;
+
+	if (!ok)
+		gpuvec_fail_memory(error, room * (sizeof(*pages) + sizeof(*sent)));
+	ok = ok && place_pages(update, pages, sent, nblocks, error);
+	for (; ok && parts; parts = parts->next)
+	{
+		ok = place_pages(parts, pages, sent, nblocks, error);
+		n += parts->npages;
+	}
+	ok = ok && (n == nblocks || gpuvec_update_bad_pages(error, "Pages are missing."));
+	free(sent);
+	if (!ok)
+	{
+		free(pages);
+		return false;
+	}
+	free(update->pages);
+	update->pages = pages;
+	update->npages = n;
+	update->room_pages = room;
+	return true;
+}
+
+/* Add parts to the load, and free them */
+static bool
+unite(gpuvec_update *update, gpuvec_update *parts, uint32_t nblocks, gpuvec_error *error)
+{
+	bool		ok = parts == NULL || unite_pages(update, parts, nblocks, error);
+
+	for (gpuvec_update *part = parts; ok && part; part = part->next)
+		ok = update->mirror->kind->unite(update, part, error);
+	free_parts(parts);
+	return ok;
+}
+
+bool
+gpuvec_joint_gather(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
+{
+	gpuvec_joint_load *joint = update->joint;
+	gpuvec_update *parts;
+	bool		ok;
+
+	if (joint == NULL)
+		return true;
+	parts = close_load(update);
+	/* nobody changes it any more: parts look whether it is open */
+	pthread_mutex_lock(&joint->mutex);
+	ok = !joint->failed;
+	if (!ok)
+		*error = joint->error;
+	pthread_mutex_unlock(&joint->mutex);
+	joint_unref(joint);
+	update->joint = NULL;
+	if (!ok)
+	{
+		free_parts(parts);
+		return false;
+	}
+	return unite(update, parts, nblocks, error) && gpuvec_update_charge(update, error);
+}

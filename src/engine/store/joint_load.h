@@ -1,0 +1,44 @@
+/*-------------------------------------------------------------------------
+ *
+ * joint_load.h
+ *	  Loads by several sessions, for the files of the store.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_JOINT_LOAD_H
+#define GPUVEC_JOINT_LOAD_H
+
+#include "engine/store/mirror_kind.h"
+
+/* update.c: free what an update holds, but not the update */
+extern void gpuvec_update_drop_rows(gpuvec_update *update);
+
+/* Let others join a load that has begun */
+extern bool gpuvec_joint_open(gpuvec_update *update, uint64_t number, gpuvec_error *error);
+
+/*
+ * Let nobody join any more, and drop all parts.  Whoever still sends one is
+ * told so.  Does nothing if nobody could join.
+ */
+extern void gpuvec_joint_close(gpuvec_update *update);
+
+/*
+ * Make an update the part of a load.  It gets no mirror if there is no such
+ * load.  The caller holds the store's mutex.
+ */
+extern void gpuvec_joint_find(gpuvec_update *part, const gpuvec_load_join *join,
+							  const void *session);
+
+/* End and free a part that was not handed over */
+extern void gpuvec_joint_lose(gpuvec_update *part);
+
+/* Charge what this session, and all others, have sent */
+extern bool gpuvec_joint_charge(gpuvec_update *update, gpuvec_error *error);
+
+/*
+ * Add all parts to the load, before it is committed: pages of [0, nblocks),
+ * each of which was sent once.  False if a part has failed.
+ */
+extern bool gpuvec_joint_gather(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error);
+
+#endif							/* GPUVEC_JOINT_LOAD_H */

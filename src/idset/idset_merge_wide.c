@@ -159,7 +159,7 @@ merge_rest(MergeStream *s, const uint32 *few, uint32 nfew, const uint32 *rest, u
 			times++;
 		for (; j < nrest && rest[j] == id; j++)
 			times++;
-		/* what equals the last id that was written, or dropped, is its double */
+		/* what equals the last id of a block was dealt with there */
 		if (id != last && (s->both || times == 1))
 			s->out[s->n++] = id;
 	}

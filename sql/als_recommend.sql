@@ -72,6 +72,13 @@ INSERT INTO events SELECT 10000 + n, i, 1 FROM generate_series(1, 3000) n, gener
 SELECT * FROM check_recommend(NULL, 3, true, NULL);
 SELECT * FROM check_recommend(NULL, 100, true, '{1,7}');
 SELECT * FROM check_recommend(NULL, 3, true, '{1,7}', '{1,2,3,4,5,6,7,8,9}');
+-- very many given users, of the table and of a view of it
+SELECT array_agg(n % 2600 + 10001) || '{1,5,NULL,5,-7,999999}' AS most FROM generate_series(1, 2700) n \gset
+SELECT * FROM check_recommend(:'most', 3, true, NULL);
+SELECT * FROM check_recommend(:'most', 2, false, '{1,7}', '{1,2,3,4,5,6,7,8,9}');
+CREATE VIEW users_view AS SELECT key AS id, embedding AS v FROM users WHERE key % 2 = 0;
+SELECT count(*), count(DISTINCT user_key), bool_and(user_key % 2 = 0) AS of_the_view FROM gpuvec_recommend('users_view', 'items', :'most', 3);
+DROP VIEW users_view;
 -- of several batches only what is asked for; and once more from the beginning
 SELECT count(*) FROM (SELECT FROM gpuvec_recommend('users', 'items', NULL, 2, 'events', 'u', 'i') LIMIT 5) r;
 SELECT n, count(*), count(DISTINCT user_key) FROM generate_series(1, 2) n LEFT JOIN gpuvec_recommend('users', 'items', NULL, 5, exclude => '{1}') r ON r.rank > n GROUP BY n ORDER BY n;

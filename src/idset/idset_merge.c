@@ -20,6 +20,9 @@
  * seven times.  The block with the lower last id is done with, and the next
  * block of that array takes its place.
  *
+ * Both are long, for the union and the symmetric difference of wide ids: a
+ * network that merges blocks (idset_merge_wide.c).
+ *
  * Both are long and dense, for all else and on other processors: a bitmap of
  * all 65,536 narrow ids.  The ids are marked in it, and what is wanted is
  * read from it byte by byte, where a table has the positions of the bits of
@@ -48,8 +51,7 @@
 #define LEAST_BITMAP_IDS	4096
 #define BITMAP_WORDS	((IDSET_MAX_NARROW_ID + 1) / 64)
 
-/* Ids of a block, and of an entry of the table of positions */
-#define BLOCK_IDS		8
+#define BLOCK_IDS		MERGE_BLOCK_IDS
 
 bool		idset_merge_no_blocks = false;
 
@@ -75,6 +77,13 @@ need_bit_positions(void)
 				bit_positions[byte][n++] = bit;
 		bit_counts[byte] = n;
 	}
+}
+
+MergePositions *
+idset_merge_positions(void)
+{
+	need_bit_positions();
+	return bit_positions;
 }
 
 /* ---- blocks ---- */
@@ -508,7 +517,8 @@ idset_merge_narrow(const uint16 *a, uint32 na, const uint16 *b, uint32 nb, int k
 uint32
 idset_merge_wide(const uint32 *a, uint32 na, const uint32 *b, uint32 nb, int keep, uint32 *out)
 {
-	if (both_are_long(na, nb) && looks_up(keep) && can_compare_blocks())
-		return merge_by_blocks(a, na, b, nb, true, keep, out);
+	if (both_are_long(na, nb) && can_compare_blocks())
+		return looks_up(keep) ? merge_by_blocks(a, na, b, nb, true, keep, out) :
+			idset_merge_network(a, na, b, nb, keep, out);
 	return merge_arrays(a, na, b, nb, true, keep, out);
 }

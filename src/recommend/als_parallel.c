@@ -50,9 +50,9 @@
 #include "utils/snapmgr.h"
 
 /*
- * Bytes of a worker's queue: two parts, so that it need not wait for us.  Their
- * ring has room for just these, each behind its length.  So no part goes
- * around its end, and we read all of them where they are.
+ * Bytes of a worker's queue: two parts, so that it need not wait.  Their ring
+ * has room for just these, each behind its length.  So none of them is cut
+ * at its end, and we read them where they are.
  */
 #define QUEUE_BYTES		(shm_mq_minimum_size - MAXIMUM_ALIGNOF + \
 						 2 * (MAXALIGN(sizeof(Size)) + MAXALIGN(sizeof(AlsInteractionPart))))

@@ -68,6 +68,12 @@ $node->safe_psql('postgres', train('events'));
 same('all users', fold_in('NULL'), 1);
 same('many users', fold_in("ARRAY(SELECT n::int8 FROM generate_series(1, 200) n) || '{NULL,5000000000,-3,7}'::int8[]"), 1);
 same('a few users without an index', fold_in("'{3,7,NULL,9}'"), 1);
+# more of them than the planner gets to see; of an array full of nulls it sees none
+my $very_many = "ARRAY(SELECT n::int8 * 3 - 3000 FROM generate_series(1, 4000) n) || '{NULL,5000000000,7,7}'::int8[]";
+same('very many users', fold_in($very_many), 1);
+same('very many users, hardly any with rows', fold_in('ARRAY(SELECT n + 299 FROM generate_series(1, 5000) n)'), 1);
+same('very many users, most of them null', fold_in("array_fill(NULL::int8, '{5000}') || '{7,NULL,3}'::int8[]"), 1);
+is((run("$few " . fold_in("array_fill(NULL::int8, '{5000}') || '{7,NULL,3}'::int8[]")))[0], (run("$few " . fold_in("'{3,7}'")))[0], 'nulls are no users');
 same('no users of these', fold_in("ARRAY(SELECT n FROM generate_series(1000, 1100) n)"), 1);
 
 # not everybody may see all rows, and not all rows are in the table
@@ -86,6 +92,8 @@ same('partitions', train('parts'), 0);
 same('temporary', train('private'), 0, 'CREATE TEMP TABLE private AS TABLE events;');
 same('own rights', train('events'), 1, 'SET ROLE reader;');
 same('row-level security', train('guarded'), 0, 'SET ROLE reader;');
+(my $fold_guarded = fold_in($very_many)) =~ s/'events'/'guarded'/;
+same('row-level security and very many users', $fold_guarded, 0, 'SET ROLE reader;');
 same('its owner', train('guarded'), 1);
 same('no worker to be had', train('events'), 0, 'SET max_parallel_workers = 0;');
 $node->safe_psql('postgres', 'REVOKE SELECT (w) ON events FROM reader');
@@ -98,6 +106,9 @@ $node->safe_psql('postgres', 'CREATE INDEX ON larges (u); ANALYZE larges');
 (my $fold_few = fold_in('ARRAY(SELECT n * 10000000000 FROM generate_series(1, 10) n)')) =~ s/'events'/'larges'/;
 $node->safe_psql('postgres', train('larges'));
 same('few users by an index', $fold_few, 0, 'SET enable_seqscan = off; SET max_parallel_workers_per_gather = 1;');
+
+(my $fold_more = fold_in('ARRAY(SELECT n * 10000000000 FROM generate_series(1, 1500) n)')) =~ s/'events'/'larges'/;
+same('many users by an index, as there are no workers for a large part', $fold_more, 0, 'SET enable_seqscan = off; SET enable_bitmapscan = off; SET max_parallel_workers = 0;');
 
 # known items: read by workers, and more than memory for them holds
 $node->safe_psql('postgres', q{CREATE TABLE known (i int8, pad text, u int8);

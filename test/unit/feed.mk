@@ -18,7 +18,7 @@ FEED_DIR = build/unit-feed$(if $(SANITIZER),-sanitize)
 FEED_CFLAGS = -std=gnu11 -O2 -g -pthread -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Isrc \
 	-isystem $(shell $(PG_CONFIG) --includedir-server)
 FEED_SOURCES = test/unit/feed_ring_test.c src/mirror/feed_ring.c
-MERGE_SOURCES = test/unit/merge_test.c src/idset/idset_merge.c
+MERGE_SOURCES = test/unit/merge_test.c src/idset/idset_merge.c src/idset/idset_merge_wide.c
 
 tests:
 	@echo $(FEED_TESTS)

@@ -53,8 +53,9 @@ server_files() {
 		-o Dir::State=$PWD/server/state -o Dir::State::lists=$PWD/server/lists -o Dir::State::status=/dev/null
 		-o Dir::Cache=$PWD/server/cache"
 	# shellcheck disable=SC2086
-	(cd server && apt-get -qq $options update && apt-get -qq $options download "postgresql-server-dev-$version" &&
-		dpkg -x "postgresql-server-dev-$version"_*_arm64.deb . && touch "$version")
+	(cd server && apt-get -qq $options update &&
+		apt-get -qq $options download "postgresql-server-dev-$version" "postgresql-client-$version" libpq-dev &&
+		for file in *_arm64.deb; do dpkg -x "$file" . || exit; done && touch "$version")
 	# what says where they are
 	printf '#!/bin/sh\n%s "$@" | sed "s|^/usr/|%s/server/usr/|"\n' "$(command -v pg_config)" "$PWD" >server/pg_config
 	chmod +x server/pg_config

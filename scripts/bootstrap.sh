@@ -85,7 +85,7 @@ if [ "$pg_config" != pg_config ] && ! { have_build_files && have_server; }; then
 fi
 if ! command -v apt-get >/dev/null 2>&1; then
 	echo "Please install what is missing:" $what >&2
-	echo "(build-files, server: PostgreSQL 15 or later with its development files, pg_config on the PATH;" \
+	echo "(build-files, server: PostgreSQL 13 or later with its development files, pg_config on the PATH;" \
 		"libpq: its headers; perl: prove, Test::More and IPC::Run)" >&2
 	exit 1
 fi

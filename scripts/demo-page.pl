@@ -216,6 +216,12 @@ details { margin: 6px 0; color: var(--soft); } pre { overflow-x: auto; padding: 
 .bar { display: flex; align-items: center; font-size: 14px; } .who { width: 72px; flex: none; color: var(--soft); } .ms { width: 80px; flex: none; text-align: right; }
 .track { flex: auto; height: 12px; background: var(--box); border-radius: 3px; } .track i { display: block; height: 100%; min-width: 2px; border-radius: 3px; }
 .ours { background: var(--ours); } .theirs { background: var(--theirs); }
+.narrow { display: none; }
+@media (max-width: 700px) {
+	.narrow { display: block; }
+	table.rows td[align="left"] { white-space: normal; }
+	table.rows td, table.rows th { padding-right: 8px; }
+}
 CSS
 
 my ($map, $fuzzy) = (map_svg(), fuzzy_html());
@@ -240,6 +246,7 @@ of this page asked in $seconds s, $day. The page needs no server.</p>
 <h2>A map of packages</h2>
 <p>Well-known packages in bold, and those most like them by Jaccard's measure; lines join neighbors. It took two statements with
 many queries each. Point at a dot to read what it is.</p>
+<p class="narrow soft">The map is wider than this window: move it sideways.</p>
 <div class="wide">
 $map</div>
 </section>

@@ -39,8 +39,7 @@ sed -n 's/^## \([^ ]*\).*/\1/p' CHANGELOG.md | head -n 1 | expect CHANGELOG.md "
 sed -n "s/^default_version = '\(.*\)'/\1/p" gpuvec.control | expect gpuvec.control default_version "$version"
 perl -MJSON::PP -0ne 'my $m = decode_json($_); my $p = $m->{provides}{gpuvec}; print "$m->{version} $p->{version} $p->{file}"' META.json |
 	expect META.json "version, and version and file of what it provides" "$version $version sql/gpuvec--$version.sql"
-sed -n '1s/^gpuvec (\(.*\)-[0-9]*) .*/\1/p' debian/changelog | expect debian/changelog "the first version" "$version"
-sed -n '1s/^.*) \([^;]*\);.*/\1/p' debian/changelog | expect debian/changelog "the distribution" unstable
+sed -n '1s/^gpuvec (\(.*\)-[^-]*) .*/\1/p' debian/changelog | expect debian/changelog "the first version" "$version"
 day "$(sed -n 's/^ -- .*>  //p' debian/changelog | head -n 1)" | expect debian/changelog "the day" "$released"
 sed -n 's/^Version: *//p' packaging/gpuvec.spec | expect packaging/gpuvec.spec Version "$version"
 sed -n 's/^\* .* - \(.*\)-[0-9]*$/\1/p' packaging/gpuvec.spec | head -n 1 | expect packaging/gpuvec.spec "the first version of the changes" "$version"

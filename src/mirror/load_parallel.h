@@ -23,9 +23,9 @@ extern int	LoadWorkers(const MirrorTarget *target, Snapshot snapshot, BlockNumbe
 extern bool LoadAlone(const MirrorTarget *target, Snapshot snapshot, BlockNumber nblocks);
 
 /*
- * The same, together with workers, who join the load by its number.  False: the
- * connection was lost, the engine refused, or a worker failed.  The next load
- * is then made without workers.
+ * The same, together with workers, who join the load by its number.  False:
+ * the connection was lost, the engine refused, or a worker failed.  The next
+ * load is then made without workers.
  */
 extern bool LoadParallel(const MirrorTarget *target, Snapshot snapshot, BlockNumber nblocks,
 						 uint64 number, int nworkers);

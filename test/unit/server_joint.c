@@ -67,6 +67,17 @@ is_absent(client *c, const model *m)
 		client_state(c).state == GPUVEC_ABSENT;
 }
 
+/* Wait until nothing is left of a load that has failed */
+static void
+wait_absent(client *c, const model *m)
+{
+	int			n = 0;
+
+	while (!is_absent(c, m) && n++ < 5000)
+		usleep(1000);
+	check(n < 5000, "nothing is left of it");
+}
+
 /* Load by several readers, who get ranges of 1 .. most pages */
 static void
 load_dealt(const engine *e, client *c, model *m, int readers, uint32_t most)
@@ -234,8 +245,8 @@ test_joint_violations(void)
 		}
 		if (i != 4)
 			client_close(&c);
-		while (!is_absent(&b, &m))
-			usleep(1000);
+		wait_absent(&b, &m);
+		(void) client_call(&b, GPUVEC_MSG_DROP, &(gpuvec_drop) {0}, sizeof(gpuvec_drop), GPUVEC_MSG_COUNT);
 	}
 	check(!client_call(&b, GPUVEC_MSG_LOAD_LEAVE, NULL, 0, GPUVEC_MSG_COUNT) &&
 		  client_failed_with(&b, "08P01"), "leave what was not joined");
@@ -265,8 +276,7 @@ test_joint_ends(void)
 	check(model_send_range(&b, &m, true, 0, 100) && leave(&b, 100), "one has left");
 	check(model_send_range(&c, &m, true, 100, 200), "one is sending");
 	client_close(&a);
-	while (!is_absent(&b, &m))
-		usleep(1000);
+	wait_absent(&b, &m);
 	check(client_engine_info(&b).memory_used == 0, "nothing is charged");
 	check(begin(&b, &m, NUMBER + 1), "another load begins");
 	check(leave(&c, 100), "what comes too late");

@@ -204,6 +204,81 @@ stage_rows(gpuvec_stage *stage, uint64_t n, bool ordered, uint32_t nblocks, sums
 	check(ok && gpuvec_stage_rows(stage) == n, "all rows are staged");
 }
 
+/* Readers of a load, who stage ranges of so many rows in turn */
+#define READERS		3
+#define RANGE_ROWS	50
+
+/* Stage what one of several readers has read */
+static gpuvec_stage *
+stage_share(uint64_t n, uint64_t reader, sums *staged)
+{
+	gpuvec_stage *stage = gpuvec_stage_new(0);
+	uint16_t   *ids = malloc(GPUVEC_MAX_IDS * sizeof(uint16_t));
+	gpuvec_error error;
+	bool		ok = true;
+
+	for (uint64_t i = 0; i < n; i++)
+	{
+		uint64_t	tid = gpuvec_tid(i / 20, i % 20 + 1);
+		uint32_t	len = length_of(tid);
+		gpuvec_source_row row = {.tid = tid,.len = len,.ids = ids};
+
+		if (i / RANGE_ROWS % READERS != reader)
+			continue;
+		for (uint32_t j = 0; j < len; j++)
+			ids[j] = id_of(tid, len, j);
+		ok &= gpuvec_stage_add(stage, &row, false, &error);
+		staged->rows++;
+		staged->ids += len;
+		staged->tids += scramble(tid);
+	}
+	free(ids);
+	check(ok, "rows of a reader are staged");
+	return stage;
+}
+
+/* Rows that several readers have staged are in the order of one reader's */
+static void
+test_unite(gpuvec_backend *backend, gpuvec_thread_pool *pool, uint64_t n)
+{
+	sums		staged = {0};
+	sums		found = {0};
+	size_t		most = 0;
+	gpuvec_stage *stage = stage_share(n, 0, &staged);
+	gpuvec_segment **segments;
+	uint32_t	nsegments;
+	gpuvec_error error;
+	gpuvec_stage_target target = {
+		.pool = pool,.backend = backend,.nblocks = UINT32_MAX,.nrows = n,.shares = 1,.progress = progress,.arg = &most
+	};
+
+	for (uint64_t reader = 1; reader < READERS; reader++)
+	{
+		gpuvec_stage *other = stage_share(n, reader, &staged);
+
+		check(gpuvec_stage_unite(stage, other, &error), "stages are united");
+		check(gpuvec_stage_rows(other) == 0 && gpuvec_stage_bytes(other) == 0, "nothing stays behind");
+		gpuvec_stage_free(other);
+	}
+	check(gpuvec_stage_rows(stage) == n, "all rows are staged");
+	if (!gpuvec_stage_build(stage, &target, &segments, &nsegments, &error))
+	{
+		check(false, error.message);
+		return;
+	}
+	for (uint32_t i = 0; i < nsegments; i++)
+	{
+		if (i > 0)
+			check(segments[i]->len[0] >= segments[i - 1]->len[segments[i - 1]->nrows - 1],
+				  "the order of segments");
+		check_segment(segments[i], &found);
+		gpuvec_segment_unref(segments[i]);
+	}
+	free(segments);
+	check(memcmp(&found, &staged, sizeof(found)) == 0, "rows of all readers are found");
+	gpuvec_stage_free(stage);
+}
+
 /* Stage rows and build segments of them */
 static void
 test_build(gpuvec_backend *backend, gpuvec_thread_pool *pool, uint64_t n, bool ordered, uint32_t nblocks)
@@ -295,6 +370,8 @@ main(void)
 			test_build(backend, pool, sizes[i], ordered != 0, UINT32_MAX);
 			test_build(backend, pool, sizes[i], ordered != 0, (uint32_t) (sizes[i] / 40 * 4099 + 1));
 		}
+	for (int i = 0; i < 7; i++)
+		test_unite(backend, pool, sizes[i]);
 	gpuvec_thread_pool_free(pool);
 	backend->close(backend);
 	printf("%ld passed, %ld failed\n", passed, failed);

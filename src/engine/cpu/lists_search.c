@@ -25,6 +25,9 @@
 /* Bytes of a list to prefetch */
 #define AHEAD_BYTES		512
 
+/* Up to so many queries, each finds some of its bitmaps in no cache */
+#define FEW_QUERIES		32
+
 /* Make room for a task's lists and bitmaps */
 static bool
 fit_task(lists_task *task, uint32_t room)
@@ -308,15 +311,33 @@ search_one_list(lists_task *task)
 	return true;
 }
 
+/*
+ * Fetch the bitmaps of a task while its lists are counted, one after another:
+ * a line of each in turn, as they are added up, is a pattern that hardware
+ * does not follow, and it begins anew with each segment
+ */
+static void
+fetch_bitmaps(const lists_task *task)
+{
+	uint32_t	bytes = (task->entry->segment->nrows + LISTS_LINE_ROWS - 1) / LISTS_LINE_ROWS *
+		LISTS_LINE_BYTES;
+
+	for (uint32_t i = 0; i < task->nbitmaps; i++)
+		for (uint32_t at = 0; at < bytes; at += LISTS_LINE_BYTES)
+			__builtin_prefetch(task->bitmaps[i] + at, 0, 2);
+}
+
 /* Search the segment of a task.  False: out of memory. */
 static bool
-search_entry(lists_task *task, lists_scratch *scratch, lists_select select)
+search_entry(lists_task *task, bool few_queries, lists_scratch *scratch, lists_select select)
 {
 	const gpuvec_segment *segment = task->entry->segment;
 	size_t		size = (segment->nrows + LISTS_LINE_ROWS - 1) / LISTS_LINE_ROWS * LISTS_LINE_ROWS;
 
 	if (search_one_list(task))
 		return true;
+	if (few_queries)
+		fetch_bitmaps(task);
 	memset(scratch->counters.low, 0, size);
 	scratch->counters.high = NULL;
 	if (task->nlists <= BYTE_LISTS || segment->maxlen <= UINT8_MAX)
@@ -386,6 +407,7 @@ lists_search(cpu_part *part, lists_scratch *scratch, lists_select select)
 {
 	walk		at = {.part = part};
 	uint32_t	room = 1;
+	bool		few = part->nqueries <= FEW_QUERIES;
 	int			now = 0;
 	bool		more;
 
@@ -399,7 +421,7 @@ lists_search(cpu_part *part, lists_scratch *scratch, lists_select select)
 	{
 		/* prefetch the next task's lists before searching the current one */
 		more = next_task(&at, &scratch->tasks[1 - now]);
-		if (!search_entry(&scratch->tasks[now], scratch, select))
+		if (!search_entry(&scratch->tasks[now], few, scratch, select))
 			return false;
 		now = 1 - now;
 	}

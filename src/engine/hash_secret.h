@@ -31,12 +31,22 @@ extern gpuvec_hash_secret gpuvec_the_hash_secret;
 /* Draw the secret; called before there are hash tables */
 extern void gpuvec_hash_secret_draw(void);
 
+/*
+ * Another key in place of this one, for those who hash keys in a way that is
+ * known.  Different keys get different ones.
+ */
+static inline int64_t
+gpuvec_veiled_key(int64_t key)
+{
+	return (int64_t) ((uint64_t) key * gpuvec_the_hash_secret.factor +
+					  gpuvec_the_hash_secret.summand);
+}
+
 /* Hash of a key for a hash table */
 static inline uint64_t
 gpuvec_secret_hash(int64_t key)
 {
-	return gpuvec_hash_key((int64_t) ((uint64_t) key * gpuvec_the_hash_secret.factor +
-									  gpuvec_the_hash_secret.summand));
+	return gpuvec_hash_key(gpuvec_veiled_key(key));
 }
 
 /* The same of an id: a bijection */

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "engine/hash_secret.h"
+#include "core/hash_secret.h"
 
 gpuvec_hash_secret gpuvec_the_hash_secret = {.factor = 1, .summand = 0};
 

@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #include "engine/fault.h"
-#include "engine/hash_secret.h"
+#include "core/hash_secret.h"
 #include "engine/log.h"
 #include "engine/serve/server.h"
 #include "engine/sets/sets_mirror.h"

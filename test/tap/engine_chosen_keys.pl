@@ -12,7 +12,7 @@ use Test::More;
 my $node = new_node('main');
 my $folder = $node->basedir;
 
-# ---- the inverse of MurmurHash3's finalizers (engine/hash_secret.h) ----
+# ---- the inverse of MurmurHash3's finalizers (core/hash_secret.h) ----
 
 sub times { use integer; return $_[0] * $_[1]; }
 
@@ -77,22 +77,38 @@ $node->safe_psql('postgres', qq{CREATE TABLE chosen (key int8 PRIMARY KEY, v flo
 	CREATE TABLE sets (tokens idset); COPY sets FROM '$folder/sets';
 	CREATE TABLE users (id int8 PRIMARY KEY, factor float4[]); CREATE TABLE items (id int8 PRIMARY KEY, factor float4[]); CREATE VIEW plays AS SELECT key AS u, abs(key % 10) AS i FROM chosen});
 
-# Seconds of the processor that the engine needs for a statement
+# Seconds of the processor that a process needs meanwhile
+sub seconds
+{
+	my ($pid, $work) = @_;
+	my @before = split ' ', slurp_file("/proc/$pid/stat");
+
+	$work->();
+	my @after = split ' ', slurp_file("/proc/$pid/stat");
+	return ($after[-39] + $after[-38] - $before[-39] - $before[-38]) / 100;
+}
+
+# Those of the engine for a statement
 sub engine_seconds
 {
 	my ($sql) = @_;
-	my $pid = engine_pid($node);
-	my @before = split ' ', slurp_file("/proc/$pid/stat");
-
-	$node->safe_psql('postgres', $sql);
-	my @after = split ' ', slurp_file("/proc/$pid/stat");
-	return ($after[13] + $after[14] - $before[13] - $before[14]) / 100;
+	return seconds(engine_pid($node), sub { $node->safe_psql('postgres', $sql) });
 }
 
 # two seconds and more without a secret
 cmp_ok(engine_seconds(q{SELECT gpuvec_prewarm('chosen', 'key', 'v')}), '<', 1, 'keys of an embedding table');
 cmp_ok(engine_seconds(q{SELECT * FROM gpuvec_als('plays', 'u', 'i', 'users', 'items', factors => 2, iterations => 1)}), '<', 1, 'keys of users that are trained');
 cmp_ok(engine_seconds(q{SELECT gpuvec_prewarm('sets', 'tokens')}), '<', 1, 'ids of sets');
+
+# of two partitions a session collects the vectors itself
+$node->safe_psql('postgres', q{CREATE TABLE halves (key int8, v float4[]) PARTITION BY LIST ((key % 2)); CREATE TABLE halves_0 PARTITION OF halves FOR VALUES IN (0);
+	CREATE TABLE halves_1 PARTITION OF halves FOR VALUES IN (1, -1)});
+my $session = $node->background_psql('postgres');
+my $pid = ask($session, 'SELECT pg_backend_pid()');
+my $found;
+cmp_ok(seconds($pid, sub { $found = ask($session, q{SELECT count(*) FROM gpuvec_gather('halves', 'key', 'v', (SELECT array_agg(key) FROM chosen)) g}) }), '<', 1, 'keys that a session collects');
+is($found, '60000', 'all of them');
+$session->quit;
 
 $node->stop;
 done_testing();

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "engine/als/key_numbers.h"
-#include "engine/hash_secret.h"
+#include "core/hash_secret.h"
 
 #define LEAST_SLOTS		1024
 

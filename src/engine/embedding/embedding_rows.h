@@ -19,7 +19,7 @@
 #include "core/pooling.h"
 #include "core/protocol.h"
 #include "engine/embedding_backend.h"
-#include "engine/hash_secret.h"
+#include "core/hash_secret.h"
 #include "engine/store/page_numbers.h"
 #include "engine/store/store.h"
 

@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "engine/embedding/pool_simd.h"
-#include "engine/hash_secret.h"
+#include "core/hash_secret.h"
 #include "engine/parts/host_vectors.h"
 #include "engine/parts/slot_bags.h"
 

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/hash_secret.h"
+#include "core/hash_secret.h"
 #include "engine/parts/part_bank.h"
 
 /*

@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 #include "engine/engine_error.h"
-#include "engine/hash_secret.h"
+#include "core/hash_secret.h"
 
 /* Parts of a table; the upper bits of a hash say which one */
 #define GPUVEC_ID_PART_BITS	6

@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * hash_secret.h
- *	  Hashes of keys and ids that nobody outside of the engine can know.
+ *	  Hashes of keys and ids that nobody outside of a process can know.
  *
  * Keys and ids are what users have written into their tables.  With a hash
  * that is known, a user could choose millions of them that all want the same
  * place in a hash table.  Each would be looked for behind all others, the
  * engine would be busy for hours with a table of a few megabytes, and would be
  * taken for stuck.  So keys are mixed with two secret numbers first, which
- * each start of the engine draws anew.
+ * each start of the engine, and each session, draws anew.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,10 +25,13 @@ typedef struct gpuvec_hash_secret
 	uint64_t	summand;
 } gpuvec_hash_secret;
 
-/* Before gpuvec_hash_secret_draw(), a hash is that of the key itself */
+/* That of this process; {1, 0}, no secret, until it is drawn */
 extern gpuvec_hash_secret gpuvec_the_hash_secret;
 
-/* Draw the secret; called before there are hash tables */
+/*
+ * Draw the secret, unless it is drawn; called before there are hash tables.
+ * The engine and the library each have their own.
+ */
 extern void gpuvec_hash_secret_draw(void);
 
 /*

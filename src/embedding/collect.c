@@ -13,8 +13,10 @@
  */
 #include "gpuvec.h"
 
+#include "core/hash_secret.h"
 #include "embedding/embedding_table.h"
 #include "link/engine_link.h"
+#include "miscadmin.h"
 #include "utils/memutils.h"
 
 /* A key, and the row that was found for it */
@@ -35,7 +37,7 @@ typedef struct KeyEntry
 #define SH_ELEMENT_TYPE	KeyEntry
 #define SH_KEY_TYPE		int64
 #define SH_KEY			key
-#define SH_HASH_KEY(tb, key)	((uint32) gpuvec_hash_key(key))
+#define SH_HASH_KEY(tb, key)	((uint32) gpuvec_secret_hash(key))
 #define SH_EQUAL(tb, a, b)		((a) == (b))
 #define SH_SCOPE		static inline
 #define SH_DECLARE
@@ -232,12 +234,30 @@ EmbeddingAllKeys(EmbeddingTable *table, uint64 *n)
 	return keys;
 }
 
+gpuvec_hash_secret gpuvec_the_hash_secret = {.factor = 1, .summand = 0};
+
+void
+gpuvec_hash_secret_draw(void)
+{
+	gpuvec_hash_secret secret;
+
+	if (gpuvec_the_hash_secret.factor != 1)
+		return;
+	if (!pg_strong_random(&secret, sizeof(secret)))
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate random values")));
+	secret.factor |= 1;
+	gpuvec_the_hash_secret = secret;
+}
+
 /* Make an empty collection, in the current memory context */
 EmbeddingCollection *
 EmbeddingCollectionMake(void)
 {
 	EmbeddingCollection *collection = palloc0_object(EmbeddingCollection);
 
+	gpuvec_hash_secret_draw();
 	collection->context = CurrentMemoryContext;
 	collection->keys = keyhash_create(CurrentMemoryContext, 256, NULL);
 	return collection;
@@ -252,8 +272,10 @@ enter_keys(EmbeddingCollection *collection, const int64 *keys, uint64 nkeys)
 	for (uint64 i = 0; i < nkeys; i++)
 	{
 		bool		known;
-		KeyEntry   *entry = keyhash_insert(collection->keys, keys[i], &known);
+		KeyEntry   *entry;
 
+		CHECK_FOR_INTERRUPTS();
+		entry = keyhash_insert(collection->keys, keys[i], &known);
 		if (known)
 			continue;
 		entry->found = entry->twice = entry->complete = false;

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "engine/fault.h"
+#include "core/hash_secret.h"
 #include "engine/log.h"
 #include "engine/serve/server.h"
 #include "engine/sets/sets_mirror.h"
@@ -189,6 +190,7 @@ main(int argc, char **argv)
 
 	gpuvec_parse_options(&options, argc, argv);
 	gpuvec_log_init();
+	gpuvec_hash_secret_draw();
 	if (gpuvec_fault("crash-at-start", &argument))
 		return 1;
 	raise_limits();

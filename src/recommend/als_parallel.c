@@ -186,6 +186,7 @@ fill_users(UserSlot *slots, uint64 nslots, ArrayType *array)
 	{
 		UserSlot   *slot;
 
+		CHECK_FOR_INTERRUPTS();
 		if (bitmap && (bitmap[i / 8] & (1 << i % 8)) == 0)
 			continue;
 		slot = find_user(slots, nslots, *keys);

@@ -36,6 +36,7 @@ typedef struct Asked
 	bool		begins;			/* it has been sent with the beginning of the
 								 * transaction */
 	bool		answered;		/* the server has sent something */
+	bool		complete;		/* it has said that there are no more rows */
 	bool		done;
 	bool		again;			/* send it again, for text */
 	uint32		wanted;			/* events to wait for, ... */
@@ -219,6 +220,16 @@ go_on_connecting(Asking *asking, Asked *asked)
 
 /* ---- reading ---- */
 
+/* Fail: the server breaks a rule */
+static void
+reject_answer(const Asked *asked, const char *detail)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FDW_ERROR),
+			 errmsg("server \"%s\" returned a wrong answer", asked->statement->leaf->server_name),
+			 errdetail("%s", detail)));
+}
+
 /* Take the rows of a result */
 static void
 take_rows(Asking *asking, Asked *asked, const PGresult *result)
@@ -226,10 +237,7 @@ take_rows(Asking *asking, Asked *asked, const PGresult *result)
 	int			nrows = pq->PQntuples(result);
 
 	if (pq->PQnfields(result) != asked->reader.slot->tts_tupleDescriptor->natts)
-		ereport(ERROR,
-				(errcode(ERRCODE_FDW_ERROR),
-				 errmsg("server \"%s\" returned a wrong answer", asked->statement->leaf->server_name),
-				 errdetail("Rows have %d columns.", pq->PQnfields(result))));
+		reject_answer(asked, psprintf("Rows have %d columns.", pq->PQnfields(result)));
 	if (asked->again)
 		return;
 	if (!ForeignReaderCan(&asked->reader, result))
@@ -274,6 +282,7 @@ take_result(Asking *asking, Asked *asked, const PGresult *result)
 		case LIBPQ_TUPLES_OK:
 		case LIBPQ_SINGLE_TUPLE:
 			take_rows(asking, asked, result);
+			asked->complete = pq->PQresultStatus(result) == LIBPQ_TUPLES_OK;
 			break;
 		case LIBPQ_PIPELINE_SYNC:
 			connection->syncs--;
@@ -286,10 +295,17 @@ take_result(Asking *asking, Asked *asked, const PGresult *result)
 	return true;
 }
 
-/* The statement's last result is here: done, or once more as text */
+/*
+ * The statement's last result is here: done, or once more as text.  A server
+ * that has not ended the rows may have more, and what it sends next would be
+ * taken for another statement's.
+ */
 static void
 finish_statement(Asked *asked)
 {
+	if (!asked->complete)
+		reject_answer(asked, "The end of its rows is missing.");
+	asked->complete = false;
 	asked->done = !asked->again;
 	asked->wanted = 0;
 	if (!asked->again)
@@ -371,6 +387,12 @@ go_on(Asking *asking, Asked *asked)
 static void
 make_set(Asking *asking)
 {
+	/* the set is a file as well */
+	if (!ForeignMakeRoom())
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+				 errmsg("cannot wait for servers"),
+				 errdetail("There are too many open files on the local server.")));
 	asking->set = GpuvecCreateWaitEventSet(asking->n + 2);
 	AddWaitEventToSet(asking->set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
 	AddWaitEventToSet(asking->set, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);

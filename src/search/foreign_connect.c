@@ -261,27 +261,6 @@ ForeignDisconnect(ForeignConnection *connection)
 	connection->deadline = 0;
 }
 
-/* Cancel the statement that a server works on */
-static void
-cancel_statement(ForeignConnection *connection)
-{
-	const Libpq *pq = ForeignLibpq();
-	PGcancel   *cancel;
-	char		error[256];
-
-	if (connection->conn == NULL || connection->connecting || connection->syncs == 0 ||
-		pq->PQstatus(connection->conn) != LIBPQ_CONNECTION_OK)
-		return;
-	cancel = pq->PQgetCancel(connection->conn);
-	if (cancel == NULL)
-		return;
-	if (!pq->PQcancel(cancel, error, sizeof(error)))
-		ereport(WARNING,
-				(errcode(ERRCODE_CONNECTION_FAILURE),
-				 errmsg("could not send cancel request: %s", error)));
-	pq->PQfreeCancel(cancel);
-}
-
 /* Send COMMIT, and do not wait for it */
 static void
 send_commit(ForeignConnection *connection)
@@ -304,12 +283,57 @@ end_use(ForeignConnection *connection, bool commit)
 	if (!connection->used)
 		return;
 	connection->used = false;
-	if (!commit)
-		cancel_statement(connection);
+	ForeignCancelEnd(connection);
 	if (!commit || !connection->keep || connection->stale)
 		ForeignDisconnect(connection);
 	else if (connection->begun)
 		send_commit(connection);
+}
+
+/* Close a connection that is not in use; false: there is none */
+static bool
+close_idle(void)
+{
+	HASH_SEQ_STATUS status;
+	ForeignConnection *connection;
+
+	hash_seq_init(&status, connections);
+	while ((connection = hash_seq_search(&status)) != NULL)
+	{
+		if (connection->conn == NULL || connection->used)
+			continue;
+		ForeignDisconnect(connection);
+		hash_seq_term(&status);
+		return true;
+	}
+	return false;
+}
+
+/*
+ * Make sure that one more file can be open.  Connections that wait for a next
+ * search make room.
+ */
+bool
+ForeignMakeRoom(void)
+{
+	while (!AcquireExternalFD())
+		if (!close_idle())
+			return false;
+	ReleaseExternalFD();
+	return true;
+}
+
+/* Begin to cancel what servers do for this transaction */
+static void
+cancel_all(void)
+{
+	HASH_SEQ_STATUS status;
+	ForeignConnection *connection;
+
+	hash_seq_init(&status, connections);
+	while ((connection = hash_seq_search(&status)) != NULL)
+		if (connection->used)
+			ForeignCancelBegin(connection);
 }
 
 /* Transaction callback */
@@ -322,6 +346,8 @@ end_transaction(XactEvent event, void *arg)
 
 	if (!commit && event != XACT_EVENT_ABORT)
 		return;
+	if (!commit)
+		cancel_all();
 	hash_seq_init(&status, connections);
 	while ((connection = hash_seq_search(&status)) != NULL)
 		end_use(connection, commit);
@@ -540,7 +566,7 @@ ForeignConnectStart(ForeignConnection *connection, const ForeignLeaf *leaf)
 				 errmsg("password is required"),
 				 errdetail("Non-superusers must provide a password in the user mapping.")));
 	make_options(&options, server, mapping);
-	if (!AcquireExternalFD())
+	if (!ForeignMakeRoom() || !AcquireExternalFD())
 		ForeignConnectFailed(connection, leaf, "There are too many open files on the local server.");
 	connection->conn = ForeignLibpq()->PQconnectStartParams(options.keywords, options.values, false);
 	if (connection->conn == NULL)

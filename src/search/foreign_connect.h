@@ -37,6 +37,8 @@ typedef struct ForeignConnection
 	int			syncs;			/* ends of statements to read */
 	TimestampTz deadline;		/* of connecting; 0: none */
 	PGresult   *result;			/* that is read just now */
+	pid_t		canceling;		/* the process that asks to cancel; 0: none,
+								 * -1: it cannot be had */
 	uint32		server_hash;	/* names of the catalog's entries in messages
 								 * of invalidation */
 	uint32		mapping_hash;
@@ -49,7 +51,12 @@ extern void ForeignConnectStart(ForeignConnection *connection, const ForeignLeaf
 extern void ForeignConnectCheck(const ForeignConnection *connection, const ForeignLeaf *leaf);
 extern void ForeignConnectFailed(const ForeignConnection *connection, const ForeignLeaf *leaf,
 								 const char *detail);
+extern bool ForeignMakeRoom(void);
 extern void ForeignDisconnect(ForeignConnection *connection);
+
+/* foreign_cancel.c */
+extern void ForeignCancelBegin(ForeignConnection *connection);
+extern void ForeignCancelEnd(ForeignConnection *connection);
 
 /* foreign_ask.c */
 extern void ForeignAsk(const ForeignStatement *statements, int n,

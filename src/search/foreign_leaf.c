@@ -132,6 +132,7 @@ ForeignLeaves(List *rels, const char *column, int *nleaves)
 /* An answer about gpuvec on a server */
 typedef struct HomeAnswer
 {
+	const ForeignLeaf *leaf;
 	bool		found;
 	bool		complete;		/* it has the functions that we call */
 	Oid			set_type;
@@ -139,12 +140,17 @@ typedef struct HomeAnswer
 	char	   *version;
 } HomeAnswer;
 
-/* Take the answer of home_statement */
+/* Take the answer to home_sql, which has one row at most */
 static void
 take_home(TupleTableSlot *row, void *arg)
 {
 	HomeAnswer *answer = arg;
 
+	if (answer->found)
+		ereport(ERROR,
+				(errcode(ERRCODE_FDW_ERROR),
+				 errmsg("server \"%s\" returned a wrong answer", answer->leaf->server_name),
+				 errdetail("It has several extensions \"gpuvec\".")));
 	if (row->tts_isnull[0] || row->tts_isnull[1] || row->tts_isnull[2])
 		return;
 	answer->found = true;
@@ -197,7 +203,7 @@ ask_homes(const ForeignLeaf *leaves, int nleaves)
 		if (leaves[i].home->known || list_member_ptr(asked, leaves[i].home))
 			continue;
 		asked = lappend(asked, leaves[i].home);
-		statement->leaf = &leaves[i];
+		answers[n].leaf = statement->leaf = &leaves[i];
 		statement->sql = pstrdup(home_sql);
 		statement->tlist = ForeignAddColumn(NIL, TEXTOID);
 		statement->tlist = ForeignAddColumn(statement->tlist, TEXTOID);

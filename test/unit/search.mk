@@ -16,7 +16,7 @@ include test/unit/emulation/emulation.mk
 
 SEARCH_OBJS = $(patsubst $(srcdir)/%.cu,$(EMULATION_DIR)/search/%.o,$(DEVICE_SOURCES) $(wildcard $(srcdir)/kernels/search/*.cu)) \
 	$(EMULATION_DIR)/search/$(EMULATION)/search.o $(EMULATION_DIR)/$(EMULATION)/emulation.o \
-	$(patsubst %,build/src/engine/%.o,engine_error equal_filters fault filter_column host_memory method_costs segment thread_pool)
+	$(patsubst %,build/src/engine/%.o,engine_error equal_filters fault filter_column hash_secret host_memory method_costs segment thread_pool)
 
 # with much shared memory, and with little
 SEARCH_TESTS = search search_small search_cold search_filter search_parts

@@ -205,6 +205,23 @@ make_queries(model_query *queries, const shape *s)
 	}
 }
 
+void
+random_parts_request(buffer *b, const model *m, const shape *s)
+{
+	model		twice[2] = {*m, *m};
+	model_query queries[QUERIES];
+	parts_search search = {
+		.models = twice,.nparts = 2,.late = PARTS,.queries = queries,
+		.measure = (gpuvec_measure) random_below(GPUVEC_TVERSKY + 1),
+		.n = 1 + (uint32_t) random_below(QUERIES)
+	};
+
+	make_queries(queries, s);
+	parts_request(b, &search, random_below(2) == 0);
+	for (int i = 0; i < QUERIES; i++)
+		free(queries[i].ids);
+}
+
 /* All measures; one query and several; all mirrors, and one that is behind */
 static void
 search_parts(client *c, model *models, uint32_t nparts, const shape *s)

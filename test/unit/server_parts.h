@@ -8,6 +8,11 @@
 #ifndef SERVER_PARTS_H
 #define SERVER_PARTS_H
 
+#include "server_model.h"
+
+/* Append a request for random queries in a mirror, which is named twice */
+extern void random_parts_request(buffer *b, const model *m, const shape *s);
+
 extern void test_several_mirrors(void);
 
 #endif							/* SERVER_PARTS_H */

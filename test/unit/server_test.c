@@ -1875,6 +1875,8 @@ script(buffer *frames, size_t *starts, int *n)
 	};
 	model_query queries[2] = {random_query(&small), random_query(&small)};
 	buffer		b = {0};
+	buffer		parts = {0};
+	buffer		bare = {0};
 	int			pair[2];
 	client		to_self = {0};
 	char		text[65536];
@@ -1887,6 +1889,10 @@ script(buffer *frames, size_t *starts, int *n)
 		exit(1);
 	to_self.fd = pair[0];
 	search_request(&b, &m.key, 0, GPUVEC_COSINE, queries, 2);
+	random_parts_request(&parts, &m, &small);
+	queries[0].wire.k = GPUVEC_ALL_ROWS;
+	queries[0].wire.flags = (queries[0].wire.flags & GPUVEC_QUERY_MIN_SCORE) | GPUVEC_QUERY_PAGES;
+	search_request(&bare, &m.key, 0, GPUVEC_COSINE, queries, 1);
 
 #define FRAME(call) \
 	do { starts[(*n)++] = frames->length; call; \
@@ -1900,12 +1906,17 @@ script(buffer *frames, size_t *starts, int *n)
 	FRAME(client_send(&to_self, GPUVEC_MSG_SEARCH, b.data, b.length));
 	FRAME(client_send(&to_self, GPUVEC_MSG_STAT, &m.key, sizeof(m.key)));
 	FRAME(client_send(&to_self, GPUVEC_MSG_LIST, NULL, 0));
+	FRAME(client_send(&to_self, GPUVEC_MSG_SEARCH_PARTS, parts.data, parts.length));
+	FRAME(client_send(&to_self, GPUVEC_MSG_SEARCH, bare.data, bare.length));
 	FRAME(client_send(&to_self, GPUVEC_MSG_ROWS, &rows, sizeof(rows)));
 	FRAME(client_send(&to_self, GPUVEC_MSG_REFRESH_BEGIN, REFRESH(&m.key)));
 	model_change_page(&m, 2, &small);
 	FRAME(model_send_pages(&to_self, &m, true));
 	FRAME(client_send(&to_self, GPUVEC_MSG_COMMIT, &commit, sizeof(commit)));
 	FRAME(client_send(&to_self, GPUVEC_MSG_SEARCH, b.data, b.length));
+	FRAME(client_send(&to_self, GPUVEC_MSG_SEARCH_PARTS, parts.data, parts.length));
+	FRAME(client_send(&to_self, GPUVEC_MSG_DEVICES, NULL, 0));
+	FRAME(client_send(&to_self, GPUVEC_MSG_PLACES, NULL, 0));
 	FRAME(client_send(&to_self, GPUVEC_MSG_DROP, &drop, sizeof(drop)));
 	FRAME(client_send(&to_self, GPUVEC_MSG_ENGINE, NULL, 0));
 	starts[*n] = frames->length;
@@ -1914,6 +1925,8 @@ script(buffer *frames, size_t *starts, int *n)
 	free(queries[0].ids);
 	free(queries[1].ids);
 	free(b.data);
+	free(parts.data);
+	free(bare.data);
 	model_free(&m);
 }
 
@@ -1980,7 +1993,7 @@ test_fuzz(void)
 	for (int round = 0; round < rounds && engine_alive(&e); round++)
 	{
 		buffer		frames = {0};
-		size_t		starts[16];
+		size_t		starts[20];
 		int			n;
 		int			victim;
 		client		d = client_open(&e);

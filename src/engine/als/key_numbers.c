@@ -9,8 +9,8 @@
  */
 #include <string.h>
 
-#include "core/pooling.h"
 #include "engine/als/key_numbers.h"
+#include "core/hash_secret.h"
 
 #define LEAST_SLOTS		1024
 
@@ -18,7 +18,7 @@
 static uint64_t
 find_slot(const gpuvec_key_numbers *numbers, int64_t key)
 {
-	uint64_t	slot = gpuvec_hash_key(key) & (numbers->nslots - 1);
+	uint64_t	slot = gpuvec_secret_hash(key) & (numbers->nslots - 1);
 
 	while (numbers->slots[slot] != GPUVEC_NO_NUMBER && numbers->keys[numbers->slots[slot]] != key)
 		slot = (slot + 1) & (numbers->nslots - 1);

@@ -19,6 +19,7 @@
 #include "core/pooling.h"
 #include "core/protocol.h"
 #include "engine/embedding_backend.h"
+#include "core/hash_secret.h"
 #include "engine/store/page_numbers.h"
 #include "engine/store/store.h"
 
@@ -228,7 +229,7 @@ extern bool gpuvec_embedding_sparse(const gpuvec_embedding_table *table);
 static inline uint64_t
 gpuvec_key_index(const gpuvec_embedding_table *table, int64_t key)
 {
-	uint64_t	h = gpuvec_hash_key(key);
+	uint64_t	h = gpuvec_secret_hash(key);
 
 	for (h &= table->mask;; h = (h + 1) & table->mask)
 		if (table->entries[h].first == GPUVEC_NO_VECTOR || table->entries[h].key == key)

@@ -10,6 +10,9 @@
  * keys of several rows or of rows in another bank, and rows that the session
  * may have to decide about.
  *
+ * The device hashes keys in a way that is known, so it gets veiled ones
+ * (hash_secret.h).
+ *
  * Requests bring the device's hash table up to date when they need it.  The
  * keys whose rows have changed since its last use are in a list, and are
  * entered anew from the host's hash table.  If too many keys have changed, or
@@ -28,6 +31,9 @@
 
 /* Rows are prefetched this many entries ahead */
 #define AHEAD			16
+
+/* Keys that a thread veils at a time */
+#define VEILED_PART		65536
 
 /* A rebuild of the device's hash table */
 typedef struct map_making
@@ -83,7 +89,7 @@ gpuvec_key_map_free(gpuvec_key_map *map)
 static gpuvec_key_row
 key_row_of(const gpuvec_embedding_table *table, int64_t key, gpuvec_vector_ref first)
 {
-	gpuvec_key_row found = {.key = key, .slot = GPUVEC_NO_SLOT};
+	gpuvec_key_row found = {.key = gpuvec_veiled_key(key), .slot = GPUVEC_NO_SLOT};
 	const gpuvec_vector_info *row;
 
 	if (first == GPUVEC_NO_VECTOR)
@@ -316,12 +322,51 @@ get_proven(const gpuvec_embedding_table *table, const gpuvec_sight *sight, gpuve
 	return map->proven;
 }
 
+/* Keys that are veiled for the device */
+typedef struct veil_task
+{
+	const int64_t *keys;
+	uint64_t	nkeys;
+	int64_t    *veiled;
+} veil_task;
+
+/* Task: veil a part of the keys */
+static void
+veil_part(void *arg, uint64_t part, int thread)
+{
+	const veil_task *task = arg;
+	uint64_t	first = part * VEILED_PART;
+	uint64_t	end = first + VEILED_PART < task->nkeys ? first + VEILED_PART : task->nkeys;
+
+	(void) thread;
+	for (uint64_t i = first; i < end; i++)
+		task->veiled[i] = gpuvec_veiled_key(task->keys[i]);
+}
+
+/* Veil keys for the device; malloc'd, or NULL with *error */
+static int64_t *
+veil_keys(const int64_t *keys, uint64_t nkeys, gpuvec_thread_pool *pool, gpuvec_error *error)
+{
+	size_t		bytes = (nkeys + 1) * sizeof(int64_t);
+	veil_task	task = {.keys = keys, .nkeys = nkeys, .veiled = gpuvec_memory_new(bytes)};
+	uint64_t	nparts = nkeys / VEILED_PART + 1;
+
+	if (task.veiled == NULL)
+		(void) gpuvec_fail_memory(error, bytes);
+	else if (nparts == 1)
+		veil_part(&task, 0, 0);
+	else
+		gpuvec_thread_pool_run(pool, veil_part, &task, nparts);
+	return task.veiled;
+}
+
 bool
 gpuvec_reading_find(gpuvec_reading *r, gpuvec_thread_pool *pool, gpuvec_error *error)
 {
 	const gpuvec_embedding_table *table = r->table;
-	gpuvec_key_search search = {.keys = r->q->keys, .nkeys = r->nkeys, .canceled = r->q->canceled};
+	gpuvec_key_search search = {.nkeys = r->nkeys, .canceled = r->q->canceled};
 	gpuvec_proven *proven = NULL;
+	int64_t    *keys;
 	long		least = gpuvec_embedding_policy.device_keys;
 	bool		usable;
 	bool		ok;
@@ -336,13 +381,15 @@ gpuvec_reading_find(gpuvec_reading *r, gpuvec_thread_pool *pool, gpuvec_error *e
 	pthread_mutex_unlock(&table->map->mutex);
 	if (!ok || !usable)
 		return ok;
-	r->slots = search.slots = gpuvec_memory_new((r->nkeys + 1) * sizeof(uint32_t));
+	search.keys = keys = veil_keys(r->q->keys, r->nkeys, pool, error);
+	r->slots = search.slots = keys ? gpuvec_memory_new((r->nkeys + 1) * sizeof(uint32_t)) : NULL;
 	search.proven = proven->bits;
 	search.nblocks = proven->nblocks;
 	ok = r->slots ? table->vectors->find_keys(table->vectors,
 											  table->banks[table->map->bank]->device,
 											  &search, error) :
 		gpuvec_fail_memory(error, r->nkeys * sizeof(uint32_t));
+	free(keys);
 	unref_proven(proven);
 	return ok;
 }

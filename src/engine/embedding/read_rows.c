@@ -145,7 +145,7 @@ prefetch_entries(const gpuvec_reading *r, uint64_t first, uint64_t end)
 	const gpuvec_embedding_table *table = r->table;
 
 	for (uint64_t i = first; i < end; i++)
-		__builtin_prefetch(&table->entries[gpuvec_hash_key(r->q->keys[i]) & table->mask]);
+		__builtin_prefetch(&table->entries[gpuvec_secret_hash(r->q->keys[i]) & table->mask]);
 }
 
 /* Find the first row of each key of a group, and prefetch it */

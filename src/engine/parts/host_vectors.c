@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/key_hash.h"
 #include "engine/embedding/pool_simd.h"
+#include "core/hash_secret.h"
 #include "engine/parts/host_vectors.h"
 #include "engine/parts/slot_bags.h"
 
@@ -288,7 +288,7 @@ host_clear_keys(gpuvec_vectors *vectors, gpuvec_device_bank *device_bank, gpuvec
 static host_entry *
 find_entry(const host_bank *bank, int64_t key)
 {
-	uint64_t	at = gpuvec_hash_key(key) % bank->nentries;
+	uint64_t	at = gpuvec_secret_hash(key) % bank->nentries;
 
 	while (bank->entries[at].used && bank->entries[at].row.key != key)
 		at = at + 1 < bank->nentries ? at + 1 : 0;

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/key_hash.h"
+#include "core/hash_secret.h"
 #include "engine/parts/part_bank.h"
 
 /*
@@ -69,7 +69,7 @@ gpuvec_part_split_keys(part_split *split, const part_vectors *parts, const int64
 	{
 		int64_t		key = *(const int64_t *) ((const char *) keys + i * stride);
 
-		owners[i] = (uint8_t) ((gpuvec_hash_key(key) >> 32) * parts->n >> 32);
+		owners[i] = (uint8_t) ((gpuvec_secret_hash(key) >> 32) * parts->n >> 32);
 	}
 	ok = ok && list_items(split, parts, owners, n, error);
 	free(owners);

@@ -120,7 +120,7 @@ count_ids(gpuvec_id_part *part, const uint32_t *ids, uint32_t n, gpuvec_error *e
 		gpuvec_id_slot *slot = gpuvec_id_part_slot(part, ids[i]);
 
 		if (i + PREFETCH_IDS < n)
-			__builtin_prefetch(&part->slots[gpuvec_id_hash(ids[i + PREFETCH_IDS]) & part->mask]);
+			__builtin_prefetch(&part->slots[gpuvec_secret_id_hash(ids[i + PREFETCH_IDS]) & part->mask]);
 		if (slot->value == 0)
 		{
 			if (!gpuvec_id_part_add(part, ids[i], 1, error))

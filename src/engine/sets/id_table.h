@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "engine/engine_error.h"
+#include "core/hash_secret.h"
 
 /* Parts of a table; the upper bits of a hash say which one */
 #define GPUVEC_ID_PART_BITS	6
@@ -53,24 +54,11 @@ extern uint64_t gpuvec_id_table_count(const gpuvec_id_table *table);
 extern bool gpuvec_id_part_add(gpuvec_id_part *part, uint32_t id, uint32_t value,
 							   gpuvec_error *error);
 
-/*
- * The hash of an id: a bijection that mixes all bits (Appleby's MurmurHash3)
- */
-static inline uint32_t
-gpuvec_id_hash(uint32_t id)
-{
-	uint32_t	hash = id;
-
-	hash = (hash ^ hash >> 16) * UINT32_C(0x85EBCA6B);
-	hash = (hash ^ hash >> 13) * UINT32_C(0xC2B2AE35);
-	return hash ^ hash >> 16;
-}
-
 /* Number of the part of an id */
 static inline uint32_t
 gpuvec_id_part_of(uint32_t id)
 {
-	return gpuvec_id_hash(id) >> (32 - GPUVEC_ID_PART_BITS);
+	return gpuvec_secret_id_hash(id) >> (32 - GPUVEC_ID_PART_BITS);
 }
 
 /*
@@ -80,7 +68,7 @@ gpuvec_id_part_of(uint32_t id)
 static inline gpuvec_id_slot *
 gpuvec_id_part_slot(const gpuvec_id_part *part, uint32_t id)
 {
-	uint64_t	at = gpuvec_id_hash(id) & part->mask;
+	uint64_t	at = gpuvec_secret_id_hash(id) & part->mask;
 
 	while (part->slots[at].id != id &&
 		   __atomic_load_n(&part->slots[at].value, __ATOMIC_RELAXED) != 0)
@@ -102,7 +90,7 @@ gpuvec_id_table_slot(const gpuvec_id_table *table, uint32_t id)
 static inline void
 gpuvec_id_table_prefetch(const gpuvec_id_table *table, uint32_t id)
 {
-	uint32_t	hash = gpuvec_id_hash(id);
+	uint32_t	hash = gpuvec_secret_id_hash(id);
 	const gpuvec_id_part *part = &table->parts[hash >> (32 - GPUVEC_ID_PART_BITS)];
 
 	__builtin_prefetch(&part->slots[hash & part->mask]);

@@ -17,7 +17,7 @@ floors='
 core            -                       src/core/*
 
 # The library that PostgreSQL loads.  Of PostgreSQL: whatever it needs
-ground          core                    src/compat.h src/gpuvec.h src/settings.[ch] src/test_hooks.[ch] src/version.c
+ground          core                    src/compat.h src/gpuvec.h src/settings.[ch] src/test_hooks.[ch] src/hash_secret.c src/version.c
 idset           ground                  src/idset/*
 entries         ground                  src/entries/*
 link            ground                  src/link/*

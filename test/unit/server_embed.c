@@ -554,12 +554,15 @@ answer_right(const client *c, const vector_model *m, const request *r)
 	return ok;
 }
 
+/* How often the engine may ask for verdicts before it answers */
+static int	verdict_rounds = 1;
+
 /* Send a request until there is an answer, and see whether that is right */
 static bool
 check_request(client *c, const vector_model *m, request *r,
 			  bool (*right) (const client *c, const vector_model *m, const request *r))
 {
-	for (int round = 0; round < 3; round++)
+	for (int round = 0; round < verdict_rounds + 2; round++)
 	{
 		gpuvec_embedding_answer head;
 
@@ -568,10 +571,8 @@ check_request(client *c, const vector_model *m, request *r,
 		memcpy(&head, c->data, sizeof(head));
 		if (head.status != GPUVEC_EMBEDDING_UNDECIDED)
 			return right(c, m, r);
-		/*
-		 * the second time nothing is left to ask, since nothing has changed
-		 */
-		if (round > 0 || !decide(c, r, m, head.count))
+		/* then nothing is left to ask, since nothing has changed */
+		if (round >= verdict_rounds || !decide(c, r, m, head.count))
 			return false;
 	}
 	return false;
@@ -1133,6 +1134,38 @@ change(vector_model *m)
 		resize(m, (uint32_t) random_below(2 * m->nblocks + 2));
 	for (uint64_t n = random_below(6); n > 0 && m->nblocks > 0; n--)
 		rewrite_page(m, (uint32_t) random_below(m->nblocks));
+}
+
+/*
+ * The engine asks for few verdicts at a time, and keys have many rows of which
+ * one is seen
+ */
+void
+test_embed_verdicts(void)
+{
+	engine		e = engine_start("most-undecided:5", (const char *const[]) {"--cpu-threads", "2", NULL});
+	client		c = client_open(&e);
+
+	verdict_rounds = 5000;
+	for (int i = 0; i < 12; i++)
+	{
+		vector_model m = model_of_vectors(1000 + (uint32_t) i, 1 + (uint32_t) random_below(30), 3,
+										  1 + (int64_t) random_below(i % 2 ? 20 : 1000), false, GPUVEC_FLOAT32);
+
+		check(load(&c, &m), "load");
+		for (int round = 0; round < 12; round++)
+		{
+			for (int j = 0; j < 8; j++)
+				check(check_random(&c, &m), "a random request");
+			check(check_gradient(&c, &m), "a random gradient");
+			change(&m);
+			check(refresh(&c, &m), "refresh");
+		}
+		free_model(&m);
+	}
+	verdict_rounds = 1;
+	client_close(&c);
+	engine_stop(&e);
 }
 
 void

@@ -2533,6 +2533,7 @@ static const struct
 	{"embed_scarce", test_embed_scarce},
 	{"embed_concurrency", test_embed_concurrency},
 	{"embed_violations", test_embed_violations},
+	{"embed_verdicts", test_embed_verdicts},
 	{"embed_fuzz", test_embed_fuzz},
 	{"als", test_als},
 	{"als_violations", test_als_violations},

@@ -27,6 +27,15 @@
  */
 #define GROUP_KEYS	32
 
+/*
+ * Rows that the session has to decide about at a time, in any order and with
+ * repetitions; it is asked until there are no more
+ */
+#define MAX_UNDECIDED	(1 << 20)
+
+/* Keys of several rows whose row is remembered */
+#define RESOLVED_KEYS	64
+
 /* Note a complaint about a key, unless there is one about an earlier key */
 static void
 complain(gpuvec_reading *r, uint64_t number, gpuvec_vector_ref row,
@@ -40,6 +49,13 @@ complain(gpuvec_reading *r, uint64_t number, gpuvec_vector_ref row,
 		r->complaint = complaint;
 	}
 	pthread_mutex_unlock(&r->mutex);
+}
+
+/* True if the session has to decide about so many rows that it is asked now */
+static inline bool
+undecided_enough(const gpuvec_reading *r)
+{
+	return __atomic_load_n(&r->nundecided, __ATOMIC_RELAXED) >= r->most_undecided;
 }
 
 /* Note that the session has to decide about a row */
@@ -57,7 +73,10 @@ add_undecided(gpuvec_reading *r, uint64_t tid)
 		r->failed |= larger == NULL;
 	}
 	if (r->nundecided < r->room_undecided)
-		r->undecided[r->nundecided++] = tid;
+	{
+		r->undecided[r->nundecided] = tid;
+		__atomic_store_n(&r->nundecided, r->nundecided + 1, __ATOMIC_RELAXED);
+	}
 	pthread_mutex_unlock(&r->mutex);
 }
 
@@ -115,7 +134,7 @@ resolve_key(gpuvec_reading *r, uint64_t number, gpuvec_vector_ref ref)
 	const gpuvec_embedding_table *table = r->table;
 	gpuvec_vector_ref found = GPUVEC_NO_VECTOR;
 
-	while (ref != GPUVEC_NO_VECTOR)
+	while (ref != GPUVEC_NO_VECTOR && !undecided_enough(r))
 	{
 		const gpuvec_vector_info *row = gpuvec_vector_at(table, ref);
 		gpuvec_seen seen = gpuvec_embedding_sees(table, &r->q->sight, row->tid);
@@ -136,6 +155,51 @@ resolve_key(gpuvec_reading *r, uint64_t number, gpuvec_vector_ref ref)
 	else if (table->banks[gpuvec_ref_bank(found)]->kind != GPUVEC_VECTOR_GOOD)
 		complain(r, number, found, GPUVEC_EMBEDDING_BAD);
 	return found;
+}
+
+/* Keys of several rows that were resolved last, by their first rows */
+typedef struct resolved_keys
+{
+	struct
+	{
+		gpuvec_vector_ref first;	/* GPUVEC_NO_VECTOR: none */
+		gpuvec_vector_ref found;
+	}			keys[RESOLVED_KEYS];
+} resolved_keys;
+
+static void
+forget_resolved(resolved_keys *resolved)
+{
+	for (int i = 0; i < RESOLVED_KEYS; i++)
+		resolved->keys[i].first = GPUVEC_NO_VECTOR;
+}
+
+/*
+ * The same as resolve_key().  A key may have very many rows, old versions,
+ * and be asked for very often, so it is looked up whether it was resolved
+ * before.  What there is to complain about was said of that earlier number.
+ */
+static gpuvec_vector_ref
+resolve_once(gpuvec_reading *r, resolved_keys *resolved, uint64_t number, gpuvec_vector_ref first)
+{
+	uint64_t	at = first % RESOLVED_KEYS;
+
+	if (first == GPUVEC_NO_VECTOR || gpuvec_vector_at(r->table, first)->next == GPUVEC_NO_VECTOR)
+		return resolve_key(r, number, first);
+	if (resolved->keys[at].first != first)
+	{
+		resolved->keys[at].found = resolve_key(r, number, first);
+		resolved->keys[at].first = first;
+		gpuvec_progress_made();
+	}
+	return resolved->keys[at].found;
+}
+
+/* True if a part need not be resolved any further */
+static inline bool
+is_over(const gpuvec_reading *r)
+{
+	return gpuvec_reading_canceled(r) || undecided_enough(r);
 }
 
 /* Prefetch the hash table's entries of a group of keys */
@@ -208,12 +272,12 @@ resolve_part(void *task, uint64_t part, int thread)
 	uint64_t	next;
 	uint64_t	end;
 	uint64_t	nfound = 0;
+	resolved_keys resolved;
 
 	part_keys(r, part, &first, &end);
-	if (gpuvec_reading_canceled(r))
-		return;
+	forget_resolved(&resolved);
 	prefetch_entries(r, first, min_number(first + GROUP_KEYS, end));
-	for (; first < end; first = next)
+	for (; first < end && !is_over(r); first = next)
 	{
 		next = min_number(first + GROUP_KEYS, end);
 		prefetch_entries(r, next, min_number(next + GROUP_KEYS, end));
@@ -221,7 +285,7 @@ resolve_part(void *task, uint64_t part, int thread)
 		prefetch_pages(r, first, next);
 		for (uint64_t i = first; i < next; i++)
 		{
-			r->rows[i].ref = resolve_key(r, i, r->rows[i].ref);
+			r->rows[i].ref = resolve_once(r, &resolved, i, r->rows[i].ref);
 			nfound += r->rows[i].ref != GPUVEC_NO_VECTOR;
 		}
 	}
@@ -240,16 +304,16 @@ resolve_found_part(void *task, uint64_t part, int thread)
 	uint64_t	first;
 	uint64_t	end;
 	uint64_t	nfound = 0;
+	resolved_keys resolved;
 
 	part_keys(r, part, &first, &end);
-	if (gpuvec_reading_canceled(r))
-		return;
-	for (uint64_t i = first; i < end; i++)
+	forget_resolved(&resolved);
+	for (uint64_t i = first; i < end && !(i % GROUP_KEYS == 0 && is_over(r)); i++)
 	{
 		gpuvec_vector_ref ref = GPUVEC_NO_VECTOR;
 
 		if (r->slots[i] == GPUVEC_ASK_SLOT)
-			ref = resolve_key(r, i, table->entries[gpuvec_key_index(table, r->q->keys[i])].first);
+			ref = resolve_once(r, &resolved, i, table->entries[gpuvec_key_index(table, r->q->keys[i])].first);
 		else if (r->slots[i] == GPUVEC_NO_SLOT)
 			note_missing(r, i);
 		else
@@ -539,8 +603,11 @@ begin_reading(gpuvec_reading *r, const gpuvec_embedding_table *table, gpuvec_emb
 			  gpuvec_error *error)
 {
 	bool		gather = q->head.op == GPUVEC_EMBEDDING_GATHER;
+	long		most = MAX_UNDECIDED;
 
+	(void) gpuvec_fault("most-undecided", &most);
 	memset(r, 0, sizeof(*r));
+	r->most_undecided = (uint64_t) most;
 	r->table = table;
 	r->q = q;
 	r->nkeys = q->head.nkeys;

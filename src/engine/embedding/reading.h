@@ -32,6 +32,7 @@ typedef struct gpuvec_reading
 	gpuvec_pool_mode mode;
 	gpuvec_missing missing;
 	uint64_t	nparts;			/* number of parts of the bags */
+	uint64_t	most_undecided; /* tids, about */
 	gpuvec_pool_bag_function *pool_bag; /* variant for this processor */
 	gpuvec_sum_shares_function *sum_shares;
 	uint64_t	main_key;		/* index of the first key that was found */

@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2154
 # Fuzzy search of descriptions by gpuvec and by pg_trgm, for scripts/demo.sh, which reads this
 # file.  Writes $work/fuzzy: a line for each search, with what was typed, the kind of search,
 # the first row, the median time of both in milliseconds, and whether both found the same.

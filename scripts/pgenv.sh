@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Shell functions for private PostgreSQL servers with gpuvec.  To be sourced.
 #
 #   as_user COMMAND...      run as the user who runs servers: root becomes another
@@ -84,7 +85,7 @@ gpuvec_copy_sources() {
 }
 
 gpuvec_make() {
-	local hooks= sanitize=
+	local hooks='' sanitize=''
 	[ "$HOOKS" != yes ] || hooks=-DGPUVEC_TEST_HOOKS
 	[ "$SANITIZE" != yes ] || sanitize="-fsanitize=address,undefined -fno-sanitize-recover=all"
 	"$MAKE" -s -C "$work/src" PG_CONFIG="$PG_CONFIG" WITH_CUDA="$WITH_CUDA" CUDA_ARCHS="$CUDA_ARCHS" with_llvm=no \
@@ -172,7 +173,7 @@ stress_trouble() {
 		[ -n "$(gpuvec_engines "$work/stress/")" ] || return
 		sleep 0.2
 	done
-	echo "engines are left:" $(gpuvec_engines "$work/stress/")
+	echo "engines are left: $(gpuvec_engines "$work/stress/" | xargs)"
 }
 
 # gpuvec_stress SECONDS SEED [OPTION...]: the randomised tester, with its servers in

@@ -84,6 +84,7 @@ try_faults('all later ones', 'SET gpuvec.fail_again = on;', '', "$search;", $row
 try_faults('connected', '', "$search \\g /dev/null", "$search;", $rows);
 try_faults('a load', '', '', "$search;", $rows, 1);
 try_faults('a load by who is connected', '', 'SELECT count(*) FROM gpuvec_engine \g /dev/null', "$search;", $rows, 1);
+try_faults('a load by workers', 'SET min_parallel_table_scan_size = 0;', '', "$search;", $rows, 1);
 try_faults('a refresh', '', "$search \\g /dev/null\nBEGIN; INSERT INTO docs VALUES (-1, '{9999}');", "$search;", $rows);
 try_faults('caught', '', '', "BEGIN; $caught $search; COMMIT;", $rows);
 try_faults('caught in a load', '', '', "BEGIN; $caught $search; COMMIT;", $rows, 1);

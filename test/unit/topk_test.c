@@ -738,6 +738,32 @@ test_all_ids(void)
 }
 
 /*
+ * Equal rows that are shorter than most queries, and longer ones that share no
+ * id with any: the last blocks of short rows are searched before the others,
+ * which have the lower tids
+ */
+static void
+test_near_lengths(gpuvec_backend **backends, int nbackends)
+{
+	table		t = make_table(1400, 3, 65536);
+
+	for (uint32_t r = 0; r < t.n; r++)
+	{
+		bool		is_long = r >= 1300;
+		uint32_t	len = is_long ? 14 : 6;
+		uint16_t   *ids = allocate(len * sizeof(uint16_t));
+
+		for (uint32_t i = 0; i < len; i++)
+			ids[i] = (uint16_t) (is_long ? 1000 + i : 2 * i);
+		free((void *) t.rows[r].ids);
+		t.rows[r].ids = ids;
+		t.rows[r].len = len;
+	}
+	test_table("near lengths", backends, nbackends, &t, 30, 24, 16, 10);
+	free_table(&t);
+}
+
+/*
  * Tables with cold numbers.  A row or a query is a set of numbers of 32 bits;
  * what a segment gets is packed.
  */
@@ -1082,6 +1108,7 @@ main(void)
 	test_small(4000);
 	test_wide(2000);
 	test_all_ids();
+	test_near_lengths(backends, n);
 	test_release(backends[0]);
 	t = make_table(0, 0, 1);
 	test_table("no rows", backends, n, &t, 5, 5, 10, 3);

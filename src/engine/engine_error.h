@@ -53,6 +53,9 @@ extern bool gpuvec_fail(gpuvec_error *error, const char *sqlstate,
 
 extern bool gpuvec_fail_memory(gpuvec_error *error, size_t bytes);
 
+/* True if memory was lacking, and the backend is usable */
+extern bool gpuvec_lacks_memory(const gpuvec_error *error);
+
 #ifdef __cplusplus
 }
 #endif

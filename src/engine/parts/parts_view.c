@@ -20,6 +20,8 @@ parts_release_livemap(gpuvec_backend *backend, gpuvec_livemap *map)
 {
 	gpuvec_backend *child = ((parts_backend *) backend)->children[map->child].backend;
 
+	parts_free_copies(map->copies);
+	map->copies = NULL;
 	child->release_livemap(child, map);
 }
 
@@ -98,6 +100,7 @@ parts_divide(const parts_backend *parts, const gpuvec_view *view, parts_view *di
 	uint32_t	entries[GPUVEC_MAX_DEVICES] = {0};
 
 	divided->n = 0;
+	divided->copies = NULL;
 	for (uint32_t i = 0; i < view->nentries; i++)
 		entries[view->entries[i].segment->child]++;
 	for (int child = 0; child < parts->n; child++)
@@ -193,6 +196,7 @@ parts_release_view(gpuvec_backend *backend, gpuvec_view *view)
 	parts_view *divided = view->device;
 
 	(void) backend;
+	parts_free_copies(divided->copies);
 	for (int i = 0; i < divided->n; i++)
 		gpuvec_view_unref(divided->part[i].view);
 	free(divided);

@@ -152,6 +152,7 @@ add_device(gpuvec_store *store, open_list *list, gpuvec_error *error)
 	}
 	for (int i = 0; i < list->n; i++)
 		device->budget += list->budgets[i];
+	device->copy_budget = device->budget - (list->with_host ? list->budgets[list->n - 1] : 0);
 	store->ndevices++;
 	return true;
 }

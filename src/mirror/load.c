@@ -20,6 +20,7 @@
 #include "link/engine_link.h"
 #include "mirror/page_reader.h"
 #include "mirror/page_stream.h"
+#include "mirror/placement.h"
 #include "mirror/refresh.h"
 #include "mirror/usage.h"
 #include "miscadmin.h"
@@ -85,6 +86,7 @@ begin_load(MirrorTarget *target, BlockNumber nblocks, gpuvec_state *state)
 	request.key = target->key;
 	request.nblocks = nblocks;
 	request.file_bytes = files.len;
+	request.placement = MirrorPlacement(target);
 	pieces[1].data = files.data;
 	pieces[1].size = files.len;
 	ok = GpuvecLinkCall(GPUVEC_MSG_LOAD_BEGIN, pieces, 2, GPUVEC_MSG_STATE,

@@ -101,12 +101,15 @@ gpuvec_sets_copy(gpuvec_store *store, gpuvec_sets_mirror *mirror, gpuvec_view *v
 {
 	gpuvec_backend *backend = mirror->base.device->backend;
 	const gpuvec_copier *copier = backend->copier;
+	bool		wanted;
 	size_t		bytes;
 
-	if (copier == NULL || copier->has_copies(backend, view))
+	if (copier == NULL)
 		return;
-	if (copier->wanted(backend, view, mirror->base.placement, &bytes) &&
-		gpuvec_store_charge_spare(store, &mirror->base, charged, *charged + bytes))
+	wanted = copier->wanted(backend, view, mirror->base.placement, &bytes);
+	if (wanted && copier->has_copies(backend, view))
+		return;
+	if (wanted && gpuvec_store_charge_spare(store, &mirror->base, charged, *charged + bytes))
 		copier->copy(backend, view);
 	else
 		copier->free_copies(copier->take(backend, view, NULL));

@@ -240,6 +240,14 @@ gpuvec_update_begin_rows(gpuvec_store *store, const gpuvec_rows *rows, const voi
 }
 
 void
+gpuvec_update_place(gpuvec_update *update, gpuvec_placement placement)
+{
+	pthread_mutex_lock(&update->store->mutex);
+	update->mirror->placement = placement;
+	pthread_mutex_unlock(&update->store->mutex);
+}
+
+void
 gpuvec_update_files(gpuvec_update *update, const char *files, size_t bytes)
 {
 	gpuvec_sweep_watch(update->store, update->mirror, files, bytes);

@@ -19,6 +19,8 @@ typedef struct gpuvec_error
 	char		sqlstate[6];
 	bool		fatal;			/* the backend is unusable: the engine must
 								 * exit */
+	int			device;			/* if fatal: number + 1 of the one of several
+								 * devices that failed; 0: not known */
 	bool		fallback;		/* the session can answer without the engine */
 	char		message[256];
 	char		detail[256];

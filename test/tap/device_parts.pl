@@ -153,12 +153,23 @@ $node->stop;
 	like(slurp_file($node->logfile), qr/WARNING:  .*a device cannot be used: device 2 is gone/, 'so does the log');
 }
 
-# a device that has no memory for a search: the session searches
+# a device that has no memory for a search: others have its rows copied, and search them
 {
 	local $ENV{GPUVEC_ENGINE_FAULT} = "$small,part-search:1";
 	$node->start;
-	like(best($node, 'no memory for a search'), qr/WARNING:  gpuvec searches without its engine\nDETAIL:  .*out of memory/, 'and a warning');
-	is(sql('SELECT string_agg(device::text, $$ $$) FROM gpuvec_devices WHERE errors > 0'), '1', 'the error is counted');
+	is(best($node, 'no memory for a search'), '', 'nobody is warned');
+	sql(q{UPDATE docs SET tokens = tokens | 6::bigint WHERE id % 11 = 4});
+	is(best($node, 'no memory for a search, after a refresh'), '', 'nobody is warned');
+	is(sql('SELECT string_agg(device::text, $$ $$) FROM gpuvec_devices WHERE errors > 0'), '1', 'the errors are counted');
+	is(sql('SELECT restarts FROM gpuvec_engine'), '0', 'the engine goes on');
+	$node->stop;
+}
+
+# no device has: the session searches
+{
+	local $ENV{GPUVEC_ENGINE_FAULT} = "$small,part-search:-1";
+	$node->start;
+	like(best($node, 'no memory for any search'), qr/WARNING:  gpuvec searches without its engine\nDETAIL:  .*out of memory/, 'and a warning');
 	is(sql('SELECT restarts FROM gpuvec_engine'), '0', 'the engine goes on');
 	$node->stop;
 }

@@ -114,6 +114,15 @@ typedef struct parts_view
 extern gpuvec_backend *gpuvec_parts_open(gpuvec_backend *const *children, const size_t *budgets,
 										 int n, bool with_host, gpuvec_error *error);
 
+/* Note which device an error is of; returns false */
+static inline bool
+parts_failed(int child, gpuvec_error *error)
+{
+	if (error->fatal)
+		error->device = child + 1;
+	return false;
+}
+
 /* The backend, if it is one of several devices; else NULL */
 extern parts_backend *gpuvec_parts_of(gpuvec_backend *backend);
 

@@ -53,7 +53,7 @@ parts_read_ids(gpuvec_backend *backend, const gpuvec_segment *segment, uint16_t 
 {
 	gpuvec_backend *child = ((parts_backend *) backend)->children[segment->child].backend;
 
-	return child->read_ids(child, segment, ids, error);
+	return child->read_ids(child, segment, ids, error) || parts_failed(segment->child, error);
 }
 
 static void

@@ -99,7 +99,8 @@ adopt_by(parts_child *child, int number, gpuvec_segment *segment, gpuvec_error *
 {
 	if (is_full_in_test(number))
 		return gpuvec_fail_memory(error, segment->host_bytes);
-	return child->backend->adopt_segment(child->backend, segment, error);
+	return child->backend->adopt_segment(child->backend, segment, error) ||
+		parts_failed(number, error);
 }
 
 bool

@@ -73,7 +73,7 @@ fails_in_test(int child, gpuvec_error *error)
 {
 	long		number = 0;
 
-	if (gpuvec_fault("part-search", &number) && number == child)
+	if (gpuvec_fault("part-search", &number) && (number == child || number < 0))
 		return !gpuvec_fail_memory(error, 0);
 	if (!gpuvec_fault("part-lost", &number) || number != child)
 		return false;
@@ -98,7 +98,10 @@ parts_search_child(parts_backend *parts, int number, const gpuvec_view *view,
 		child->backend->topk(child->backend, view, measure, method, queries, nqueries, error);
 	pthread_mutex_unlock(&child->search);
 	if (!ok)
+	{
 		parts_empty_answers(queries, nqueries);
+		(void) parts_failed(number, error);
+	}
 	__atomic_add_fetch(&child->searches, 1, __ATOMIC_RELAXED);
 	__atomic_add_fetch(&child->queries, nqueries, __ATOMIC_RELAXED);
 	__atomic_add_fetch(&child->errors, !ok, __ATOMIC_RELAXED);

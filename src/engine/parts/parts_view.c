@@ -37,7 +37,7 @@ adopt_own(parts_backend *parts, int number, gpuvec_livemap *const *maps, uint32_
 		if (maps[i]->child == number)
 			mine[count++] = maps[i];
 	if (count > 0 && !child->adopt_livemaps(child, mine, count, error))
-		return false;
+		return parts_failed(number, error);
 	for (uint32_t i = 0; i < count; i++)
 		mine[i]->backend = &parts->base;
 	return true;
@@ -154,7 +154,8 @@ adopt_parts(parts_view *divided, gpuvec_error *error)
 			gpuvec_segment_ref(part->entries[i].segment);
 			gpuvec_livemap_ref(part->entries[i].live);
 		}
-		ok = child->adopt_view(child, part, error);
+		ok = child->adopt_view(child, part, error) ||
+			parts_failed(divided->part[adopted].child, error);
 	}
 	for (int i = 0; !ok && i < divided->n; i++)
 	{

@@ -155,6 +155,9 @@ typedef struct gpuvec_store
 	int			ndevices;
 	int			gpus[GPUVEC_MAX_DEVICES];	/* numbers of the GPUs that the
 											 * first device is made of */
+	int			numbers[GPUVEC_MAX_DEVICES];	/* by which options name them:
+												 * those of GPUs; in tests,
+												 * places on the CPU */
 	gpuvec_lost_device lost[GPUVEC_MAX_DEVICES];
 	int			nlost;
 	gpuvec_thread_pool *pool;	/* runs the parallel parts of updates and
@@ -194,6 +197,9 @@ extern void gpuvec_store_wake(gpuvec_store *store);
  */
 extern bool gpuvec_store_open(gpuvec_store *store, const gpuvec_engine_options *options);
 extern gpuvec_device *gpuvec_roomiest_device(gpuvec_store *store);
+
+/* True if one of the devices that the options leave out can be used */
+extern bool gpuvec_probe(const gpuvec_engine_options *options);
 
 /*
  * The state of the mirror of this key.  A private mirror is found only by the

@@ -48,7 +48,8 @@ typedef struct DeviceList
 static DeviceList failed;
 static DeviceList lost;
 
-static int	retry_ms = 0;		/* until the next probe; 0: none has failed */
+static int	retry_ms = 0;		/* until the next probe; 0: as the first one */
+static TimestampTz last_failure = 0;
 static TimestampTz next_probe = 0;
 static pid_t probe = 0;			/* a running one, or 0 */
 static TimestampTz probe_began = 0;
@@ -89,6 +90,11 @@ plan_probe(void)
 void
 DeviceFailed(int number)
 {
+	TimestampTz now = GetCurrentTimestamp();
+
+	if (TimestampDifferenceExceeds(last_failure, now, LONGEST_RETRY_MS))
+		retry_ms = 0;
+	last_failure = now;
 	add_device(&failed, number);
 }
 

@@ -106,7 +106,8 @@ gpuvec_sets_copy(gpuvec_store *store, gpuvec_sets_mirror *mirror, gpuvec_view *v
 
 	if (copier == NULL)
 		return;
-	wanted = copier->wanted(backend, view, mirror->base.placement, &bytes);
+	wanted = copier->wanted(backend, view, __atomic_load_n(&mirror->base.placement, __ATOMIC_RELAXED),
+							&bytes);
 	if (wanted && copier->has_copies(backend, view))
 		return;
 	if (wanted && gpuvec_store_charge_spare(store, &mirror->base, charged, *charged + bytes))

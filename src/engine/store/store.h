@@ -78,7 +78,7 @@ typedef struct gpuvec_mirror
 	struct gpuvec_mirror *next;
 	int			refs;
 	bool		listed;			/* in the store's list */
-	gpuvec_placement placement; /* that its owner wants */
+	gpuvec_placement placement; /* that its owner wants; atomic */
 	gpuvec_mirror_key key;
 	const gpuvec_mirror_kind *kind;
 	gpuvec_device *device;

@@ -242,9 +242,7 @@ gpuvec_update_begin_rows(gpuvec_store *store, const gpuvec_rows *rows, const voi
 void
 gpuvec_update_place(gpuvec_update *update, gpuvec_placement placement)
 {
-	pthread_mutex_lock(&update->store->mutex);
-	update->mirror->placement = placement;
-	pthread_mutex_unlock(&update->store->mutex);
+	__atomic_store_n(&update->mirror->placement, placement, __ATOMIC_RELAXED);
 }
 
 void

@@ -55,6 +55,7 @@ struct gpuvec_scheduler
 	gpuvec_backend *backend;
 	pthread_mutex_t mutex;		/* guards all below */
 	uint64_t	busy;			/* lanes on which threads run batches */
+	int			last_lane;		/* the lane of the last batch on one */
 	topk_request *head;
 	topk_request *tail;
 	gpuvec_scheduler_stats stats;
@@ -117,11 +118,14 @@ go_together(const topk_request *a, const topk_request *b)
 		 memcmp(&a->queries[0].weights, &b->queries[0].weights, sizeof(gpuvec_weights)) == 0);
 }
 
-/* The lowest of some bits */
-static inline uint64_t
-lowest(uint64_t bits)
+/* The idle lane that comes next after the last one: all are used in turn */
+static int
+next_lane(gpuvec_scheduler *scheduler, uint64_t idle)
 {
-	return bits & -bits;
+	uint64_t	later = idle & ~(UINT64_MAX >> (63 - scheduler->last_lane));
+
+	scheduler->last_lane = __builtin_ctzll(later ? later : idle);
+	return scheduler->last_lane;
 }
 
 /* The link to the oldest request that can start now, or NULL */
@@ -193,6 +197,14 @@ take_requests(gpuvec_scheduler *scheduler, topk_request **link, uint32_t *nqueri
 	return batch;
 }
 
+/* True if a batch of a lane is alone, and better has all devices */
+static bool
+is_lone(const gpuvec_scheduler *scheduler, const topk_batch *batch)
+{
+	return scheduler->busy == 0 && scheduler->head == NULL && batch->nqueries == 1 &&
+		scheduler->backend->copier->lone(scheduler->backend, batch->requests->view);
+}
+
 /*
  * Take the batch that is to run next, and make its lanes busy.  False: nothing
  * can start.
@@ -208,13 +220,15 @@ take_batch(gpuvec_scheduler *scheduler, topk_batch *batch)
 		return false;
 	idle = (*link)->lanes & ~scheduler->busy;
 	batch->requests = take_requests(scheduler, link, &batch->nqueries);
-	batch->lanes = lowest(idle);
+	batch->lanes = UINT64_MAX;
 	batch->backend = scheduler->backend;
-	if (idle == 0 || (scheduler->busy == 0 && scheduler->head == NULL && batch->nqueries == 1 &&
-					  copier->lone(scheduler->backend, batch->requests->view)))
-		batch->lanes = UINT64_MAX;
-	else
-		batch->backend = copier->lane(scheduler->backend, __builtin_ctzll(batch->lanes));
+	if (idle != 0 && !is_lone(scheduler, batch))
+	{
+		int			lane = next_lane(scheduler, idle);
+
+		batch->lanes = UINT64_C(1) << lane;
+		batch->backend = copier->lane(scheduler->backend, lane);
+	}
 	scheduler->busy |= batch->lanes;
 	return true;
 }

@@ -364,6 +364,10 @@ drop_copies(gpuvec_store *store, gpuvec_device *device, const gpuvec_mirror *sel
 		gone->copies = mirror->kind->take_copies(mirror, NULL, gone->copies);
 		device->used -= mirror->copy_bytes;
 		mirror->charged -= mirror->copy_bytes;
+		if (mirror->kind->on_device(mirror))
+			mirror->device_bytes -= mirror->copy_bytes;
+		else
+			mirror->host_bytes -= mirror->copy_bytes;
 		mirror->copy_bytes = 0;
 	}
 	return fits(device, bytes);

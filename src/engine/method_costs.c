@@ -11,10 +11,10 @@
  *
  * Searches are of one kind if they agree in measure, in whether they have a
  * least score, in whether some query has a filter, in whether one of several
- * devices searches alone, in the size of k, in the number of queries (by powers of two) and in the mean length of these (by
- * powers of the square root of two).  A mirror has records for SETS * WAYS
- * kinds; of a set, the one that was not used for longest gives way to a new
- * one.
+ * devices searches alone, in the size of k, in the number of queries (by
+ * powers of two) and in the mean length of these (by powers of the square root
+ * of two).  A mirror has records for SETS * WAYS kinds; of a set, the one that
+ * was not used for longest gives way to a new one.
  *
  * The methods are the backend's own choice, which is the first guess; the
  * scan; and the lists that are there.  A record has for each the mean time of

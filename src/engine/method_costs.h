@@ -33,8 +33,9 @@ extern bool gpuvec_topk_by_cost(gpuvec_backend *backend, const gpuvec_view *view
 
 /*
  * The parts of gpuvec_topk_by_cost(), for tests.  find: the record of
- * searches like this one, nqueries > 0, on a lane or not.  choose: the method for the next
- * search of nqueries queries.  note: such a search took so many nanoseconds.
+ * searches like this one, nqueries > 0, on a lane or not.  choose: the method
+ * for the next search of nqueries queries.  note: such a search took so many
+ * nanoseconds.
  */
 extern gpuvec_method_record *gpuvec_method_costs_find(gpuvec_method_costs *costs,
 													  gpuvec_measure measure, bool on_lane,

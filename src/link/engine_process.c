@@ -158,7 +158,7 @@ engine_arguments(void)
 	return argv;
 }
 
-char **
+char	  **
 EngineProbeArguments(char *devices)
 {
 	int			n = 0;

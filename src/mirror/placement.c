@@ -27,11 +27,20 @@ typedef struct IndexParameters
 	int			placement;		/* a gpuvec_placement */
 } IndexParameters;
 
-static relopt_enum_elt_def placements[] = {
-	{"auto", GPUVEC_PLACE_AUTO},
-	{"replicate", GPUVEC_PLACE_REPLICATE},
-	{"spread", GPUVEC_PLACE_SPREAD},
-	{NULL, 0}
+static relopt_enum_elt_def placements[] =
+{
+	{
+		"auto", GPUVEC_PLACE_AUTO
+	},
+	{
+		"replicate", GPUVEC_PLACE_REPLICATE
+	},
+	{
+		"spread", GPUVEC_PLACE_SPREAD
+	},
+	{
+		NULL, 0
+	}
 };
 
 bytea *

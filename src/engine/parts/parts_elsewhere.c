@@ -18,14 +18,14 @@
 #include "engine/parts/parts.h"
 
 /* Entries that go to one device */
-typedef struct share
+typedef struct device_share
 {
 	uint32_t	n;
 	gpuvec_view_entry *entries; /* with references */
-} share;
+} device_share;
 
 static void
-free_shares(share *shares, int n)
+free_shares(device_share *shares, int n)
 {
 	for (int i = 0; i < n; i++)
 	{
@@ -41,12 +41,12 @@ free_shares(share *shares, int n)
 /* Copy an entry to one of the devices, beginning with `first` */
 static bool
 place_entry(parts_backend *parts, const gpuvec_view_entry *entry, uint64_t lacking, int first,
-			share *shares)
+			device_share *shares)
 {
 	for (int i = 0; i < parts->n; i++)
 	{
 		int			child = i < parts->ndevices ? (first + i) % parts->ndevices : i;
-		share	   *to = &shares[child];
+		device_share *to = &shares[child];
 
 		if (lacking >> child & 1 || !parts_copy_entry(parts, entry, child, &to->entries[to->n]))
 			continue;
@@ -58,7 +58,7 @@ place_entry(parts_backend *parts, const gpuvec_view_entry *entry, uint64_t lacki
 
 /* Copy all entries of a view */
 static bool
-place_entries(parts_backend *parts, const gpuvec_view *view, uint64_t lacking, share *shares)
+place_entries(parts_backend *parts, const gpuvec_view *view, uint64_t lacking, device_share *shares)
 {
 	for (int i = 0; i < parts->n; i++)
 	{
@@ -75,7 +75,7 @@ place_entries(parts_backend *parts, const gpuvec_view *view, uint64_t lacking, s
 
 /* The view of one device's share; NULL on failure */
 static gpuvec_view *
-view_of(parts_backend *parts, share *mine, int child)
+view_of(parts_backend *parts, device_share *mine, int child)
 {
 	gpuvec_backend *backend = parts->children[child].backend;
 	gpuvec_error error;
@@ -107,7 +107,7 @@ place_empty(const parts_backend *parts, uint64_t lacking)
 static bool
 make_views(parts_backend *parts, const gpuvec_view *view, uint64_t *lacking, gpuvec_view **views)
 {
-	share		shares[GPUVEC_MAX_DEVICES] = {{0}};
+	device_share shares[GPUVEC_MAX_DEVICES] = {{0}};
 	int			empty = view->nentries == 0 ? place_empty(parts, *lacking) : -1;
 	bool		ok = place_entries(parts, view, *lacking, shares) &&
 		(view->nentries > 0 || empty >= 0);

@@ -39,7 +39,7 @@ lane_topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measu
 }
 
 /* A batch, a slice of which is searched by each copy */
-typedef struct slices
+typedef struct batch_slices
 {
 	parts_backend *parts;
 	gpuvec_measure measure;
@@ -51,13 +51,13 @@ typedef struct slices
 	gpuvec_view *copy[GPUVEC_MAX_DEVICES];	/* [n] with references */
 	bool		ok[GPUVEC_MAX_DEVICES];
 	gpuvec_error error[GPUVEC_MAX_DEVICES];
-} slices;
+} batch_slices;
 
 /* Search a slice; called by a thread of the pool */
 static void
 search_slice(void *arg, uint64_t number, int thread)
 {
-	slices	   *s = arg;
+	batch_slices *s = arg;
 	uint32_t	from = (uint32_t) (s->nqueries * number / (uint64_t) s->n);
 	uint32_t	end = (uint32_t) (s->nqueries * (number + 1) / (uint64_t) s->n);
 
@@ -67,9 +67,11 @@ search_slice(void *arg, uint64_t number, int thread)
 									   &s->error[number]);
 }
 
-/* Search all slices; the first error, one that ends the engine before others */
+/*
+ * Search all slices; the first error, one that ends the engine before others
+ */
 static bool
-search_slices(slices *s, gpuvec_error *error)
+search_slices(batch_slices *s, gpuvec_error *error)
 {
 	bool		ok = true;
 
@@ -90,7 +92,7 @@ parts_search_copies(parts_backend *parts, const gpuvec_view *view, gpuvec_measur
 					gpuvec_method method, gpuvec_topk_query *queries, uint32_t nqueries,
 					bool *ok, gpuvec_error *error)
 {
-	slices	   *s;
+	batch_slices *s;
 	bool		done;
 
 	if (nqueries < 2 * SPLIT_QUERIES || !parts_has_copies(&parts->base, view))

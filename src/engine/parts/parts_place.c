@@ -143,7 +143,7 @@ count_copy(parts_backend *parts, int number, const gpuvec_segment *segment)
 	return fits;
 }
 
-/* A device adopts the copy of a segment.  Other segments come before copies. */
+/* A device adopts the copy of a segment, if it has room to spare */
 bool
 parts_adopt_copy(parts_backend *parts, int child, gpuvec_segment *segment, gpuvec_error *error)
 {

@@ -6,9 +6,10 @@
  * Mirrors are charged bytes of their device's budget.  When a charge does not
  * fit, copies of mirrors on several devices are dropped, those of the least
  * recently used mirror first.  If that is not enough, mirrors are evicted in
- * the same order, but only if that makes enough room.  Private mirrors, and mirrors being loaded or refreshed,
- * are not evicted.  An evicted mirror that is being searched is only
- * unlisted; its memory is freed when the search releases its view.
+ * the same order, but only if that makes enough room.  Private mirrors, and
+ * mirrors being loaded or refreshed, are not evicted.  An evicted mirror that
+ * is being searched is only unlisted; its memory is freed when the search
+ * releases its view.
  *
  *-------------------------------------------------------------------------
  */
@@ -303,15 +304,15 @@ least_recent(gpuvec_store *store, const gpuvec_device *device)
 }
 
 /* What has no place in the store any more, and is freed without the mutex */
-typedef struct removed
+typedef struct removed_copies
 {
 	gpuvec_mirror *mirrors;		/* without references */
 	gpuvec_copies *copies;
 	const gpuvec_device *device;	/* that had the copies */
-} removed;
+} removed_copies;
 
 static void
-free_removed(const removed *gone)
+free_removed(const removed_copies *gone)
 {
 	free_mirrors(gone->mirrors);
 	if (gone->copies)
@@ -325,7 +326,7 @@ fits(const gpuvec_device *device, size_t bytes)
 	return bytes <= device->budget && device->used <= device->budget - bytes;
 }
 
-/* The same, where there are copies: these give way to what is in host memory */
+/* The same, where there are copies, which give way to all other rows */
 static inline bool
 fits_beside_copies(const gpuvec_device *device, size_t bytes)
 {
@@ -353,7 +354,7 @@ least_recent_copies(gpuvec_store *store, const gpuvec_device *device, const gpuv
 /* Drop copies until `bytes` more fit; true if they do */
 static bool
 drop_copies(gpuvec_store *store, gpuvec_device *device, const gpuvec_mirror *self, size_t bytes,
-			removed *gone)
+			removed_copies *gone)
 {
 	gpuvec_mirror *mirror;
 
@@ -379,7 +380,7 @@ drop_copies(gpuvec_store *store, gpuvec_device *device, const gpuvec_mirror *sel
  */
 static bool
 make_room(gpuvec_store *store, gpuvec_device *device, const gpuvec_mirror *self, size_t bytes,
-		  removed *gone)
+		  removed_copies *gone)
 {
 	size_t		stays;
 
@@ -432,7 +433,7 @@ bool
 gpuvec_store_charge(gpuvec_store *store, gpuvec_mirror *mirror, size_t *charged, size_t bytes,
 					bool evict, gpuvec_error *error)
 {
-	removed		gone = {0};
+	removed_copies gone = {0};
 	gpuvec_device *device = mirror->device;
 	bool		ok = true;
 
@@ -489,7 +490,7 @@ work_account(gpuvec_store *store, size_t **used, size_t *budget)
 bool
 gpuvec_store_reserve(gpuvec_store *store, size_t bytes, gpuvec_error *error)
 {
-	removed		gone = {0};
+	removed_copies gone = {0};
 	gpuvec_device *device;
 	size_t	   *used;
 	size_t		budget;
@@ -530,7 +531,7 @@ gpuvec_store_unreserve(gpuvec_store *store, size_t bytes)
 gpuvec_device *
 gpuvec_store_borrow(gpuvec_store *store, size_t bytes)
 {
-	removed		gone = {0};
+	removed_copies gone = {0};
 	gpuvec_device *device;
 
 	pthread_mutex_lock(&store->mutex);

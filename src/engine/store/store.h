@@ -39,8 +39,8 @@ typedef struct gpuvec_device
 	gpuvec_scheduler *scheduler;
 	size_t		budget;			/* bytes that mirrors may use */
 	size_t		copy_budget;	/* part of it that is not the host's memory
-								 * beside devices: all mirrors must fit it,
-								 * or there are no copies of any */
+								 * beside devices: all mirrors must fit it, or
+								 * there are no copies of any */
 	size_t		used;			/* bytes that mirrors are charged; guarded by
 								 * the store's mutex */
 } gpuvec_device;

@@ -15,6 +15,11 @@
  * some device did not count so, those that others found are left out.  They
  * come last in each part, so all other rows among the k best are there.
  *
+ * The devices share the bound of each query, where they use it: once one has
+ * found k rows, others need none that are worse.  Rows as good as the k-th are
+ * kept, since their tids decide.  Not if rows without a common id may rank on
+ * one device only: these would bound what counts.
+ *
  * Rows of a device that has no memory to search them are searched elsewhere
  * (parts_elsewhere.c).  These are parts of their own, which are asked when all
  * others have answered.
@@ -64,6 +69,7 @@ typedef struct parts_search
 	int			asked;			/* so many of them were asked before */
 	part_search parts[MOST_PARTS];	/* [n] */
 	uint32_t	slice;			/* queries that a thread merges at a time */
+	uint64_t   *bounds;			/* [nqueries] shared by all parts */
 	int			failed;			/* atomic: out of memory in the merge */
 } parts_search;
 
@@ -177,6 +183,7 @@ copy_queries(const parts_search *s, part_search *part)
 	{
 		part->queries[i].matches = s->queries[i].unordered ? NULL : rows + total;
 		part->queries[i].tids = NULL;
+		part->queries[i].bound = s->queries[i].disjoint ? NULL : &s->bounds[i];
 		/* which rows share no id must be seen */
 		part->queries[i].bare &= !s->queries[i].disjoint;
 		total += most_rows(&s->queries[i], part->view);
@@ -227,6 +234,7 @@ free_parts(parts_search *s)
 {
 	while (s->n > 0)
 		free_part(s, &s->parts[--s->n]);
+	free(s->bounds);
 }
 
 /* ---- merging ---- */
@@ -511,6 +519,10 @@ ask_elsewhere(parts_search *s)
 static bool
 search_parts(parts_search *s, const parts_view *divided, gpuvec_error *error)
 {
+	s->bounds = malloc(s->nqueries * sizeof(uint64_t));
+	if (s->bounds == NULL)
+		return gpuvec_fail_memory(error, s->nqueries * sizeof(uint64_t));
+	memset(s->bounds, 0xFF, s->nqueries * sizeof(uint64_t));
 	for (int p = 0; p < divided->n; p++)
 		if (!add_part(s, divided->part[p].child, divided->part[p].view, NULL))
 			return gpuvec_fail_memory(error, 0);

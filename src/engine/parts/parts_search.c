@@ -17,8 +17,9 @@
  *
  * The devices share the bound of each query, where they use it: once one has
  * found k rows, others need none that are worse.  Rows as good as the k-th are
- * kept, since their tids decide.  Not if rows without a common id may rank on
- * one device only: these would bound what counts.
+ * kept, since their tids decide.  Rows without a common id, which may be left
+ * out later, are no better than any other row, so they bound nothing that
+ * counts.
  *
  * Rows of a device that has no memory to search them are searched elsewhere
  * (parts_elsewhere.c).  These are parts of their own, which are asked when all
@@ -183,7 +184,7 @@ copy_queries(const parts_search *s, part_search *part)
 	{
 		part->queries[i].matches = s->queries[i].unordered ? NULL : rows + total;
 		part->queries[i].tids = NULL;
-		part->queries[i].bound = s->queries[i].disjoint ? NULL : &s->bounds[i];
+		part->queries[i].bound = &s->bounds[i];
 		/* which rows share no id must be seen */
 		part->queries[i].bare &= !s->queries[i].disjoint;
 		total += most_rows(&s->queries[i], part->view);

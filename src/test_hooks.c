@@ -21,6 +21,7 @@
 int			gpuvec_freshness_choice = GPUVEC_FRESHNESS_AUTO;
 int			gpuvec_shared_memory_choice = GPUVEC_SHARED_MEMORY_AUTO;
 int			gpuvec_engine_patience = GPUVEC_ENGINE_PATIENCE_MS;
+int			gpuvec_device_retry = GPUVEC_DEVICE_RETRY_MS;
 bool		gpuvec_feeder = true;
 int			gpuvec_feed_ring_bytes = 0;
 int			gpuvec_feed_idle = GPUVEC_FEED_IDLE_MS;
@@ -69,6 +70,12 @@ GpuvecDefineTestSettings(void)
 							"How long the engine may give no sign of life.",
 							NULL,
 							&gpuvec_engine_patience, GPUVEC_ENGINE_PATIENCE_MS, 1, INT_MAX,
+							PGC_SIGHUP, GUC_UNIT_MS | GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("gpuvec.device_retry",
+							"When a device that failed is first tried again.",
+							NULL,
+							&gpuvec_device_retry, GPUVEC_DEVICE_RETRY_MS, 1, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MS | GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 
 	DefineCustomBoolVariable("gpuvec.feeder",

@@ -37,6 +37,9 @@ typedef enum GpuvecSharedMemory
 	GPUVEC_SHARED_MEMORY_OLD	/* another version of the library made it */
 } GpuvecSharedMemory;
 
+/* A device that failed is first tried again after this time */
+#define GPUVEC_DEVICE_RETRY_MS	60000
+
 /* The engine may give no sign of life for this long */
 #define GPUVEC_ENGINE_PATIENCE_MS	5000
 
@@ -60,6 +63,7 @@ typedef enum GpuvecSharedMemory
 extern int	gpuvec_freshness_choice;	/* GpuvecFreshness */
 extern int	gpuvec_shared_memory_choice;	/* GpuvecSharedMemory */
 extern int	gpuvec_engine_patience; /* ms */
+extern int	gpuvec_device_retry;	/* ms */
 extern bool gpuvec_feeder;		/* sessions start the feeder (feeder.h) */
 
 /*
@@ -90,6 +94,7 @@ extern void GpuvecInjection(const char *name);
 #define gpuvec_freshness_choice GPUVEC_FRESHNESS_AUTO
 #define gpuvec_shared_memory_choice GPUVEC_SHARED_MEMORY_AUTO
 #define gpuvec_engine_patience	GPUVEC_ENGINE_PATIENCE_MS
+#define gpuvec_device_retry		GPUVEC_DEVICE_RETRY_MS
 #define gpuvec_feeder			true
 #define gpuvec_feed_ring_bytes	0
 #define gpuvec_feed_idle	GPUVEC_FEED_IDLE_MS

@@ -36,6 +36,7 @@
 #include "core/filter.h"
 #include "core/method.h"
 #include "core/nearest.h"
+#include "core/placement.h"
 #include "core/weighting.h"
 
 #define GPUVEC_PROTOCOL_MAGIC	UINT32_C(0x47505643)	/* "GPVC" */
@@ -231,6 +232,8 @@ typedef struct gpuvec_load
 	gpuvec_mirror_key key;
 	uint32_t	nblocks;		/* heap pages to come, for the progress view */
 	uint32_t	file_bytes;		/* bytes of all paths; 0: no paths */
+	uint32_t	placement;		/* gpuvec_placement */
+	uint32_t	padding;
 	uint64_t	number;			/* random; who knows it may join the load.  0:
 								 * nobody may */
 } gpuvec_load;
@@ -258,7 +261,7 @@ typedef struct gpuvec_refresh
 {
 	gpuvec_mirror_key key;
 	uint32_t	lsns;			/* 1: answer with the LSNs of all pages */
-	uint32_t	padding;
+	uint32_t	placement;		/* gpuvec_placement */
 	uint64_t	known;			/* number of a refresh; unused with lsns */
 } gpuvec_refresh;
 

@@ -5,8 +5,9 @@
  *	  searches them: the CPU (src/engine/cpu/) or a GPU (kernels/).
  *
  * All functions may be called from any thread; a backend takes its own locks.
- * The scheduler calls topk of a backend from one thread at a time.  Other
- * functions may run at the same time as topk.
+ * The scheduler calls topk of a backend from one thread at a time, and topk of
+ * each of its lanes from one.  Other functions may run at the same time as
+ * topk.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,6 +17,7 @@
 #include "core/filter.h"
 #include "core/measure.h"
 #include "core/method.h"
+#include "core/placement.h"
 #include "engine/engine_error.h"
 #include "engine/segment.h"
 #include "engine/als_backend.h"
@@ -83,6 +85,11 @@ typedef struct gpuvec_topk_query
 								 * of the view's segments */
 	bool		disjoint;		/* only with a filter */
 	bool		bare;			/* only tids are wanted; only if unordered */
+	uint64_t   *bound;			/* NULL; or atomic, and shared with searches of
+								 * other parts of a view: no row with a greater
+								 * gpuvec_score_key() is wanted, and k rows
+								 * that were found lower it.  A backend need
+								 * not use it. */
 	const int  *canceled;		/* may be NULL; read atomically.  If nonzero,
 								 * the query was canceled and nmatches may be
 								 * 0. */
@@ -130,6 +137,12 @@ typedef struct gpuvec_backend_options
 								 * default */
 } gpuvec_backend_options;
 
+/* What a table of functions of several devices has for lanes and copies */
+typedef struct gpuvec_copier gpuvec_copier;
+
+/* Copies that were taken away from a view, and are to be freed */
+typedef struct parts_copies gpuvec_copies;
+
 struct gpuvec_backend
 {
 	const char *name;
@@ -146,6 +159,8 @@ struct gpuvec_backend
 	gpuvec_trainer *trainer;	/* trains factors; NULL: threads of the CPU do */
 	gpuvec_finder *finder;		/* finds neighbors of items; NULL: threads of
 								 * the CPU do */
+	const gpuvec_copier *copier;	/* of several devices; else NULL */
+	bool		is_lane;		/* a lane of a backend: only topk is called */
 
 	void		(*info) (gpuvec_backend *backend, gpuvec_backend_info *info);
 
@@ -199,6 +214,57 @@ struct gpuvec_backend
 						 gpuvec_topk_query *queries, uint32_t nqueries, gpuvec_error *error);
 
 	void		(*close) (gpuvec_backend *backend);
+};
+
+/*
+ * Functions of a backend that is made of several devices.
+ *
+ * A device that has all rows of a view can search it alone.  Such a device is
+ * a lane: several of them search at the same time, for different sessions.
+ * For that, rows of an adopted view can be copied to all devices.  A view
+ * never changes, and neither do its copies: a search of any of them finds
+ * what a search of the view finds.
+ */
+struct gpuvec_copier
+{
+	/*
+	 * lanes: the devices that can search this view alone, as bits; 0: none,
+	 * and for a batch of nqueries all are wanted.  lane: a backend that
+	 * searches on one of them.
+	 */
+	uint64_t	(*lanes) (gpuvec_backend *backend, const gpuvec_view *view, uint32_t nqueries);
+	gpuvec_backend *(*lane) (gpuvec_backend *backend, int number);
+
+	/*
+	 * True if a lone search is to have all devices, though one has all rows
+	 */
+	bool		(*lone) (gpuvec_backend *backend, const gpuvec_view *view);
+
+	/*
+	 * wanted: should this view have copies?  *bytes is what the missing ones
+	 * would take.  copy: make them.  Devices without memory get none, so
+	 * there may be none at all afterwards.
+	 */
+	bool		(*wanted) (gpuvec_backend *backend, const gpuvec_view *view,
+						   gpuvec_placement placement, size_t *bytes);
+	void		(*copy) (gpuvec_backend *backend, gpuvec_view *view);
+
+	/* True if the view has copies of all its rows on two devices or more */
+	bool		(*has_copies) (gpuvec_backend *backend, const gpuvec_view *view);
+
+	/*
+	 * What copies of a view's rows take; added to each[] of the device that
+	 * has them, unless it is NULL
+	 */
+	size_t		(*bytes) (gpuvec_backend *backend, const gpuvec_view *view, size_t *each);
+
+	/*
+	 * take: the view has no copies from now on.  Searches that use them go
+	 * on.  Takes no time, unlike free_copies, which frees a list of them.
+	 * NULL is an empty list; `more` is a list that it begins with.
+	 */
+	gpuvec_copies *(*take) (gpuvec_backend *backend, gpuvec_view *view, gpuvec_copies *more);
+	void		(*free_copies) (gpuvec_copies *copies);
 };
 
 /* Open a backend.  On failure, returns NULL and fills *error. */

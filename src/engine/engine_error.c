@@ -40,3 +40,9 @@ gpuvec_fail_memory(gpuvec_error *error, size_t bytes)
 			 "Failed on a request of %zu bytes.", bytes);
 	return false;
 }
+
+bool
+gpuvec_lacks_memory(const gpuvec_error *error)
+{
+	return !error->fatal && strcmp(error->sqlstate, GPUVEC_OUT_OF_MEMORY) == 0;
+}

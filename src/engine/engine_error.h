@@ -19,6 +19,8 @@ typedef struct gpuvec_error
 	char		sqlstate[6];
 	bool		fatal;			/* the backend is unusable: the engine must
 								 * exit */
+	int			device;			/* if fatal: number + 1 of the one of several
+								 * devices that failed; 0: not known */
 	bool		fallback;		/* the session can answer without the engine */
 	char		message[256];
 	char		detail[256];
@@ -52,6 +54,9 @@ extern bool gpuvec_fail(gpuvec_error *error, const char *sqlstate,
 		   ;
 
 extern bool gpuvec_fail_memory(gpuvec_error *error, size_t bytes);
+
+/* True if memory was lacking, and the backend is usable */
+extern bool gpuvec_lacks_memory(const gpuvec_error *error);
 
 #ifdef __cplusplus
 }

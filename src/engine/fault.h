@@ -49,7 +49,7 @@
  *						segments
  *	 part-gone:N		that device cannot be used when the engine starts
  *	 part-lost:N		its searches fail, so that the engine ends
- *	 part-search:N		its searches find no memory
+ *	 part-search:N		its searches find no memory; -1: those of no device do
  *	 slow-end:MS		an engine that ends by an error does so MS
  *						milliseconds after it has said so
  *	 protocol-version:N	the engine claims to speak protocol version N

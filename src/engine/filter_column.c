@@ -116,6 +116,24 @@ gpuvec_filter_column_build(gpuvec_filter_column *column, gpuvec_row_key *pairs,
 	return true;
 }
 
+bool
+gpuvec_filter_column_copy(gpuvec_filter_column *to, const gpuvec_filter_column *from,
+						  uint32_t nrows, gpuvec_error *error)
+{
+	size_t		keys = (from->nkeys + (size_t) 1) * sizeof(uint64_t);
+	size_t		codes = gpuvec_code_room(nrows) * sizeof(uint16_t);
+
+	to->nkeys = from->nkeys;
+	to->has_nulls = from->has_nulls;
+	to->keys = calloc(1, keys);
+	to->codes = malloc(codes);
+	if (to->keys == NULL || to->codes == NULL)
+		return gpuvec_fail_memory(error, gpuvec_filter_column_bytes(from, nrows));
+	memcpy(to->keys, from->keys, from->nkeys * sizeof(uint64_t));
+	memcpy(to->codes, from->codes, codes);
+	return true;
+}
+
 void
 gpuvec_filter_column_free(gpuvec_filter_column *column)
 {

@@ -65,6 +65,13 @@ extern bool gpuvec_filter_column_build(gpuvec_filter_column *column, gpuvec_row_
 									   gpuvec_row_key *scratch, uint32_t nrows,
 									   gpuvec_error *error);
 
+/*
+ * Copy a column of nrows rows.  *to is all zero; the caller frees it, even on
+ * failure.
+ */
+extern bool gpuvec_filter_column_copy(gpuvec_filter_column *to, const gpuvec_filter_column *from,
+									  uint32_t nrows, gpuvec_error *error);
+
 extern void gpuvec_filter_column_free(gpuvec_filter_column *column);
 
 extern size_t gpuvec_filter_column_bytes(const gpuvec_filter_column *column, uint32_t nrows);

@@ -193,6 +193,8 @@ main(int argc, char **argv)
 	gpuvec_hash_secret_draw();
 	if (gpuvec_fault("crash-at-start", &argument))
 		return 1;
+	if (options.probe)
+		return gpuvec_probe(&options) ? 0 : 1;
 	raise_limits();
 	if (!set_up_signals() || (options.liveness_fd >= 0 && !start_thread(watch_supervisor, NULL)) ||
 		!gpuvec_hangup_start(&server.store))

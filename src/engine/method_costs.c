@@ -10,11 +10,11 @@
  * next one of its kind.
  *
  * Searches are of one kind if they agree in measure, in whether they have a
- * least score, in whether some query has a filter, in the size of k, in the
- * number of queries (by powers of two) and in the mean length of these (by
- * powers of the square root of two).  A mirror has records for SETS * WAYS
- * kinds; of a set, the one that was not used for longest gives way to a new
- * one.
+ * least score, in whether some query has a filter, in whether one of several
+ * devices searches alone, in the size of k, in the number of queries (by
+ * powers of two) and in the mean length of these (by powers of the square root
+ * of two).  A mirror has records for SETS * WAYS kinds; of a set, the one that
+ * was not used for longest gives way to a new one.
  *
  * The methods are the backend's own choice, which is the first guess; the
  * scan; and the lists that are there.  A record has for each the mean time of
@@ -40,6 +40,7 @@
  *-------------------------------------------------------------------------
  */
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -101,6 +102,8 @@ struct gpuvec_method_record
 struct gpuvec_method_costs
 {
 	int			refs;			/* changed by __atomic builtins only */
+	pthread_mutex_t mutex;		/* guards all below; lanes search at the same
+								 * time */
 	uint64_t	clock;			/* searches of the mirror */
 	gpuvec_method_record records[SETS][WAYS];
 };
@@ -111,7 +114,10 @@ gpuvec_method_costs_new(void)
 	gpuvec_method_costs *costs = calloc(1, sizeof(*costs));
 
 	if (costs)
+	{
 		costs->refs = 1;
+		pthread_mutex_init(&costs->mutex, NULL);
+	}
 	return costs;
 }
 
@@ -126,8 +132,10 @@ gpuvec_method_costs_ref(gpuvec_method_costs *costs)
 void
 gpuvec_method_costs_unref(gpuvec_method_costs *costs)
 {
-	if (costs && __atomic_sub_fetch(&costs->refs, 1, __ATOMIC_ACQ_REL) == 0)
-		free(costs);
+	if (costs == NULL || __atomic_sub_fetch(&costs->refs, 1, __ATOMIC_ACQ_REL) > 0)
+		return;
+	pthread_mutex_destroy(&costs->mutex);
+	free(costs);
 }
 
 size_t
@@ -145,7 +153,8 @@ log_steps(double x, int steps)
 
 /* What searches of one kind have in common, as a number that is not 0 */
 static uint64_t
-kind_of(gpuvec_measure measure, const gpuvec_topk_query *queries, uint32_t nqueries)
+kind_of(gpuvec_measure measure, bool on_lane, const gpuvec_topk_query *queries,
+		uint32_t nqueries)
 {
 	double		ids = 0;
 	uint32_t	k = 0;
@@ -158,16 +167,17 @@ kind_of(gpuvec_measure measure, const gpuvec_topk_query *queries, uint32_t nquer
 			k = queries[i].k;
 		filtered |= queries[i].filter.n > 0;
 	}
-	return 1 | (uint64_t) queries[0].has_min_score << 1 | filtered << 2 | (uint64_t) measure << 8 |
+	return 1 | (uint64_t) queries[0].has_min_score << 1 | filtered << 2 |
+		(uint64_t) on_lane << 3 | (uint64_t) measure << 8 |
 		log_steps(nqueries, 1) << 16 | log_steps(ids / nqueries, 2) << 24 |
 		log_steps(k, 1) / 2 << 32;
 }
 
 gpuvec_method_record *
-gpuvec_method_costs_find(gpuvec_method_costs *costs, gpuvec_measure measure,
+gpuvec_method_costs_find(gpuvec_method_costs *costs, gpuvec_measure measure, bool on_lane,
 						 const gpuvec_topk_query *queries, uint32_t nqueries)
 {
-	uint64_t	kind = kind_of(measure, queries, nqueries);
+	uint64_t	kind = kind_of(measure, on_lane, queries, nqueries);
 	gpuvec_method_record *set = costs->records[(kind * 0x9E3779B97F4A7C15) >> 60];
 	gpuvec_method_record *record = set;
 
@@ -271,8 +281,19 @@ typedef struct measured_search
 	const gpuvec_view *view;
 	gpuvec_measure measure;
 	gpuvec_method_record *record;
+	uint64_t	kind;			/* that the record had */
 	gpuvec_error *error;
 } measured_search;
+
+/* Note what a search took, unless another kind has got its record meanwhile */
+static void
+note(const measured_search *s, gpuvec_method method, uint32_t nqueries, double ns)
+{
+	pthread_mutex_lock(&s->view->costs->mutex);
+	if (s->record->kind == s->kind)
+		gpuvec_method_note(s->record, method, nqueries, ns);
+	pthread_mutex_unlock(&s->view->costs->mutex);
+}
 
 static bool
 search(const measured_search *s, gpuvec_method method, gpuvec_topk_query *queries,
@@ -282,8 +303,20 @@ search(const measured_search *s, gpuvec_method method, gpuvec_topk_query *querie
 
 	if (!s->backend->topk(s->backend, s->view, s->measure, method, queries, nqueries, s->error))
 		return false;
-	gpuvec_method_note(s->record, method, nqueries, now_ns() - start);
+	note(s, method, nqueries, now_ns() - start);
 	return true;
+}
+
+/* The method that has cost least so far */
+static gpuvec_method
+cheapest_now(const measured_search *s)
+{
+	gpuvec_method method;
+
+	pthread_mutex_lock(&s->view->costs->mutex);
+	method = methods[cheapest(s->record)];
+	pthread_mutex_unlock(&s->view->costs->mutex);
+	return method;
 }
 
 /*
@@ -301,7 +334,7 @@ search_in_slices(const measured_search *s, gpuvec_topk_query *queries, uint32_t 
 	for (int i = 0; i < N_CHOICES; i++, done += slice)
 		if (!search(s, methods[i], queries + done, slice))
 			return false;
-	return search(s, methods[cheapest(s->record)], queries + done, nqueries - done);
+	return search(s, cheapest_now(s), queries + done, nqueries - done);
 }
 
 bool
@@ -311,11 +344,18 @@ gpuvec_topk_by_cost(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_mea
 	measured_search s = {
 		.backend = backend, .view = view, .measure = measure, .error = error
 	};
+	gpuvec_method method;
+	bool		is_new;
 
 	if (view->costs == NULL || nqueries == 0 || (nqueries == 1 && queries[0].unordered))
 		return backend->topk(backend, view, measure, GPUVEC_METHOD_AUTO, queries, nqueries, error);
-	s.record = gpuvec_method_costs_find(view->costs, measure, queries, nqueries);
-	if (s.record->searches == 0 && nqueries >= SLICED_QUERIES)
+	pthread_mutex_lock(&view->costs->mutex);
+	s.record = gpuvec_method_costs_find(view->costs, measure, backend->is_lane, queries, nqueries);
+	s.kind = s.record->kind;
+	is_new = s.record->searches == 0;
+	method = gpuvec_method_choose(s.record, nqueries);
+	pthread_mutex_unlock(&view->costs->mutex);
+	if (is_new && nqueries >= SLICED_QUERIES)
 		return search_in_slices(&s, queries, nqueries);
-	return search(&s, gpuvec_method_choose(s.record, nqueries), queries, nqueries);
+	return search(&s, method, queries, nqueries);
 }

@@ -24,6 +24,8 @@ static const struct option long_options[] = {
 	{"incarnation", required_argument, NULL, 'i'},
 	{"backend", required_argument, NULL, 'b'},
 	{"devices", required_argument, NULL, 'd'},
+	{"without-devices", required_argument, NULL, 'w'},
+	{"probe", no_argument, NULL, 'P'},
 	{"device-memory", required_argument, NULL, 'm'},
 	{"host-memory", required_argument, NULL, 'H'},
 	{"cpu-threads", required_argument, NULL, 't'},
@@ -44,6 +46,8 @@ static const char help[] =
 "  --incarnation=HEX     32 hexadecimal digits that sessions must present\n"
 "  --backend=NAME        auto, cuda or cpu\n"
 "  --devices=LIST        numbers of GPUs, as in 0,1, or all\n"
+"  --without-devices=LIST  leave out these, as they have failed\n"
+"  --probe               exit with 0 if one of these can be used, and 1 if not\n"
 "  --device-memory=MB    memory for mirrors on each device, 0 to choose\n"
 "  --host-memory=MB      memory of the host for what devices have no room for\n"
 "  --cpu-threads=N       threads on the CPU, 0 for all cores\n"
@@ -84,25 +88,42 @@ parse_incarnation(gpuvec_engine_options *options, const char *value)
 	}
 }
 
-/* Parse a list of device numbers separated by commas, or "all" */
-static void
-parse_devices(gpuvec_engine_options *options, const char *value)
+/* Parse a list of numbers separated by commas; returns how many */
+static int
+parse_list(const char *name, const char *value, int *numbers)
 {
 	char	   *copy = strdup(value);
 	char	   *rest = copy;
 	char	   *item;
+	int			n = 0;
 
-	options->ndevices = 0;
-	options->all_devices = strcmp(value, "all") == 0;
-	while (!options->all_devices && copy && (item = strsep(&rest, ",")) != NULL)
+	while (copy && (item = strsep(&rest, ",")) != NULL)
 	{
-		if (options->ndevices == GPUVEC_MAX_DEVICES)
-			bad_option("devices", value);
+		if (n == GPUVEC_MAX_DEVICES)
+			bad_option(name, value);
 		item += strspn(item, " ");
 		item[strcspn(item, " ")] = '\0';
-		options->devices[options->ndevices++] = (int) parse_number("devices", item, 0, 1023);
+		numbers[n++] = (int) parse_number(name, item, 0, 1023);
 	}
 	free(copy);
+	return n;
+}
+
+/* Parse a list of device numbers, or "all" */
+static void
+parse_devices(gpuvec_engine_options *options, const char *value)
+{
+	options->all_devices = strcmp(value, "all") == 0;
+	options->ndevices = options->all_devices ? 0 : parse_list("devices", value, options->devices);
+}
+
+bool
+gpuvec_is_without(const gpuvec_engine_options *options, int number)
+{
+	for (int i = 0; i < options->nwithout; i++)
+		if (options->without[i] == number)
+			return true;
+	return false;
 }
 
 static void
@@ -146,6 +167,12 @@ gpuvec_parse_options(gpuvec_engine_options *options, int argc, char **argv)
 			case 'd':
 				parse_devices(options, optarg);
 				break;
+			case 'w':
+				options->nwithout = parse_list("without-devices", optarg, options->without);
+				break;
+			case 'P':
+				options->probe = true;
+				break;
 			case 'm':
 				options->memory_mb = (uint64_t) parse_number("device-memory", optarg, 0, INT_MAX);
 				break;
@@ -173,7 +200,7 @@ gpuvec_parse_options(gpuvec_engine_options *options, int argc, char **argv)
 	}
 	if (optind < argc)
 		bad_option("help", argv[optind]);
-	if ((options->listen_fd < 0) == (options->socket == NULL))
+	if (!options->probe && (options->listen_fd < 0) == (options->socket == NULL))
 	{
 		gpuvec_log("ERROR", "either --listen-fd or --socket is needed");
 		exit(EXIT_USAGE);

@@ -24,6 +24,10 @@ typedef struct gpuvec_engine_options
 	int			devices[GPUVEC_MAX_DEVICES];
 	int			ndevices;
 	bool		all_devices;	/* all GPUs; the list counts for nothing */
+	int			without[GPUVEC_MAX_DEVICES];	/* devices that have failed */
+	int			nwithout;
+	bool		probe;			/* only find out whether one of these can be
+								 * used again */
 	int			cpu_parts;		/* devices that the CPU pretends to be */
 	uint64_t	memory_mb;		/* per device; 0: choose from the memory there
 								 * is */
@@ -38,5 +42,8 @@ typedef struct gpuvec_engine_options
  * --help and --version.
  */
 extern void gpuvec_parse_options(gpuvec_engine_options *options, int argc, char **argv);
+
+/* True if the device of this number has failed */
+extern bool gpuvec_is_without(const gpuvec_engine_options *options, int number);
 
 #endif							/* GPUVEC_OPTIONS_H */

@@ -11,6 +11,12 @@
  * (flat combining: Hendler, Incze, Shavit and Tzafrir 2010).  Each
  * batch starts with the oldest request, so no request starves.
  *
+ * A backend of several devices runs as many batches at a time as it has
+ * devices that are idle, for views that one device can search alone: each of
+ * its lanes is busy or idle.  Other searches take all lanes.  What waits for
+ * all of them keeps later requests from starting, or it would wait for ever.
+ * When several lanes are idle, a batch takes only its share of the requests.
+ *
  *-------------------------------------------------------------------------
  */
 #include <pthread.h>
@@ -34,8 +40,11 @@ typedef struct topk_request
 	gpuvec_method method;
 	gpuvec_topk_query *queries;
 	uint32_t	nqueries;
+	uint64_t	lanes;			/* any of which can search it alone, as bits;
+								 * 0: it takes all */
 	struct topk_request *next;	/* in the queue, then in the batch */
 	pthread_cond_t wake;
+	bool		sleeps;			/* its owner waits for `wake` */
 	bool		done;
 	bool		ok;
 	gpuvec_error error;
@@ -45,7 +54,8 @@ struct gpuvec_scheduler
 {
 	gpuvec_backend *backend;
 	pthread_mutex_t mutex;		/* guards all below */
-	bool		busy;			/* a thread is running a batch */
+	uint64_t	busy;			/* lanes on which threads run batches */
+	int			last_lane;		/* the lane of the last batch on one */
 	topk_request *head;
 	topk_request *tail;
 	gpuvec_scheduler_stats stats;
@@ -89,34 +99,88 @@ gpuvec_scheduler_count(gpuvec_scheduler *scheduler)
 	pthread_mutex_unlock(&scheduler->mutex);
 }
 
+/* A batch that is about to run */
+typedef struct topk_batch
+{
+	topk_request *requests;
+	uint32_t	nqueries;
+	uint64_t	lanes;			/* that it makes busy */
+	gpuvec_backend *backend;	/* that searches: the only lane, or all */
+} topk_batch;
+
 /* True if both may be searched in one batch */
 static bool
 go_together(const topk_request *a, const topk_request *b)
 {
-	return a->view == b->view && a->measure == b->measure && a->method == b->method &&
+	return a->view == b->view && a->lanes == b->lanes && a->measure == b->measure &&
+		a->method == b->method &&
 		(a->measure != GPUVEC_TVERSKY ||
 		 memcmp(&a->queries[0].weights, &b->queries[0].weights, sizeof(gpuvec_weights)) == 0);
 }
 
+/* The idle lane that comes next after the last one: all are used in turn */
+static int
+next_lane(gpuvec_scheduler *scheduler, uint64_t idle)
+{
+	uint64_t	later = idle & ~(UINT64_MAX >> (63 - scheduler->last_lane));
+
+	scheduler->last_lane = __builtin_ctzll(later ? later : idle);
+	return scheduler->last_lane;
+}
+
+/* The link to the oldest request that can start now, or NULL */
+static topk_request **
+find_startable(gpuvec_scheduler *scheduler)
+{
+	for (topk_request **link = &scheduler->head; *link; link = &(*link)->next)
+	{
+		uint64_t	lanes = (*link)->lanes;
+
+		if (lanes == 0)
+			return scheduler->busy == 0 ? link : NULL;
+		if (lanes & ~scheduler->busy)
+			return link;
+	}
+	return NULL;
+}
+
 /*
- * Take the oldest request off the queue, and all others that can run in its
- * batch.  The queue must not be empty.  Sets *nqueries to the batch's number
- * of queries.
+ * Most queries of a batch that begins with this request: its lane's share of
+ * those that wait for the same
+ */
+static uint32_t
+share_of(const gpuvec_scheduler *scheduler, const topk_request *first)
+{
+	uint32_t	idle = (uint32_t) __builtin_popcountll(first->lanes & ~scheduler->busy);
+	uint64_t	queries = 0;
+
+	if (idle <= 1)
+		return BATCH_QUERIES;
+	for (const topk_request *r = scheduler->head; r; r = r->next)
+		if (go_together(r, first))
+			queries += r->nqueries;
+	queries = (queries + idle - 1) / idle;
+	return queries < BATCH_QUERIES ? (uint32_t) queries : BATCH_QUERIES;
+}
+
+/*
+ * Take a request off the queue, and all others that can run in its batch.
+ * Returns the first one, and sets *nqueries to the batch's number of queries.
  */
 static topk_request *
-take_batch(gpuvec_scheduler *scheduler, uint32_t *nqueries)
+take_requests(gpuvec_scheduler *scheduler, topk_request **link, uint32_t *nqueries)
 {
-	topk_request *batch = scheduler->head;
+	topk_request *batch = *link;
 	topk_request *last = batch;
-	topk_request **link = &scheduler->head;
+	uint32_t	most = share_of(scheduler, batch);
 
-	scheduler->head = batch->next;
+	*link = batch->next;
 	*nqueries = batch->nqueries;
 	while (*link != NULL)
 	{
 		topk_request *r = *link;
 
-		if (go_together(r, batch) && *nqueries + r->nqueries <= BATCH_QUERIES)
+		if (go_together(r, batch) && *nqueries + r->nqueries <= most)
 		{
 			*link = r->next;
 			last->next = r;
@@ -133,13 +197,61 @@ take_batch(gpuvec_scheduler *scheduler, uint32_t *nqueries)
 	return batch;
 }
 
+/* True if a batch of a lane is alone, and better has all devices */
+static bool
+is_lone(const gpuvec_scheduler *scheduler, const topk_batch *batch)
+{
+	return scheduler->busy == 0 && scheduler->head == NULL && batch->nqueries == 1 &&
+		scheduler->backend->copier->lone(scheduler->backend, batch->requests->view);
+}
+
+/*
+ * Take the batch that is to run next, and make its lanes busy.  False: nothing
+ * can start.
+ */
+static bool
+take_batch(gpuvec_scheduler *scheduler, topk_batch *batch)
+{
+	topk_request **link = find_startable(scheduler);
+	const gpuvec_copier *copier = scheduler->backend->copier;
+	uint64_t	idle;
+
+	if (link == NULL)
+		return false;
+	idle = (*link)->lanes & ~scheduler->busy;
+	batch->requests = take_requests(scheduler, link, &batch->nqueries);
+	batch->lanes = UINT64_MAX;
+	batch->backend = scheduler->backend;
+	if (idle != 0 && !is_lone(scheduler, batch))
+	{
+		int			lane = next_lane(scheduler, idle);
+
+		batch->lanes = UINT64_C(1) << lane;
+		batch->backend = copier->lane(scheduler->backend, lane);
+	}
+	scheduler->busy |= batch->lanes;
+	return true;
+}
+
+/* Wake a thread that can lead the next batch, if one can start */
+static void
+pass_lead(gpuvec_scheduler *scheduler)
+{
+	if (find_startable(scheduler) == NULL)
+		return;
+	for (topk_request *r = scheduler->head; r != NULL; r = r->next)
+		if (r->sleeps)
+		{
+			pthread_cond_signal(&r->wake);
+			return;
+		}
+}
+
 /* Search by the method that was asked for; AUTO: the cheapest */
 static bool
-search(gpuvec_scheduler *scheduler, const topk_request *like, gpuvec_topk_query *queries,
+search(gpuvec_backend *backend, const topk_request *like, gpuvec_topk_query *queries,
 	   uint32_t nqueries, gpuvec_error *error)
 {
-	gpuvec_backend *backend = scheduler->backend;
-
 	if (like->method == GPUVEC_METHOD_AUTO)
 		return gpuvec_topk_by_cost(backend, like->view, like->measure, queries, nqueries, error);
 	return backend->topk(backend, like->view, like->measure, like->method, queries, nqueries,
@@ -151,23 +263,22 @@ search(gpuvec_scheduler *scheduler, const topk_request *like, gpuvec_topk_query 
  * answers
  */
 static bool
-run_together(gpuvec_scheduler *scheduler, topk_request *batch, uint32_t nqueries,
-			 gpuvec_error *error)
+run_together(const topk_batch *batch, gpuvec_error *error)
 {
-	gpuvec_topk_query *queries = malloc(nqueries * sizeof(*queries));
+	gpuvec_topk_query *queries = malloc(batch->nqueries * sizeof(*queries));
 	uint32_t	n = 0;
 	bool		ok;
 
 	if (queries == NULL)
-		return gpuvec_fail_memory(error, nqueries * sizeof(*queries));
-	for (topk_request *r = batch; r != NULL; r = r->next)
+		return gpuvec_fail_memory(error, batch->nqueries * sizeof(*queries));
+	for (topk_request *r = batch->requests; r != NULL; r = r->next)
 	{
 		memcpy(queries + n, r->queries, r->nqueries * sizeof(*queries));
 		n += r->nqueries;
 	}
-	ok = search(scheduler, batch, queries, n, error);
+	ok = search(batch->backend, batch->requests, queries, n, error);
 	n = 0;
-	for (topk_request *r = batch; r != NULL; r = r->next)
+	for (topk_request *r = batch->requests; r != NULL; r = r->next)
 		for (uint32_t i = 0; i < r->nqueries; i++, n++)
 		{
 			r->queries[i].matches = queries[n].matches;
@@ -188,28 +299,28 @@ run_together(gpuvec_scheduler *scheduler, topk_request *batch, uint32_t nqueries
  * return, but not while searching.
  */
 static void
-run_batch(gpuvec_scheduler *scheduler, topk_request *batch, uint32_t nqueries)
+run_batch(gpuvec_scheduler *scheduler, const topk_batch *batch)
 {
 	uint64_t	start = gpuvec_clock_ns();
 	gpuvec_error error;
 	bool		together;
 
 	scheduler->stats.batches++;
-	scheduler->stats.queries += nqueries;
+	scheduler->stats.queries += batch->nqueries;
+	pass_lead(scheduler);
 	pthread_mutex_unlock(&scheduler->mutex);
-	together = batch->next != NULL && run_together(scheduler, batch, nqueries, &error);
-	for (topk_request *r = batch; r != NULL; r = r->next)
-		r->ok = together || search(scheduler, r, r->queries, r->nqueries, &r->error);
+	together = batch->requests->next != NULL && run_together(batch, &error);
+	for (topk_request *r = batch->requests; r != NULL; r = r->next)
+		r->ok = together || search(batch->backend, r, r->queries, r->nqueries, &r->error);
 	pthread_mutex_lock(&scheduler->mutex);
 	scheduler->stats.busy_ns += gpuvec_clock_ns() - start;
-	while (batch != NULL)
+	scheduler->busy &= ~batch->lanes;
+	for (topk_request *r = batch->requests, *next; r != NULL; r = next)
 	{
-		topk_request *next = batch->next;
-
-		scheduler->stats.errors += !batch->ok;
-		batch->done = true;
-		pthread_cond_signal(&batch->wake);
-		batch = next;
+		next = r->next;
+		scheduler->stats.errors += !r->ok;
+		r->done = true;
+		pthread_cond_signal(&r->wake);
 	}
 }
 
@@ -222,6 +333,11 @@ gpuvec_scheduler_topk(gpuvec_scheduler *scheduler, const gpuvec_view *view,
 		.nqueries = nqueries
 	};
 
+	const gpuvec_copier *copier = scheduler->backend->copier;
+	topk_batch	batch;
+
+	if (copier)
+		mine.lanes = copier->lanes(scheduler->backend, view, nqueries);
 	pthread_cond_init(&mine.wake, NULL);
 	pthread_mutex_lock(&scheduler->mutex);
 	if (scheduler->tail)
@@ -232,22 +348,16 @@ gpuvec_scheduler_topk(gpuvec_scheduler *scheduler, const gpuvec_view *view,
 
 	while (!mine.done)
 	{
-		if (!scheduler->busy)
-		{
-			uint32_t	n;
-			topk_request *batch;
-
-			scheduler->busy = true;
-			batch = take_batch(scheduler, &n);
-			run_batch(scheduler, batch, n);
-			scheduler->busy = false;
-		}
+		if (take_batch(scheduler, &batch))
+			run_batch(scheduler, &batch);
 		else
+		{
+			mine.sleeps = true;
 			pthread_cond_wait(&mine.wake, &scheduler->mutex);
+			mine.sleeps = false;
+		}
 	}
-	/* pass the lead to the owner of the oldest request */
-	if (!scheduler->busy && scheduler->head != NULL)
-		pthread_cond_signal(&scheduler->head->wake);
+	pass_lead(scheduler);
 	pthread_mutex_unlock(&scheduler->mutex);
 	pthread_cond_destroy(&mine.wake);
 	if (!mine.ok)

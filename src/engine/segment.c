@@ -464,6 +464,85 @@ gpuvec_segment_build(const gpuvec_source_row *rows, uint32_t nrows, uint32_t nfi
 	return segment;
 }
 
+/* Copy the postings of cold numbers */
+static void
+copy_cold(gpuvec_segment *to, const gpuvec_segment *from)
+{
+	memcpy(to->hot_len, from->hot_len, from->nrows * sizeof(uint32_t));
+	memcpy(to->cold_number, from->cold_number, from->ncold * sizeof(uint32_t));
+	memcpy(to->cold_row, from->cold_row, from->ncold * sizeof(uint16_t));
+}
+
+/* Copy the filter columns, and which rows have null sets */
+static bool
+copy_filters(gpuvec_segment *to, const gpuvec_segment *from, gpuvec_error *error)
+{
+	size_t		bytes = from->ntiles * sizeof(uint32_t);
+
+	to->filters = calloc(from->nfilters, sizeof(*to->filters));
+	if (to->filters == NULL)
+		return gpuvec_fail_memory(error, from->nfilters * sizeof(*to->filters));
+	for (uint32_t i = 0; i < from->nfilters; i++)
+	{
+		if (!gpuvec_filter_column_copy(&to->filters[i], &from->filters[i], from->nrows, error))
+			return false;
+		to->host_bytes += gpuvec_filter_column_bytes(&to->filters[i], to->nrows);
+	}
+	if (from->null_sets == NULL)
+		return true;
+	to->null_sets = malloc(bytes);
+	if (to->null_sets == NULL)
+		return gpuvec_fail_memory(error, bytes);
+	memcpy(to->null_sets, from->null_sets, bytes);
+	to->host_bytes += bytes;
+	return true;
+}
+
+/* Allocate the arrays of a copy, and fill all but ids */
+static bool
+copy_arrays(gpuvec_segment *to, const gpuvec_segment *from, gpuvec_error *error)
+{
+	if (!allocate_segment(to, error))
+		return false;
+	memcpy(to->tid, from->tid, from->nrows * sizeof(uint64_t));
+	memcpy(to->len, from->len, from->nrows * sizeof(uint32_t));
+	memcpy(to->by_tid, from->by_tid, from->nrows * sizeof(uint16_t));
+	memcpy(to->tile_chunk, from->tile_chunk, (from->ntiles + 1) * sizeof(uint32_t));
+	if (from->ncold > 0)
+		copy_cold(to, from);
+	return from->nfilters == 0 || copy_filters(to, from, error);
+}
+
+gpuvec_segment *
+gpuvec_segment_copy(const gpuvec_segment *from, gpuvec_error *error)
+{
+	gpuvec_segment *to = calloc(1, sizeof(*to));
+
+	if (to == NULL)
+	{
+		gpuvec_fail_memory(error, sizeof(*to));
+		return NULL;
+	}
+	to->refs = 1;
+	to->nrows = from->nrows;
+	to->ntiles = from->ntiles;
+	to->minlen = from->minlen;
+	to->maxlen = from->maxlen;
+	to->nids = from->nids;
+	to->ncold = from->ncold;
+	to->first_tid = from->first_tid;
+	to->last_tid = from->last_tid;
+	to->nchunks = from->nchunks;
+	to->sorted = from->sorted;
+	to->nfilters = from->nfilters;
+	to->nnull_sets = from->nnull_sets;
+	if (copy_arrays(to, from, error) &&
+		from->backend->read_ids(from->backend, from, to->ids, error))
+		return to;
+	free_segment(to);
+	return NULL;
+}
+
 void
 gpuvec_segment_row(const gpuvec_segment *segment, uint32_t row, uint16_t *ids)
 {
@@ -637,6 +716,7 @@ allocate_livemap(uint32_t nwords, gpuvec_error *error)
 	map->child = 0;
 	map->backend = NULL;
 	map->device = NULL;
+	map->copies = NULL;
 	return map;
 }
 

@@ -109,6 +109,7 @@ typedef struct gpuvec_segment
 	int			child;			/* on which of the backend's devices it lies
 								 * (engine/parts); 0 if there is one */
 	void	   *device;			/* backend's own */
+	struct parts_copies *copies;	/* on other devices (engine/parts) */
 	size_t		host_bytes;		/* bytes on the host: this struct, its arrays,
 								 * and what the backend allocates or has
 								 * reserved for the segment (atomic) */
@@ -125,6 +126,7 @@ typedef struct gpuvec_livemap
 								 * adopted */
 	gpuvec_backend *backend;
 	void	   *device;			/* backend's own */
+	struct parts_copies *copies;	/* on other devices (engine/parts) */
 	uint32_t	bits[];			/* bit r % 32 of word r / 32 is set: row r is
 								 * live */
 } gpuvec_livemap;
@@ -167,6 +169,12 @@ typedef struct gpuvec_view
  */
 extern gpuvec_segment *gpuvec_segment_build(const gpuvec_source_row *rows, uint32_t nrows,
 											uint32_t nfilters, gpuvec_error *error);
+
+/*
+ * A copy of an adopted segment, which no backend has adopted, with its ids on
+ * the host.  On failure, returns NULL and fills *error.
+ */
+extern gpuvec_segment *gpuvec_segment_copy(const gpuvec_segment *from, gpuvec_error *error);
 
 /* Sort rows by (len, tid), in place */
 extern bool gpuvec_rows_sort(gpuvec_source_row *rows, uint64_t nrows,

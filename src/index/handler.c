@@ -23,7 +23,6 @@
 #include "access/detoast.h"
 #include "access/heapam.h"
 #include "access/htup_details.h"
-#include "access/reloptions.h"
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/pg_amop.h"
@@ -38,6 +37,7 @@
 #include "mirror/feed.h"
 #include "mirror/feed_queue.h"
 #include "mirror/feed_ring.h"
+#include "mirror/placement.h"
 #include "storage/bufmgr.h"
 #include "storage/predicate.h"
 #include "utils/catcache.h"
@@ -348,17 +348,6 @@ gpuvec_property(Oid index, int column, IndexAMProperty property, const char *nam
 	}
 }
 
-/* An index has no parameters: any parameter is refused */
-static bytea *
-gpuvec_options(Datum options, bool validate)
-{
-	static relopt_kind kind = 0;
-
-	if (kind == 0)
-		kind = add_reloption_kind();
-	return build_reloptions(options, validate, kind, 0, NULL, 0);
-}
-
 PG_FUNCTION_INFO_V1(gpuvec_handler);
 Datum
 gpuvec_handler(PG_FUNCTION_ARGS)
@@ -382,7 +371,7 @@ gpuvec_handler(PG_FUNCTION_ARGS)
 		.amvacuumcleanup = gpuvec_vacuumcleanup,
 		.amcostestimate = gpuvec_costestimate,
 		.ambuildphasename = gpuvec_buildphasename,
-		.amoptions = gpuvec_options,
+		.amoptions = PlacementOptions,
 		.amproperty = gpuvec_property,
 		.amvalidate = gpuvec_validate,
 		.ambeginscan = gpuvec_beginscan,

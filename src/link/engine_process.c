@@ -117,6 +117,7 @@ static char **
 engine_arguments(void)
 {
 	GpuvecShared *state = GpuvecSharedState();
+	char	   *without = DevicesWithout();
 	char		incarnation[33];
 	int			n = 0;
 	char	  **argv = palloc0(sizeof(char *) * 24);
@@ -146,9 +147,29 @@ engine_arguments(void)
 		argv[n++] = "--cpu-parts";
 		argv[n++] = psprintf("%d", gpuvec_cpu_parts);
 	}
+	if (without)
+	{
+		argv[n++] = "--without-devices";
+		argv[n++] = without;
+	}
 	argv[n++] = "--max-sessions";
 	argv[n++] = psprintf("%d", gpuvec_max_sessions);
 	Assert(n < 24);
+	return argv;
+}
+
+char	  **
+EngineProbeArguments(char *devices)
+{
+	int			n = 0;
+	char	  **argv = palloc0(sizeof(char *) * 7);
+
+	argv[n++] = engine_path();
+	argv[n++] = "--probe";
+	argv[n++] = "--backend";
+	argv[n++] = pstrdup(engine_backend());
+	argv[n++] = "--without-devices";
+	argv[n++] = devices;
 	return argv;
 }
 
@@ -189,8 +210,8 @@ close_from(int first)
  * and its own two, no protection from the out-of-memory killer, and SIGKILL
  * when the supervisor dies.
  */
-static void
-exec_engine(char **argv, int liveness_fd, int log_fd, pid_t parent)
+void
+EngineExec(char **argv, int liveness_fd, int log_fd, pid_t parent)
 {
 	static const char oom[] = "200";
 	int			listen_fd = fcntl(supervisor.listen_fd, F_DUPFD, 10);
@@ -289,7 +310,7 @@ EngineStart(void)
 	}
 	pid = GPUVEC_CALL(fork());
 	if (pid == 0)
-		exec_engine(argv, liveness[0], log[1], parent);
+		EngineExec(argv, liveness[0], log[1], parent);
 	if (pid < 0)
 		start_failed("fork the gpuvec engine");
 	close(liveness[0]);
@@ -307,6 +328,7 @@ EngineStart(void)
 	supervisor.ready = supervisor.heard = supervisor.silent = false;
 	supervisor.silence_ms = 0;
 	supervisor.last_look = GetCurrentTimestamp();
+	DevicesStarting();
 	SupervisorPublishStart();
 }
 
@@ -315,6 +337,7 @@ static void
 relay_line(char *line)
 {
 	int			level = LOG;
+	int			number;
 
 	if (strncmp(line, "LOG: ", 5) == 0)
 	{
@@ -324,6 +347,10 @@ relay_line(char *line)
 			supervisor.ready = true;
 			SupervisorPublishEngine();
 		}
+		else if (sscanf(line, "failed: device %d", &number) == 1)
+			DeviceFailed(number);
+		else if (sscanf(line, "lost: device %d", &number) == 1)
+			DeviceLost(number);
 	}
 	else if (strncmp(line, "WARNING: ", 9) == 0)
 	{
@@ -476,6 +503,17 @@ EngineStop(void)
 		pg_usleep(10000L);
 	}
 	forget_engine();
+}
+
+void
+EngineRestart(void)
+{
+	EngineStop();
+	supervisor.no_exec = false;
+	supervisor.failures = 0;
+	supervisor.next_start = 0;
+	SupervisorPublishTrouble("the gpuvec engine is restarting");
+	SupervisorPublishEngine();
 }
 
 /* Receive the engine's signs of life; false if there were none */

@@ -102,4 +102,32 @@ extern void EngineWatch(void);
 /* If the engine has exited, collect its status and plan the next start */
 extern void EngineCheck(void);
 
+/* Stop the engine, and start it again at once */
+extern void EngineRestart(void);
+
+/* The command line of a probe of these devices, a list */
+extern char **EngineProbeArguments(char *devices);
+
+/*
+ * For the child of a fork: become the engine's program, with these
+ * descriptors of the supervisor
+ */
+extern void EngineExec(char **argv, int liveness_fd, int log_fd, pid_t parent);
+
+/* device_retry.c */
+
+/* A device of the engine has failed, or could not be used when it started */
+extern void DeviceFailed(int number);
+extern void DeviceLost(int number);
+
+/* The devices that the engine is to be started without, a list, or NULL */
+extern char *DevicesWithout(void);
+
+/* An engine is about to start; forget all that failed before */
+extern void DevicesStarting(void);
+extern void DevicesForget(void);
+
+/* Look after probes, at each look */
+extern void DevicesRetry(void);
+
 #endif							/* GPUVEC_ENGINE_PROCESS_H */

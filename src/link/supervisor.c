@@ -330,14 +330,10 @@ reload_settings(void)
 	if (strcmp(settings, supervisor.settings) != 0)
 	{
 		ereport(LOG, (errmsg("restarting the gpuvec engine because its settings have changed")));
-		EngineStop();
 		supervisor.settings = MemoryContextStrdup(TopMemoryContext, settings);
 		supervisor.on_cpu = false;
-		supervisor.no_exec = false;
-		supervisor.failures = 0;
-		supervisor.next_start = 0;
-		SupervisorPublishTrouble("the gpuvec engine is restarting");
-		SupervisorPublishEngine();
+		DevicesForget();
+		EngineRestart();
 	}
 }
 
@@ -452,6 +448,7 @@ gpuvec_supervisor_main(Datum arg)
 			EngineWatch();
 			EngineCheck();
 		}
+		DevicesRetry();
 		if (supervisor.listen_fd >= 0 && must_refuse())
 			refuse_connections();
 	}

@@ -24,6 +24,7 @@
 #include "mirror/load_parallel.h"
 #include "mirror/load_workers.h"
 #include "mirror/page_stream.h"
+#include "mirror/placement.h"
 #include "mirror/refresh.h"
 #include "mirror/usage.h"
 #include "miscadmin.h"
@@ -90,6 +91,7 @@ begin_load(MirrorTarget *target, BlockNumber nblocks, uint64 number, gpuvec_stat
 	request.nblocks = nblocks;
 	request.number = number;
 	request.file_bytes = files.len;
+	request.placement = MirrorPlacement(target);
 	pieces[1].data = files.data;
 	pieces[1].size = files.len;
 	ok = GpuvecLinkCall(GPUVEC_MSG_LOAD_BEGIN, pieces, 2, GPUVEC_MSG_STATE,

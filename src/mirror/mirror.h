@@ -233,6 +233,7 @@ extern void MirrorDescribe(Relation rel, AttrNumber attnum, MirrorTarget *target
 extern void MirrorDescribeIndex(Relation rel, Relation index, MirrorTarget *target);
 extern void MirrorFollow(MirrorTarget *target);
 extern void MirrorFollowServing(MirrorTarget *target);
+extern Oid	MirrorServingIndex(const MirrorTarget *target);
 extern bool MirrorIndexFile(const MirrorTarget *target, Oid *tablespace, Oid *file);
 extern void MirrorDescribeEmbedding(Relation rel, AttrNumber key_attnum, AttrNumber attnum,
 									MirrorTarget *target);

@@ -69,6 +69,7 @@
 #include "mirror/feed.h"
 #include "mirror/known.h"
 #include "mirror/page_stream.h"
+#include "mirror/placement.h"
 #include "mirror/refresh.h"
 #include "mirror/refreshing.h"
 #include "mirror/stale_pages.h"
@@ -471,7 +472,10 @@ static bool
 begin_refresh(MirrorTarget *target, bool lsns, gpuvec_state *state, GpuvecReply *reply,
 			  bool *begun)
 {
-	gpuvec_refresh request = {.key = target->key, .lsns = lsns, .known = state->refresh};
+	gpuvec_refresh request = {
+		.key = target->key, .lsns = lsns, .placement = MirrorPlacement(target),
+		.known = state->refresh
+	};
 	GpuvecPiece piece = {&request, sizeof(request)};
 
 	if (!GpuvecLinkCall(GPUVEC_MSG_REFRESH_BEGIN, &piece, 1, GPUVEC_MSG_STATE,

@@ -269,6 +269,18 @@ serving_index(Relation rel, AttrNumber attnum)
 }
 
 /*
+ * The index that functions use on the column of a mirror that is described
+ * without an index.  In recovery such a mirror is not rooted for it.
+ */
+Oid
+MirrorServingIndex(const MirrorTarget *target)
+{
+	if (OidIsValid(target->serving) || target->key_attnum != InvalidAttrNumber)
+		return target->serving;
+	return serving_index(target->rel, target->attnum);
+}
+
+/*
  * True if the search that begins has a snapshot that was taken in recovery.
  * Such a search uses no rooted mirror of a column: see index/recovery.c.
  */

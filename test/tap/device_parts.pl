@@ -153,40 +153,64 @@ $node->stop;
 	like(slurp_file($node->logfile), qr/WARNING:  .*a device cannot be used: device 2 is gone/, 'so does the log');
 }
 
-# a device that has no memory for a search: the session searches
+# a device that has no memory for a search: others have its rows copied, and search them
 {
 	local $ENV{GPUVEC_ENGINE_FAULT} = "$small,part-search:1";
 	$node->start;
-	like(best($node, 'no memory for a search'), qr/WARNING:  gpuvec searches without its engine\nDETAIL:  .*out of memory/, 'and a warning');
-	is(sql('SELECT string_agg(device::text, $$ $$) FROM gpuvec_devices WHERE errors > 0'), '1', 'the error is counted');
+	is(best($node, 'no memory for a search'), '', 'nobody is warned');
+	sql(q{UPDATE docs SET tokens = tokens | 6::bigint WHERE id % 11 = 4});
+	is(best($node, 'no memory for a search, after a refresh'), '', 'nobody is warned');
+	is(sql('SELECT string_agg(device::text, $$ $$) FROM gpuvec_devices WHERE errors > 0'), '1', 'the errors are counted');
 	is(sql('SELECT restarts FROM gpuvec_engine'), '0', 'the engine goes on');
 	$node->stop;
 }
 
-# A device that is lost in a search: the engine starts again, without it; later with it
+# no device has: the session searches
+{
+	local $ENV{GPUVEC_ENGINE_FAULT} = "$small,part-search:-1";
+	$node->start;
+	like(best($node, 'no memory for any search'), qr/WARNING:  gpuvec searches without its engine\nDETAIL:  .*out of memory/, 'and a warning');
+	is(sql('SELECT restarts FROM gpuvec_engine'), '0', 'the engine goes on');
+	$node->stop;
+}
+
+# A device that is lost in a search: the engine starts again, without it; a probe finds it lost, and then
+# in order: the engine starts again, with it.  The same for one that could not be used from the start.
 SKIP:
 {
 	skip 'the engine is not staged', 1 unless $ENV{GPUVEC_ENGINE_PROGRAM};
 	my $folder = PostgreSQL::Test::Utils::tempdir();
+	my $count = sub { return -e "$folder/$_[0]" ? slurp_file("$folder/$_[0]") + 0 : 0 };
 
 	append_to_file("$folder/engine", qq{#!/bin/sh
-n=\$(cat "$folder/starts" 2>/dev/null || echo 0)
-echo \$((n + 1)) >"$folder/starts"
-case \$n in 0) fault=,part-lost:1,slow-end:1000 ;; 1) fault=,part-gone:1 ;; *) fault= ;; esac
+kind=starts
+case "\$*" in *--probe*) kind=probes ;; esac
+n=\$(cat "$folder/\$kind" 2>/dev/null || echo 0)
+echo \$((n + 1)) >"$folder/\$kind"
+echo "\$*" >>"$folder/arguments"
+case \$kind\$n in starts0) fault=,part-lost:1,slow-end:1000 ;; starts3) fault=,part-gone:2 ;; probes0) fault=,part-gone:1 ;; *) fault= ;; esac
 GPUVEC_ENGINE_FAULT=$small\$fault exec "$ENV{GPUVEC_ENGINE_PROGRAM}" "\$@"
 });
 	chmod(0755, $folder, "$folder/engine");
-	$node->append_conf('postgresql.conf', "gpuvec.engine_program = '$folder/engine'");
+	$node->append_conf('postgresql.conf', "gpuvec.engine_program = '$folder/engine'\ngpuvec.device_retry = 1s");
 	$node->start;
 	my $err = best($node, 'a device is lost');
 	is($err, '', 'the search was repeated');
 	is(sql('SELECT restarts FROM gpuvec_engine'), '1', 'the engine was started again');
 	spread('without the lost device', 2, 'docs');
-	is(sql('SELECT count(*) FROM gpuvec_devices WHERE trouble IS NOT NULL'), '1', 'one device cannot be used');
-	kill('KILL', engine_pid($node));
+	is(sql('SELECT string_agg(trouble, $$ $$) FROM gpuvec_devices WHERE trouble IS NOT NULL'), 'device 1 has failed: It is tried again later.', 'one device is left out');
+	like(slurp_file("$folder/arguments"), qr/--without-devices 1/, 'by the supervisor');
 	wait_for(sub { sql('SELECT count(device) FROM gpuvec_devices') eq '3' }, 'all devices');
+	is($count->('probes'), 2, 'the second probe found it in order');
 	best($node, 'the device is back');
 	spread('the device is back', 3, 'docs');
+	is($count->('starts'), 3, 'one start with it');
+
+	kill('KILL', engine_pid($node));
+	wait_for(sub { $count->('probes') == 3 }, 'a device that could not be used is probed');
+	wait_for(sub { sql('SELECT count(device) FROM gpuvec_devices') eq '3' }, 'it is used again');
+	best($node, 'all devices again');
 	$node->stop;
+	like(slurp_file($node->logfile), qr/restarting the gpuvec engine because a device can be used again/, 'the log says so');
 }
 done_testing();

@@ -50,7 +50,7 @@ begin_run(trial_run *r, uint32_t nqueries)
 	memset(r, 0, sizeof(*r));
 	r->nqueries = nqueries;
 	r->costs = gpuvec_method_costs_new();
-	r->record = gpuvec_method_costs_find(r->costs, GPUVEC_JACCARD, queries, nqueries);
+	r->record = gpuvec_method_costs_find(r->costs, GPUVEC_JACCARD, false, queries, nqueries);
 	free(queries);
 }
 
@@ -200,7 +200,7 @@ find(gpuvec_method_costs *costs, gpuvec_measure measure, uint32_t n, uint32_t le
 		queries[i].k = k;
 		queries[i].has_min_score = bounded;
 	}
-	return gpuvec_method_costs_find(costs, measure, queries, n);
+	return gpuvec_method_costs_find(costs, measure, false, queries, n);
 }
 
 static void

@@ -21,6 +21,7 @@
 
 #include "engine/cpu/cpu_backend.h"
 #include "engine/parts/parts.h"
+#include "engine/scheduler.h"
 #include "engine/sets/draft.h"
 #include "engine/sets/id_numbers.h"
 #include "unit_test.h"
@@ -45,6 +46,7 @@ typedef struct test_device
 	bool		fatal;
 	int		   *waiting;		/* searches wait until they are canceled; how
 								 * many do; or NULL */
+	int			running;		/* searches; changed atomically */
 	int			segments;		/* that it has; changed atomically */
 	int			maps;
 	int			views;
@@ -78,7 +80,7 @@ device_adopt_livemaps(gpuvec_backend *backend, gpuvec_livemap *const *maps, uint
 
 	if (d->no_maps)
 		return gpuvec_fail_memory(error, 1);
-	d->maps += (int) n;
+	__atomic_add_fetch(&d->maps, (int) n, __ATOMIC_RELAXED);
 	if (!d->inner->adopt_livemaps(d->inner, maps, n, error))
 		return false;
 	for (uint32_t i = 0; i < n; i++)
@@ -94,7 +96,7 @@ device_adopt_view(gpuvec_backend *backend, gpuvec_view *view, gpuvec_error *erro
 
 	if (d->no_view)
 		return gpuvec_fail_memory(error, 1);
-	d->views++;
+	__atomic_add_fetch(&d->views, 1, __ATOMIC_RELAXED);
 	ok = d->inner->adopt_view(d->inner, view, error);
 	view->backend = backend;
 	return ok;
@@ -103,21 +105,21 @@ device_adopt_view(gpuvec_backend *backend, gpuvec_view *view, gpuvec_error *erro
 static void
 device_release_segment(gpuvec_backend *backend, gpuvec_segment *segment)
 {
-	device_of(backend)->segments--;
+	__atomic_sub_fetch(&device_of(backend)->segments, 1, __ATOMIC_RELAXED);
 	device_of(backend)->inner->release_segment(device_of(backend)->inner, segment);
 }
 
 static void
 device_release_livemap(gpuvec_backend *backend, gpuvec_livemap *map)
 {
-	device_of(backend)->maps--;
+	__atomic_sub_fetch(&device_of(backend)->maps, 1, __ATOMIC_RELAXED);
 	device_of(backend)->inner->release_livemap(device_of(backend)->inner, map);
 }
 
 static void
 device_release_view(gpuvec_backend *backend, gpuvec_view *view)
 {
-	device_of(backend)->views--;
+	__atomic_sub_fetch(&device_of(backend)->views, 1, __ATOMIC_RELAXED);
 	device_of(backend)->inner->release_view(device_of(backend)->inner, view);
 }
 
@@ -149,15 +151,17 @@ device_topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure mea
 			gpuvec_error *error)
 {
 	test_device *d = device_of(backend);
+	bool		ok;
 
+	check(__atomic_add_fetch(&d->running, 1, __ATOMIC_RELAXED) == 1, "one search at a time on a device");
 	if (d->waiting)
 		await_cancel(d, queries);
 	for (uint32_t i = 0; d->no_disjoint && i < nqueries; i++)
 		queries[i].disjoint = false;
-	if (!d->inner->topk(d->inner, view, measure, method, queries, nqueries, error))
-		return false;
-	if (d->fails == NULL)
-		return true;
+	ok = d->inner->topk(d->inner, view, measure, method, queries, nqueries, error);
+	__atomic_sub_fetch(&d->running, 1, __ATOMIC_RELAXED);
+	if (!ok || d->fails == NULL)
+		return ok;
 	gpuvec_fail(error, d->fails, NULL, NULL, "the device fails");
 	error->fatal = d->fatal;
 	return false;
@@ -613,16 +617,19 @@ is_uncounted(gpuvec_backend *b, const gpuvec_view *view)
 	return false;
 }
 
-/* Search a table by one device and by several, and compare */
+/*
+ * Search a table by one device and by several, and compare.  n queries; by a
+ * lane if it is not negative.
+ */
 static void
-compare_views(gpuvec_backend *one, const gpuvec_view *expected, gpuvec_backend *parts,
-			  const gpuvec_view *view, const table *t, gpuvec_measure measure)
+compare_batch(gpuvec_backend *one, const gpuvec_view *expected, gpuvec_backend *parts, int lane,
+			  const gpuvec_view *view, const table *t, gpuvec_measure measure, uint32_t n)
 {
-	gpuvec_topk_query queries[NQUERIES];
-	test_query	room[NQUERIES];
-	uint32_t	n = 1 + (uint32_t) random_below(NQUERIES);
+	gpuvec_topk_query *queries = calloc(n, sizeof(*queries));
+	test_query *room = calloc(n, sizeof(*room));
 	gpuvec_method method = (gpuvec_method) random_below(GPUVEC_N_METHODS);
 	bool		uncounted = is_uncounted(parts, view);
+	gpuvec_backend *by = lane < 0 ? parts : parts->copier->lane(parts, lane);
 	gpuvec_topk_query *found;
 	gpuvec_topk_query *want;
 
@@ -630,7 +637,7 @@ compare_views(gpuvec_backend *one, const gpuvec_view *expected, gpuvec_backend *
 		draw_query(t, measure, &room[i], &queries[i]);
 	for (uint32_t i = 0; i < n; i++)
 		queries[i].bare = queries[i].unordered && random_below(2);
-	found = search(parts, view, measure, method, queries, n);
+	found = search(by, view, measure, method, queries, n);
 	for (uint32_t i = 0; i < n; i++)
 		queries[i].bare = false;
 	/* rows without a common id rank everywhere or nowhere */
@@ -647,6 +654,17 @@ compare_views(gpuvec_backend *one, const gpuvec_view *expected, gpuvec_backend *
 	set_rows(want, n, 0, false);
 	free(found);
 	free(want);
+	free(queries);
+	free(room);
+}
+
+/* The same with some queries, and all devices */
+static void
+compare_views(gpuvec_backend *one, const gpuvec_view *expected, gpuvec_backend *parts,
+			  const gpuvec_view *view, const table *t, gpuvec_measure measure)
+{
+	compare_batch(one, expected, parts, -1, view, t, measure,
+				  1 + (uint32_t) random_below(NQUERIES));
 }
 
 static void
@@ -951,20 +969,228 @@ test_failing(void)
 		queries[i].k = queries[i].unordered ? UINT32_MAX : 10;
 	}
 	set_rows(queries, 2, view->nrows, true);
-	part_device(parts, 0)->fails = GPUVEC_OUT_OF_MEMORY;
+	for (int p = 0; p < 3; p++)
+		part_device(parts, p)->fails = GPUVEC_OUT_OF_MEMORY;
 	check(!parts->topk(parts, view, GPUVEC_HAMMING, GPUVEC_METHOD_AUTO, queries, 2, &error) &&
 		  strcmp(error.sqlstate, GPUVEC_OUT_OF_MEMORY) == 0 && !error.fatal && error.fallback,
-		  "an error of a device is that of the search");
+		  "an error of all devices is that of the search");
 	check(queries[0].nmatches == 0 && queries[1].nmatches == 0, "nothing is found then");
 	part_device(parts, 2)->fails = GPUVEC_SYSTEM_ERROR;
 	part_device(parts, 2)->fatal = true;
 	check(!parts->topk(parts, view, GPUVEC_HAMMING, GPUVEC_METHOD_AUTO, queries, 2, &error) &&
 		  error.fatal, "an error that ends the engine comes first");
-	check(gpuvec_parts_of(parts)->children[2].errors == 1 &&
-		  gpuvec_parts_of(parts)->children[0].errors == 2, "errors are counted");
+	for (int p = 0; p < 3; p++)
+		check(gpuvec_parts_of(parts)->children[p].errors > 1, "errors are counted");
 	set_rows(queries, 2, 0, false);
 	gpuvec_view_unref(view);
 	parts->close(parts);
+	free(t.rows);
+}
+
+/*
+ * Devices have no memory for a search: others have copies of their rows, and
+ * answer.  Later the devices do it again.
+ */
+static void
+test_elsewhere(int ntables, bool with_host)
+{
+	gpuvec_backend *one = open_device();
+
+	for (int i = 0; i < ntables; i++)
+	{
+		int			n = 2 + i % (MOST_PARTS - 1);
+		gpuvec_backend *parts = open_with_host(n, NULL, with_host);
+		table		t = make_table((uint32_t) random_below(200), 1 + (uint32_t) random_below(9), 30, false);
+		gpuvec_view *expected = make_view(one, &t);
+		gpuvec_view *view = make_view(parts, &t);
+		int			good = (int) random_below((uint64_t) n);
+
+		for (int p = 0; p < n; p++)
+			part_device(parts, p)->fails = p != good && random_below(2) ? GPUVEC_OUT_OF_MEMORY : NULL;
+		for (int round = 0; round < 3; round++)
+			compare_views(one, expected, parts, view, &t, (gpuvec_measure) random_below(GPUVEC_N_MEASURES + 1));
+		for (int p = 0; p < n; p++)
+			part_device(parts, p)->fails = NULL;
+		parts->copier->free_copies(parts->copier->take(parts, view, NULL));
+		check(parts->copier->bytes(parts, view, NULL) == 0, "what was elsewhere is gone");
+		compare_views(one, expected, parts, view, &t, GPUVEC_JACCARD);
+		gpuvec_view_unref(view);
+		gpuvec_view_unref(expected);
+		check(nothing_placed(parts), "released segments no longer count");
+		parts->close(parts);
+		free(t.rows);
+	}
+	one->close(one);
+}
+
+/* ---- copies ---- */
+
+/* Make copies of a view; true if it has some then */
+static bool
+copy_view(gpuvec_backend *parts, gpuvec_view *view)
+{
+	size_t		each[MOST_PARTS] = {0};
+	size_t		bytes;
+
+	if (!parts->copier->wanted(parts, view, GPUVEC_PLACE_REPLICATE, &bytes))
+		return false;
+	parts->copier->copy(parts, view);
+	bytes = parts->copier->bytes(parts, view, each);
+	for (int p = 0; p < gpuvec_parts_of(parts)->n; p++)
+		bytes -= each[p];
+	check(bytes == 0, "bytes of devices add up");
+	return parts->copier->has_copies(parts, view);
+}
+
+/* The lanes that a view has if all of n devices have copies */
+static uint64_t
+all_lanes(int n)
+{
+	return (UINT64_C(1) << n) - 1;
+}
+
+/* Rows of a view, searched by each device alone, and in large batches by all */
+static void
+compare_copies(gpuvec_backend *one, const gpuvec_view *expected, gpuvec_backend *parts,
+			   const gpuvec_view *view, const table *t)
+{
+	for (int p = 0; p < gpuvec_parts_of(parts)->ndevices; p++)
+		compare_batch(one, expected, parts, p, view, t,
+					  (gpuvec_measure) random_below(GPUVEC_N_MEASURES + 1),
+					  1 + (uint32_t) random_below(NQUERIES));
+	compare_batch(one, expected, parts, -1, view, t,
+				  (gpuvec_measure) random_below(GPUVEC_N_MEASURES + 1),
+				  2 * SPLIT_QUERIES + (uint32_t) random_below(3 * SPLIT_QUERIES));
+	compare_views(one, expected, parts, view, t, GPUVEC_JACCARD);
+}
+
+/* Bury random rows of a view, as a refresh does, in the table too */
+static gpuvec_view *
+bury_some(gpuvec_backend *parts, const gpuvec_view *view, table *t)
+{
+	gpuvec_draft draft = {.backend = parts};
+	gpuvec_view *next;
+	gpuvec_error error;
+
+	check(gpuvec_draft_copy(&draft, view, &error), "a view is drafted");
+	for (uint32_t e = 0; e < draft.n; e += 2)
+		for (uint32_t r = 0; r < draft.entries[e].segment->nrows; r++)
+		{
+			if (random_below(3) > 0 || !gpuvec_entry_live(&draft.entries[e], r))
+				continue;
+			check(gpuvec_entry_bury(&draft.entries[e], r, &error), "a row is buried");
+			for (uint32_t i = 0; i < t->n; i++)
+				t->rows[i].dead |= tid_of(t, i) == draft.entries[e].segment->tid[r];
+		}
+	gpuvec_draft_drop_dead(&draft);
+	next = gpuvec_draft_finish(&draft, &error);
+	check(next != NULL, "a draft is finished");
+	gpuvec_draft_free(&draft);
+	return next;
+}
+
+/* Copies of random tables; then rows are buried, and what is there is copied again */
+static void
+test_copies(int ntables)
+{
+	gpuvec_backend *one = open_device();
+
+	for (int i = 0; i < ntables; i++)
+	{
+		int			n = 2 + i % (MOST_PARTS - 1);
+		gpuvec_backend *parts = open_parts(n, NULL);
+		table		t = make_table(1 + (uint32_t) random_below(150), 1 + (uint32_t) random_below(9), 30, false);
+		gpuvec_view *expected = make_view(one, &t);
+		gpuvec_view *view = make_view(parts, &t);
+		gpuvec_view *next;
+		int			segments[MOST_PARTS];
+
+		check(copy_view(parts, view), "a view is copied");
+		check(parts->copier->lanes(parts, view, 1) == all_lanes(n) &&
+			  parts->copier->lanes(parts, view, 2 * SPLIT_QUERIES) == 0, "all devices are lanes");
+		compare_copies(one, expected, parts, view, &t);
+		for (int p = 0; p < n; p++)
+		{
+			segments[p] = part_device(parts, p)->segments;
+			check(segments[p] == (int) view->nentries, "each device has all segments");
+		}
+		next = bury_some(parts, view, &t);
+		gpuvec_view_unref(expected);
+		expected = make_view(one, &t);
+		if (next->nentries > 0)
+			check(copy_view(parts, next), "the next view is copied");
+		for (int p = 0; p < n; p++)
+			check(part_device(parts, p)->segments == segments[p], "without new copies of segments");
+		compare_copies(one, expected, parts, next, &t);
+		gpuvec_view_unref(view);
+		compare_copies(one, expected, parts, next, &t);
+		gpuvec_view_unref(next);
+		gpuvec_view_unref(expected);
+		check(nothing_placed(parts), "released copies no longer count");
+		parts->close(parts);
+		free(t.rows);
+	}
+	one->close(one);
+}
+
+/* Devices without memory have no copies; nothing is left of half of one */
+static void
+test_copies_refused(void)
+{
+	gpuvec_backend *one = open_device();
+	gpuvec_backend *parts = open_parts(4, NULL);
+	table		t = make_table(300, 8, 30, false);
+	gpuvec_view *expected = make_view(one, &t);
+	gpuvec_view *view = make_view(parts, &t);
+	size_t		bytes;
+	size_t		again;
+
+	part_device(parts, 1)->no_memory = true;
+	part_device(parts, 2)->no_view = true;
+	check(copy_view(parts, view) && parts->copier->lanes(parts, view, 1) == 9,
+		  "only devices with memory have copies");
+	check(part_device(parts, 1)->segments == 2 && part_device(parts, 2)->segments == 2 &&
+		  part_device(parts, 3)->segments == 8, "nothing is left of others");
+	for (int p = 0; p < 4; p += 3)
+		compare_batch(one, expected, parts, p, view, &t, GPUVEC_JACCARD, 5);
+	part_device(parts, 0)->fails = GPUVEC_OUT_OF_MEMORY;
+	compare_batch(one, expected, parts, 0, view, &t, GPUVEC_JACCARD, 5);
+	compare_batch(one, expected, parts, -1, view, &t, GPUVEC_JACCARD, 3 * SPLIT_QUERIES);
+	part_device(parts, 0)->fails = NULL;
+	part_device(parts, 1)->no_memory = part_device(parts, 2)->no_view = false;
+
+	parts->copier->free_copies(parts->copier->take(parts, view, NULL));
+	check(!parts->copier->has_copies(parts, view) && parts->copier->lanes(parts, view, 1) == 0 &&
+		  parts->copier->bytes(parts, view, NULL) == 0, "copies are taken away");
+	for (int p = 0; p < 4; p++)
+		check(part_device(parts, p)->segments == 2, "and freed");
+	compare_batch(one, expected, parts, 2, view, &t, GPUVEC_JACCARD, 5);
+	for (int p = 1; p < 4; p++)
+		part_device(parts, p)->no_memory = true;
+	check(!copy_view(parts, view) && parts->copier->bytes(parts, view, NULL) == 0,
+		  "one copy is not enough");
+	for (int p = 1; p < 4; p++)
+		part_device(parts, p)->no_memory = false;
+
+	/* large tables are spread, unless their owner wants another thing */
+	gpuvec_parts_of(parts)->copy_bytes = 1000;
+	check(!parts->copier->wanted(parts, view, GPUVEC_PLACE_AUTO, &bytes), "a large table has no copies");
+	gpuvec_parts_of(parts)->copy_bytes = 1000000;
+	check(parts->copier->wanted(parts, view, GPUVEC_PLACE_AUTO, &bytes) && bytes > 0, "a small one has");
+	check(!parts->copier->wanted(parts, view, GPUVEC_PLACE_SPREAD, &again), "unless it is not to");
+	check(copy_view(parts, view) && parts->copier->wanted(parts, view, GPUVEC_PLACE_AUTO, &again) &&
+		  again < bytes, "what is there need not be made");
+	gpuvec_view_unref(view);
+
+	/* devices have no room for copies beside other tables */
+	for (int p = 0; p < 4; p++)
+		gpuvec_parts_of(parts)->children[p].budget = 1;
+	view = make_view(parts, &t);
+	check(!copy_view(parts, view), "copies keep the budgets of devices");
+	gpuvec_view_unref(view);
+	gpuvec_view_unref(expected);
+	parts->close(parts);
+	one->close(one);
 	free(t.rows);
 }
 
@@ -1016,6 +1242,138 @@ test_canceled(void)
 	parts->close(parts);
 	free(t.rows);
 }
+
+#ifndef PARTS_TEST_GPU
+/* ---- sessions ---- */
+
+/* A thread that searches, by the scheduler */
+typedef struct session
+{
+	pthread_t	thread;
+	gpuvec_scheduler *scheduler;
+	const gpuvec_view *view;
+	gpuvec_topk_query query;
+	gpuvec_match matches[10];
+	int			rounds;
+	bool		ok;
+} session;
+
+static void *
+run_session(void *arg)
+{
+	session    *s = arg;
+	gpuvec_error error;
+
+	s->ok = true;
+	for (int i = 0; i < s->rounds; i++)
+		s->ok &= gpuvec_scheduler_topk(s->scheduler, s->view, GPUVEC_HAMMING, GPUVEC_METHOD_AUTO,
+									   &s->query, 1, &error);
+	return NULL;
+}
+
+static void
+start_session(session *s, gpuvec_scheduler *scheduler, const gpuvec_view *view, int rounds,
+			  const int *canceled)
+{
+	memset(s, 0, sizeof(*s));
+	s->scheduler = scheduler;
+	s->view = view;
+	s->rounds = rounds;
+	s->query.k = 10;
+	s->query.matches = s->matches;
+	s->query.canceled = canceled;
+	pthread_create(&s->thread, NULL, run_session, s);
+}
+
+static void
+await(const int *counter, int n)
+{
+	while (__atomic_load_n(counter, __ATOMIC_RELAXED) < n)
+		sched_yield();
+}
+
+/* Searches of one view with copies run on all devices at the same time */
+static void
+test_lanes(void)
+{
+	gpuvec_backend *parts = open_parts(4, NULL);
+	table		t = make_table(200, 8, 20, true);
+	table		single = make_table(50, 1, 20, true);
+	gpuvec_view *view = make_view(parts, &t);
+	gpuvec_view *small = make_view(parts, &single);
+	gpuvec_view *spread = make_view(parts, &t);
+	gpuvec_scheduler *scheduler = gpuvec_scheduler_new(parts);
+	session		sessions[6];
+	int			canceled = 0;
+	int			waiting = 0;
+
+	check(copy_view(parts, view), "a view is copied");
+	check(__builtin_popcountll(parts->copier->lanes(parts, small, 1)) == 1,
+		  "a single segment is searched by its device");
+	for (int p = 0; p < 4; p++)
+		part_device(parts, p)->waiting = &waiting;
+	for (int i = 0; i < 4; i++)
+	{
+		start_session(&sessions[i], scheduler, view, 1, &canceled);
+		await(&waiting, i + 1);
+	}
+	/* these have to wait; the first one for all devices */
+	start_session(&sessions[4], scheduler, spread, 1, &canceled);
+	start_session(&sessions[5], scheduler, small, 1, &canceled);
+	for (int i = 0; i < 100; i++)
+		sched_yield();
+	check(__atomic_load_n(&waiting, __ATOMIC_RELAXED) == 4, "each device searches once at a time");
+	__atomic_store_n(&canceled, 1, __ATOMIC_RELAXED);
+	for (int i = 0; i < 6; i++)
+	{
+		pthread_join(sessions[i].thread, NULL);
+		check(sessions[i].ok, "a session searches");
+	}
+	check(waiting >= 4 + 1 + 1, "all have searched");
+	gpuvec_scheduler_free(scheduler);
+	gpuvec_view_unref(view);
+	gpuvec_view_unref(small);
+	gpuvec_view_unref(spread);
+	parts->close(parts);
+	free(t.rows);
+	free(single.rows);
+}
+
+/* Sessions search while copies are taken away, and made again */
+static void
+test_copies_taken(void)
+{
+	gpuvec_backend *parts = open_parts(3, NULL);
+	table		t = make_table(300, 6, 20, true);
+	gpuvec_view *view = make_view(parts, &t);
+	gpuvec_scheduler *scheduler = gpuvec_scheduler_new(parts);
+	session		sessions[6];
+	gpuvec_match first[10];
+
+	for (int i = 0; i < 6; i++)
+		start_session(&sessions[i], scheduler, view, 200, NULL);
+	for (int i = 0; i < 60; i++)
+	{
+		check(copy_view(parts, view), "a view is copied");
+		sched_yield();
+		parts->copier->free_copies(parts->copier->take(parts, view, NULL));
+	}
+	for (int i = 0; i < 6; i++)
+	{
+		pthread_join(sessions[i].thread, NULL);
+		check(sessions[i].ok && sessions[i].query.nmatches == 10, "a session searches");
+		if (i == 0)
+			memcpy(first, sessions[i].matches, sizeof(first));
+		check(memcmp(first, sessions[i].matches, sizeof(first)) == 0, "and finds what others find");
+	}
+	gpuvec_scheduler_free(scheduler);
+	gpuvec_view_unref(view);
+	check(nothing_placed(parts), "released copies no longer count");
+	parts->close(parts);
+	free(t.rows);
+}
+
+#endif
 
 /* ---- drafts ---- */
 
@@ -1070,8 +1428,16 @@ main(int argc, char **argv)
 	test_refused();
 	test_half_adopted();
 	test_failing();
+	test_elsewhere(200, false);
+	test_elsewhere(100, true);
 	test_canceled();
 	test_draft();
+	test_copies(200);
+	test_copies_refused();
+#ifndef PARTS_TEST_GPU
+	test_lanes();
+	test_copies_taken();
+#endif
 #ifdef PARTS_TEST_GPU
 	for (int i = 0; i < MOST_PARTS; i++)
 		if (gpus[i])

@@ -85,16 +85,13 @@ add_row(best_rows *best, best_row row)
 	best->rows[i] = row;
 }
 
-/*
- * Lower the bound that all parts of the query share to key, if that is less
- */
-static void
-lower_bound(cpu_query *query, uint64_t key)
+void
+best_lower_bound(cpu_query *query, uint64_t key)
 {
-	uint64_t	old = __atomic_load_n(&query->bound, __ATOMIC_RELAXED);
+	uint64_t	old = __atomic_load_n(query->bound, __ATOMIC_RELAXED);
 
 	while (key < old &&
-		   !__atomic_compare_exchange_n(&query->bound, &old, key, true,
+		   !__atomic_compare_exchange_n(query->bound, &old, key, true,
 										__ATOMIC_RELAXED, __ATOMIC_RELAXED))
 		;
 }
@@ -109,7 +106,7 @@ best_offer(best_rows *best, uint32_t common, uint32_t len, uint64_t tid)
 		return false;
 	row.key = gpuvec_score_key(gpuvec_score_with(query->measure, query->query->weights, common,
 												 gpuvec_query_len(query->query), len));
-	if (row.key > __atomic_load_n(&query->bound, __ATOMIC_RELAXED))
+	if (row.key > __atomic_load_n(query->bound, __ATOMIC_RELAXED))
 		return false;
 	if (query->has_after &&
 		(row.key < query->after_key ||
@@ -134,7 +131,7 @@ best_offer(best_rows *best, uint32_t common, uint32_t len, uint64_t tid)
 	else
 		return false;
 	if (best->n == query->query->k)
-		lower_bound(query, best->rows[0].key);
+		best_lower_bound(query, best->rows[0].key);
 	return true;
 }
 
@@ -147,7 +144,7 @@ best_takes_any(const best_rows *best)
 
 	return any_length && query->query->bare && query->cold == NULL &&
 		gpuvec_score_key(gpuvec_score(query->measure, 1, gpuvec_query_len(query->query), 1)) <=
-		__atomic_load_n(&query->bound, __ATOMIC_RELAXED);
+		__atomic_load_n(query->bound, __ATOMIC_RELAXED);
 }
 
 uint64_t *

@@ -89,7 +89,7 @@ typedef struct cpu_filter
 #define ENTRY_EMPTY		2		/* no row passes */
 
 /*
- * What all parts of a search share for one query.  `bound` is the key of
+ * What all parts of a search share for one query.  *bound is the key of
  * min_score, if any, or of the k-th best row that some part has found: rows
  * with a greater key cannot be in the answer.  It only decreases; threads
  * read and lower it without locks.
@@ -98,7 +98,8 @@ typedef struct cpu_query
 {
 	const gpuvec_topk_query *query;
 	gpuvec_measure measure;
-	uint64_t	bound;			/* atomic */
+	uint64_t   *bound;			/* atomic; may be shared with other devices */
+	uint64_t	own_bound;		/* what it points to if not */
 	uint64_t	after_key;		/* with after_tid: only rows after this
 								 * position count */
 	uint64_t	after_tid;
@@ -226,6 +227,9 @@ extern double cpu_all_rows_cost(cpu_backend *cpu, const gpuvec_segment *segment,
  */
 extern bool best_offer(best_rows *best, uint32_t common, uint32_t len, uint64_t tid);
 
+/* Lower the bound that all parts of the query share to key, if that is less */
+extern void best_lower_bound(cpu_query *query, uint64_t key);
+
 /*
  * True if the query is bare, and wants each live row that has one common id,
  * however long it is.  best_add_tids: room for the tids of n such rows; the
@@ -241,7 +245,7 @@ extern uint64_t *best_add_tids(best_rows *best, uint32_t n);
 static inline float
 bound_score(const cpu_query *query)
 {
-	uint64_t	key = __atomic_load_n(&query->bound, __ATOMIC_RELAXED);
+	uint64_t	key = __atomic_load_n(query->bound, __ATOMIC_RELAXED);
 
 	return key == UINT64_MAX ? -INFINITY : (float) gpuvec_key_score(key);
 }

@@ -341,8 +341,8 @@ make_queries(cpu_search *search, gpuvec_topk_query *queries)
 		mine->measure = search->measure;
 		mine->ranks_disjoint = gpuvec_ranks_disjoint(search->measure);
 		/* + 0.0 turns -0 into 0; no score is -0 */
-		mine->bound = queries[i].has_min_score ? gpuvec_score_key(queries[i].min_score + 0.0) :
-			UINT64_MAX;
+		mine->own_bound = queries[i].has_min_score ?
+			gpuvec_score_key(queries[i].min_score + 0.0) : UINT64_MAX;
 		mine->has_after = queries[i].has_after;
 		if (mine->has_after)
 		{
@@ -352,7 +352,13 @@ make_queries(cpu_search *search, gpuvec_topk_query *queries)
 	}
 	qsort(search->queries, search->nqueries, sizeof(cpu_query), compare_queries);
 	for (uint32_t i = 0; i < search->nqueries; i++)
-		search->pointers[i] = &search->queries[i];
+	{
+		cpu_query  *mine = &search->queries[i];
+
+		search->pointers[i] = mine;
+		mine->bound = mine->query->bound ? mine->query->bound : &mine->own_bound;
+		best_lower_bound(mine, mine->own_bound);
+	}
 }
 
 /* Allocate a group's arrays other than entries */

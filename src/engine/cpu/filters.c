@@ -228,7 +228,7 @@ static inline bool
 length_wanted(gathering *g, uint32_t len)
 {
 	const cpu_query *query = g->scan.query;
-	uint64_t	bound = __atomic_load_n(&query->bound, __ATOMIC_RELAXED);
+	uint64_t	bound = __atomic_load_n(query->bound, __ATOMIC_RELAXED);
 	uint32_t	qlen = gpuvec_query_len(query->query);
 
 	if (len != g->len || bound != g->bound)

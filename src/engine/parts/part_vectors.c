@@ -36,6 +36,8 @@ ask_child(void *task, uint64_t child, int thread)
 	(void) thread;
 	if (a->ask(a->arg, (uint32_t) child, &error))
 		return;
+	if (error.fatal)
+		error.device = (int) child + 1;
 	pthread_mutex_lock(&a->mutex);
 	if (a->failed == UINT64_MAX || error.fatal > a->error.fatal ||
 		(child < a->failed && error.fatal == a->error.fatal))
@@ -55,7 +57,11 @@ gpuvec_part_ask(part_vectors *parts, part_ask *ask, void *arg, bool beside, gpuv
 	{
 		for (uint32_t child = 0; child < parts->n; child++)
 			if (!ask(arg, child, error))
+			{
+				if (error->fatal)
+					error->device = (int) child + 1;
 				return false;
+			}
 		return true;
 	}
 	pthread_mutex_init(&a.mutex, NULL);

@@ -14,8 +14,8 @@
 #include "engine/parts/parts.h"
 
 /*
- * An embedding table has copies on all devices if one takes no more than this
- * part of the smallest budget.  On the CPU, where several devices are for
+ * A table has copies on all devices if one takes no more than this part of the
+ * smallest budget.  On the CPU, where several devices are for
  * tests, tables are soon spread.
  */
 #define COPY_PART			16
@@ -53,7 +53,7 @@ parts_read_ids(gpuvec_backend *backend, const gpuvec_segment *segment, uint16_t 
 {
 	gpuvec_backend *child = ((parts_backend *) backend)->children[segment->child].backend;
 
-	return child->read_ids(child, segment, ids, error);
+	return child->read_ids(child, segment, ids, error) || parts_failed(segment->child, error);
 }
 
 static void
@@ -90,6 +90,19 @@ close_vectors(parts_backend *parts)
 			parts->host[i]->close(parts->host[i]);
 }
 
+/* Free the struct, its threads and its locks; the devices stay open */
+static void
+free_parts(parts_backend *parts)
+{
+	gpuvec_thread_pool_free(parts->pool);
+	gpuvec_thread_pool_free(parts->copy_pool);
+	pthread_mutex_destroy(&parts->mutex);
+	pthread_mutex_destroy(&parts->together);
+	for (int i = 0; i < parts->n; i++)
+		pthread_mutex_destroy(&parts->children[i].search);
+	free(parts);
+}
+
 static void
 parts_close(gpuvec_backend *backend)
 {
@@ -101,9 +114,7 @@ parts_close(gpuvec_backend *backend)
 		parts->children[i].backend->close(parts->children[i].backend);
 		free(parts->children[i].matches);
 	}
-	gpuvec_thread_pool_free(parts->pool);
-	pthread_mutex_destroy(&parts->mutex);
-	free(parts);
+	free_parts(parts);
 }
 
 /* What all devices can do, the backend can */
@@ -138,7 +149,6 @@ unite_vectors(parts_backend *parts, bool with_host, gpuvec_error *error)
 	int			n = parts->n - with_host;
 	gpuvec_part_policy policy = gpuvec_part_defaults;
 	gpuvec_vectors *vectors[GPUVEC_MAX_DEVICES];
-	size_t		least = SIZE_MAX;
 
 	if (n == 1)
 	{
@@ -152,47 +162,62 @@ unite_vectors(parts_backend *parts, bool with_host, gpuvec_error *error)
 			vectors[i] = parts->host[i] = gpuvec_host_vectors_new(error);
 		if (vectors[i] == NULL)
 			return false;
-		if (parts->children[i].budget < least)
-			least = parts->children[i].budget;
 	}
-	policy.copy_bytes = parts->base.on_device ? least / COPY_PART : CPU_COPY_BYTES;
+	policy.copy_bytes = parts->copy_bytes;
 	parts->base.vectors = gpuvec_part_vectors_new(vectors, (uint32_t) n, &policy, error);
 	parts->owns_vectors = parts->base.vectors != NULL;
 	return parts->owns_vectors;
 }
 
-gpuvec_backend *
-gpuvec_parts_open(gpuvec_backend *const *children, const size_t *budgets, int n,
-				  bool with_host, gpuvec_error *error)
+/* The struct with its threads and locks; NULL: not enough of something */
+static parts_backend *
+new_parts(int n, gpuvec_error *error)
 {
 	parts_backend *parts = calloc(1, sizeof(*parts));
 
-	if (parts)
-		parts->pool = gpuvec_thread_pool_new(n);
-	if (parts == NULL || parts->pool == NULL)
+	if (parts == NULL)
 	{
-		free(parts);
-		gpuvec_fail(error, GPUVEC_SYSTEM_ERROR, NULL, NULL,
-					"could not start the threads of the gpuvec engine");
+		gpuvec_fail_memory(error, sizeof(*parts));
 		return NULL;
 	}
-	pthread_mutex_init(&parts->mutex, NULL);
 	parts->n = n;
+	pthread_mutex_init(&parts->mutex, NULL);
+	pthread_mutex_init(&parts->together, NULL);
 	for (int i = 0; i < n; i++)
+		pthread_mutex_init(&parts->children[i].search, NULL);
+	parts->pool = gpuvec_thread_pool_new(n);
+	parts->copy_pool = gpuvec_thread_pool_new(n);
+	if (parts->pool && parts->copy_pool)
+		return parts;
+	free_parts(parts);
+	gpuvec_fail(error, GPUVEC_SYSTEM_ERROR, NULL, NULL,
+				"could not start the threads of the gpuvec engine");
+	return NULL;
+}
+
+/* The devices, and how large a table is that they have copies of */
+static void
+set_children(parts_backend *parts, gpuvec_backend *const *children, const size_t *budgets,
+			 bool with_host)
+{
+	size_t		least = SIZE_MAX;
+
+	for (int i = 0; i < parts->n; i++)
 	{
 		parts->children[i].backend = children[i];
 		parts->children[i].budget = budgets[i] > 0 ? budgets[i] : 1;
 	}
-	parts->children[n - 1].is_host = with_host;
-	unite_abilities(parts);
-	if (!unite_vectors(parts, with_host, error))
-	{
-		close_vectors(parts);
-		gpuvec_thread_pool_free(parts->pool);
-		pthread_mutex_destroy(&parts->mutex);
-		free(parts);
-		return NULL;
-	}
+	parts->children[parts->n - 1].is_host = with_host;
+	parts->ndevices = parts->n - with_host;
+	for (int i = 0; i < parts->ndevices; i++)
+		if (parts->children[i].budget < least)
+			least = parts->children[i].budget;
+	parts->copy_bytes = children[0]->on_device ? least / COPY_PART : CPU_COPY_BYTES;
+}
+
+static void
+set_functions(parts_backend *parts)
+{
 	parts->base.info = parts_info;
 	parts->base.adopt_segment = parts_adopt_segment;
 	parts->base.adopt_livemaps = parts_adopt_livemaps;
@@ -205,6 +230,27 @@ gpuvec_parts_open(gpuvec_backend *const *children, const size_t *budgets, int n,
 	parts->base.trim = parts_trim;
 	parts->base.topk = parts_topk;
 	parts->base.close = parts_close;
+	parts_lanes_init(parts);
+	parts->base.copier = &gpuvec_parts_copier;
+}
+
+gpuvec_backend *
+gpuvec_parts_open(gpuvec_backend *const *children, const size_t *budgets, int n,
+				  bool with_host, gpuvec_error *error)
+{
+	parts_backend *parts = new_parts(n, error);
+
+	if (parts == NULL)
+		return NULL;
+	set_children(parts, children, budgets, with_host);
+	unite_abilities(parts);
+	if (!unite_vectors(parts, with_host, error))
+	{
+		close_vectors(parts);
+		free_parts(parts);
+		return NULL;
+	}
+	set_functions(parts);
 	return &parts->base;
 }
 

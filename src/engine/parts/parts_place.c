@@ -17,8 +17,6 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <string.h>
-
 #include "engine/fault.h"
 #include "engine/parts/parts.h"
 
@@ -101,7 +99,8 @@ adopt_by(parts_child *child, int number, gpuvec_segment *segment, gpuvec_error *
 {
 	if (is_full_in_test(number))
 		return gpuvec_fail_memory(error, segment->host_bytes);
-	return child->backend->adopt_segment(child->backend, segment, error);
+	return child->backend->adopt_segment(child->backend, segment, error) ||
+		parts_failed(number, error);
 }
 
 bool
@@ -121,11 +120,43 @@ parts_adopt_segment(gpuvec_backend *backend, gpuvec_segment *segment, gpuvec_err
 		}
 		take_away(parts, child, segment);
 		__atomic_add_fetch(&parts->children[child].refused, 1, __ATOMIC_RELAXED);
-		if (error->fatal || strcmp(error->sqlstate, GPUVEC_OUT_OF_MEMORY) != 0)
+		if (!gpuvec_lacks_memory(error))
 			return false;
 		tried[child] = true;
 	}
 	return false;
+}
+
+/* Count a copy of a segment on a device, if that has room for it */
+static bool
+count_copy(parts_backend *parts, int number, const gpuvec_segment *segment)
+{
+	parts_child *child = &parts->children[number];
+	uint64_t	more = weight(segment);
+	bool		fits;
+
+	pthread_mutex_lock(&parts->mutex);
+	fits = child->placed + more <= child->budget;
+	if (fits)
+		child->placed += more;
+	pthread_mutex_unlock(&parts->mutex);
+	return fits;
+}
+
+/* A device adopts the copy of a segment, if it has room to spare */
+bool
+parts_adopt_copy(parts_backend *parts, int child, gpuvec_segment *segment, gpuvec_error *error)
+{
+	if (!count_copy(parts, child, segment))
+		return gpuvec_fail_memory(error, segment->host_bytes);
+	if (!adopt_by(&parts->children[child], child, segment, error))
+	{
+		take_away(parts, child, segment);
+		return false;
+	}
+	segment->backend = &parts->base;
+	segment->child = child;
+	return true;
 }
 
 void
@@ -134,6 +165,8 @@ parts_release_segment(gpuvec_backend *backend, gpuvec_segment *segment)
 	parts_backend *parts = (parts_backend *) backend;
 	gpuvec_backend *child = parts->children[segment->child].backend;
 
+	parts_free_copies(segment->copies);
+	segment->copies = NULL;
 	take_away(parts, segment->child, segment);
 	child->release_segment(child, segment);
 }

@@ -15,6 +15,16 @@
  * some device did not count so, those that others found are left out.  They
  * come last in each part, so all other rows among the k best are there.
  *
+ * The devices share the bound of each query, where they use it: once one has
+ * found k rows, others need none that are worse.  Rows as good as the k-th are
+ * kept, since their tids decide.  Rows without a common id, which may be left
+ * out later, are no better than any other row, so they bound nothing that
+ * counts.
+ *
+ * Rows of a device that has no memory to search them are searched elsewhere
+ * (parts_elsewhere.c).  These are parts of their own, which are asked when all
+ * others have answered.
+ *
  * Queries are divided among the same threads for the merge.
  *
  *-------------------------------------------------------------------------
@@ -29,14 +39,22 @@
 /* Bytes for rows of a device that are kept for the next search, at most */
 #define KEPT_BYTES		((size_t) 16 * 1024 * 1024)
 
+/* Parts of a search: each device has one, and some of another device's rows */
+#define MOST_PARTS		(2 * GPUVEC_MAX_DEVICES)
+
 /* What one device is asked */
 typedef struct part_search
 {
 	parts_child *child;
 	int			number;			/* of the child */
 	const gpuvec_view *view;
-	gpuvec_topk_query *queries; /* [nqueries]; rows are in child->matches,
-								 * unless they are unordered */
+	gpuvec_view *moved;			/* the same, with a reference, if its rows are
+								 * copies of those that another device could
+								 * not search; else NULL */
+	gpuvec_match *own;			/* room for rows of such a part */
+	gpuvec_topk_query *queries; /* [nqueries]; rows are in child->matches, or
+								 * in own, unless they are unordered */
+	bool		replaced;		/* by parts on other devices */
 	bool		ok;
 	gpuvec_error error;
 } part_search;
@@ -49,8 +67,10 @@ typedef struct parts_search
 	gpuvec_topk_query *queries; /* [nqueries] of the caller */
 	uint32_t	nqueries;
 	int			n;
-	part_search *parts;			/* [n] */
+	int			asked;			/* so many of them were asked before */
+	part_search parts[MOST_PARTS];	/* [n] */
 	uint32_t	slice;			/* queries that a thread merges at a time */
+	uint64_t   *bounds;			/* [nqueries] shared by all parts */
 	int			failed;			/* atomic: out of memory in the merge */
 } parts_search;
 
@@ -60,7 +80,7 @@ fails_in_test(int child, gpuvec_error *error)
 {
 	long		number = 0;
 
-	if (gpuvec_fault("part-search", &number) && number == child)
+	if (gpuvec_fault("part-search", &number) && (number == child || number < 0))
 		return !gpuvec_fail_memory(error, 0);
 	if (!gpuvec_fault("part-lost", &number) || number != child)
 		return false;
@@ -69,17 +89,26 @@ fails_in_test(int child, gpuvec_error *error)
 	return true;
 }
 
-/* Search a part on its device, and note what it took */
-static bool
-search_child(parts_backend *parts, int number, const gpuvec_view *view, gpuvec_measure measure,
-			 gpuvec_method method, gpuvec_topk_query *queries, uint32_t nqueries,
-			 gpuvec_error *error)
+bool
+parts_search_child(parts_backend *parts, int number, const gpuvec_view *view,
+				   gpuvec_measure measure, gpuvec_method method, gpuvec_topk_query *queries,
+				   uint32_t nqueries, gpuvec_error *error)
 {
 	parts_child *child = &parts->children[number];
-	uint64_t	start = gpuvec_clock_ns();
-	bool		ok = !fails_in_test(number, error) &&
-		child->backend->topk(child->backend, view, measure, method, queries, nqueries, error);
+	uint64_t	start;
+	bool		ok;
 
+	parts_empty_answers(queries, nqueries);
+	pthread_mutex_lock(&child->search);
+	start = gpuvec_clock_ns();
+	ok = !fails_in_test(number, error) &&
+		child->backend->topk(child->backend, view, measure, method, queries, nqueries, error);
+	pthread_mutex_unlock(&child->search);
+	if (!ok)
+	{
+		parts_empty_answers(queries, nqueries);
+		(void) parts_failed(number, error);
+	}
 	__atomic_add_fetch(&child->searches, 1, __ATOMIC_RELAXED);
 	__atomic_add_fetch(&child->queries, nqueries, __ATOMIC_RELAXED);
 	__atomic_add_fetch(&child->errors, !ok, __ATOMIC_RELAXED);
@@ -92,11 +121,11 @@ static void
 ask_part(void *task, uint64_t number, int thread)
 {
 	parts_search *s = task;
-	part_search *part = &s->parts[number];
+	part_search *part = &s->parts[s->asked + (int) number];
 
 	(void) thread;
-	part->ok = search_child(s->backend, part->number, part->view, s->measure, s->method,
-							part->queries, s->nqueries, &part->error);
+	part->ok = parts_search_child(s->backend, part->number, part->view, s->measure, s->method,
+								  part->queries, s->nqueries, &part->error);
 }
 
 /* Most rows that a query can have in a part; 0 if the device allocates them */
@@ -123,16 +152,27 @@ make_room(parts_child *child, uint64_t n)
 	return child->matches != NULL;
 }
 
+/* Room for rows of a part, or NULL */
+static gpuvec_match *
+rows_of(part_search *part, uint64_t n)
+{
+	if (part->moved)
+		return part->own = malloc(n * sizeof(gpuvec_match));
+	return make_room(part->child, n) ? part->child->matches : NULL;
+}
+
 /* Copy the queries for a device, with room for its rows */
 static bool
 copy_queries(const parts_search *s, part_search *part)
 {
+	gpuvec_match *rows;
 	uint64_t	total = 0;
 
 	for (uint32_t i = 0; i < s->nqueries; i++)
 		total += most_rows(&s->queries[i], part->view);
 	part->queries = malloc(s->nqueries * sizeof(*part->queries));
-	if (part->queries == NULL || !make_room(part->child, total + 1))
+	rows = part->queries ? rows_of(part, total + 1) : NULL;
+	if (rows == NULL)
 	{
 		free(part->queries);
 		part->queries = NULL;
@@ -142,8 +182,9 @@ copy_queries(const parts_search *s, part_search *part)
 	total = 0;
 	for (uint32_t i = 0; i < s->nqueries; i++)
 	{
-		part->queries[i].matches = s->queries[i].unordered ? NULL : part->child->matches + total;
+		part->queries[i].matches = s->queries[i].unordered ? NULL : rows + total;
 		part->queries[i].tids = NULL;
+		part->queries[i].bound = &s->bounds[i];
 		/* which rows share no id must be seen */
 		part->queries[i].bare &= !s->queries[i].disjoint;
 		total += most_rows(&s->queries[i], part->view);
@@ -161,25 +202,40 @@ free_rows(gpuvec_topk_query *query)
 	query->tids = NULL;
 }
 
+/* Begin with no rows, also after a batch that has failed */
+void
+parts_empty_answers(gpuvec_topk_query *queries, uint32_t nqueries)
+{
+	for (uint32_t i = 0; i < nqueries; i++)
+	{
+		queries[i].nmatches = 0;
+		if (queries[i].unordered)
+			free_rows(&queries[i]);
+	}
+}
+
+static void
+free_part(const parts_search *s, part_search *part)
+{
+	if (part->queries)
+		parts_empty_answers(part->queries, s->nqueries);
+	free(part->queries);
+	free(part->own);
+	gpuvec_view_unref(part->moved);
+	if (part->moved == NULL && part->child->room * sizeof(gpuvec_match) > KEPT_BYTES)
+	{
+		free(part->child->matches);
+		part->child->matches = NULL;
+		part->child->room = 0;
+	}
+}
+
 static void
 free_parts(parts_search *s)
 {
-	for (int p = 0; s->parts && p < s->n; p++)
-	{
-		part_search *part = &s->parts[p];
-
-		for (uint32_t i = 0; part->queries && i < s->nqueries; i++)
-			if (part->queries[i].unordered)
-				free_rows(&part->queries[i]);
-		free(part->queries);
-		if (part->child && part->child->room * sizeof(gpuvec_match) > KEPT_BYTES)
-		{
-			free(part->child->matches);
-			part->child->matches = NULL;
-			part->child->room = 0;
-		}
-	}
-	free(s->parts);
+	while (s->n > 0)
+		free_part(s, &s->parts[--s->n]);
+	free(s->bounds);
 }
 
 /* ---- merging ---- */
@@ -232,7 +288,7 @@ static void
 merge_ordered(const parts_search *s, uint32_t number)
 {
 	gpuvec_topk_query *query = &s->queries[number];
-	uint32_t	next[GPUVEC_MAX_DEVICES] = {0};
+	uint32_t	next[MOST_PARTS] = {0};
 
 	for (query->nmatches = 0; query->nmatches < query->k; query->nmatches++)
 	{
@@ -324,18 +380,6 @@ merge_slice(void *task, uint64_t number, int thread)
 
 /* ---- the search ---- */
 
-/* Begin with no rows, also after a batch that has failed */
-static void
-empty_answers(gpuvec_topk_query *queries, uint32_t nqueries)
-{
-	for (uint32_t i = 0; i < nqueries; i++)
-	{
-		queries[i].nmatches = 0;
-		if (queries[i].unordered)
-			free_rows(&queries[i]);
-	}
-}
-
 /* The first error of a device, one that ends the engine before others */
 static bool
 fail(const parts_search *s, gpuvec_error *error)
@@ -350,30 +394,148 @@ fail(const parts_search *s, gpuvec_error *error)
 	return worst == NULL;
 }
 
+/* Add a part, which is not asked yet; takes over a reference to `moved` */
+static bool
+add_part(parts_search *s, int child, const gpuvec_view *view, gpuvec_view *moved)
+{
+	part_search *part = &s->parts[s->n];
+
+	if (s->n == MOST_PARTS)
+	{
+		gpuvec_view_unref(moved);
+		return false;
+	}
+	memset(part, 0, sizeof(*part));
+	part->number = child;
+	part->child = &s->backend->children[child];
+	part->view = view;
+	part->moved = moved;
+	s->n++;
+	return copy_queries(s, part);
+}
+
+/* Ask the devices for all parts that were not asked yet */
+static void
+ask(parts_search *s)
+{
+	gpuvec_thread_pool_run(s->backend->pool, ask_part, s, (uint64_t) (s->n - s->asked));
+	s->asked = s->n;
+}
+
+/* The devices of parts from `first` on that lacked memory, as bits */
+static uint64_t
+lack_memory(const parts_search *s, int first)
+{
+	uint64_t	devices = 0;
+
+	for (int p = first; p < s->n; p++)
+		if (!s->parts[p].ok && gpuvec_lacks_memory(&s->parts[p].error))
+			devices |= UINT64_C(1) << s->parts[p].number;
+	return devices;
+}
+
+/* Ask other devices than some for the rows of a part; false: out of memory */
+static bool
+ask_others(parts_search *s, const gpuvec_view *view, uint64_t *lacking)
+{
+	gpuvec_view *views[GPUVEC_MAX_DEVICES];
+	bool		ok = true;
+
+	if (!parts_elsewhere(s->backend, view, lacking, views))
+		return false;
+	for (int i = 0; i < s->backend->n; i++)
+	{
+		if (ok && views[i])
+			ok = add_part(s, i, views[i], views[i]);
+		else
+			gpuvec_view_unref(views[i]);
+	}
+	if (ok)
+		ask(s);
+	return ok;
+}
+
+/*
+ * Replace a part whose device lacked memory by parts on other devices, which
+ * have answered.  *lacking are the devices that lacked memory in this search.
+ */
+static bool
+replace_part(parts_search *s, int number, uint64_t *lacking)
+{
+	int			n = s->n;
+
+	for (;;)
+	{
+		bool		ok = ask_others(s, s->parts[number].view, lacking);
+		uint64_t	more = ok ? lack_memory(s, n) : 0;
+
+		if (ok && more == 0)
+		{
+			s->parts[number].replaced = true;
+			return true;
+		}
+		while (s->n > n)
+			free_part(s, &s->parts[--s->n]);
+		s->asked = n;
+		if (!ok)
+			return false;
+		*lacking |= more;
+	}
+}
+
+/* Remove the parts that others replace */
+static void
+drop_replaced(parts_search *s)
+{
+	int			n = 0;
+
+	for (int p = 0; p < s->n; p++)
+	{
+		if (s->parts[p].replaced)
+			free_part(s, &s->parts[p]);
+		else
+			s->parts[n++] = s->parts[p];
+	}
+	s->n = n;
+}
+
+/*
+ * Search rows of devices that lack memory elsewhere.  If that cannot be, their
+ * errors are those of the search.
+ */
+static void
+ask_elsewhere(parts_search *s)
+{
+	uint64_t	lacking = lack_memory(s, 0);
+	int			n = s->n;
+
+	for (int p = 0; p < n; p++)
+		if (!s->parts[p].ok && gpuvec_lacks_memory(&s->parts[p].error) &&
+			!replace_part(s, p, &lacking))
+			return;
+	drop_replaced(s);
+}
+
 /* Ask the devices, and merge their answers */
 static bool
 search_parts(parts_search *s, const parts_view *divided, gpuvec_error *error)
 {
-	s->n = divided->n;
-	s->parts = calloc((size_t) s->n, sizeof(*s->parts));
-	if (s->parts == NULL)
-		return gpuvec_fail_memory(error, (size_t) s->n * sizeof(*s->parts));
-	for (int p = 0; p < s->n; p++)
-	{
-		s->parts[p].number = divided->part[p].child;
-		s->parts[p].child = &s->backend->children[s->parts[p].number];
-		s->parts[p].view = divided->part[p].view;
-		if (!copy_queries(s, &s->parts[p]))
+	s->bounds = malloc(s->nqueries * sizeof(uint64_t));
+	if (s->bounds == NULL)
+		return gpuvec_fail_memory(error, s->nqueries * sizeof(uint64_t));
+	memset(s->bounds, 0xFF, s->nqueries * sizeof(uint64_t));
+	for (int p = 0; p < divided->n; p++)
+		if (!add_part(s, divided->part[p].child, divided->part[p].view, NULL))
 			return gpuvec_fail_memory(error, 0);
-	}
-	gpuvec_thread_pool_run(s->backend->pool, ask_part, s, (uint64_t) s->n);
+	ask(s);
+	ask_elsewhere(s);
 	if (!fail(s, error))
 		return false;
 	s->slice = (s->nqueries + (uint32_t) s->n - 1) / (uint32_t) s->n;
 	gpuvec_thread_pool_run(s->backend->pool, merge_slice, s, (s->nqueries + s->slice - 1) / s->slice);
 	if (!s->failed)
 		return true;
-	empty_answers(s->queries, s->nqueries);
+	parts_empty_answers(s->queries, s->nqueries);
 	return gpuvec_fail_memory(error, 0);
 }
 
@@ -383,17 +545,28 @@ search_divided(parts_backend *parts, const parts_view *divided, gpuvec_measure m
 			   gpuvec_method method, gpuvec_topk_query *queries, uint32_t nqueries,
 			   gpuvec_error *error)
 {
-	parts_search s = {
-		.backend = parts, .measure = measure, .method = method, .queries = queries,
-		.nqueries = nqueries
-	};
+	parts_search *s;
 	bool		ok;
 
-	if (divided->n == 1)
-		return search_child(parts, divided->part[0].child, divided->part[0].view, measure, method,
-							queries, nqueries, error);
-	ok = search_parts(&s, divided, error);
-	free_parts(&s);
+	if (divided->n == 1 &&
+		parts_search_child(parts, divided->part[0].child, divided->part[0].view, measure, method,
+						   queries, nqueries, error))
+		return true;
+	if (divided->n == 1 && !gpuvec_lacks_memory(error))
+		return false;
+	s = calloc(1, sizeof(*s));
+	if (s == NULL)
+		return gpuvec_fail_memory(error, sizeof(*s));
+	s->backend = parts;
+	s->measure = measure;
+	s->method = method;
+	s->queries = queries;
+	s->nqueries = nqueries;
+	pthread_mutex_lock(&parts->together);
+	ok = search_parts(s, divided, error);
+	free_parts(s);
+	pthread_mutex_unlock(&parts->together);
+	free(s);
 	return ok;
 }
 
@@ -406,11 +579,12 @@ parts_topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure meas
 	parts_view	divided;
 	bool		ok;
 
-	empty_answers(queries, nqueries);
+	parts_empty_answers(queries, nqueries);
 	if (nqueries == 0)
 		return true;
 	if (view->device)
-		return search_divided(parts, view->device, measure, method, queries, nqueries, error);
+		return parts_search_copies(parts, view, measure, method, queries, nqueries, &ok, error) ? ok :
+			search_divided(parts, view->device, measure, method, queries, nqueries, error);
 
 	/* a view of several mirrors */
 	if (!parts_divide(parts, view, &divided, error))

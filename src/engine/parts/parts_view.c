@@ -20,6 +20,8 @@ parts_release_livemap(gpuvec_backend *backend, gpuvec_livemap *map)
 {
 	gpuvec_backend *child = ((parts_backend *) backend)->children[map->child].backend;
 
+	parts_free_copies(map->copies);
+	map->copies = NULL;
 	child->release_livemap(child, map);
 }
 
@@ -35,7 +37,7 @@ adopt_own(parts_backend *parts, int number, gpuvec_livemap *const *maps, uint32_
 		if (maps[i]->child == number)
 			mine[count++] = maps[i];
 	if (count > 0 && !child->adopt_livemaps(child, mine, count, error))
-		return false;
+		return parts_failed(number, error);
 	for (uint32_t i = 0; i < count; i++)
 		mine[i]->backend = &parts->base;
 	return true;
@@ -98,6 +100,7 @@ parts_divide(const parts_backend *parts, const gpuvec_view *view, parts_view *di
 	uint32_t	entries[GPUVEC_MAX_DEVICES] = {0};
 
 	divided->n = 0;
+	divided->copies = NULL;
 	for (uint32_t i = 0; i < view->nentries; i++)
 		entries[view->entries[i].segment->child]++;
 	for (int child = 0; child < parts->n; child++)
@@ -151,7 +154,8 @@ adopt_parts(parts_view *divided, gpuvec_error *error)
 			gpuvec_segment_ref(part->entries[i].segment);
 			gpuvec_livemap_ref(part->entries[i].live);
 		}
-		ok = child->adopt_view(child, part, error);
+		ok = child->adopt_view(child, part, error) ||
+			parts_failed(divided->part[adopted].child, error);
 	}
 	for (int i = 0; !ok && i < divided->n; i++)
 	{
@@ -193,6 +197,7 @@ parts_release_view(gpuvec_backend *backend, gpuvec_view *view)
 	parts_view *divided = view->device;
 
 	(void) backend;
+	parts_free_copies(divided->copies);
 	for (int i = 0; i < divided->n; i++)
 		gpuvec_view_unref(divided->part[i].view);
 	free(divided);

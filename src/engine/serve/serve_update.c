@@ -33,6 +33,8 @@ gpuvec_serve_load_begin(gpuvec_session *s, const gpuvec_request *request)
 		return gpuvec_answer_violation(s, request, "LOAD_BEGIN has the wrong length.");
 	if (load.key.nfilters > (gpuvec_is_embedding_key(&load.key) ? 0 : GPUVEC_MAX_FILTERS))
 		return gpuvec_answer_violation(s, request, "The mirror has too many filter columns.");
+	if (load.placement >= GPUVEC_N_PLACEMENTS)
+		return gpuvec_answer_violation(s, request, "LOAD_BEGIN has an unknown placement.");
 	s->update = gpuvec_update_begin(&s->server->store, &load.key, &load, s, &error);
 	s->has_private |= load.key.private_id != 0;
 	memset(&state, 0, sizeof(state));
@@ -40,7 +42,9 @@ gpuvec_serve_load_begin(gpuvec_session *s, const gpuvec_request *request)
 		state.state = GPUVEC_LOADING;
 	else if (s->update == NULL)
 		return gpuvec_answer_error(s, request, &error);
-	else if (load.key.private_id == 0)
+	else
+		gpuvec_update_place(s->update, (gpuvec_placement) load.placement);
+	if (s->update && load.key.private_id == 0)
 		gpuvec_update_files(s->update, files, load.file_bytes);
 	return gpuvec_answer(s, request, GPUVEC_MSG_STATE, &state, sizeof(state));
 }
@@ -142,8 +146,12 @@ gpuvec_serve_refresh_begin(gpuvec_session *s, const gpuvec_request *request)
 	if (request->length != sizeof(refresh) || s->update || s->parted)
 		return gpuvec_answer_violation(s, request, "REFRESH_BEGIN is out of place.");
 	memcpy(&refresh, request->data, sizeof(refresh));
+	if (refresh.placement >= GPUVEC_N_PLACEMENTS)
+		return gpuvec_answer_violation(s, request, "REFRESH_BEGIN has an unknown placement.");
 	if (!begin_refresh(s, &refresh.key, refresh.lsns ? NULL : &refresh.known, &state, &error))
 		return gpuvec_answer_error(s, request, &error);
+	if (s->update)
+		gpuvec_update_place(s->update, (gpuvec_placement) refresh.placement);
 	if (s->update && refresh.lsns)
 	{
 		pieces[1].iov_base = page_lsns(s->update, &state, &error);

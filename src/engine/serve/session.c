@@ -94,6 +94,9 @@ gpuvec_answer_error(gpuvec_session *s, const gpuvec_request *request, const gpuv
 	{
 		gpuvec_server_stop();
 		gpuvec_log("ERROR", "%s%s%s", error->message, error->detail[0] ? ": " : "", error->detail);
+		/* the supervisor starts the next engine without this device */
+		if (error->device > 0)
+			gpuvec_log("LOG", "failed: device %d", s->server->store.numbers[error->device - 1]);
 	}
 	gpuvec_send_error(s->fd, request->number, error, error->fatal);
 	if (error->fatal)

@@ -226,6 +226,8 @@ make_view(merge_run *m, const gpuvec_view *now, gpuvec_error *error)
 	if (catch_up(m, now, error) && draft_view(m, now, &draft, error))
 		view = gpuvec_draft_finish(&draft, error);
 	gpuvec_draft_free(&draft);
+	if (view)
+		gpuvec_sets_copy(m->store, m->mirror, view, charge_of(m));
 	return view;
 }
 

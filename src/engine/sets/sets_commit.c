@@ -343,5 +343,9 @@ gpuvec_sets_prepare(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error
 	ok = update->load ? load_view(sets, nblocks, fresh, &draft, error) :
 		refresh_view(sets, nblocks, fresh, &draft, error);
 	gpuvec_draft_free(&draft);
+	/* before anybody can search the view: copies are as fresh as it is */
+	if (ok && sets->view)
+		gpuvec_sets_copy(update->store, (gpuvec_sets_mirror *) update->mirror, sets->view,
+						 &update->mirror->updating);
 	return ok;
 }

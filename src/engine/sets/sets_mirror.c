@@ -65,10 +65,84 @@ sets_bytes(const gpuvec_mirror *mirror, const gpuvec_update *update, size_t *hos
 	}
 }
 
-/* Each segment lies on one device, with its live map */
+/* The view of a mirror, or of an update that is prepared; may be NULL */
+static gpuvec_view *
+view_of(const gpuvec_mirror *mirror, const gpuvec_update *update)
+{
+	return update ? ((const gpuvec_sets_update *) update)->view :
+		((const gpuvec_sets_mirror *) mirror)->view;
+}
+
+static size_t
+sets_copy_bytes(const gpuvec_mirror *mirror, const gpuvec_update *update)
+{
+	gpuvec_backend *backend = mirror->device->backend;
+	const gpuvec_view *view = view_of(mirror, update);
+
+	return backend->copier && view ? backend->copier->bytes(backend, view, NULL) : 0;
+}
+
+static gpuvec_copies *
+sets_take_copies(gpuvec_mirror *mirror, gpuvec_update *update, gpuvec_copies *more)
+{
+	gpuvec_backend *backend = mirror->device->backend;
+	gpuvec_view *view = view_of(mirror, update);
+
+	return backend->copier && view ? backend->copier->take(backend, view, more) : more;
+}
+
+/*
+ * Copies come last: if there is no room for them at once, the view does
+ * without, and those that its segments have had are freed
+ */
+void
+gpuvec_sets_copy(gpuvec_store *store, gpuvec_sets_mirror *mirror, gpuvec_view *view,
+				 size_t *charged)
+{
+	gpuvec_backend *backend = mirror->base.device->backend;
+	const gpuvec_copier *copier = backend->copier;
+	bool		wanted;
+	size_t		bytes;
+
+	if (copier == NULL)
+		return;
+	wanted = copier->wanted(backend, view, __atomic_load_n(&mirror->base.placement, __ATOMIC_RELAXED),
+							&bytes);
+	if (wanted && copier->has_copies(backend, view))
+		return;
+	if (wanted && gpuvec_store_charge_spare(store, &mirror->base, charged, *charged + bytes))
+		copier->copy(backend, view);
+	else
+		copier->free_copies(copier->take(backend, view, NULL));
+}
+
+/* The rows and bytes of copies, which are complete or not there */
+static void
+add_copies(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_place_info *places)
+{
+	size_t		bytes[GPUVEC_MAX_DEVICES] = {0};
+	uint64_t	lanes = backend->copier->lanes(backend, view, 1);
+
+	backend->copier->bytes(backend, view, bytes);
+	for (int i = 0; i < GPUVEC_MAX_DEVICES; i++)
+	{
+		places[i].bytes += bytes[i];
+		if (lanes >> i & 1)
+		{
+			places[i].rows = view->nrows;
+			places[i].segments = view->nentries;
+		}
+	}
+}
+
+/*
+ * Each segment lies on one device, with its live map, and may have copies on
+ * others
+ */
 static void
 sets_places(const gpuvec_mirror *mirror, gpuvec_place_info *places)
 {
+	gpuvec_backend *backend = mirror->device->backend;
 	const gpuvec_view *view = ((const gpuvec_sets_mirror *) mirror)->view;
 
 	for (uint32_t i = 0; view && i < view->nentries; i++)
@@ -82,6 +156,8 @@ sets_places(const gpuvec_mirror *mirror, gpuvec_place_info *places)
 		if (entry->live)
 			place->bytes += sizeof(*entry->live) + entry->live->nwords * sizeof(uint32_t);
 	}
+	if (view && backend->copier)
+		add_copies(backend, view, places);
 }
 
 static bool
@@ -159,6 +235,8 @@ const gpuvec_mirror_kind gpuvec_sets_kind = {
 	.on_device = sets_on_device,
 	.bytes = sets_bytes,
 	.places = sets_places,
+	.copy_bytes = sets_copy_bytes,
+	.take_copies = sets_take_copies,
 	.begin = sets_begin,
 	.end = sets_end,
 	.take_row = gpuvec_sets_take_row,

@@ -113,6 +113,14 @@ extern void gpuvec_sets_close(gpuvec_sets_reader *reader);
 extern void gpuvec_sets_set_view(gpuvec_sets_mirror *mirror, gpuvec_view *view);
 
 /*
+ * Copy the rows of an adopted view to all devices, if they are to have copies,
+ * and charge that.  *charged is part of the mirror's charge.  Nobody else may
+ * copy this view.
+ */
+extern void gpuvec_sets_copy(gpuvec_store *store, gpuvec_sets_mirror *mirror, gpuvec_view *view,
+							 size_t *charged);
+
+/*
  * sets_rows.c: true if ids are ascending and distinct.  Those of wide rows
  * and queries are uint32_t, and need not be aligned.
  */

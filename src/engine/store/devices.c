@@ -152,6 +152,7 @@ add_device(gpuvec_store *store, open_list *list, gpuvec_error *error)
 	}
 	for (int i = 0; i < list->n; i++)
 		device->budget += list->budgets[i];
+	device->copy_budget = device->budget - (list->with_host ? list->budgets[list->n - 1] : 0);
 	store->ndevices++;
 	return true;
 }
@@ -191,9 +192,12 @@ is_gone_in_test(int place)
 	return gpuvec_fault("part-gone", &number) && number == place;
 }
 
-/* Note that a device cannot be used; it is tried at the engine's next start */
+/*
+ * Note that a device cannot be used.  The supervisor, which hears of it, tries
+ * it again (link/device_retry.c).
+ */
 static void
-note_lost(gpuvec_store *store, int gpu, const gpuvec_error *error)
+note_lost(gpuvec_store *store, int gpu, int number, const gpuvec_error *error)
 {
 	gpuvec_lost_device *lost = &store->lost[store->nlost++];
 
@@ -201,6 +205,17 @@ note_lost(gpuvec_store *store, int gpu, const gpuvec_error *error)
 	snprintf(lost->trouble, sizeof(lost->trouble), "%.120s%s%.120s", error->message,
 			 error->detail[0] ? ": " : "", error->detail);
 	gpuvec_log("WARNING", "a device cannot be used: %s", lost->trouble);
+	gpuvec_log("LOG", "lost: device %d", number);
+}
+
+/* Refuse a device that has failed; returns true if it has not */
+static bool
+may_open(const gpuvec_engine_options *options, int number, gpuvec_error *error)
+{
+	if (!gpuvec_is_without(options, number))
+		return true;
+	return gpuvec_fail(error, GPUVEC_SYSTEM_ERROR, "It is tried again later.", NULL,
+					   "device %d has failed", number);
 }
 
 /* Open a GPU; NULL if that fails */
@@ -242,20 +257,48 @@ open_devices(gpuvec_store *store, const gpuvec_engine_options *options, gpuvec_e
 	for (int i = 0; i < n; i++)
 	{
 		int			number = options->all_devices ? i : options->devices[i];
-		gpuvec_backend *backend = open_gpu(number, error);
+		gpuvec_backend *backend = may_open(options, number, error) ? open_gpu(number, error) : NULL;
 
 		if (backend == NULL)
 		{
-			note_lost(store, number, error);
+			note_lost(store, number, number, error);
 			continue;
 		}
-		store->gpus[list.n] = number;
+		store->gpus[list.n] = store->numbers[list.n] = number;
 		list.backends[list.n] = backend;
 		list.budgets[list.n++] = choose_budget(backend, options) /
 			(size_t) times_listed(options, n, number);
 	}
 	return list.n > 0 && add_host(store, &list, options, error) &&
 		add_device(store, &list, error);
+}
+
+/* Find out whether one of several devices of the CPU can be used, in tests */
+static bool
+may_open_part(const gpuvec_engine_options *options, int place, gpuvec_error *error)
+{
+	if (!may_open(options, place, error))
+		return false;
+	return !is_gone_in_test(place) ||
+		gpuvec_fail(error, GPUVEC_SYSTEM_ERROR, NULL, NULL, "device %d is gone", place);
+}
+
+bool
+gpuvec_probe(const gpuvec_engine_options *options)
+{
+	bool		on_cpu = strcmp(options->backend, "cpu") == 0;
+
+	for (int i = 0; i < options->nwithout; i++)
+	{
+		gpuvec_error error;
+		gpuvec_backend *backend = on_cpu ? NULL : open_gpu(options->without[i], &error);
+
+		if (backend)
+			backend->close(backend);
+		if (backend || (on_cpu && !is_gone_in_test(options->without[i])))
+			return true;
+	}
+	return false;
 }
 
 /*
@@ -276,13 +319,13 @@ open_cpu(gpuvec_store *store, const gpuvec_engine_options *options, gpuvec_error
 
 		if (n == 1)
 			one.threads = options->cpu_threads;
-		if (n > 1 && is_gone_in_test(i))
+		if (n > 1 && !may_open_part(options, i, error))
 		{
-			gpuvec_fail(error, GPUVEC_SYSTEM_ERROR, NULL, NULL, "device %d is gone", i);
-			note_lost(store, -1, error);
+			note_lost(store, -1, i, error);
 			continue;
 		}
 		store->gpus[list.n] = -1;
+		store->numbers[list.n] = i;
 		list.backends[list.n] = gpuvec_cpu_open(&one, error);
 		if (list.backends[list.n] == NULL)
 		{

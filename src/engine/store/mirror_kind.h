@@ -130,6 +130,17 @@ struct gpuvec_mirror_kind
 	void		(*places) (const gpuvec_mirror *mirror, gpuvec_place_info *places);
 
 	/*
+	 * copy_bytes: what copies of the rows on several devices take, of the
+	 * mirror or of a prepared update, beside `bytes`.  take_copies: the rows
+	 * have no copies from now on; adds them to a list of what is to be freed.
+	 * The caller holds the mutex or is the updater.  Both are NULL if the
+	 * kind has no copies.
+	 */
+	size_t		(*copy_bytes) (const gpuvec_mirror *mirror, const gpuvec_update *update);
+	gpuvec_copies *(*take_copies) (gpuvec_mirror *mirror, gpuvec_update *update,
+								   gpuvec_copies *more);
+
+	/*
 	 * begin: start an update; the kind's part of it is all zero.  end: free
 	 * the kind's part, whether the update was published or not.
 	 */

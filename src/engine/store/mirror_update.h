@@ -28,6 +28,9 @@ extern gpuvec_update *gpuvec_update_begin(gpuvec_store *store, const gpuvec_mirr
 /* Set the files from which the mirror is loaded: see gpuvec_sweep_watch */
 extern void gpuvec_update_files(gpuvec_update *update, const char *files, size_t bytes);
 
+/* Set where rows are to lie, from those on that this update publishes */
+extern void gpuvec_update_place(gpuvec_update *update, gpuvec_placement placement);
+
 /* The state of the mirror.  It does not change until the update ends. */
 extern void gpuvec_update_state(gpuvec_update *update, gpuvec_state *state);
 

@@ -4,10 +4,12 @@
  *	  The resident mirrors: finding, listing, dropping, evicting.
  *
  * Mirrors are charged bytes of their device's budget.  When a charge does not
- * fit, mirrors are evicted, the least recently used first, but only if that
- * makes enough room.  Private mirrors, and mirrors being loaded or refreshed,
- * are not evicted.  An evicted mirror that is being searched is only
- * unlisted; its memory is freed when the search releases its view.
+ * fit, copies of mirrors on several devices are dropped, those of the least
+ * recently used mirror first.  If that is not enough, mirrors are evicted in
+ * the same order, but only if that makes enough room.  Private mirrors, and
+ * mirrors being loaded or refreshed, are not evicted.  An evicted mirror that
+ * is being searched is only unlisted; its memory is freed when the search
+ * releases its view.
  *
  *-------------------------------------------------------------------------
  */
@@ -156,6 +158,7 @@ gpuvec_store_unlist(gpuvec_store *store, gpuvec_mirror *mirror)
 	mirror->listed = false;
 	mirror->device->used -= mirror->charged;
 	mirror->charged = 0;
+	mirror->copy_bytes = 0;
 	gpuvec_kept_drop(store, mirror);
 	mirror->refs--;
 	gpuvec_store_changed(store);
@@ -300,15 +303,90 @@ least_recent(gpuvec_store *store, const gpuvec_device *device)
 	return oldest;
 }
 
+/* What has no place in the store any more, and is freed without the mutex */
+typedef struct removed_copies
+{
+	gpuvec_mirror *mirrors;		/* without references */
+	gpuvec_copies *copies;
+	const gpuvec_device *device;	/* that had the copies */
+} removed_copies;
+
+static void
+free_removed(const removed_copies *gone)
+{
+	free_mirrors(gone->mirrors);
+	if (gone->copies)
+		gone->device->backend->copier->free_copies(gone->copies);
+}
+
+/* True if `bytes` more of a device's budget are free */
+static inline bool
+fits(const gpuvec_device *device, size_t bytes)
+{
+	return bytes <= device->budget && device->used <= device->budget - bytes;
+}
+
+/* The same, where there are copies, which give way to all other rows */
+static inline bool
+fits_beside_copies(const gpuvec_device *device, size_t bytes)
+{
+	return bytes <= device->copy_budget && device->used <= device->copy_budget - bytes;
+}
+
 /*
- * Evict mirrors until `bytes` more fit.  False, with nothing evicted, if that
- * cannot be reached.  Evicted mirrors without references go to *dead.
+ * The least recently used mirror of a device whose copies may be dropped for
+ * `self` (may be NULL), or NULL.  What another update is about to publish may
+ * share copies with what is published.
+ */
+static gpuvec_mirror *
+least_recent_copies(gpuvec_store *store, const gpuvec_device *device, const gpuvec_mirror *self)
+{
+	gpuvec_mirror *oldest = NULL;
+
+	for (gpuvec_mirror *mirror = store->mirrors; mirror; mirror = mirror->next)
+		if (mirror->device == device && mirror->copy_bytes > 0 &&
+			(mirror->updater == NULL || mirror == self) &&
+			(oldest == NULL || mirror->last_use < oldest->last_use))
+			oldest = mirror;
+	return oldest;
+}
+
+/* Drop copies until `bytes` more fit; true if they do */
+static bool
+drop_copies(gpuvec_store *store, gpuvec_device *device, const gpuvec_mirror *self, size_t bytes,
+			removed_copies *gone)
+{
+	gpuvec_mirror *mirror;
+
+	gone->device = device;
+	while (!fits_beside_copies(device, bytes) &&
+		   (mirror = least_recent_copies(store, device, self)) != NULL)
+	{
+		gone->copies = mirror->kind->take_copies(mirror, NULL, gone->copies);
+		device->used -= mirror->copy_bytes;
+		mirror->charged -= mirror->copy_bytes;
+		if (mirror->kind->on_device(mirror))
+			mirror->device_bytes -= mirror->copy_bytes;
+		else
+			mirror->host_bytes -= mirror->copy_bytes;
+		mirror->copy_bytes = 0;
+	}
+	return fits(device, bytes);
+}
+
+/*
+ * Drop copies, then evict mirrors until `bytes` more fit.  False, with no
+ * mirror evicted, if that cannot be reached.
  */
 static bool
-make_room(gpuvec_store *store, gpuvec_device *device, size_t bytes, gpuvec_mirror **dead)
+make_room(gpuvec_store *store, gpuvec_device *device, const gpuvec_mirror *self, size_t bytes,
+		  removed_copies *gone)
 {
-	size_t		stays = device->used;
+	size_t		stays;
 
+	if (drop_copies(store, device, self, bytes, gone))
+		return true;
+	stays = device->used;
 	for (gpuvec_mirror *mirror = store->mirrors; mirror; mirror = mirror->next)
 		if (can_go(mirror, device))
 			stays -= mirror->charged;
@@ -320,7 +398,7 @@ make_room(gpuvec_store *store, gpuvec_device *device, size_t bytes, gpuvec_mirro
 
 		gpuvec_log("LOG", "evicting the mirror of relation %u of database %u",
 				   oldest->key.relation, oldest->key.database);
-		unlist_dead(store, oldest, dead);
+		unlist_dead(store, oldest, &gone->mirrors);
 		store->evictions++;
 	}
 	return true;
@@ -342,35 +420,55 @@ fail_budget(const gpuvec_mirror *mirror, size_t bytes, gpuvec_error *error)
 	return false;
 }
 
+/* Change a charge; the caller holds the mutex */
+static void
+set_charge(gpuvec_mirror *mirror, size_t *charged, size_t bytes)
+{
+	mirror->device->used += bytes - *charged;
+	mirror->charged += bytes - *charged;
+	*charged = bytes;
+}
+
 bool
 gpuvec_store_charge(gpuvec_store *store, gpuvec_mirror *mirror, size_t *charged, size_t bytes,
 					bool evict, gpuvec_error *error)
 {
-	gpuvec_mirror *dead = NULL;
+	removed_copies gone = {0};
 	gpuvec_device *device = mirror->device;
 	bool		ok = true;
 
 	pthread_mutex_lock(&store->mutex);
 	if (mirror->listed)
 	{
-		if (bytes > *charged)
+		if (bytes > *charged && !fits_beside_copies(device, bytes - *charged))
 		{
 			size_t		more = bytes - *charged;
 
-			if (more > device->budget || device->used > device->budget - more)
-				ok = evict && make_room(store, device, more, &dead);
+			ok = evict ? make_room(store, device, mirror, more, &gone) :
+				drop_copies(store, device, mirror, more, &gone);
 			if (!ok)
 				fail_budget(mirror, more, error);
 		}
 		if (ok)
-		{
-			device->used += bytes - *charged;
-			mirror->charged += bytes - *charged;
-			*charged = bytes;
-		}
+			set_charge(mirror, charged, bytes);
 	}
 	pthread_mutex_unlock(&store->mutex);
-	free_mirrors(dead);
+	free_removed(&gone);
+	return ok;
+}
+
+bool
+gpuvec_store_charge_spare(gpuvec_store *store, gpuvec_mirror *mirror, size_t *charged,
+						  size_t bytes)
+{
+	bool		ok;
+
+	pthread_mutex_lock(&store->mutex);
+	ok = mirror->listed &&
+		(bytes <= *charged || fits_beside_copies(mirror->device, bytes - *charged));
+	if (ok)
+		set_charge(mirror, charged, bytes);
+	pthread_mutex_unlock(&store->mutex);
 	return ok;
 }
 
@@ -392,7 +490,7 @@ work_account(gpuvec_store *store, size_t **used, size_t *budget)
 bool
 gpuvec_store_reserve(gpuvec_store *store, size_t bytes, gpuvec_error *error)
 {
-	gpuvec_mirror *dead = NULL;
+	removed_copies gone = {0};
 	gpuvec_device *device;
 	size_t	   *used;
 	size_t		budget;
@@ -401,8 +499,8 @@ gpuvec_store_reserve(gpuvec_store *store, size_t bytes, gpuvec_error *error)
 	pthread_mutex_lock(&store->mutex);
 	device = work_account(store, &used, &budget);
 	ok = bytes <= budget && *used <= budget - bytes;
-	if (!ok && device)
-		ok = make_room(store, device, bytes, &dead);
+	if (device && (!ok || !fits_beside_copies(device, bytes)))
+		ok = make_room(store, device, NULL, bytes, &gone);
 	if (ok)
 		*used += bytes;
 	else
@@ -414,7 +512,7 @@ gpuvec_store_reserve(gpuvec_store *store, size_t bytes, gpuvec_error *error)
 				 bytes / 1024, budget / 1024, *used / 1024);
 	}
 	pthread_mutex_unlock(&store->mutex);
-	free_mirrors(dead);
+	free_removed(&gone);
 	return ok;
 }
 
@@ -433,19 +531,17 @@ gpuvec_store_unreserve(gpuvec_store *store, size_t bytes)
 gpuvec_device *
 gpuvec_store_borrow(gpuvec_store *store, size_t bytes)
 {
-	gpuvec_mirror *dead = NULL;
+	removed_copies gone = {0};
 	gpuvec_device *device;
-	bool		fits;
 
 	pthread_mutex_lock(&store->mutex);
 	device = gpuvec_roomiest_device(store);
-	fits = bytes <= device->budget && device->used <= device->budget - bytes;
-	if (fits || make_room(store, device, bytes, &dead))
+	if (fits_beside_copies(device, bytes) || make_room(store, device, NULL, bytes, &gone))
 		device->used += bytes;
 	else
 		device = NULL;
 	pthread_mutex_unlock(&store->mutex);
-	free_mirrors(dead);
+	free_removed(&gone);
 	return device;
 }
 
@@ -465,8 +561,14 @@ static void
 count_bytes(const gpuvec_mirror *mirror, const gpuvec_update *update, uint32_t nblocks,
 			size_t *host, size_t *device)
 {
+	size_t		copies = mirror->kind->copy_bytes ? mirror->kind->copy_bytes(mirror, update) : 0;
+
 	mirror->kind->bytes(mirror, update, host, device);
 	*host += nblocks * GPUVEC_PAGE_BYTES;
+	if (mirror->kind->on_device(mirror))
+		*device += copies;
+	else
+		*host += copies;
 }
 
 size_t
@@ -490,6 +592,7 @@ gpuvec_store_settle(gpuvec_mirror *mirror)
 	{
 		mirror->device->used += bytes - mirror->charged;
 		mirror->charged = bytes;
+		mirror->copy_bytes = mirror->kind->copy_bytes ? mirror->kind->copy_bytes(mirror, NULL) : 0;
 	}
 }
 

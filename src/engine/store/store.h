@@ -38,6 +38,9 @@ typedef struct gpuvec_device
 	gpuvec_backend *backend;
 	gpuvec_scheduler *scheduler;
 	size_t		budget;			/* bytes that mirrors may use */
+	size_t		copy_budget;	/* part of it that is not the host's memory
+								 * beside devices: all mirrors must fit it, or
+								 * there are no copies of any */
 	size_t		used;			/* bytes that mirrors are charged; guarded by
 								 * the store's mutex */
 } gpuvec_device;
@@ -75,6 +78,7 @@ typedef struct gpuvec_mirror
 	struct gpuvec_mirror *next;
 	int			refs;
 	bool		listed;			/* in the store's list */
+	gpuvec_placement placement; /* that its owner wants; atomic */
 	gpuvec_mirror_key key;
 	const gpuvec_mirror_kind *kind;
 	gpuvec_device *device;
@@ -108,6 +112,8 @@ typedef struct gpuvec_mirror
 	size_t		host_bytes;
 	size_t		device_bytes;
 	size_t		charged;		/* this mirror's part of device->used */
+	size_t		copy_bytes;		/* part of charged for copies on several
+								 * devices, which give way to all else */
 	size_t		updating;		/* part of charged for the update under way */
 	size_t		background[GPUVEC_BACKGROUND];	/* part of charged for work in
 												 * the background */
@@ -151,6 +157,9 @@ typedef struct gpuvec_store
 	int			ndevices;
 	int			gpus[GPUVEC_MAX_DEVICES];	/* numbers of the GPUs that the
 											 * first device is made of */
+	int			numbers[GPUVEC_MAX_DEVICES];	/* by which options name them:
+												 * those of GPUs; in tests,
+												 * places on the CPU */
 	gpuvec_lost_device lost[GPUVEC_MAX_DEVICES];
 	int			nlost;
 	gpuvec_thread_pool *pool;	/* runs the parallel parts of updates and
@@ -190,6 +199,9 @@ extern void gpuvec_store_wake(gpuvec_store *store);
  */
 extern bool gpuvec_store_open(gpuvec_store *store, const gpuvec_engine_options *options);
 extern gpuvec_device *gpuvec_roomiest_device(gpuvec_store *store);
+
+/* True if one of the devices that the options leave out can be used */
+extern bool gpuvec_probe(const gpuvec_engine_options *options);
 
 /*
  * The state of the mirror of this key.  A private mirror is found only by the
@@ -268,11 +280,15 @@ extern void gpuvec_store_release(gpuvec_store *store, gpuvec_mirror *mirror);
 
 /*
  * *charged is the part of a mirror's charge for one purpose.  Set it to
- * `bytes`, and change the charge accordingly.  If that does not fit and
- * `evict`, evict other mirrors.  Fail if it still does not fit.
+ * `bytes`, and change the charge accordingly.  If that does not fit, copies of
+ * mirrors are dropped; if it still does not and `evict`, other mirrors are
+ * evicted.  Fail if it still does not fit.  charge_spare: fail if it does not
+ * fit at once.
  */
 extern bool gpuvec_store_charge(gpuvec_store *store, gpuvec_mirror *mirror, size_t *charged,
 								size_t bytes, bool evict, gpuvec_error *error);
+extern bool gpuvec_store_charge_spare(gpuvec_store *store, gpuvec_mirror *mirror, size_t *charged,
+									  size_t bytes);
 
 /*
  * Reserve host memory for work that belongs to no mirror, and give it back.

@@ -279,6 +279,12 @@ gpuvec_update_begin_rows(gpuvec_store *store, const gpuvec_rows *rows, const voi
 }
 
 void
+gpuvec_update_place(gpuvec_update *update, gpuvec_placement placement)
+{
+	__atomic_store_n(&update->mirror->placement, placement, __ATOMIC_RELAXED);
+}
+
+void
 gpuvec_update_files(gpuvec_update *update, const char *files, size_t bytes)
 {
 	gpuvec_sweep_watch(update->store, update->mirror, files, bytes);

@@ -127,23 +127,49 @@ reserve_pages(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
 	return true;
 }
 
+/* The mirror's charge with its new rows, but not less than now */
+static size_t
+charge_with_rows(gpuvec_update *update, uint32_t nblocks, size_t *charged)
+{
+	gpuvec_mirror *mirror = update->mirror;
+	size_t		bytes = gpuvec_store_bytes(mirror, update, nblocks);
+
+	pthread_mutex_lock(&update->store->mutex);
+	bytes += gpuvec_store_background(mirror);
+	*charged = mirror->charged;
+	pthread_mutex_unlock(&update->store->mutex);
+	return bytes > *charged ? bytes : *charged;
+}
+
+/* The new rows have no copies on other devices */
+static void
+drop_copies(gpuvec_update *update)
+{
+	gpuvec_mirror *mirror = update->mirror;
+	gpuvec_copies *copies = mirror->kind->take_copies(mirror, update, NULL);
+
+	if (copies)
+		mirror->device->backend->copier->free_copies(copies);
+}
+
 /*
  * Charge what the mirror will take with its new rows.  Until they are
- * published, the charge is not lowered.
+ * published, the charge is not lowered.  If that does not fit, they do without
+ * copies before anything is evicted.
  */
 static bool
 charge_rows(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
 {
 	gpuvec_mirror *mirror = update->mirror;
-	size_t		bytes = gpuvec_store_bytes(mirror, update, nblocks);
 	size_t		charged;
+	size_t		bytes = charge_with_rows(update, nblocks, &charged);
 
-	pthread_mutex_lock(&update->store->mutex);
-	bytes += gpuvec_store_background(mirror);
-	charged = mirror->charged;
-	pthread_mutex_unlock(&update->store->mutex);
-	return gpuvec_store_charge(update->store, mirror, &charged, bytes > charged ? bytes : charged,
-							   true, error);
+	if (gpuvec_store_charge_spare(update->store, mirror, &charged, bytes))
+		return true;
+	if (mirror->kind->take_copies)
+		drop_copies(update);
+	bytes = charge_with_rows(update, nblocks, &charged);
+	return gpuvec_store_charge(update->store, mirror, &charged, bytes, true, error);
 }
 
 /* Count an update of a mirror; rows are those that its pages had */

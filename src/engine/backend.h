@@ -85,11 +85,11 @@ typedef struct gpuvec_topk_query
 								 * of the view's segments */
 	bool		disjoint;		/* only with a filter */
 	bool		bare;			/* only tids are wanted; only if unordered */
-	uint64_t   *bound;			/* NULL; or atomic, and shared with searches of
-								 * other parts of a view: no row with a greater
-								 * gpuvec_score_key() is wanted, and k rows
-								 * that were found lower it.  A backend need
-								 * not use it. */
+	uint64_t   *bound;			/* NULL; or atomic, and shared with searches
+								 * of other parts of a view: no row with a
+								 * greater gpuvec_score_key() is wanted, and k
+								 * rows that were found lower it.  A backend
+								 * need not use it. */
 	const int  *canceled;		/* may be NULL; read atomically.  If nonzero,
 								 * the query was canceled and nmatches may be
 								 * 0. */

@@ -16,7 +16,7 @@ include engine.mk
 
 CUDA_TEST_FLAGS = -std=gnu++17 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -Wno-missing-field-initializers \
 	-I$(srcdir)/src -I$(srcdir)
-CUDA_TEST_OBJS = $(patsubst %,build/src/engine/%.o,engine_error fault hash_secret host_memory method_costs segment thread_pool equal_filters filter_column sets/id_counts sets/id_numbers sets/id_table sets/renumber sets/stage sets/stage_parts) $(KERNEL_OBJS)
+CUDA_TEST_OBJS = $(patsubst %,build/src/engine/%.o,engine_error fault hash_secret host_memory method_costs segment thread_pool equal_filters filter_column sets/id_counts sets/id_numbers sets/id_table sets/renumber sets/stage sets/stage_parts sets/stage_runs) $(KERNEL_OBJS)
 CUDA_TEST_HEADERS = $(wildcard $(srcdir)/src/core/*.h $(srcdir)/src/engine/*.h $(srcdir)/src/engine/*/*.h $(srcdir)/kernels/*/*.h $(srcdir)/test/bench/*.h $(srcdir)/test/unit/cuda_test.h)
 
 build/test/cuda_topk build/test/cuda_cold build/test/cuda_bench: \

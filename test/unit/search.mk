@@ -65,7 +65,7 @@ $(EMULATION_DIR)/cuda_filter.o: $(srcdir)/test/unit/filter_test.c $(srcdir)/test
 		-I$(srcdir)/src -I$(srcdir) -c -o $@ $<
 
 $(EMULATION_DIR)/cuda_filter: $(EMULATION_DIR)/cuda_filter.o $(SEARCH_OBJS) \
-$(patsubst %,build/src/engine/sets/%.o,draft id_numbers id_table stage stage_parts)
+$(patsubst %,build/src/engine/sets/%.o,draft id_numbers id_table stage stage_parts stage_runs)
 	$(CXX) -g -pthread -o $@ $^ -lm -lpthread
 
 # several devices, against the CPU
@@ -76,7 +76,7 @@ $(EMULATION_DIR)/cuda_parts.o: $(srcdir)/test/unit/parts_test.c $(srcdir)/test/u
 
 $(EMULATION_DIR)/cuda_parts: $(EMULATION_DIR)/cuda_parts.o $(SEARCH_OBJS) \
 $(filter build/src/engine/cpu/%,$(ENGINE_OBJS)) $(PARTS_OBJS) \
-$(patsubst %,build/src/engine/sets/%.o,draft id_numbers id_table stage stage_parts)
+$(patsubst %,build/src/engine/sets/%.o,draft id_numbers id_table stage stage_parts stage_runs)
 	$(CXX) -g -pthread -o $@ $^ -lm -lpthread
 
 # the CPU backend, to compare with

@@ -180,7 +180,7 @@ static gpuvec_view *
 copy_to(parts_backend *parts, const gpuvec_view *view, int child)
 {
 	gpuvec_backend *backend = parts->children[child].backend;
-	gpuvec_view_entry *entries = malloc((view->nentries + 1) * sizeof(*entries));
+	gpuvec_view_entry *entries = calloc(view->nentries + 1, sizeof(*entries));
 	gpuvec_view *copy = NULL;
 	uint32_t	n = 0;
 	gpuvec_error error;

@@ -62,7 +62,7 @@ place_entries(parts_backend *parts, const gpuvec_view *view, uint64_t lacking, d
 {
 	for (int i = 0; i < parts->n; i++)
 	{
-		shares[i].entries = malloc((view->nentries + 1) * sizeof(gpuvec_view_entry));
+		shares[i].entries = calloc(view->nentries + 1, sizeof(gpuvec_view_entry));
 		if (shares[i].entries == NULL)
 			return false;
 	}

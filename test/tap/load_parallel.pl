@@ -256,8 +256,8 @@ is($out =~ s/.*\n//sr, $node->safe_psql('postgres', brute('docs')), 'no place fo
 unlike($err, qr/ERROR/, 'no place for workers in the engine: no error');
 $node->append_conf('postgresql.conf', "gpuvec.max_sessions = 100\ngpuvec.device_memory = '1MB'");
 $node->restart;
-($out, $err) = load('docs');
-is($out =~ s/.*\n//sr, $node->safe_psql('postgres', brute('docs')), 'no memory for the table: all rows');
+($out, $err) = load('long');
+is($out =~ s/.*\n//sr, $node->safe_psql('postgres', brute('long')), 'no memory for the table: all rows');
 like($err, qr/WARNING:.*out of gpuvec memory/s, 'no memory for the table: a warning');
 $node->stop;
 done_testing();

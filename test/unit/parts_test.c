@@ -1051,7 +1051,7 @@ all_lanes(int n)
 	return (UINT64_C(1) << n) - 1;
 }
 
-/* Rows of a view, searched by each device alone, and in large batches by all */
+/* Rows of a view, searched by each device alone, large batches by all */
 static void
 compare_copies(gpuvec_backend *one, const gpuvec_view *expected, gpuvec_backend *parts,
 			   const gpuvec_view *view, const table *t)
@@ -1091,7 +1091,10 @@ bury_some(gpuvec_backend *parts, const gpuvec_view *view, table *t)
 	return next;
 }
 
-/* Copies of random tables; then rows are buried, and what is there is copied again */
+/*
+ * Copies of random tables; then rows are buried, and what is there is copied
+ * again
+ */
 static void
 test_copies(int ntables)
 {

@@ -15,8 +15,8 @@
 
 /*
  * A table has copies on all devices if one takes no more than this part of the
- * smallest budget.  On the CPU, where several devices are for tests, tables are
- * soon spread.
+ * smallest budget.  On the CPU, where several devices are for tests, tables
+ * are soon spread.
  */
 #define COPY_PART			16
 #define CPU_COPY_BYTES		((size_t) 64 * 1024)

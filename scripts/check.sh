@@ -8,6 +8,7 @@
 #   VERIFY=on|off                         gpuvec.verify
 #   METHOD=auto|bitset|inverted            gpuvec.method
 #   CPU_PARTS=0|N                         the engine on the CPU pretends to be N devices
+#   DEVICES=0,1                           gpuvec.devices; 0,0 makes two devices of one GPU
 #   SANITIZE=yes                          the engine with address and undefined sanitizers
 #   CUDA_ARCHS="80 90"                    by default those of the GPUs here, else the oldest
 #   JOBS=3                                how many jobs run at a time
@@ -36,7 +37,7 @@ default_jobs() {
 	fi
 }
 
-: "${SUITES:=house unit regress isolation tap clients stress}" "${ENGINE:=auto}" "${PRELOAD:=both}" "${VERIFY:=on}" "${METHOD:=auto}" "${CPU_PARTS:=0}" "${TESTS:=}" "${KEEP:=no}"
+: "${SUITES:=house unit regress isolation tap clients stress}" "${ENGINE:=auto}" "${PRELOAD:=both}" "${VERIFY:=on}" "${METHOD:=auto}" "${CPU_PARTS:=0}" "${DEVICES:=}" "${TESTS:=}" "${KEEP:=no}"
 : "${JOBS:=$(default_jobs)}" "${JOB_SECONDS:=900}" "${STRESS_SECONDS:=40}" "${SEED:=1}" "${LENIENT:=no}"
 # modules of packages are those of the system's Python
 : "${PYTHON:=$([ -x /usr/bin/python3 ] && echo /usr/bin/python3 || echo python3)}"
@@ -502,9 +503,10 @@ hands=$((JOBS >= 12 ? 3 : 1))
 common_conf="gpuvec.engine = '$ENGINE'
 gpuvec.verify = $VERIFY
 gpuvec.method = $METHOD
-gpuvec.cpu_parts = $CPU_PARTS"
+gpuvec.cpu_parts = $CPU_PARTS
+${DEVICES:+gpuvec.devices = '$DEVICES'}"
 # many segments, so that each device has some
-if [ "$CPU_PARTS" != 0 ]; then
+if [ "$CPU_PARTS" != 0 ] || [ -n "$DEVICES" ]; then
 	export GPUVEC_ENGINE_FAULT=${GPUVEC_ENGINE_FAULT:-full-segment:96}
 fi
 began=$SECONDS

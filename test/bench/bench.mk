@@ -12,6 +12,7 @@
 #   make bench-als                                    trainings in the engine alone, see bench_als.cpp
 #   make bench-als-sql SCALE=1                        trainings through SQL
 #   make bench-filters-sql                            index scans with conditions
+#   make bench-devices LAYOUTS="0 0,1"                tables on several devices, through SQL
 #   make bench-neighbors                              nearest items of each item, see bench_neighbors.cpp
 #   make bench-peers                                  index scans against other ways to the same rows
 #   make bench-index                                  what an index costs
@@ -35,6 +36,9 @@
 # bench-filters-sql: ROWS (1,000,000), QUERIES (2,000), CLIENTS (64), MEASURE_SECONDS (2), ENGINE, THREADS (0: all), GOAL (1.5: times an
 #              unfiltered scan), CLIENTS_GOAL (40,000 statements a second), LATERAL_GOAL (0.1 seconds),
 #              JOIN_ROWS (values of gpuvec.join_rows, none)
+#
+# bench-devices: ROWS (1,000,000), QUERIES (2,000), CLIENTS (64), MEASURE_SECONDS (4), ENGINE, THREADS (0: all), REPEATS (5),
+#              LAYOUTS (0: values of gpuvec.devices), WORKERS (0 2 4 8: of loads), TIER (yes: also with the host's memory)
 #
 # bench-peers and bench-index: ROWS, QUERIES, THREADS (0: all), and
 # PARTS        of bench-peers: sets, text, fingerprints; the latter with
@@ -92,6 +96,9 @@ FILTERS_SETTINGS = $(call given,CLIENTS ENGINE GOAL MEASURE_SECONDS CLIENTS_GOAL
 
 bench-filters-sql: $(BENCH_BIN)/bench_gen
 	$(PEERS_SETTINGS) $(FILTERS_SETTINGS) bash $(srcdir)/test/bench/filters_sql.sh
+
+bench-devices: $(BENCH_BIN)/bench_gen
+	$(PEERS_SETTINGS) $(call given,CLIENTS ENGINE MEASURE_SECONDS LAYOUTS WORKERS TIER) bash $(srcdir)/test/bench/devices_sql.sh
 
 bench-index: $(BENCH_BIN)/bench_gen
 	$(PEERS_SETTINGS) bash $(srcdir)/test/bench/index_cost.sh
@@ -173,4 +180,4 @@ clean: clean-bench
 clean-bench:
 	rm -rf $(BENCH_BIN)
 
-.PHONY: bench bench-engine bench-neighbors bench-choice bench-filters bench-embedding bench-embedding-sql bench-vectors bench-als bench-als-sql bench-filters-sql bench-peers bench-index bench-churn bench-writers soak-writers clean-bench
+.PHONY: bench bench-engine bench-neighbors bench-choice bench-filters bench-embedding bench-embedding-sql bench-vectors bench-als bench-als-sql bench-filters-sql bench-peers bench-index bench-devices bench-churn bench-writers soak-writers clean-bench

@@ -2,16 +2,18 @@
  *
  * bench_vectors.c
  *	  How fast the CUDA backend serves embedding tables, copies to and from
- *	  the host
- *	  included.
+ *	  the host included.
  *
- *	bench_vectors [ROWS [WIDTH]]
+ *	bench_vectors [ROWS [WIDTH [DEVICES [LAYOUT]]]]
  *
  * "make bench-vectors" builds it into test/bench/bin.  Times are the best of
- * several.
+ * several.  DEVICES is a list, as "0,1" (0); LAYOUT is "share" (rows are
+ * spread, and devices read each other's; the default), "spread" (they do not)
+ * or "copies".  The sums of answers' bits are the same for all of these.
  *
  *-------------------------------------------------------------------------
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +21,11 @@
 
 #include "core/nearest.h"
 #include "engine/backend.h"
+#include "engine/parts/part_vectors.h"
 
 #define REPEATS		5
+
+#define MAX_DEVICES	16
 
 static gpuvec_vectors *vectors;
 static gpuvec_device_bank *bank;
@@ -57,6 +62,60 @@ check(bool ok, const gpuvec_error *error)
 	exit(1);
 }
 
+/* Open the devices of a list as one */
+static void
+open_devices(const char *list, const char *layout)
+{
+	gpuvec_vectors *children[MAX_DEVICES] = {0};
+	gpuvec_part_policy policy = gpuvec_part_defaults;
+	gpuvec_error error;
+	uint32_t	n = 0;
+
+	for (; *list != '\0' && n < MAX_DEVICES; list += strcspn(list, ","), list += *list == ',')
+	{
+		gpuvec_backend_options options = {.threads = 1,.device = atoi(list)};
+		gpuvec_backend *backend = gpuvec_cuda_open(&options, &error);
+
+		check(backend != NULL, &error);
+		children[n++] = backend->vectors;
+	}
+	vectors = children[0];
+	if (n <= 1)
+		return;
+	policy.share = strcmp(layout, "share") == 0;
+	if (strcmp(layout, "copies") == 0)
+		policy.copy_bytes = SIZE_MAX;
+	vectors = gpuvec_part_vectors_new(children, n, &policy, &error);
+	check(vectors != NULL, &error);
+}
+
+/* FNV-1a of numbers' bits */
+static uint64_t
+hash_bits(const void *bits, size_t n)
+{
+	const uint32_t *words = bits;
+	uint64_t	h = UINT64_C(0xCBF29CE484222325);
+
+	for (size_t i = 0; i < n; i++)
+		h = (h ^ words[i]) * UINT64_C(0x100000001B3);
+	return h;
+}
+
+/* A slot: uniform, or by Zipf's law with this exponent, scattered */
+static uint32_t
+random_slot(double zipf)
+{
+	double		u = (double) (random64() >> 11) / 9007199254740992.0;
+	double		last;
+
+	if (zipf == 0)
+		return (uint32_t) (random64() % rows);
+
+	/* the inverse of the integral of x^-zipf from 1 to rows + 1 */
+	last = pow((double) rows + 1, 1 - zipf);
+	return (uint32_t) ((uint64_t) pow(1 + u * (last - 1), 1 / (1 - zipf)) * UINT64_C(2654435761) % rows);
+}
+
 /* Fill the table */
 static void
 load(void)
@@ -84,9 +143,12 @@ load(void)
 	free(vector);
 }
 
-/* Pool bags of so many slots, and compute gradients of that */
+/*
+ * Pool bags of so many slots, uniform or by Zipf's law, and compute gradients
+ * of that
+ */
 static void
-pool(uint64_t nbags, uint64_t hotness)
+pool(uint64_t nbags, uint64_t hotness, double zipf)
 {
 	uint64_t	n = nbags * hotness;
 	uint32_t   *slots = malloc(n * sizeof(*slots));
@@ -95,10 +157,11 @@ pool(uint64_t nbags, uint64_t hotness)
 	gpuvec_slot_bags bags = {.slots = slots,.nslots = n,.hotness = hotness,.nbags = nbags};
 	double		best[3] = {1e9, 1e9, 1e9};
 	uint64_t	count = 0;
+	uint64_t	bits = 0;
 	gpuvec_error error;
 
 	for (uint64_t i = 0; i < n; i++)
-		slots[i] = (uint32_t) (random64() % rows);
+		slots[i] = random_slot(zipf);
 	memset(out, 0, nbags * width * sizeof(float));
 	for (int i = 0; i < REPEATS; i++)
 	{
@@ -112,14 +175,17 @@ pool(uint64_t nbags, uint64_t hotness)
 		times[2] = now();
 		check(vectors->weight_gradients(vectors, bank, &bags, out, weights, &error), &error);
 		times[3] = now();
+		if (i == REPEATS - 1)
+			bits = hash_bits(out, nbags * width) ^ hash_bits(body, count * (width + 2)) ^
+				hash_bits(weights, n);
 		free(body);
 		for (int j = 0; j < 3; j++)
 			if (times[j + 1] - times[j] < best[j])
 				best[j] = times[j + 1] - times[j];
 	}
-	printf("%llu bags of %llu: pool %.2f ms, gradient of %llu keys %.2f ms, of weights %.2f ms\n",
-		   (unsigned long long) nbags, (unsigned long long) hotness, best[0],
-		   (unsigned long long) count, best[1], best[2]);
+	printf("%llu bags of %llu, Zipf %.2f: pool %.2f ms, %.0f million rows a second, gradient of %llu keys %.2f ms, of weights %.2f ms; bits %016llx\n",
+		   (unsigned long long) nbags, (unsigned long long) hotness, zipf, best[0], (double) n / best[0] / 1e3,
+		   (unsigned long long) count, best[1], best[2], (unsigned long long) bits);
 	free(slots);
 	free(out);
 	free(weights);
@@ -168,21 +234,17 @@ nearest(gpuvec_metric metric, uint32_t nqueries, uint32_t k)
 int
 main(int argc, char **argv)
 {
-	gpuvec_backend_options options = {.threads = 1};
-	gpuvec_error error;
-	gpuvec_backend *backend = gpuvec_cuda_open(&options, &error);
-
-	check(backend != NULL, &error);
-	vectors = backend->vectors;
+	open_devices(argc > 3 ? argv[3] : "0", argc > 4 ? argv[4] : "share");
 	if (argc > 1)
 		rows = (uint32_t) strtoul(argv[1], NULL, 10);
 	if (argc > 2)
 		width = (uint32_t) strtoul(argv[2], NULL, 10);
 	load();
-	pool(1, 16);
-	pool(65536, 1);
-	pool(65536, 16);
-	pool(65536, 64);
+	pool(1, 16, 0);
+	pool(65536, 1, 0);
+	pool(65536, 16, 0);
+	pool(65536, 64, 0);
+	pool(65536, 64, 1.05);
 	for (int metric = 0; metric < 3; metric++)
 	{
 		nearest((gpuvec_metric) metric, 1, 10);

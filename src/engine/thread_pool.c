@@ -8,6 +8,13 @@
  * that wakes after all parts are taken does not join the run, and the caller
  * does not wait for it.
  *
+ * `gate` says which run it is, whether workers may join it, and how many are
+ * in it.  Workers join and leave by changing it, without the mutex, which is
+ * only for those who sleep.  Whoever goes to sleep says so first, and looks
+ * at the gate again; whoever changes the gate looks then whether somebody
+ * sleeps.  These accesses have one order for all threads, so nobody is
+ * forgotten.
+ *
  *-------------------------------------------------------------------------
  */
 #include <pthread.h>
@@ -16,22 +23,28 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "engine/clock.h"
 #include "engine/thread_pool.h"
+
+/* Parts of the gate; the number of the run, from RUN_SHIFT on, wraps around */
+#define GATE_INSIDE		UINT64_C(0x7FFFFFFF)	/* workers in the run */
+#define GATE_CLOSED		UINT64_C(0x80000000)	/* nobody may join any more */
+#define RUN_SHIFT		32
 
 struct gpuvec_thread_pool
 {
 	int			nthreads;
+	uint64_t	spin_ns;		/* atomic */
 	pthread_mutex_t caller;		/* held during a run: one run at a time */
-	pthread_mutex_t mutex;		/* guards all below */
+	pthread_mutex_t mutex;		/* held by who sleeps, and who wakes */
 	pthread_cond_t start;
 	pthread_cond_t done;
-	uint64_t	run;			/* number of the current or last run */
-	bool		open;			/* workers may join the run */
-	int			working;		/* workers that have joined the run and not
-								 * finished */
-	bool		stop;
+	uint64_t	gate;			/* atomic */
+	int			sleepers;		/* atomic: workers that wait for `start` */
+	bool		caller_sleeps;	/* atomic: the caller waits for `done` */
+	bool		stop;			/* atomic */
 
-	/* the run */
+	/* the run; set before the gate opens */
 	gpuvec_part part;
 	void	   *task;
 	uint64_t	nparts;
@@ -96,6 +109,99 @@ work(gpuvec_thread_pool *pool, int thread)
 	}
 }
 
+static inline uint64_t
+gate_of(gpuvec_thread_pool *pool)
+{
+	return __atomic_load_n(&pool->gate, __ATOMIC_SEQ_CST);
+}
+
+/* True if a run has begun since, or there will be none */
+static bool
+is_next(gpuvec_thread_pool *pool, uint64_t seen)
+{
+	return gate_of(pool) >> RUN_SHIFT != seen || __atomic_load_n(&pool->stop, __ATOMIC_SEQ_CST);
+}
+
+/* True if no worker is in the run any more, which is the present one */
+static bool
+is_empty(gpuvec_thread_pool *pool, uint64_t run)
+{
+	(void) run;
+	return (gate_of(pool) & GATE_INSIDE) == 0;
+}
+
+/* Let the core's other thread work for a moment */
+static inline void
+relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+/* Look at the gate for a while; true once it is as wanted */
+static bool
+spin(gpuvec_thread_pool *pool, bool (*wanted) (gpuvec_thread_pool *, uint64_t), uint64_t run)
+{
+	uint64_t	ns = __atomic_load_n(&pool->spin_ns, __ATOMIC_RELAXED);
+	uint64_t	end;
+
+	if (wanted(pool, run))
+		return true;
+	if (ns == 0)
+		return false;
+	end = gpuvec_clock_ns() + ns;
+	while (gpuvec_clock_ns() < end)
+		for (int i = 0; i < 16; i++)
+		{
+			if (wanted(pool, run))
+				return true;
+			relax();
+		}
+	return false;
+}
+
+/* Wait for another run than this one, or the end */
+static void
+await_run(gpuvec_thread_pool *pool, uint64_t seen)
+{
+	if (spin(pool, is_next, seen))
+		return;
+	pthread_mutex_lock(&pool->mutex);
+	__atomic_add_fetch(&pool->sleepers, 1, __ATOMIC_SEQ_CST);
+	while (!is_next(pool, seen))
+		pthread_cond_wait(&pool->start, &pool->mutex);
+	__atomic_sub_fetch(&pool->sleepers, 1, __ATOMIC_SEQ_CST);
+	pthread_mutex_unlock(&pool->mutex);
+}
+
+/* Join a run, unless it is over */
+static bool
+join(gpuvec_thread_pool *pool, uint64_t run)
+{
+	uint64_t	gate = gate_of(pool);
+
+	while (gate >> RUN_SHIFT == run && !(gate & GATE_CLOSED))
+		if (__atomic_compare_exchange_n(&pool->gate, &gate, gate + 1, true, __ATOMIC_SEQ_CST,
+										__ATOMIC_SEQ_CST))
+			return true;
+	return false;
+}
+
+/* Leave the run; the last one wakes the caller */
+static void
+leave(gpuvec_thread_pool *pool)
+{
+	if ((__atomic_sub_fetch(&pool->gate, 1, __ATOMIC_SEQ_CST) & GATE_INSIDE) != 0 ||
+		!__atomic_load_n(&pool->caller_sleeps, __ATOMIC_SEQ_CST))
+		return;
+	pthread_mutex_lock(&pool->mutex);
+	pthread_cond_signal(&pool->done);
+	pthread_mutex_unlock(&pool->mutex);
+}
+
 /* A worker thread: joins runs as they start */
 static void *
 worker(void *arg)
@@ -106,25 +212,17 @@ worker(void *arg)
 	uint64_t	seen = 0;
 
 	free(start);
-	pthread_mutex_lock(&pool->mutex);
 	for (;;)
 	{
-		while (pool->run == seen && !pool->stop)
-			pthread_cond_wait(&pool->start, &pool->mutex);
-		if (pool->stop)
-			break;
-		seen = pool->run;
-		if (!pool->open)
+		await_run(pool, seen);
+		if (__atomic_load_n(&pool->stop, __ATOMIC_SEQ_CST))
+			return NULL;
+		seen = gate_of(pool) >> RUN_SHIFT;
+		if (!join(pool, seen))
 			continue;
-		pool->working++;
-		pthread_mutex_unlock(&pool->mutex);
 		work(pool, thread);
-		pthread_mutex_lock(&pool->mutex);
-		if (--pool->working == 0)
-			pthread_cond_signal(&pool->done);
+		leave(pool);
 	}
-	pthread_mutex_unlock(&pool->mutex);
-	return NULL;
 }
 
 /* Start one worker, with all signals blocked */
@@ -163,6 +261,7 @@ gpuvec_thread_pool_new(int nthreads)
 	pthread_mutex_init(&pool->mutex, NULL);
 	pthread_cond_init(&pool->start, NULL);
 	pthread_cond_init(&pool->done, NULL);
+	pool->gate = GATE_CLOSED;
 	for (pool->nthreads = 1; pool->nthreads < nthreads; pool->nthreads++)
 	{
 		if (!start_worker(pool, pool->nthreads))
@@ -180,7 +279,7 @@ gpuvec_thread_pool_free(gpuvec_thread_pool *pool)
 	if (pool == NULL)
 		return;
 	pthread_mutex_lock(&pool->mutex);
-	pool->stop = true;
+	__atomic_store_n(&pool->stop, true, __ATOMIC_SEQ_CST);
 	pthread_cond_broadcast(&pool->start);
 	pthread_mutex_unlock(&pool->mutex);
 	for (int i = 0; i < pool->nthreads - 1; i++)
@@ -192,42 +291,63 @@ gpuvec_thread_pool_free(gpuvec_thread_pool *pool)
 	free(pool);
 }
 
+void
+gpuvec_thread_pool_spin(gpuvec_thread_pool *pool, uint64_t ns)
+{
+	__atomic_store_n(&pool->spin_ns, ns, __ATOMIC_RELAXED);
+}
+
 /* Wake as many workers as there are parts for */
 static void
 wake(gpuvec_thread_pool *pool, uint64_t nparts)
 {
-	uint64_t	workers = (uint64_t) pool->nthreads - 1;
+	uint64_t	sleepers = (uint64_t) __atomic_load_n(&pool->sleepers, __ATOMIC_SEQ_CST);
 
-	if (nparts >= workers)
+	if (sleepers == 0)
+		return;
+	pthread_mutex_lock(&pool->mutex);
+	if (nparts >= sleepers)
 		pthread_cond_broadcast(&pool->start);
 	else
 		for (uint64_t i = 0; i < nparts; i++)
 			pthread_cond_signal(&pool->start);
+	pthread_mutex_unlock(&pool->mutex);
+}
+
+/* Let nobody join the run any more, and wait for those in it */
+static void
+end_run(gpuvec_thread_pool *pool)
+{
+	__atomic_or_fetch(&pool->gate, GATE_CLOSED, __ATOMIC_SEQ_CST);
+	if (spin(pool, is_empty, 0))
+		return;
+	pthread_mutex_lock(&pool->mutex);
+	__atomic_store_n(&pool->caller_sleeps, true, __ATOMIC_SEQ_CST);
+	while (!is_empty(pool, 0))
+		pthread_cond_wait(&pool->done, &pool->mutex);
+	__atomic_store_n(&pool->caller_sleeps, false, __ATOMIC_SEQ_CST);
+	pthread_mutex_unlock(&pool->mutex);
 }
 
 void
 gpuvec_thread_pool_run(gpuvec_thread_pool *pool, gpuvec_part part, void *task, uint64_t nparts)
 {
+	bool		open = pool->nthreads > 1 && nparts > 1;
+
 	pthread_mutex_lock(&pool->caller);
-	pthread_mutex_lock(&pool->mutex);
 	pool->part = part;
 	pool->task = task;
 	pool->nparts = nparts;
 	pool->next = 0;
-	if (pool->nthreads > 1 && nparts > 1)
+	if (open)
 	{
-		pool->run++;
-		pool->open = true;
+		uint64_t	run = (gate_of(pool) >> RUN_SHIFT) + 1;
+
+		__atomic_store_n(&pool->gate, run << RUN_SHIFT, __ATOMIC_SEQ_CST);
 		wake(pool, nparts - 1);
 	}
-	pthread_mutex_unlock(&pool->mutex);
-
 	work(pool, 0);
-
-	pthread_mutex_lock(&pool->mutex);
-	pool->open = false;
-	while (pool->working > 0)
-		pthread_cond_wait(&pool->done, &pool->mutex);
-	pthread_mutex_unlock(&pool->mutex);
+	if (open)
+		end_run(pool);
 	pthread_mutex_unlock(&pool->caller);
 }

@@ -30,6 +30,13 @@ extern void gpuvec_thread_pool_free(gpuvec_thread_pool *pool);
 extern int	gpuvec_thread_pool_threads(const gpuvec_thread_pool *pool);
 
 /*
+ * Let workers, and a caller who waits for them, look for so many nanoseconds
+ * whether there is something to do before they sleep; 0 at first.  To be woken
+ * takes longer than short runs do.
+ */
+extern void gpuvec_thread_pool_spin(gpuvec_thread_pool *pool, uint64_t ns);
+
+/*
  * Call part(task, i, thread) for i = 0 .. nparts - 1, in any order, on all
  * threads; returns when all calls are done.  Concurrent callers take turns.
  */

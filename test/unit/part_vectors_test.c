@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "core/key_hash.h"
+#include "core/nearest.h"
 #include "core/pooling.h"
 #include "engine/parts/host_vectors.h"
 #include "engine/parts/part_vectors.h"
@@ -613,6 +614,136 @@ test_failures(size_t copy_bytes, uint64_t at_once, bool share)
 	}
 }
 
+/* A row of a search for the nearest */
+typedef struct near_row
+{
+	gpuvec_near near;
+	uint32_t	slot;
+} near_row;
+
+/* qsort comparator: better rows first */
+static int
+compare_near(const void *a, const void *b)
+{
+	const near_row *x = a;
+	const near_row *y = b;
+
+	return gpuvec_nearer(&x->near, &y->near) ? -1 : gpuvec_nearer(&y->near, &x->near);
+}
+
+#define NEAR_SLOTS		2000
+
+/* Element i of the vector in a slot: products are few different numbers */
+static float
+small_element(uint32_t slot, int i)
+{
+	return (float) (int) ((slot * 2654435761u >> (8 + 2 * i)) % 5) - 2;
+}
+
+/* Keys are not in the order of slots */
+static int64_t
+near_key(uint32_t slot)
+{
+	return (int64_t) (slot * UINT64_C(7919) % NEAR_SLOTS) - 1000;
+}
+
+/* Fill a bank, whose rows are live but for every seventh, and all of them in `rows` */
+static gpuvec_device_bank *
+near_bank(gpuvec_vectors *parts, uint8_t *live, near_row *rows, uint32_t *n)
+{
+	gpuvec_error error;
+	gpuvec_device_bank *bank = parts->make(parts, WIDTH, GPUVEC_FLOAT32, &error);
+
+	check(bank && parts->reserve(parts, bank, NEAR_SLOTS, &error), "a bank");
+	*n = 0;
+	for (uint32_t slot = 0; slot < NEAR_SLOTS; slot++)
+	{
+		float		elements[WIDTH];
+
+		for (int i = 0; i < WIDTH; i++)
+			elements[i] = small_element(slot, i);
+		check(parts->put(parts, bank, slot, near_key(slot), slot + 1000, elements, &error), "put");
+		live[slot] = slot % 7 != 0;
+		rows[*n].slot = slot;
+		rows[*n].near.key = near_key(slot);
+		rows[*n].near.tid = slot + 1000;
+		*n += live[slot];
+	}
+	check(parts->flush(parts, bank, &error), "flush");
+	return bank;
+}
+
+/* A search finds these rows, in any order */
+static bool
+finds(const gpuvec_slot_search *search, const near_row *rows)
+{
+	near_row	found[NEAR_SLOTS];
+
+	for (uint32_t i = 0; i < search->k; i++)
+	{
+		found[i].slot = search->slots[i];
+		found[i].near.score = search->scores[i];
+		found[i].near.key = near_key(search->slots[i]);
+		found[i].near.tid = search->slots[i] + 1000;
+	}
+	qsort(found, search->k, sizeof(*found), compare_near);
+	for (uint32_t i = 0; i < search->k; i++)
+		if (found[i].slot != rows[i].slot || found[i].near.score != rows[i].near.score)
+			return false;
+	return search->counts[0] == search->k;
+}
+
+/*
+ * The nearest of a spread bank: scores of both signs, and 0, and many rows for
+ * each of them
+ */
+static void
+test_nearest(void)
+{
+	static const uint32_t numbers[] = {1, 2, 10, 100, 1000, NEAR_SLOTS - (NEAR_SLOTS + 6) / 7};
+	static near_row rows[NEAR_SLOTS];
+	static uint8_t live[NEAR_SLOTS];
+	static uint32_t slots[NEAR_SLOTS];
+	static double scores[NEAR_SLOTS];
+	gpuvec_vectors *parts = open_parts(0, 1, false);
+	uint32_t	n;
+	gpuvec_device_bank *bank = near_bank(parts, live, rows, &n);
+	gpuvec_error error;
+
+	for (int q = -1; q <= 1; q++)
+	{
+		float		query[WIDTH];
+		double		square;
+		uint32_t	count;
+		gpuvec_slot_search search = {
+			.metric = GPUVEC_METRIC_IP, .queries = query, .squares = &square, .nqueries = 1,
+			.live = live, .nlive = NEAR_SLOTS, .version = 1, .slots = slots, .scores = scores,
+			.counts = &count
+		};
+
+		for (int i = 0; i < WIDTH; i++)
+			query[i] = (float) q * (float) (i + 1);
+		square = gpuvec_product(query, query, WIDTH);
+		for (uint32_t i = 0; i < n; i++)
+		{
+			float		vector[WIDTH];
+
+			for (int j = 0; j < WIDTH; j++)
+				vector[j] = small_element(rows[i].slot, j);
+			rows[i].near.score = gpuvec_product(query, vector, WIDTH);
+		}
+		qsort(rows, n, sizeof(*rows), compare_near);
+		for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+		{
+			search.k = numbers[i];
+			check(parts->nearest(parts, bank, &search, &error) && finds(&search, rows),
+				  "the nearest of a spread bank");
+		}
+	}
+	parts->release(parts, bank);
+	parts->close(parts);
+}
+
 /* A request that was canceled ends, and is not answered with anything */
 static void
 test_canceled(void)
@@ -661,6 +792,7 @@ main(void)
 		test_failures(0, at_once, false);
 		test_failures(0, at_once, true);
 	}
+	test_nearest();
 	test_canceled();
 	test_limits();
 	close_devices();

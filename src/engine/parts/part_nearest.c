@@ -18,6 +18,12 @@
 /* Queries that one task merges */
 #define QUERIES_AT_ONCE	16
 
+/* Bits of a score that are looked at in one go through all scores */
+#define DIGIT_BITS		8
+
+/* Room for rows of one score grows by so many */
+#define TIED_ROWS		4096
+
 /* A search, and those of the children */
 typedef struct near_search
 {
@@ -126,54 +132,171 @@ search_child(void *arg, uint32_t i, gpuvec_error *error)
 	return mine->k == 0 || child->nearest(child, s->bank->children[i].bank, mine, error);
 }
 
-/* A row that a child has found */
-typedef struct found_row
+/* A row whose score is that of the k-th best */
+typedef struct tied_row
 {
-	gpuvec_near near;
+	int64_t		key;
+	uint64_t	tid;
 	uint32_t	slot;
-} found_row;
+} tied_row;
 
 /* qsort comparator: better rows first */
 static int
-compare_found(const void *a, const void *b)
+compare_tied(const void *a, const void *b)
 {
-	const found_row *x = a;
-	const found_row *y = b;
+	const tied_row *x = a;
+	const tied_row *y = b;
 
-	return gpuvec_nearer(&x->near, &y->near) ? -1 : gpuvec_nearer(&y->near, &x->near);
+	if (x->key != y->key)
+		return x->key < y->key ? -1 : 1;
+	return x->tid < y->tid ? -1 : x->tid > y->tid;
 }
 
-/* Merge the answers to a query; `rows` has room for all */
-static void
-merge_query(const near_search *s, uint32_t query, found_row *rows)
+/* A number that is smaller for better scores, and the same for equal ones */
+static inline uint64_t
+rank_of(double score)
 {
-	const part_bank *bank = s->bank;
-	const gpuvec_slot_search *search = s->search;
-	uint64_t	at = (uint64_t) query * search->k;
-	uint32_t	n = 0;
+	uint64_t	bits;
 
-	for (uint32_t i = 0; i < bank->parts->n; i++)
+	score += 0.0;				/* -0 becomes 0 */
+	memcpy(&bits, &score, sizeof(bits));
+	return bits >> 63 ? bits : ~bits & ~(UINT64_C(1) << 63);
+}
+
+/* The scores that child i has found for a query */
+static const double *
+found_scores(const near_search *s, uint32_t i, uint32_t query, uint32_t *n)
+{
+	*n = s->mine[i].counts[query];
+	return s->mine[i].scores + (uint64_t) query * s->mine[i].k;
+}
+
+/*
+ * The rank of the k-th best score of all children, who have found at least k.
+ * It is found digit by digit, so that no order of the scores makes it slow.
+ */
+static uint64_t
+find_last_rank(const near_search *s, uint32_t query, uint64_t k)
+{
+	uint64_t	prefix = 0;
+	uint64_t	better = 0;		/* scores */
+
+	for (int shift = 64 - DIGIT_BITS; shift >= 0; shift -= DIGIT_BITS)
 	{
-		const gpuvec_slot_search *mine = &s->mine[i];
+		uint64_t	counts[1 << DIGIT_BITS] = {0};
+		uint64_t	digit = 0;
 
-		for (uint32_t j = 0; j < mine->counts[query]; j++)
+		for (uint32_t i = 0; i < s->bank->parts->n; i++)
 		{
-			uint64_t	from = (uint64_t) query * mine->k + j;
-			uint32_t	slot = mine->slots[from] * bank->parts->n + i;
+			uint32_t	n;
+			const double *scores = found_scores(s, i, query, &n);
 
-			rows[n].near.score = mine->scores[from];
-			rows[n].near.key = bank->keys[slot];
-			rows[n].near.tid = bank->tids[slot];
-			rows[n++].slot = slot;
+			for (uint32_t j = 0; j < n; j++)
+			{
+				uint64_t	rank = rank_of(scores[j]);
+
+				if (shift + DIGIT_BITS == 64 || rank >> (shift + DIGIT_BITS) == prefix)
+					counts[rank >> shift & ((1 << DIGIT_BITS) - 1)]++;
+			}
+		}
+		while (better + counts[digit] < k)
+			better += counts[digit++];
+		prefix = prefix << DIGIT_BITS | digit;
+	}
+	return prefix;
+}
+
+/* The answer to a query, while it is merged */
+typedef struct merged_query
+{
+	uint32_t   *slots;			/* [n] */
+	double	   *scores;
+	uint64_t	n;
+	tied_row   *tied;			/* [ntied] malloc'd: rows with the last score */
+	uint64_t	ntied;
+	double		last_score;
+} merged_query;
+
+/* Note a row that has the last score.  False: out of memory. */
+static bool
+add_tied(merged_query *answer, const part_bank *bank, uint32_t slot, double score)
+{
+	if (answer->ntied % TIED_ROWS == 0)
+	{
+		tied_row   *more = realloc(answer->tied, (answer->ntied + TIED_ROWS) * sizeof(*more));
+
+		if (more == NULL)
+			return false;
+		answer->tied = more;
+	}
+	answer->tied[answer->ntied++] = (tied_row)
+	{
+		bank->keys[slot], bank->tids[slot], slot
+	};
+	answer->last_score = score;
+	return true;
+}
+
+/* Take the rows that are better than the last rank, and note those that have it */
+static bool
+take_better(const near_search *s, uint32_t query, uint64_t last, merged_query *answer)
+{
+	uint32_t	nchildren = s->bank->parts->n;
+
+	for (uint32_t i = 0; i < nchildren; i++)
+	{
+		uint32_t	n;
+		const double *scores = found_scores(s, i, query, &n);
+		const uint32_t *slots = s->mine[i].slots + (uint64_t) query * s->mine[i].k;
+
+		for (uint32_t j = 0; j < n; j++)
+		{
+			uint64_t	rank = rank_of(scores[j]);
+
+			if (rank < last)
+			{
+				answer->slots[answer->n] = slots[j] * nchildren + i;
+				answer->scores[answer->n++] = scores[j];
+			}
+			else if (rank == last &&
+					 !add_tied(answer, s->bank, slots[j] * nchildren + i, scores[j]))
+				return false;
 		}
 	}
-	qsort(rows, n, sizeof(*rows), compare_found);
-	search->counts[query] = n < search->k ? n : search->k;
-	for (uint32_t j = 0; j < search->counts[query]; j++)
+	return true;
+}
+
+/*
+ * Merge the answers to a query.  Keys and tids decide only between rows of one
+ * score, and are looked at only there, since they lie anywhere in memory.
+ * False: out of memory.
+ */
+static bool
+merge_query(const near_search *s, uint32_t query)
+{
+	const gpuvec_slot_search *search = s->search;
+	uint64_t	at = (uint64_t) query * search->k;
+	merged_query answer = {.slots = search->slots + at, .scores = search->scores + at};
+	uint64_t	found = 0;
+	uint64_t	k = search->k;
+	bool		ok;
+
+	for (uint32_t i = 0; i < s->bank->parts->n; i++)
+		found += s->mine[i].counts[query];
+	k = k < found ? k : found;
+	search->counts[query] = (uint32_t) k;
+	if (k == 0)
+		return true;
+	ok = take_better(s, query, find_last_rank(s, query, k), &answer);
+	if (ok && answer.n + answer.ntied > k)
+		qsort(answer.tied, answer.ntied, sizeof(*answer.tied), compare_tied);
+	for (uint64_t j = 0; ok && answer.n < k; j++)
 	{
-		search->slots[at + j] = rows[j].slot;
-		search->scores[at + j] = rows[j].near.score;
+		answer.slots[answer.n] = answer.tied[j].slot;
+		answer.scores[answer.n++] = answer.last_score;
 	}
+	free(answer.tied);
+	return ok;
 }
 
 /* Task: merge the answers to some queries */
@@ -182,14 +305,11 @@ merge_part(void *task, uint64_t part, int thread)
 {
 	near_search *s = task;
 	uint64_t	first = part * QUERIES_AT_ONCE;
-	found_row  *rows = malloc((size_t) s->search->k * s->bank->parts->n * sizeof(*rows));
 
 	(void) thread;
-	if (rows == NULL)
-		__atomic_store_n(&s->failed, true, __ATOMIC_RELAXED);
-	for (uint64_t i = first; rows && i < first + QUERIES_AT_ONCE && i < s->search->nqueries; i++)
-		merge_query(s, (uint32_t) i, rows);
-	free(rows);
+	for (uint64_t i = first; i < first + QUERIES_AT_ONCE && i < s->search->nqueries; i++)
+		if (!merge_query(s, (uint32_t) i))
+			__atomic_store_n(&s->failed, true, __ATOMIC_RELAXED);
 }
 
 /* Merge the answers to all queries */
@@ -204,7 +324,7 @@ merge_queries(near_search *s, gpuvec_error *error)
 		merge_part(s, 0, 0);
 	else
 		gpuvec_thread_pool_run(s->bank->parts->summing, merge_part, s, nparts);
-	return !s->failed || gpuvec_fail_memory(error, (size_t) s->search->k * sizeof(found_row));
+	return !s->failed || gpuvec_fail_memory(error, (size_t) s->search->k * sizeof(tied_row));
 }
 
 /* Search a spread bank */

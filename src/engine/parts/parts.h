@@ -72,6 +72,7 @@ struct parts_backend
 {
 	gpuvec_backend base;
 	gpuvec_thread_pool *pool;	/* a thread for each child; searches */
+	gpuvec_thread_pool *merge_pool; /* merges answers */
 	gpuvec_thread_pool *copy_pool;	/* the same; makes copies */
 	pthread_mutex_t mutex;		/* guards children[].placed, and copies */
 	pthread_mutex_t together;	/* held by a search of parts; taken before

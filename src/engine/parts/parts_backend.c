@@ -21,6 +21,16 @@
 #define COPY_PART			16
 #define CPU_COPY_BYTES		((size_t) 64 * 1024)
 
+/* Most threads that merge answers */
+#define MERGE_THREADS		16
+
+/*
+ * How long threads that ask devices look for the next search before they
+ * sleep, where there are cores enough: about what a session needs between two
+ * single queries.  To wake them takes half of the time of such a query.
+ */
+#define SPIN_NS				200000
+
 /* The first device, and how many there are; sums of memory and threads */
 static void
 parts_info(gpuvec_backend *backend, gpuvec_backend_info *info)
@@ -95,6 +105,7 @@ static void
 free_parts(parts_backend *parts)
 {
 	gpuvec_thread_pool_free(parts->pool);
+	gpuvec_thread_pool_free(parts->merge_pool);
 	gpuvec_thread_pool_free(parts->copy_pool);
 	pthread_mutex_destroy(&parts->mutex);
 	pthread_mutex_destroy(&parts->together);
@@ -174,6 +185,7 @@ static parts_backend *
 new_parts(int n, gpuvec_error *error)
 {
 	parts_backend *parts = calloc(1, sizeof(*parts));
+	int			cores = gpuvec_cores();
 
 	if (parts == NULL)
 	{
@@ -187,8 +199,13 @@ new_parts(int n, gpuvec_error *error)
 		pthread_mutex_init(&parts->children[i].search, NULL);
 	parts->pool = gpuvec_thread_pool_new(n);
 	parts->copy_pool = gpuvec_thread_pool_new(n);
-	if (parts->pool && parts->copy_pool)
+	parts->merge_pool = gpuvec_thread_pool_new(cores < MERGE_THREADS ? cores : MERGE_THREADS);
+	if (parts->pool && parts->copy_pool && parts->merge_pool)
+	{
+		if (cores >= 2 * n)
+			gpuvec_thread_pool_spin(parts->pool, SPIN_NS);
 		return parts;
+	}
 	free_parts(parts);
 	gpuvec_fail(error, GPUVEC_SYSTEM_ERROR, NULL, NULL,
 				"could not start the threads of the gpuvec engine");

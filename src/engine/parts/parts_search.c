@@ -25,7 +25,8 @@
  * (parts_elsewhere.c).  These are parts of their own, which are asked when all
  * others have answered.
  *
- * Queries are divided among the same threads for the merge.
+ * A device's thread copies the queries for it.  For the merge they are divided
+ * among other threads, since that takes a while for thousands of rows.
  *
  *-------------------------------------------------------------------------
  */
@@ -38,6 +39,9 @@
 
 /* Bytes for rows of a device that are kept for the next search, at most */
 #define KEPT_BYTES		((size_t) 16 * 1024 * 1024)
+
+/* Rows that a thread merges at a time, or of one query */
+#define MERGE_ROWS		2048
 
 /* Parts of a search: each device has one, and some of another device's rows */
 #define MOST_PARTS		(2 * GPUVEC_MAX_DEVICES)
@@ -66,6 +70,7 @@ typedef struct parts_search
 	gpuvec_method method;
 	gpuvec_topk_query *queries; /* [nqueries] of the caller */
 	uint32_t	nqueries;
+	bool		unordered;		/* some queries are */
 	int			n;
 	int			asked;			/* so many of them were asked before */
 	part_search parts[MOST_PARTS];	/* [n] */
@@ -114,18 +119,6 @@ parts_search_child(parts_backend *parts, int number, const gpuvec_view *view,
 	__atomic_add_fetch(&child->errors, !ok, __ATOMIC_RELAXED);
 	__atomic_add_fetch(&child->busy_ns, gpuvec_clock_ns() - start, __ATOMIC_RELAXED);
 	return ok;
-}
-
-/* Ask a device; called by a thread of the pool */
-static void
-ask_part(void *task, uint64_t number, int thread)
-{
-	parts_search *s = task;
-	part_search *part = &s->parts[s->asked + (int) number];
-
-	(void) thread;
-	part->ok = parts_search_child(s->backend, part->number, part->view, s->measure, s->method,
-								  part->queries, s->nqueries, &part->error);
 }
 
 /* Most rows that a query can have in a part; 0 if the device allocates them */
@@ -214,10 +207,24 @@ parts_empty_answers(gpuvec_topk_query *queries, uint32_t nqueries)
 	}
 }
 
+/* Ask a device; called by a thread of the pool */
+static void
+ask_part(void *task, uint64_t number, int thread)
+{
+	parts_search *s = task;
+	part_search *part = &s->parts[s->asked + (int) number];
+
+	(void) thread;
+	part->ok = copy_queries(s, part) ?
+		parts_search_child(s->backend, part->number, part->view, s->measure, s->method,
+						   part->queries, s->nqueries, &part->error) :
+		gpuvec_fail_memory(&part->error, s->nqueries * sizeof(*part->queries));
+}
+
 static void
 free_part(const parts_search *s, part_search *part)
 {
-	if (part->queries)
+	if (part->queries && s->unordered)
 		parts_empty_answers(part->queries, s->nqueries);
 	free(part->queries);
 	free(part->own);
@@ -240,11 +247,11 @@ free_parts(parts_search *s)
 
 /* ---- merging ---- */
 
-/* The order of results */
+/* The order of results, without a jump that cannot be foreseen */
 static inline bool
 comes_before(const gpuvec_match *a, const gpuvec_match *b)
 {
-	return a->score != b->score ? a->score > b->score : a->tid < b->tid;
+	return (a->score > b->score) | ((a->score == b->score) & (a->tid < b->tid));
 }
 
 /* Leave out the rows of an answer that share no id */
@@ -288,28 +295,30 @@ static void
 merge_ordered(const parts_search *s, uint32_t number)
 {
 	gpuvec_topk_query *query = &s->queries[number];
-	uint32_t	next[MOST_PARTS] = {0};
+	const gpuvec_match *next[MOST_PARTS];
+	const gpuvec_match *end[MOST_PARTS];
+	int			n = 0;
 
-	for (query->nmatches = 0; query->nmatches < query->k; query->nmatches++)
+	for (int p = 0; p < s->n; p++)
 	{
-		const gpuvec_match *first = NULL;
-		int			from = 0;
+		const gpuvec_topk_query *found = &s->parts[p].queries[number];
 
-		for (int p = 0; p < s->n; p++)
+		next[n] = found->matches;
+		end[n] = found->matches + found->nmatches;
+		n += found->nmatches > 0;
+	}
+	for (query->nmatches = 0; n > 0 && query->nmatches < query->k; query->nmatches++)
+	{
+		int			first = 0;
+
+		for (int p = 1; p < n; p++)
+			first = comes_before(next[p], next[first]) ? p : first;
+		query->matches[query->nmatches] = *next[first]++;
+		if (next[first] == end[first])
 		{
-			const gpuvec_topk_query *found = &s->parts[p].queries[number];
-
-			if (next[p] < found->nmatches &&
-				(first == NULL || comes_before(&found->matches[next[p]], first)))
-			{
-				first = &found->matches[next[p]];
-				from = p;
-			}
+			next[first] = next[--n];
+			end[first] = end[n];
 		}
-		if (first == NULL)
-			break;
-		query->matches[query->nmatches] = *first;
-		next[from]++;
 	}
 }
 
@@ -411,7 +420,7 @@ add_part(parts_search *s, int child, const gpuvec_view *view, gpuvec_view *moved
 	part->view = view;
 	part->moved = moved;
 	s->n++;
-	return copy_queries(s, part);
+	return true;
 }
 
 /* Ask the devices for all parts that were not asked yet */
@@ -516,6 +525,17 @@ ask_elsewhere(parts_search *s)
 	drop_replaced(s);
 }
 
+/* How many queries a thread merges at a time */
+static uint32_t
+choose_slice(const parts_search *s)
+{
+	uint32_t	k = 1;
+
+	for (uint32_t i = 0; i < s->nqueries; i++)
+		k = s->queries[i].k > k ? s->queries[i].k : k;
+	return k < MERGE_ROWS ? MERGE_ROWS / k : 1;
+}
+
 /* Ask the devices, and merge their answers */
 static bool
 search_parts(parts_search *s, const parts_view *divided, gpuvec_error *error)
@@ -524,6 +544,8 @@ search_parts(parts_search *s, const parts_view *divided, gpuvec_error *error)
 	if (s->bounds == NULL)
 		return gpuvec_fail_memory(error, s->nqueries * sizeof(uint64_t));
 	memset(s->bounds, 0xFF, s->nqueries * sizeof(uint64_t));
+	for (uint32_t i = 0; i < s->nqueries; i++)
+		s->unordered |= s->queries[i].unordered;
 	for (int p = 0; p < divided->n; p++)
 		if (!add_part(s, divided->part[p].child, divided->part[p].view, NULL))
 			return gpuvec_fail_memory(error, 0);
@@ -531,8 +553,9 @@ search_parts(parts_search *s, const parts_view *divided, gpuvec_error *error)
 	ask_elsewhere(s);
 	if (!fail(s, error))
 		return false;
-	s->slice = (s->nqueries + (uint32_t) s->n - 1) / (uint32_t) s->n;
-	gpuvec_thread_pool_run(s->backend->pool, merge_slice, s, (s->nqueries + s->slice - 1) / s->slice);
+	s->slice = choose_slice(s);
+	gpuvec_thread_pool_run(s->backend->merge_pool, merge_slice, s,
+						   (s->nqueries + s->slice - 1) / s->slice);
 	if (!s->failed)
 		return true;
 	parts_empty_answers(s->queries, s->nqueries);

@@ -744,6 +744,49 @@ test_nearest(void)
 	parts->close(parts);
 }
 
+/* A gradient of many vectors of a spread bank: each has its own, by key */
+static void
+test_gradient(void)
+{
+	static near_row rows[NEAR_SLOTS];
+	static uint8_t live[NEAR_SLOTS];
+	static uint32_t slots[NEAR_SLOTS];
+	static float gradient[NEAR_SLOTS * WIDTH];
+	gpuvec_vectors *parts = open_parts(0, 1, false);
+	uint32_t	nlive;
+	gpuvec_device_bank *bank = near_bank(parts, live, rows, &nlive);
+	gpuvec_slot_bags bags = {
+		.slots = slots, .nslots = NEAR_SLOTS, .hotness = 1, .nbags = NEAR_SLOTS
+	};
+	bool		right = true;
+	uint64_t	n;
+	void	   *body;
+	gpuvec_error error;
+
+	for (uint32_t i = 0; i < NEAR_SLOTS; i++)
+	{
+		slots[i] = NEAR_SLOTS - 1 - i;
+		for (int j = 0; j < WIDTH; j++)
+			gradient[i * WIDTH + j] = (float) (slots[i] * 8 + j);
+	}
+	check(parts->gradient(parts, bank, &bags, gradient, NEAR_SLOTS, &n, &body, &error), "a gradient");
+	check(n == NEAR_SLOTS, "of all vectors");
+	for (uint32_t slot = 0; slot < NEAR_SLOTS && n == NEAR_SLOTS; slot++)
+	{
+		/* keys are all numbers from -1000 on */
+		uint64_t	at = (uint64_t) (near_key(slot) + 1000);
+		const float *row = (const float *) ((const int64_t *) body + n) + at * WIDTH;
+
+		right &= ((const int64_t *) body)[at] == near_key(slot);
+		for (int j = 0; j < WIDTH; j++)
+			right &= row[j] == (float) (slot * 8 + j);
+	}
+	check(right, "a gradient of many vectors of a spread bank");
+	free(body);
+	parts->release(parts, bank);
+	parts->close(parts);
+}
+
 /* A request that was canceled ends, and is not answered with anything */
 static void
 test_canceled(void)
@@ -793,6 +836,7 @@ main(void)
 		test_failures(0, at_once, true);
 	}
 	test_nearest();
+	test_gradient();
 	test_canceled();
 	test_limits();
 	close_devices();

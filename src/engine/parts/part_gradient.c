@@ -20,6 +20,9 @@
 #include "engine/host_memory.h"
 #include "engine/parts/part_bank.h"
 
+/* Rows of a merged answer that one task copies */
+#define ROWS_AT_ONCE	1024
+
 /* A child's answer: its keys, ascending, and their gradients */
 typedef struct child_gradient
 {
@@ -137,35 +140,75 @@ least_key(const gradient_request *g, int64_t *key)
 	return best;
 }
 
+/* The rows of a merged answer, which threads copy */
+typedef struct gradient_copy
+{
+	const float *const *from;	/* [n] where each row lies in a child's answer */
+	float	   *to;
+	uint64_t	n;
+	uint32_t	width;
+} gradient_copy;
+
+/* Task: copy some rows */
+static void
+copy_rows(void *task, uint64_t part, int thread)
+{
+	const gradient_copy *c = task;
+	uint64_t	end = (part + 1) * ROWS_AT_ONCE;
+
+	(void) thread;
+	for (uint64_t i = part * ROWS_AT_ONCE; i < end && i < c->n; i++)
+		memcpy(c->to + i * c->width, c->from[i], c->width * sizeof(float));
+}
+
+/* Merge the keys of the children, and note where their rows lie */
+static void
+merge_keys(gradient_request *g, int64_t *keys, const float **from)
+{
+	uint32_t	i;
+	int64_t		key = 0;
+
+	while ((i = least_key(g, &key)) < g->bank->parts->n)
+	{
+		child_gradient *answer = &g->answers[i];
+		const float *rows = (const float *) ((const int64_t *) answer->body + answer->n);
+
+		*keys++ = key;
+		*from++ = rows + answer->next++ * g->bank->width;
+	}
+}
+
 /* Merge the answers of the children */
 static bool
 merge_gradients(gradient_request *g, uint64_t *n, void **body, gpuvec_error *error)
 {
-	uint32_t	width = g->bank->width;
-	uint64_t	total = 0;
-	uint64_t	count = 0;
-	uint32_t	i;
-	int64_t		key = 0;
+	gradient_copy copy = {.width = g->bank->width};
+	size_t		bytes;
+	const float **from;
 	int64_t    *keys;
-	float	   *gradients;
+	uint64_t	nparts;
 
-	for (i = 0; i < g->bank->parts->n; i++)
-		total += g->answers[i].n;
-	keys = gpuvec_memory_new(total * (sizeof(int64_t) + width * sizeof(float)) + 1);
-	if (keys == NULL)
-		return gpuvec_fail_memory(error, total * (sizeof(int64_t) + width * sizeof(float)));
-	gradients = (float *) (keys + total);
-	while ((i = least_key(g, &key)) < g->bank->parts->n)
+	for (uint32_t i = 0; i < g->bank->parts->n; i++)
+		copy.n += g->answers[i].n;
+	bytes = copy.n * (sizeof(int64_t) + copy.width * sizeof(float)) + 1;
+	keys = gpuvec_memory_new(bytes);
+	from = gpuvec_memory_new(copy.n * sizeof(*from) + 1);
+	if (keys == NULL || from == NULL)
 	{
-		child_gradient *answer = &g->answers[i];
-		const float *from = (const float *) ((const int64_t *) answer->body + answer->n);
-
-		keys[count] = key;
-		memcpy(gradients + count * width, from + answer->next * width, width * sizeof(float));
-		answer->next++;
-		count++;
+		free(keys);
+		free(from);
+		return gpuvec_fail_memory(error, bytes);
 	}
-	*n = total;
+	merge_keys(g, keys, from);
+	copy.from = from;
+	copy.to = (float *) (keys + copy.n);
+	nparts = (copy.n + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE;
+	if (nparts <= 1)
+		copy_rows(&copy, 0, 0);
+	else
+		gpuvec_thread_pool_run(g->bank->parts->summing, copy_rows, &copy, nparts);
+	free(from);
+	*n = copy.n;
 	*body = keys;
 	return true;
 }

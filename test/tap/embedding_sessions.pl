@@ -228,7 +228,7 @@ $node->safe_psql('postgres', q{
 	CREATE TABLE half1 AS SELECT * FROM big WHERE id <= 1800;
 	CREATE TABLE half2 AS SELECT * FROM big WHERE id <= 1800;
 	CREATE TABLE half3 AS SELECT * FROM big WHERE id <= 1800;});
-$node->append_conf('postgresql.conf', "gpuvec.device_memory = '15MB'");
+$node->append_conf('postgresql.conf', "gpuvec.device_memory = '15MB'\ngpuvec.devices = ''");
 $pid = engine_pid($node);
 $node->reload;
 wait_for(sub { !kill(0, $pid) }, 'the end of the engine');

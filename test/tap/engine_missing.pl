@@ -49,7 +49,7 @@ $node->safe_psql('postgres', q{
 	CREATE TABLE half1 AS SELECT * FROM big LIMIT 5000;
 	CREATE TABLE half2 AS SELECT * FROM big LIMIT 5000;
 	CREATE TABLE half3 AS SELECT * FROM big LIMIT 5000;});
-$node->append_conf('postgresql.conf', "gpuvec.max_sessions = 100\ngpuvec.device_memory = '7MB'");
+$node->append_conf('postgresql.conf', "gpuvec.max_sessions = 100\ngpuvec.device_memory = '7MB'\ngpuvec.devices = ''");
 $old = engine_pid($node);
 $node->reload;
 wait_for(sub { !kill(0, $old) }, 'the end of the engine');

@@ -254,7 +254,7 @@ $node->restart;
 ($out, $err) = load('docs');
 is($out =~ s/.*\n//sr, $node->safe_psql('postgres', brute('docs')), 'no place for workers in the engine: all rows');
 unlike($err, qr/ERROR/, 'no place for workers in the engine: no error');
-$node->append_conf('postgresql.conf', "gpuvec.max_sessions = 100\ngpuvec.device_memory = '1MB'");
+$node->append_conf('postgresql.conf', "gpuvec.max_sessions = 100\ngpuvec.device_memory = '1MB'\ngpuvec.devices = ''");
 $node->restart;
 ($out, $err) = load('long');
 is($out =~ s/.*\n//sr, $node->safe_psql('postgres', brute('long')), 'no memory for the table: all rows');

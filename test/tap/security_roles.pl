@@ -8,7 +8,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_node('main', conf => "shared_preload_libraries = 'gpuvec'\n");
+my $node = new_node('main', conf => "shared_preload_libraries = 'gpuvec'\ngpuvec.devices = ''\n");
 
 # The log, from a place on
 sub logged

@@ -647,7 +647,7 @@ near_key(uint32_t slot)
 	return (int64_t) (slot * UINT64_C(7919) % NEAR_SLOTS) - 1000;
 }
 
-/* Fill a bank, whose rows are live but for every seventh, and all of them in `rows` */
+/* Fill a bank; `rows` are those of its live slots, all but every seventh */
 static gpuvec_device_bank *
 near_bank(gpuvec_vectors *parts, uint8_t *live, near_row *rows, uint32_t *n)
 {

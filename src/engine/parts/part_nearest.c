@@ -237,7 +237,7 @@ add_tied(merged_query *answer, const part_bank *bank, uint32_t slot, double scor
 	return true;
 }
 
-/* Take the rows that are better than the last rank, and note those that have it */
+/* Take the rows before the last rank, and note those that have it */
 static bool
 take_better(const near_search *s, uint32_t query, uint64_t last, merged_query *answer)
 {

@@ -72,14 +72,17 @@ place() {
 	fail "placement $1: $(whole) devices have all rows, not $2"
 }
 
-# statement_median STATEMENT
+# statement_median STATEMENT [REPEATS]
 statement_median() {
 	local i
 	{
 		printf '%s;\n%s;\n\\timing on\n' "$1" "$1"
-		for ((i = 0; i < REPEATS; i++)); do printf '%s;\n' "$1"; done
+		for ((i = 0; i < ${2:-REPEATS}; i++)); do printf '%s;\n' "$1"; done
 	} | psql_ | times | median
 }
+
+# one TABLE: milliseconds of a query
+one() { statement_median "SELECT count(*) FROM gpuvec_topk('$1', 'tokens', (SELECT tokens FROM queries WHERE n = 7), 100)" 200; }
 
 batch() { echo "gpuvec_topk_batch('docs', 'tokens', ARRAY(SELECT tokens FROM queries ORDER BY n), 100)"; }
 
@@ -98,7 +101,7 @@ processors() { awk '/^cpu / { print $5 + $6, $2 + $3 + $4 + $5 + $6 + $7 + $8 }'
 measure() {
 	local before after tps
 	compare "$1"
-	figure "$1: a query, ms" "$(statement_median "SELECT count(*) FROM gpuvec_topk('docs', 'tokens', (SELECT tokens FROM queries WHERE n = 7), 100)")"
+	figure "$1: a query, ms" "$(one docs)"
 	figure "$1: $QUERIES queries, ms" "$(statement_median "SELECT count(*) FROM $(batch)")"
 	[ "$CLIENTS" -gt 0 ] || return
 	before=$(processors)
@@ -141,7 +144,7 @@ if [ "$TIER" = yes ]; then
 	place spread 1
 	bytes=$(psql_ -c "SELECT bytes FROM gpuvec_mirrors WHERE relation = 'docs'::regclass")
 	progress "half of the rows in the host's memory"
-	settings gpuvec.device_memory "$((bytes / 2 / 1048576))MB" gpuvec.host_memory "$((bytes / 1048576))MB"
+	settings gpuvec.device_memory "$((bytes / 2 / 1048576))MB" gpuvec.host_memory "$((2 * bytes / 1048576))MB"
 	place spread 0
 	figure "in the host's memory: rows" "$(psql_ -c "SELECT string_agg(device || ': ' || rows, ', ') FROM gpuvec_mirror_devices WHERE relation = 'docs'::regclass")"
 	measure "half of the rows in the host's memory"
@@ -149,7 +152,7 @@ if [ "$TIER" = yes ]; then
 	psql_ -c "CREATE TABLE half AS SELECT * FROM docs TABLESAMPLE SYSTEM (50) REPEATABLE (1)"
 	psql_ -c "SELECT gpuvec_prewarm('half', 'tokens')" >/dev/null
 	figure "an engine on the CPU, rows" "$(psql_ -c 'SELECT count(*) FROM half')"
-	figure ' a query, ms' "$(statement_median "SELECT count(*) FROM gpuvec_topk('half', 'tokens', (SELECT tokens FROM queries WHERE n = 7), 100)")"
+	figure ' a query, ms' "$(one half)"
 	batch=$(batch)
 	figure " $QUERIES queries, ms" "$(statement_median "SELECT count(*) FROM ${batch/docs/half}")"
 	settings gpuvec.engine "$ENGINE"

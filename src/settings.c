@@ -28,6 +28,7 @@ bool		gpuvec_autoprewarm = true;
 int			gpuvec_ahead_rows = 1024;
 int			gpuvec_join_rows = 256;
 bool		gpuvec_own_connections = true;
+int			gpuvec_hedging_delay = 0;
 
 static const struct config_enum_entry engine_options[] = {
 	{"auto", GPUVEC_ENGINE_AUTO, false},
@@ -164,6 +165,12 @@ GpuvecDefineSettings(void)
 							 "They are used where a search is all of the transaction; otherwise, and if this is off, those of postgres_fdw.",
 							 &gpuvec_own_connections, true,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("gpuvec.hedging_delay",
+							"Time after which a search of a foreign table asks a second host of a server that has returned no row.",
+							"0 asks none. It needs connections of gpuvec's own, and a server with several hosts.",
+							&gpuvec_hedging_delay, 0, 0, INT_MAX,
+							PGC_USERSET, GUC_UNIT_MS, NULL, NULL, NULL);
 
 	/*
 	 * Only the server's start reads it.  A session may not define a

@@ -36,6 +36,7 @@ extern bool gpuvec_autoprewarm;
 extern int	gpuvec_join_rows;	/* most rows of a join whose searches are
 								 * asked for together */
 extern bool gpuvec_own_connections; /* of searches on other servers */
+extern int	gpuvec_hedging_delay;	/* ms; 0: never */
 extern int	gpuvec_ahead_rows;	/* most handed-over rows that a search ranks
 								 * itself */
 

@@ -9,6 +9,9 @@
  * settings so, too.  So a search takes one round trip for each round, however
  * many servers there are.
  *
+ * A server that is slow may have another host, which is asked as well
+ * (foreign_hedge.c); the first one that has rows answers.
+ *
  * Rows are taken one by one as they arrive, so a server cannot fill the memory
  * of this session.  If the server's columns turn out to have other types than
  * expected (foreign_values.c), the statement is sent once more.
@@ -20,39 +23,8 @@
 #include "link/wait_events.h"
 #include "miscadmin.h"
 #include "postgres_ext.h"
-#include "search/foreign_connect.h"
-#include "search/foreign_values.h"
+#include "search/foreign_asking.h"
 #include "utils/timestamp.h"
-
-/* A statement, and how far it has come */
-typedef struct Asked
-{
-	const ForeignStatement *statement;
-	ForeignConnection *connection;
-	struct Asked *next;			/* of the same connection; waits for this one */
-	bool		waits;			/* for another one */
-	bool		sent;
-	bool		flushed;		/* all of it */
-	bool		begins;			/* it has been sent with the beginning of the
-								 * transaction */
-	bool		answered;		/* the server has sent something */
-	bool		complete;		/* it has said that there are no more rows */
-	bool		done;
-	bool		again;			/* send it again, for text */
-	uint32		wanted;			/* events to wait for, ... */
-	uint32		registered;		/* ... and those that the set has */
-	ForeignReader reader;		/* of its rows */
-} Asked;
-
-/* What all statements of a call share */
-typedef struct Asking
-{
-	Asked	   *asked;
-	int			n;
-	MemoryContext context;		/* of the caller */
-	MemoryContext row_context;
-	WaitEventSet *set;			/* NULL: to be made anew */
-} Asking;
 
 static const Libpq *pq;
 
@@ -118,8 +90,8 @@ send_sql(PGconn *conn, const char *sql)
 }
 
 /* A connection is made: prepare it */
-static bool
-send_settings(ForeignConnection *connection)
+bool
+ForeignSendSettings(ForeignConnection *connection)
 {
 	PGconn	   *conn = connection->conn;
 
@@ -135,8 +107,8 @@ send_settings(ForeignConnection *connection)
 }
 
 /* Send a statement, behind the beginning of the transaction if need be */
-static bool
-send_statement(Asked *asked)
+bool
+ForeignSendStatement(Asked *asked)
 {
 	ForeignConnection *connection = asked->connection;
 	PGconn	   *conn = connection->conn;
@@ -160,8 +132,8 @@ send_statement(Asked *asked)
 }
 
 /* Sockets or events have changed: make the set of events anew */
-static void
-forget_set(Asking *asking)
+void
+ForeignForgetSet(Asking *asking)
 {
 	if (asking->set)
 		FreeWaitEventSet(asking->set);
@@ -180,7 +152,7 @@ reconnect(Asking *asking, Asked *asked, const PGresult *result)
 
 	if (!connection->reused || asked->answered || (connection->begun && !asked->begins))
 		report_error(asked, result);
-	forget_set(asking);
+	ForeignForgetSet(asking);
 	ForeignConnectStart(connection, asked->statement->leaf);
 	asked->sent = asked->flushed = asked->begins = false;
 	asked->wanted = WL_SOCKET_WRITEABLE;
@@ -194,7 +166,7 @@ go_on_connecting(Asking *asking, Asked *asked)
 	ForeignConnection *connection = asked->connection;
 
 	/* the socket may have become another one */
-	forget_set(asking);
+	ForeignForgetSet(asking);
 	if (connection->deadline != 0 && GetCurrentTimestamp() >= connection->deadline)
 		ForeignConnectFailed(connection, asked->statement->leaf, "timeout expired");
 	switch (pq->PQconnectPoll(connection->conn))
@@ -213,7 +185,7 @@ go_on_connecting(Asking *asking, Asked *asked)
 	connection->connecting = false;
 	connection->deadline = 0;
 	ForeignConnectCheck(connection, asked->statement->leaf);
-	if (!send_settings(connection))
+	if (!ForeignSendSettings(connection))
 		report_error(asked, NULL);
 	return true;
 }
@@ -270,8 +242,8 @@ is_fatal(const PGconn *conn, const PGresult *result)
 }
 
 /* Take what one statement in the pipeline has returned */
-static bool
-take_result(Asking *asking, Asked *asked, const PGresult *result)
+bool
+ForeignTakeResult(Asking *asking, Asked *asked, const PGresult *result)
 {
 	ForeignConnection *connection = asked->connection;
 
@@ -281,6 +253,7 @@ take_result(Asking *asking, Asked *asked, const PGresult *result)
 			break;
 		case LIBPQ_TUPLES_OK:
 		case LIBPQ_SINGLE_TUPLE:
+			ForeignHedgeDrop(asking, asked);
 			take_rows(asking, asked, result);
 			asked->complete = pq->PQresultStatus(result) == LIBPQ_TUPLES_OK;
 			break;
@@ -321,10 +294,12 @@ take_results(Asking *asking, Asked *asked)
 	ForeignConnection *connection = asked->connection;
 	bool		goes_on = true;
 
-	while (goes_on && connection->syncs > 0 && !pq->PQisBusy(connection->conn))
+	/* a hedge has left the result that decided between the two */
+	while (goes_on && connection->syncs > 0 && (connection->result || !pq->PQisBusy(connection->conn)))
 	{
 		CHECK_FOR_INTERRUPTS();
-		connection->result = pq->PQgetResult(connection->conn);
+		if (connection->result == NULL)
+			connection->result = pq->PQgetResult(connection->conn);
 		if (connection->result == NULL)
 		{
 			/* the next statement has begun, if there is one */
@@ -333,7 +308,7 @@ take_results(Asking *asking, Asked *asked)
 				return reconnect(asking, asked, NULL);
 			continue;
 		}
-		goes_on = take_result(asking, asked, connection->result);
+		goes_on = ForeignTakeResult(asking, asked, connection->result);
 		if (connection->result)
 			pq->PQclear(connection->result);
 		connection->result = NULL;
@@ -350,7 +325,7 @@ advance(Asking *asking, Asked *asked)
 
 	if (connection->connecting && !go_on_connecting(asking, asked))
 		return false;
-	if (!asked->sent && !send_statement(asked))
+	if (!asked->sent && !ForeignSendStatement(asked))
 		return reconnect(asking, asked, NULL);
 	flushed = pq->PQflush(connection->conn);
 	if (flushed < 0 || !pq->PQconsumeInput(connection->conn))
@@ -364,8 +339,8 @@ advance(Asking *asking, Asked *asked)
 }
 
 /* Do for a statement what can be done without waiting, then for the next */
-static void
-go_on(Asking *asking, Asked *asked)
+void
+ForeignGoOn(Asking *asking, Asked *asked)
 {
 	for (; asked != NULL && !asked->done; asked = asked->next)
 	{
@@ -383,6 +358,13 @@ go_on(Asking *asking, Asked *asked)
 
 /* ---- waiting ---- */
 
+/* Number i of the statements, and of their hedges behind them; may be NULL */
+static Asked *
+nth_asked(const Asking *asking, int i)
+{
+	return i < asking->n ? &asking->asked[i] : asking->asked[i - asking->n].hedge;
+}
+
 /* Make the set of events of all statements that are under way */
 static void
 make_set(Asking *asking)
@@ -393,52 +375,67 @@ make_set(Asking *asking)
 				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
 				 errmsg("cannot wait for servers"),
 				 errdetail("There are too many open files on the local server.")));
-	asking->set = GpuvecCreateWaitEventSet(asking->n + 2);
+	asking->set = GpuvecCreateWaitEventSet(2 * asking->n + 2);
 	AddWaitEventToSet(asking->set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
 	AddWaitEventToSet(asking->set, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
-	for (int i = 0; i < asking->n; i++)
+	for (int i = 0; i < 2 * asking->n; i++)
 	{
-		Asked	   *asked = &asking->asked[i];
+		Asked	   *asked = nth_asked(asking, i);
 
-		if (asked->done || asked->waits)
+		if (!ForeignIsUnderWay(asked))
 			continue;
 		asked->registered = asked->wanted;
 		AddWaitEventToSet(asking->set, asked->wanted, pq->PQsocket(asked->connection->conn), NULL, asked);
 	}
 }
 
-/* Milliseconds until a connection is given up; -1: not at all */
+/* The sooner of what may be 0, which is never */
+static TimestampTz
+sooner(TimestampTz a, TimestampTz b)
+{
+	return a == 0 || (b != 0 && b < a) ? b : a;
+}
+
+/*
+ * Milliseconds until a connection is given up, or a second host is asked; -1:
+ * not at all
+ */
 static long
 time_left(const Asking *asking)
 {
-	long		left = -1;
+	TimestampTz next = 0;
 
-	for (int i = 0; i < asking->n; i++)
+	for (int i = 0; i < 2 * asking->n; i++)
 	{
-		const Asked *asked = &asking->asked[i];
-		TimestampTz deadline = asked->connection->deadline;
+		const Asked *asked = nth_asked(asking, i);
 
-		if (!asked->done && !asked->waits && deadline != 0)
-		{
-			long		ms = Max((deadline - GetCurrentTimestamp()) / 1000 + 1, 0);
-
-			left = left < 0 ? ms : Min(left, ms);
-		}
+		if (ForeignIsUnderWay(asked))
+			next = sooner(next, sooner(asked->connection->deadline, asked->hedge_at));
 	}
-	return left;
+	return next == 0 ? -1 : (long) Max((next - GetCurrentTimestamp()) / 1000 + 1, 0);
+}
+
+/* Something has happened on a connection, or its time is over */
+static void
+go_on_any(Asking *asking, Asked *asked)
+{
+	if (asked->hedged)
+		ForeignHedgeGoOn(asking, asked);
+	else
+		ForeignGoOn(asking, asked);
 }
 
 /* Give up connections whose time is over */
 static void
 check_deadlines(Asking *asking)
 {
-	for (int i = 0; i < asking->n; i++)
+	for (int i = 0; i < 2 * asking->n; i++)
 	{
-		Asked	   *asked = &asking->asked[i];
+		Asked	   *asked = nth_asked(asking, i);
 
-		if (!asked->done && !asked->waits && asked->connection->deadline != 0 &&
+		if (ForeignIsUnderWay(asked) && asked->connection->deadline != 0 &&
 			GetCurrentTimestamp() >= asked->connection->deadline)
-			go_on(asking, asked);
+			go_on_any(asking, asked);
 	}
 }
 
@@ -448,16 +445,16 @@ wait_and_go_on(Asking *asking, WaitEvent *events)
 {
 	int			n;
 
-	for (int i = 0; i < asking->n && asking->set; i++)
+	for (int i = 0; i < 2 * asking->n && asking->set; i++)
 	{
-		const Asked *asked = &asking->asked[i];
+		const Asked *asked = nth_asked(asking, i);
 
-		if (!asked->done && !asked->waits && asked->wanted != asked->registered)
-			forget_set(asking);
+		if (ForeignIsUnderWay(asked) && asked->wanted != asked->registered)
+			ForeignForgetSet(asking);
 	}
 	if (asking->set == NULL)
 		make_set(asking);
-	n = WaitEventSetWait(asking->set, time_left(asking), events, asking->n + 2, GpuvecWaitEvent(GPUVEC_WAIT_SERVERS));
+	n = WaitEventSetWait(asking->set, time_left(asking), events, 2 * asking->n + 2, GpuvecWaitEvent(GPUVEC_WAIT_SERVERS));
 	for (int i = 0; i < n; i++)
 	{
 		Asked	   *asked = events[i].user_data;
@@ -465,12 +462,13 @@ wait_and_go_on(Asking *asking, WaitEvent *events)
 		if (events[i].events & WL_LATCH_SET)
 			ResetLatch(MyLatch);
 		else if (asked != NULL && asked->done)
-			forget_set(asking); /* closed, or the next statement's */
+			ForeignForgetSet(asking);	/* closed, or the next statement's */
 		else if (asked != NULL)
-			go_on(asking, asked);
+			go_on_any(asking, asked);
 	}
 	CHECK_FOR_INTERRUPTS();
 	check_deadlines(asking);
+	ForeignHedgeStart(asking);
 }
 
 /* ---- a call ---- */
@@ -498,11 +496,11 @@ all_sent(const Asking *asking)
 static void
 run_all(Asking *asking, void (*meanwhile) (void *arg), void *arg)
 {
-	WaitEvent  *events = palloc_array(WaitEvent, asking->n + 2);
+	WaitEvent  *events = palloc_array(WaitEvent, 2 * asking->n + 2);
 
 	for (int i = 0; i < asking->n; i++)
 		if (!asking->asked[i].waits && !asking->asked[i].connection->connecting)
-			go_on(asking, &asking->asked[i]);
+			ForeignGoOn(asking, &asking->asked[i]);
 	for (;;)
 	{
 		if (meanwhile && all_sent(asking))
@@ -537,6 +535,7 @@ begin_statement(Asked *asked, const ForeignStatement *statement, Asked *earlier,
 		asked->waits = true;
 		break;
 	}
+	ForeignHedgePlan(asked);
 	ForeignReaderBegin(&asked->reader, statement);
 }
 
@@ -562,7 +561,7 @@ ForeignAsk(const ForeignStatement *statements, int n, void (*meanwhile) (void *a
 	}
 	PG_FINALLY();
 	{
-		forget_set(&asking);
+		ForeignForgetSet(&asking);
 	}
 	PG_END_TRY();
 	for (int i = 0; i < n; i++)

@@ -541,9 +541,81 @@ connect_deadline(const ConnectOptions *options)
 		TimestampTzPlusMilliseconds(GetCurrentTimestamp(), Max(seconds, 2) * (int64) 1000);
 }
 
-/* Begin to connect to the server of a leaf */
-void
-ForeignConnectStart(ForeignConnection *connection, const ForeignLeaf *leaf)
+/* The value of an option, of which the last one counts; or NULL */
+static const char **
+find_option(const ConnectOptions *options, const char *keyword)
+{
+	for (int i = options->n - 1; i >= 0; i--)
+		if (strcmp(options->keywords[i], keyword) == 0)
+			return &options->values[i];
+	return NULL;
+}
+
+/* Element i of a list with commas; palloc'd */
+static char *
+list_element(const char *list, int i)
+{
+	while (i-- > 0)
+		list = strchr(list, ',') + 1;
+	return pnstrdup(list, strcspn(list, ","));
+}
+
+static int
+list_elements(const char *list)
+{
+	int			n = 1;
+
+	for (; *list != '\0'; list++)
+		n += *list == ',';
+	return n;
+}
+
+/* A list without element i, and those before it at its end */
+static char *
+leave_out(const char *list, int i)
+{
+	StringInfoData rest;
+	int			n = list_elements(list);
+
+	initStringInfo(&rest);
+	for (int j = 1; j < n; j++)
+		appendStringInfo(&rest, "%s%s", j > 1 ? "," : "", list_element(list, (i + j) % n));
+	return rest.data;
+}
+
+/*
+ * Leave out the host to which another connection goes.  False: there is no
+ * other one, or it is not known which one that is.
+ */
+static bool
+leave_out_host(ConnectOptions *options, const ForeignConnection *other)
+{
+	const char **lists[] = {
+		find_option(options, "host"), find_option(options, "hostaddr"), find_option(options, "port")
+	};
+	const char **names = lists[0] ? lists[0] : lists[1];
+	int			n = names ? list_elements(*names) : 1;
+	int			i;
+
+	for (i = 0; i < n && n > 1; i++)
+		if (strcmp(list_element(*names, i), ForeignLibpq()->PQhost(other->conn)) == 0 &&
+			(lists[2] == NULL || list_elements(*lists[2]) != n ||
+			 strcmp(list_element(*lists[2], i), ForeignLibpq()->PQport(other->conn)) == 0))
+			break;
+	if (i == n || n == 1)
+		return false;
+	for (int j = 0; j < lengthof(lists); j++)
+		if (lists[j] && list_elements(*lists[j]) == n)
+			*lists[j] = leave_out(*lists[j], i);
+	return true;
+}
+
+/*
+ * Begin to connect to the server of a leaf, to another host than `other`,
+ * unless NULL.  Returns NULL, or why that fails.
+ */
+static const char *
+begin_connecting(ForeignConnection *connection, const ForeignLeaf *leaf, const ForeignConnection *other)
 {
 	const ForeignServer *server;
 	const UserMapping *mapping;
@@ -566,18 +638,30 @@ ForeignConnectStart(ForeignConnection *connection, const ForeignLeaf *leaf)
 				 errmsg("password is required"),
 				 errdetail("Non-superusers must provide a password in the user mapping.")));
 	make_options(&options, server, mapping);
+	if (other && !leave_out_host(&options, other))
+		return "There is no other host.";
 	if (!ForeignMakeRoom() || !AcquireExternalFD())
-		ForeignConnectFailed(connection, leaf, "There are too many open files on the local server.");
+		return "There are too many open files on the local server.";
 	connection->conn = ForeignLibpq()->PQconnectStartParams(options.keywords, options.values, false);
 	if (connection->conn == NULL)
 	{
 		ReleaseExternalFD();
-		ForeignConnectFailed(connection, leaf, "out of memory");
+		return "out of memory";
 	}
 	connection->connecting = true;
 	connection->deadline = connect_deadline(&options);
-	if (ForeignLibpq()->PQstatus(connection->conn) == LIBPQ_CONNECTION_BAD)
-		ForeignConnectFailed(connection, leaf, NULL);
+	return ForeignLibpq()->PQstatus(connection->conn) == LIBPQ_CONNECTION_BAD ?
+		pchomp(ForeignLibpq()->PQerrorMessage(connection->conn)) : NULL;
+}
+
+/* Begin to connect to the server of a leaf */
+void
+ForeignConnectStart(ForeignConnection *connection, const ForeignLeaf *leaf)
+{
+	const char *detail = begin_connecting(connection, leaf, NULL);
+
+	if (detail)
+		ForeignConnectFailed(connection, leaf, detail);
 }
 
 /* The table of connections */
@@ -594,19 +678,28 @@ make_connections(void)
 	CacheRegisterSyscacheCallback(USERMAPPINGOID, forget_options, (Datum) 0);
 }
 
-/* The current user's connection to the server of a leaf, which may be new */
-ForeignConnection *
-ForeignConnect(const ForeignLeaf *leaf)
+/* The entry of a connection, which may be new */
+static ForeignConnection *
+enter_connection(const ForeignConnectionKey *key)
 {
-	ForeignConnectionKey key = {ForeignMapping(leaf), GetUserId()};
 	ForeignConnection *connection;
 	bool		found;
 
 	if (connections == NULL)
 		make_connections();
-	connection = hash_search(connections, &key, HASH_ENTER, &found);
+	connection = hash_search(connections, key, HASH_ENTER, &found);
 	if (!found)
-		memset((char *) connection + sizeof(key), 0, sizeof(*connection) - sizeof(key));
+		memset((char *) connection + sizeof(*key), 0, sizeof(*connection) - sizeof(*key));
+	return connection;
+}
+
+/* The current user's connection to the server of a leaf, which may be new */
+ForeignConnection *
+ForeignConnect(const ForeignLeaf *leaf)
+{
+	ForeignConnectionKey key = {ForeignMapping(leaf), GetUserId(), 0};
+	ForeignConnection *connection = enter_connection(&key);
+
 	if (connection->used)
 		return connection;
 	connection->used = true;
@@ -615,4 +708,35 @@ ForeignConnect(const ForeignLeaf *leaf)
 	else
 		ForeignConnectStart(connection, leaf);
 	return connection;
+}
+
+/*
+ * A connection to another host of a server than that of the first one; NULL:
+ * there is none, or this transaction has had one
+ */
+ForeignConnection *
+ForeignConnectSecond(const ForeignConnection *first, const ForeignLeaf *leaf)
+{
+	ForeignConnectionKey key = {first->key.mapping, first->key.user, 1};
+	ForeignConnection *connection = enter_connection(&key);
+
+	if (connection->used)
+		return NULL;
+	connection->used = true;
+	if (begin_connecting(connection, leaf, first) == NULL)
+		return connection;
+	ForeignDisconnect(connection);
+	return NULL;
+}
+
+/* The second connection becomes the first one, and the first the second */
+void
+ForeignConnectSwap(ForeignConnection *first, ForeignConnection *second)
+{
+	ForeignConnection other = *first;
+
+	*first = *second;
+	*second = other;
+	second->key = first->key;
+	first->key = other.key;
 }

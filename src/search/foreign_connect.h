@@ -20,6 +20,7 @@ typedef struct ForeignConnectionKey
 {
 	Oid			mapping;		/* the user mapping; may be that of PUBLIC */
 	Oid			user;
+	uint32		second;			/* 1: to a second host of the server */
 } ForeignConnectionKey;
 
 /* A connection, kept until the session ends or its options change */
@@ -47,6 +48,8 @@ typedef struct ForeignConnection
 extern void ForeignNoteOthers(void);
 extern void ForeignChooseWay(ForeignLeaf *leaves, int nleaves, EState *estate);
 extern ForeignConnection *ForeignConnect(const ForeignLeaf *leaf);
+extern ForeignConnection *ForeignConnectSecond(const ForeignConnection *first, const ForeignLeaf *leaf);
+extern void ForeignConnectSwap(ForeignConnection *first, ForeignConnection *second);
 extern void ForeignConnectStart(ForeignConnection *connection, const ForeignLeaf *leaf);
 extern void ForeignConnectCheck(const ForeignConnection *connection, const ForeignLeaf *leaf);
 extern void ForeignConnectFailed(const ForeignConnection *connection, const ForeignLeaf *leaf,

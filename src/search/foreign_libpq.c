@@ -22,7 +22,8 @@ typedef struct LibpqSymbol
 
 static const LibpqSymbol symbols[] = {
 	SYMBOL(PQconnectStartParams), SYMBOL(PQconnectPoll), SYMBOL(PQfinish), SYMBOL(PQstatus),
-	SYMBOL(PQsocket), SYMBOL(PQerrorMessage), SYMBOL(PQconnectionUsedPassword),
+	SYMBOL(PQsocket), SYMBOL(PQhost), SYMBOL(PQport), SYMBOL(PQerrorMessage),
+	SYMBOL(PQconnectionUsedPassword),
 	SYMBOL(PQconndefaults), SYMBOL(PQconninfoFree), SYMBOL(PQsetnonblocking), SYMBOL(PQflush),
 	SYMBOL(PQconsumeInput), SYMBOL(PQisBusy), SYMBOL(PQsendQueryParams), SYMBOL(PQgetResult),
 	SYMBOL(PQsetSingleRowMode), SYMBOL(PQenterPipelineMode), SYMBOL(PQpipelineSync),

@@ -63,6 +63,8 @@ typedef struct Libpq
 	void		(*PQfinish) (PGconn *conn);
 	int			(*PQstatus) (const PGconn *conn);
 	int			(*PQsocket) (const PGconn *conn);
+	char	   *(*PQhost) (const PGconn *conn);
+	char	   *(*PQport) (const PGconn *conn);
 	char	   *(*PQerrorMessage) (const PGconn *conn);
 	int			(*PQconnectionUsedPassword) (const PGconn *conn);
 	LibpqOption *(*PQconndefaults) (void);

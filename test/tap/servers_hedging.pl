@@ -130,6 +130,7 @@ sub hedged_in_vain
 	wait_for(sub { slurp_file($log->logfile, $from) =~ /$attempt/ }, "$name: a second host is asked");
 	kill 'CONT', @pids;
 	is(ask($hanging, q{SELECT 'no error'}), "$new\nno error", "$name: the answer of the first host");
+	is(scalar(backends('first')), 1, "$name: over the connection to it");
 	$hanging->quit;
 	return;
 }

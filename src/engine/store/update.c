@@ -16,7 +16,6 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +23,7 @@
 
 /*
  * After updates of more than TRIM_ROWS rows, free memory is returned to the
- * system
+ * system.  Nobody waits for that (sweep.c).
  */
 #define TRIM_ROWS			100000
 
@@ -74,7 +73,7 @@ end_whole(gpuvec_update *update)
 	gpuvec_store_release(store, mirror);
 	free(update);
 	if (trim)
-		malloc_trim(0);
+		__atomic_store_n(&store->trim_due, 1, __ATOMIC_RELAXED);
 }
 
 void

@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/clock.h"
 #include "engine/store/joint_load.h"
 
 /*
@@ -207,7 +208,10 @@ new_update(gpuvec_store *store, const gpuvec_mirror_kind *kind, gpuvec_error *er
 	if (update == NULL)
 		gpuvec_fail_memory(error, kind->update_bytes);
 	else
+	{
 		update->store = store;
+		update->began = gpuvec_clock_ns();
+	}
 	return update;
 }
 

@@ -104,19 +104,24 @@ choose_segment_rows(const gpuvec_stage_target *target)
 	return (uint32_t) (rows < full ? rows : full);
 }
 
-/* Build all segments, a few for each thread at a time */
+/*
+ * Build all segments, a few for each thread at a time.  The last run may have
+ * some more, as most threads would idle in one of few segments.
+ */
 static bool
 build_all(build_task *task, const gpuvec_stage *stage, const gpuvec_stage_target *target,
 		  gpuvec_error *error)
 {
 	uint64_t	step = (uint64_t) gpuvec_thread_pool_threads(target->pool) * SEGMENTS_AT_ONCE;
 	uint64_t	all = gpuvec_stage_order_parts(task->order);
+	uint64_t	parts;
 	size_t		built = 0;
 
-	for (task->begin = 0; task->begin < all; task->begin += step)
+	for (task->begin = 0; task->begin < all; task->begin += parts)
 	{
-		uint64_t	parts = all - task->begin < step ? all - task->begin : step;
+		uint64_t	left = all - task->begin;
 
+		parts = left < step + step / 2 ? left : step;
 		gpuvec_thread_pool_run(target->pool, build_segment, task, parts);
 		if (!gpuvec_first_error_result(&task->first, error))
 			return false;

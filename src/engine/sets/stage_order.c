@@ -101,7 +101,7 @@ struct gpuvec_stage_order
 	uint32_t	nblocks;
 	uint64_t	nrows;
 	uint32_t	step;
-	order_class classes[NCLASSES + 1];
+	order_class *classes;		/* [nclasses] */
 	uint32_t	nclasses;
 	order_chunk *chunks;
 	order_run  *runs;
@@ -178,29 +178,52 @@ count_chunks(const row_class *class)
 	return n;
 }
 
-/* Note the classes that have rows; returns the number of their chunks */
-static uint64_t
-list_classes(gpuvec_stage_order *order)
+/* The first class that may have rows */
+static int
+first_class(const gpuvec_stage *stage)
 {
-	gpuvec_stage *stage = order->stage;
+	return stage->spread ? 0 : FIRST_CLASS;
+}
+
+/* Make an entry for each class that has rows */
+static bool
+make_classes(gpuvec_stage_order *order, gpuvec_error *error)
+{
+	const gpuvec_stage *stage = order->stage;
+	uint32_t	n = 0;
+
+	for (int i = first_class(stage); i <= NCLASSES; i++)
+		n += stage->classes[i].nrows > 0;
+	order->classes = calloc(n + (size_t) 1, sizeof(*order->classes));
+	if (order->classes == NULL)
+		return gpuvec_fail_memory(error, n * sizeof(*order->classes));
+	for (int i = first_class(stage); i <= NCLASSES; i++)
+	{
+		if (stage->classes[i].nrows == 0)
+			continue;
+		pthread_mutex_init(&order->classes[order->nclasses].mutex, NULL);
+		order->classes[order->nclasses++].class = i;
+	}
+	return true;
+}
+
+/* Count the rows and runs of all classes; returns the number of chunks */
+static uint64_t
+measure_classes(gpuvec_stage_order *order)
+{
 	uint64_t	begin = 0;
 	uint64_t	nchunks = 0;
 
-	for (int i = stage->spread ? 0 : FIRST_CLASS; i <= NCLASSES; i++)
+	for (uint32_t i = 0; i < order->nclasses; i++)
 	{
-		const row_class *rows = &stage->classes[i];
-		order_class *class = &order->classes[order->nclasses];
+		order_class *class = &order->classes[i];
+		const row_class *rows = &order->stage->classes[class->class];
 
-		if (rows->nrows == 0)
-			continue;
-		class->class = i;
 		class->begin = begin;
-		class->nrows = class->left = count_rows(order, i);
+		class->nrows = class->left = count_rows(order, class->class);
 		class->nchunks = count_chunks(rows);
 		class->nruns = rows->more_runs + 1;
-		class->unsorted = i >= OWN_CLASSES || rows->unsorted;
-		pthread_mutex_init(&class->mutex, NULL);
-		order->nclasses++;
+		class->unsorted = class->class >= OWN_CLASSES || rows->unsorted;
 		if (class->nruns > order->most_runs)
 			order->most_runs = class->nruns;
 		begin += class->nrows;
@@ -257,7 +280,7 @@ list_runs(gpuvec_stage_order *order, order_class *class)
 static bool
 list_chunks(gpuvec_stage_order *order, gpuvec_error *error)
 {
-	uint64_t	nchunks = list_classes(order);
+	uint64_t	nchunks = measure_classes(order);
 	size_t		room = (size_t) order->nclasses * order->most_runs;
 	uint64_t	at = 0;
 
@@ -471,7 +494,7 @@ gpuvec_stage_order_new(gpuvec_stage *stage, uint32_t nblocks, uint64_t nrows, ui
 	order->nblocks = nblocks;
 	order->nrows = nrows;
 	order->step = step;
-	ok = list_chunks(order, error);
+	ok = make_classes(order, error) && list_chunks(order, error);
 	for (uint32_t i = 0; i < order->nclasses; i++)
 		found += order->classes[i].nrows;
 	if (ok && found < nrows)
@@ -515,6 +538,7 @@ gpuvec_stage_order_free(gpuvec_stage_order *order)
 	free(order->places);
 	free(order->runs);
 	free(order->chunks);
+	free(order->classes);
 	free(order);
 }
 

@@ -14,7 +14,7 @@
 #include "engine/store/joint_load.h"
 
 /* Loads of so many rows tell the log what they took */
-#define LOGGED_ROWS		100000
+#define LOGGED_ROWS		10000
 
 /* True if every page that the mirror does not have yet was sent */
 static bool

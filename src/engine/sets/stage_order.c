@@ -299,7 +299,7 @@ list_chunks(gpuvec_stage_order *order, gpuvec_error *error)
 		class->nchunks = 0;
 		list_runs(order, class);
 	}
-	/* nobody cuts chunks from them any more: they are freed with their chunks */
+	/* no chunk is cut any more: blocks are freed with their last chunks */
 	memset(order->stage->open, 0, sizeof(order->stage->open));
 	return true;
 }

@@ -16,6 +16,7 @@
  * What remains is one comparison for each row.
  *
  * The other classes are sorted as a whole, by the thread that comes first.
+ * Merged by tid before, they only have to be sorted by length.
  *
  * A chunk is freed when all its rows have been read and are not needed any
  * more.  Two threads may have read it, so rows are counted.  A thread must not
@@ -62,6 +63,7 @@ typedef struct order_class
 
 	/* rows that have to be sorted */
 	bool		unsorted;
+	bool		by_tid;			/* its runs are in the order of tid */
 	pthread_mutex_t mutex;		/* held while they are sorted */
 	gpuvec_source_row *sorted;	/* [nrows] NULL: not yet */
 	uint64_t	left;			/* atomic: those that are needed */
@@ -223,7 +225,8 @@ measure_classes(gpuvec_stage_order *order)
 		class->nrows = class->left = count_rows(order, class->class);
 		class->nchunks = count_chunks(rows);
 		class->nruns = rows->more_runs + 1;
-		class->unsorted = class->class >= OWN_CLASSES || rows->unsorted;
+		class->by_tid = class->class != FIRST_CLASS && !rows->unsorted;
+		class->unsorted = class->class >= OWN_CLASSES || !class->by_tid;
 		if (class->nruns > order->most_runs)
 			order->most_runs = class->nruns;
 		begin += class->nrows;
@@ -265,7 +268,7 @@ list_runs(gpuvec_stage_order *order, order_class *class)
 		}
 		class->nchunks++;
 		entry->chunk = chunk;
-		if (class->unsorted)
+		if (!class->by_tid)
 			continue;
 		entry->tid = first_tid(chunk, order->stage->nfilters);
 		if (run->n++ == 0)
@@ -660,35 +663,69 @@ merge_runs(gpuvec_stage_order *order, order_class *class, order_reader *reader,
 	return true;
 }
 
-/* Collect the rows of a class, and sort them */
-static gpuvec_source_row *
-sort_rows(gpuvec_stage_order *order, order_class *class, gpuvec_error *error)
+/* Read from the first row of a class on */
+static void
+begin_class(const order_class *class, order_reader *reader)
 {
-	gpuvec_source_row *sorted = malloc((class->nrows + 1) * sizeof(*sorted));
-	gpuvec_stage *stage = order->stage;
+	for (uint32_t i = 0; i < class->nruns; i++)
+		reader->at[i] = begin_run(&class->runs[i]);
+}
+
+/* Collect the rows of a class in the order of tid */
+static bool
+merge_class(gpuvec_stage_order *order, order_class *class, order_reader *reader,
+			gpuvec_source_row *rows, gpuvec_error *error)
+{
+	uint64_t	ntaken = reader->ntaken;
+	bool		ok;
+
+	begin_class(class, reader);
+	ok = merge_runs(order, class, reader, rows, class->nrows, error);
+	/* the class counts its rows itself */
+	reader->ntaken = ntaken;
+	return ok;
+}
+
+/* Collect the rows of a class as they are; there is room for one more */
+static bool
+collect_class(gpuvec_stage_order *order, const order_class *class, gpuvec_source_row *rows,
+			  gpuvec_error *error)
+{
+	const gpuvec_stage *stage = order->stage;
 	uint64_t	n = 0;
 
-	if (sorted == NULL)
-	{
-		gpuvec_fail_memory(error, class->nrows * sizeof(*sorted));
-		return NULL;
-	}
 	if (class->class == FIRST_CLASS)
 		for (uint64_t i = 0; i < stage->classes[FIRST_CLASS].nrows; i++)
 		{
-			sorted[n] = stage->first[i];
-			n += gpuvec_tid_block(sorted[n].tid) < order->nblocks;
+			rows[n] = stage->first[i];
+			n += gpuvec_tid_block(rows[n].tid) < order->nblocks;
 		}
 	else
 		for (uint64_t i = 0; i < class->nchunks; i++)
 			for (size_t offset = 0; offset < class->chunks[i].chunk->used;)
 			{
-				offset += read_row(class->chunks[i].chunk->data + offset, &sorted[n], stage->nfilters);
-				n += gpuvec_tid_block(sorted[n].tid) < order->nblocks;
+				offset += read_row(class->chunks[i].chunk->data + offset, &rows[n], stage->nfilters);
+				n += gpuvec_tid_block(rows[n].tid) < order->nblocks;
 			}
-	if (n == class->nrows ? gpuvec_rows_sort(sorted, n, error) : fail_order(error))
-		return sorted;
-	free(sorted);
+	return n == class->nrows || fail_order(error);
+}
+
+/* Collect the rows of a class, and sort them */
+static gpuvec_source_row *
+sort_rows(gpuvec_stage_order *order, order_class *class, order_reader *reader, gpuvec_error *error)
+{
+	gpuvec_source_row *rows = malloc((class->nrows + 1) * sizeof(*rows));
+
+	if (rows == NULL)
+	{
+		gpuvec_fail_memory(error, class->nrows * sizeof(*rows));
+		return NULL;
+	}
+	if ((class->by_tid ? merge_class(order, class, reader, rows, error) :
+		 collect_class(order, class, rows, error)) &&
+		gpuvec_rows_sort(rows, class->nrows, error))
+		return rows;
+	free(rows);
 	return NULL;
 }
 
@@ -701,7 +738,7 @@ read_sorted(gpuvec_stage_order *order, order_class *class, order_reader *reader,
 
 	pthread_mutex_lock(&class->mutex);
 	if (class->sorted == NULL)
-		class->sorted = sort_rows(order, class, error);
+		class->sorted = sort_rows(order, class, reader, error);
 	ok = class->sorted != NULL;
 	pthread_mutex_unlock(&class->mutex);
 	if (!ok || !note_taken(reader, NULL, class, n, error))
@@ -718,8 +755,7 @@ go_to(gpuvec_stage_order *order, const order_class *class, uint64_t part, order_
 		memcpy(reader->at, order->places + part * order->most_runs,
 			   class->nruns * sizeof(*reader->at));
 	else
-		for (uint32_t i = 0; i < class->nruns; i++)
-			reader->at[i] = begin_run(&class->runs[i]);
+		begin_class(class, reader);
 }
 
 const gpuvec_source_row *

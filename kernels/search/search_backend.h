@@ -98,13 +98,23 @@ struct cuda_view
 
 /*
  * Uploads use a few streams with pinned memory, so that several threads can
- * upload while a search runs.
+ * upload while a search runs.  A thread copies to pinned memory several times
+ * slower than the GPU takes it from there.
  */
-#define UPLOAD_STREAMS 4
+#define UPLOAD_STREAMS 8
 #define UPLOAD_BYTES ((size_t) 8 << 20)
 #define DOWNLOAD_BYTES ((size_t) 2 << 20)
 
 typedef free_list<staged_stream, UPLOAD_STREAMS> upload_streams;
+
+/*
+ * Lists are made in other streams: these are fewer, for while that is done,
+ * each segment takes some 100 MB on the GPU.  Little is sent for it.
+ */
+#define LISTS_STREAMS 4
+#define LISTS_BYTES ((size_t) 1 << 20)
+
+typedef free_list<staged_stream, LISTS_STREAMS> lists_streams;
 
 /* Device memory that grows as searches need it */
 struct grown_memory
@@ -126,6 +136,7 @@ struct search_backend : gpuvec_backend
 	struct gpuvec_search_policy policy = {};
 	struct gpuvec_search_stats stats = {};
 	upload_streams uploads;
+	lists_streams list_makers;
 
 	/* used by topk, of which only one call runs at a time */
 	unique_stream stream;

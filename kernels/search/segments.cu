@@ -33,17 +33,25 @@ namespace gpuvec
 
 static const char *const copying = "copy rows to the GPU";
 
-upload_streams::loan
-take_upload_stream(struct search_backend *b, gpuvec_error *error)
+/* Take a stream of a list, which sends through so much pinned memory */
+template <typename List>
+static typename List::loan
+take_stream(struct search_backend *b, List &list, size_t bytes, gpuvec_error *error)
 {
-	upload_streams::loan stream;
+	typename List::loan stream;
 
 	if (!b->device.enter(error))
 		return stream;
-	stream = b->uploads.take();
-	if (!stream->open(b->device, UPLOAD_BYTES, DOWNLOAD_BYTES, error))
+	stream = list.take();
+	if (!stream->open(b->device, bytes, DOWNLOAD_BYTES, error))
 		stream.reset();
 	return stream;
+}
+
+upload_streams::loan
+take_upload_stream(struct search_backend *b, gpuvec_error *error)
+{
+	return take_stream(b, b->uploads, UPLOAD_BYTES, error);
 }
 
 bool
@@ -278,7 +286,7 @@ static bool
 make_lists(struct search_backend *b, const gpuvec_segment *segment, struct cuda_segment *mine,
 		   size_t *bytes, gpuvec_error *error)
 {
-	upload_streams::loan stream = take_upload_stream(b, error);
+	lists_streams::loan stream = take_stream(b, b->list_makers, LISTS_BYTES, error);
 
 	return stream != NULL && lists_build(b, *stream, segment, mine, bytes, error);
 }

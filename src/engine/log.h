@@ -9,7 +9,10 @@
 #ifndef GPUVEC_LOG_H
 #define GPUVEC_LOG_H
 
-/* Write "LEVEL: message".  level is "LOG", "WARNING" or "ERROR". */
+/*
+ * Write "LEVEL: message".  level is "DEBUG", "LOG", "WARNING" or "ERROR"; the
+ * server's log has the first as DEBUG1.
+ */
 extern void gpuvec_log(const char *level, const char *format, ...)
 			__attribute__((format(printf, 2, 3)));
 

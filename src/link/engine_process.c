@@ -352,6 +352,11 @@ relay_line(char *line)
 		else if (sscanf(line, "lost: device %d", &number) == 1)
 			DeviceLost(number);
 	}
+	else if (strncmp(line, "DEBUG: ", 7) == 0)
+	{
+		level = DEBUG1;
+		line += 7;
+	}
 	else if (strncmp(line, "WARNING: ", 9) == 0)
 	{
 		level = WARNING;

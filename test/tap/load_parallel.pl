@@ -75,6 +75,16 @@ my ($out, $err) = load('parts');
 is(() = $err =~ /[1-3] parallel workers load/g, 2, 'partitions');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM gpuvec_topk('parts', 'tokens', '{1}', NULL, 'hamming', -1e9)}),
 	$node->safe_psql('postgres', 'SELECT count(*) FROM docs WHERE tokens IS NOT NULL'), 'partitions: all rows');
+
+# what the parts of a load took
+$node->safe_psql('postgres', 'ALTER SYSTEM SET log_min_messages = debug1');
+$node->reload;
+my $told = wait_for(sub { $node->safe_psql('postgres', q{SELECT FROM gpuvec_evict('docs'); SELECT gpuvec_prewarm('docs', 'tokens')});
+	slurp_file($node->logfile) =~ /DEBUG:  gpuvec engine: loaded \d+ rows of relation \d+ of database \d+: pages came in \d+ ms, ids were numbered in \d+/ }, 'the log');
+ok($told, 'the log tells what the parts of a load took');
+$node->safe_psql('postgres', 'ALTER SYSTEM RESET log_min_messages');
+$node->reload;
+
 ($out, $err) = $node->psql('postgres', q{SET client_min_messages = debug1; SELECT FROM gpuvec_evict('docs'); SELECT gpuvec_prewarm('docs', 'tokens')});
 is($out, 0, 'gpuvec_prewarm');
 is($node->safe_psql('postgres', q{SET max_parallel_workers_per_gather = 0; SELECT FROM gpuvec_evict('docs'); SELECT gpuvec_prewarm('docs', 'tokens')}),

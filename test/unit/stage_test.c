@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "engine/store/fingerprint.h"
+#include "engine/sets/id_numbers.h"
 #include "engine/sets/stage.h"
 
 static long passed = 0;
@@ -128,15 +129,15 @@ check_find(const gpuvec_segment *segment)
 	check(found, "positions of tids");
 }
 
-/* Check a segment, and add it up */
+/* Check a segment, but of a wide one not the ids, and add it up */
 static void
-check_segment(const gpuvec_segment *segment, sums *found)
+check_segment(const gpuvec_segment *segment, bool wide, sums *found)
 {
 	bool		rows = true;
 	bool		sorted = true;
 	bool		by_tid = true;
 
-	for (uint32_t row = 0; row < segment->ntiles * GPUVEC_TILE_ROWS; row++)
+	for (uint32_t row = 0; !wide && row < segment->ntiles * GPUVEC_TILE_ROWS; row++)
 		rows &= row_right(segment, row, segment->nrows);
 	for (uint32_t row = 0; row < segment->nrows; row++)
 	{
@@ -208,12 +209,16 @@ stage_rows(gpuvec_stage *stage, uint64_t n, bool ordered, uint32_t nblocks, sums
 #define READERS		3
 #define RANGE_ROWS	50
 
-/* Stage what one of several readers has read */
+/*
+ * Stage what one of several readers has read.  wide: some ids of most rows
+ * are cold.  Rows at or beyond nblocks are left out.
+ */
 static gpuvec_stage *
-stage_share(uint64_t n, uint64_t reader, sums *staged)
+stage_share(uint64_t n, uint64_t reader, bool wide, uint32_t nblocks, sums *staged)
 {
 	gpuvec_stage *stage = gpuvec_stage_new(0);
-	uint16_t   *ids = malloc(GPUVEC_MAX_IDS * sizeof(uint16_t));
+	uint16_t   *ids = malloc((2 * GPUVEC_MAX_IDS + 2) * sizeof(uint16_t));
+	uint32_t   *numbers = malloc(GPUVEC_MAX_IDS * sizeof(uint32_t));
 	gpuvec_error error;
 	bool		ok = true;
 
@@ -227,55 +232,82 @@ stage_share(uint64_t n, uint64_t reader, sums *staged)
 			continue;
 		for (uint32_t j = 0; j < len; j++)
 			ids[j] = id_of(tid, len, j);
+		if (wide)
+		{
+			for (uint32_t j = 0; j < len; j++)
+				numbers[j] = ids[j] + (j >= scramble(tid + 1) % 200 ? UINT32_C(1) << 20 : 0);
+			gpuvec_pack_numbers(numbers, len, ids, &row);
+		}
 		ok &= gpuvec_stage_add(stage, &row, false, &error);
+		if (gpuvec_tid_block(tid) >= nblocks)
+			continue;
 		staged->rows++;
 		staged->ids += len;
 		staged->tids += scramble(tid);
 	}
 	free(ids);
+	free(numbers);
 	check(ok, "rows of a reader are staged");
 	return stage;
 }
 
-/* Rows that several readers have staged are in the order of one reader's */
+/* Is a segment behind another one, which may be NULL? */
+static bool
+follows(const gpuvec_segment *segment, const gpuvec_segment *before)
+{
+	uint32_t	last = before ? before->nrows - 1 : 0;
+
+	return before == NULL || before->len[last] < segment->len[0] ||
+		(before->len[last] == segment->len[0] && before->tid[last] < segment->tid[0]);
+}
+
+/*
+ * Rows that several readers have staged are in the order of one reader's, in
+ * one segment or many
+ */
 static void
-test_unite(gpuvec_backend *backend, gpuvec_thread_pool *pool, uint64_t n)
+test_unite(gpuvec_backend *backend, gpuvec_thread_pool *pool, uint64_t n, int shares, bool wide,
+		   uint32_t nblocks)
 {
 	sums		staged = {0};
 	sums		found = {0};
 	size_t		most = 0;
-	gpuvec_stage *stage = stage_share(n, 0, &staged);
+	gpuvec_stage *stage = stage_share(n, 0, wide, nblocks, &staged);
 	gpuvec_segment **segments;
 	uint32_t	nsegments;
 	gpuvec_error error;
 	gpuvec_stage_target target = {
-		.pool = pool,.backend = backend,.nblocks = UINT32_MAX,.nrows = n,.shares = 1,.progress = progress,.arg = &most
+		.pool = pool,.backend = backend,.nblocks = nblocks,.shares = shares,.progress = progress,.arg = &most
 	};
+	bool		ordered = true;
 
 	for (uint64_t reader = 1; reader < READERS; reader++)
 	{
-		gpuvec_stage *other = stage_share(n, reader, &staged);
+		gpuvec_stage *other = stage_share(n, reader, wide, nblocks, &staged);
 
 		check(gpuvec_stage_unite(stage, other, &error), "stages are united");
 		check(gpuvec_stage_rows(other) == 0 && gpuvec_stage_bytes(other) == 0, "nothing stays behind");
 		gpuvec_stage_free(other);
 	}
 	check(gpuvec_stage_rows(stage) == n, "all rows are staged");
+	target.nrows = staged.rows;
 	if (!gpuvec_stage_build(stage, &target, &segments, &nsegments, &error))
 	{
 		check(false, error.message);
 		return;
 	}
+	check(nsegments == gpuvec_segments_needed(backend, staged.rows, shares), "the number of segments");
 	for (uint32_t i = 0; i < nsegments; i++)
 	{
-		if (i > 0)
-			check(segments[i]->len[0] >= segments[i - 1]->len[segments[i - 1]->nrows - 1],
-				  "the order of segments");
-		check_segment(segments[i], &found);
-		gpuvec_segment_unref(segments[i]);
+		ordered &= follows(segments[i], i > 0 ? segments[i - 1] : NULL);
+		check_segment(segments[i], wide, &found);
 	}
+	check(ordered, "the order of segments");
+	for (uint32_t i = 0; i < nsegments; i++)
+		gpuvec_segment_unref(segments[i]);
 	free(segments);
 	check(memcmp(&found, &staged, sizeof(found)) == 0, "rows of all readers are found");
+	check(gpuvec_stage_bytes(stage) < 4 * 1024 * 1024, "hardly anything stays staged");
 	gpuvec_stage_free(stage);
 }
 
@@ -315,7 +347,7 @@ test_build(gpuvec_backend *backend, gpuvec_thread_pool *pool, uint64_t n, bool o
 	}
 	for (uint32_t i = 0; i < nsegments; i++)
 	{
-		check_segment(segments[i], &found);
+		check_segment(segments[i], false, &found);
 		size += segments[i]->host_bytes;
 		gpuvec_segment_unref(segments[i]);
 	}
@@ -371,7 +403,12 @@ main(void)
 			test_build(backend, pool, sizes[i], ordered != 0, (uint32_t) (sizes[i] / 40 * 4099 + 1));
 		}
 	for (int i = 0; i < 7; i++)
-		test_unite(backend, pool, sizes[i]);
+		for (int wide = 0; wide < 2; wide++)
+		{
+			test_unite(backend, pool, sizes[i], 1, wide != 0, UINT32_MAX);
+			test_unite(backend, pool, sizes[i], 30, wide != 0, UINT32_MAX);
+			test_unite(backend, pool, sizes[i], 30, wide != 0, (uint32_t) (sizes[i] / 33 + 1));
+		}
 	gpuvec_thread_pool_free(pool);
 	backend->close(backend);
 	printf("%ld passed, %ld failed\n", passed, failed);

@@ -15,6 +15,7 @@
  */
 #include <stdlib.h>
 
+#include "engine/clock.h"
 #include "engine/sets/draft.h"
 #include "engine/sets/renumber.h"
 #include "engine/sets/sets_mirror.h"
@@ -314,13 +315,15 @@ number_rows(gpuvec_sets_update *sets, gpuvec_error *error)
 {
 	gpuvec_thread_pool *pool = sets->base.store->pool;
 	bool		complete = sets->base.load; /* its map is made of its rows */
+	uint64_t	began = gpuvec_clock_ns();
+	bool		ok = choose_numbers(sets, error);
 
-	if (!choose_numbers(sets, error))
-		return false;
-	return sets->id_numbers == NULL ||
-		(gpuvec_update_charge(&sets->base, error) &&
-		 gpuvec_renumber_rows(&sets->stage, sets->id_numbers, complete, pool, error) &&
-		 gpuvec_update_charge(&sets->base, error));
+	if (ok && sets->id_numbers)
+		ok = gpuvec_update_charge(&sets->base, error) &&
+			gpuvec_renumber_rows(&sets->stage, sets->id_numbers, complete, pool, error) &&
+			gpuvec_update_charge(&sets->base, error);
+	sets->base.numbering = gpuvec_clock_ns() - began;
+	return ok;
 }
 
 bool

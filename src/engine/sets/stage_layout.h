@@ -58,7 +58,7 @@ typedef struct stage_block
 	char	   *memory;
 	int			group;
 	size_t		used;			/* bytes that were cut */
-	size_t		nchunks;		/* chunks that are in use */
+	size_t		nchunks;		/* atomic: chunks that are in use */
 } stage_block;
 
 typedef struct stage_chunk
@@ -68,6 +68,8 @@ typedef struct stage_chunk
 								 * allocated on its own */
 	size_t		size;			/* bytes of data */
 	size_t		used;
+	uint64_t	nrows;			/* atomic while segments are built: those that
+								 * are needed */
 	uint64_t	begins_run;		/* not 0: rows of another stage begin, as the
 								 * class has several runs, each in order */
 	char		data[];
@@ -90,7 +92,7 @@ struct gpuvec_stage
 	uint32_t	nfilters;		/* filter columns of each row */
 	uint64_t	nrows;
 	uint64_t	ncold;			/* cold ids of all rows */
-	size_t		bytes;
+	size_t		bytes;			/* atomic while segments are built */
 	size_t		estimate;
 	uint64_t	lent;			/* first rows whose ids were not copied */
 	bool		spread;			/* the first rows were moved to the other
@@ -105,42 +107,14 @@ struct gpuvec_stage
 								 * their own */
 };
 
-/* Free a list of chunks */
+/*
+ * Free a list of chunks.  Threads may do so beside one another once no chunk
+ * is added any more, and stage->open is empty.
+ */
 extern void gpuvec_stage_free_chunks(gpuvec_stage *stage, stage_chunk *c);
 
 /* Move the first rows to the classes of their lengths */
 extern bool gpuvec_stage_spread(gpuvec_stage *stage, gpuvec_error *error);
-
-/* A run of rows that is being read */
-typedef struct stage_run
-{
-	stage_chunk *chunk;			/* its chunks that are left, as a list */
-	size_t		offset;			/* of the next row, in the first of them */
-	uint64_t	tid;			/* of that row, unless the run is being read */
-} stage_run;
-
-/* The runs of a class, which are read in the order of tid */
-typedef struct stage_runs
-{
-	stage_run  *runs;			/* [n] those that have rows left */
-	uint32_t	n;
-	uint32_t	at;				/* the run that is being read */
-	uint64_t	limit;			/* another run has this tid next */
-} stage_runs;
-
-/* Begin to read the runs of a class, whose chunks they take over */
-extern bool gpuvec_runs_begin(stage_runs *runs, row_class *class, uint32_t nfilters,
-							  gpuvec_error *error);
-
-/*
- * The next row of all runs; false at their end.  Chunks that have been read
- * go to the list *retired.
- */
-extern bool gpuvec_runs_next(stage_runs *runs, uint32_t nfilters, gpuvec_source_row *row,
-							 stage_chunk **retired);
-
-/* End reading; the chunks that are left go to the list *retired */
-extern void gpuvec_runs_end(stage_runs *runs, stage_chunk **retired);
 
 /* Bytes of a staged row, without its words */
 static inline size_t

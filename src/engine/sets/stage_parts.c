@@ -177,7 +177,7 @@ replace_chunk(rewriting *r, gpuvec_stage_part *part, size_t bytes, gpuvec_error 
 		return gpuvec_fail_memory(error, bytes);
 	*chunk = (stage_chunk)
 	{
-		.size = bytes, .begins_run = old->begins_run
+		.size = bytes, .nrows = old->nrows, .begins_run = old->begins_run
 	};
 	part->chunk = chunk;
 	old->next = NULL;

@@ -79,6 +79,10 @@ struct gpuvec_update
 	const char *hopeless;		/* why the mirror must be dropped instead of
 								 * updated, or NULL */
 
+	/* for the log: nanoseconds of the clock (clock.h) */
+	uint64_t	began;
+	uint64_t	numbering;		/* how long ids were numbered */
+
 	/* a load by several sessions (joint_load.c) */
 	struct gpuvec_joint_load *joint;	/* or NULL */
 	bool		is_part;		/* what a session sends that has joined */

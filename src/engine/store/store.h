@@ -174,6 +174,7 @@ typedef struct gpuvec_store
 								 * mirrors, if these are on devices; on the
 								 * CPU all share the device's budget */
 	size_t		work_used;		/* such bytes that are reserved */
+	int			trim_due;		/* atomic: an update has freed much memory */
 	int64_t		started;
 } gpuvec_store;
 

@@ -23,6 +23,9 @@
  *
  * Dropping a mirror is always safe: a session that needs it loads it again.
  *
+ * The same thread returns memory to the system that large updates have freed,
+ * which takes long enough that a session should not wait for it.
+ *
  *-------------------------------------------------------------------------
  */
 #include <errno.h>
@@ -217,6 +220,7 @@ static void *
 sweeper(void *arg)
 {
 	const struct timespec nap = {.tv_sec = SWEEP_MS / 1000, .tv_nsec = SWEEP_MS % 1000 * 1000000L};
+	gpuvec_store *store = arg;
 	long		argument = 0;
 
 	(void) argument;
@@ -224,7 +228,9 @@ sweeper(void *arg)
 	{
 		nanosleep(&nap, NULL);
 		if (!gpuvec_fault("no-sweep", &argument))
-			sweep(arg);
+			sweep(store);
+		if (__atomic_exchange_n(&store->trim_due, 0, __ATOMIC_RELAXED))
+			malloc_trim(0);
 	}
 	return NULL;
 }

@@ -16,15 +16,15 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/clock.h"
 #include "engine/store/joint_load.h"
 
 /*
  * After updates of more than TRIM_ROWS rows, free memory is returned to the
- * system
+ * system.  Nobody waits for that (sweep.c).
  */
 #define TRIM_ROWS			100000
 
@@ -74,7 +74,7 @@ end_whole(gpuvec_update *update)
 	gpuvec_store_release(store, mirror);
 	free(update);
 	if (trim)
-		malloc_trim(0);
+		__atomic_store_n(&store->trim_due, 1, __ATOMIC_RELAXED);
 }
 
 void
@@ -208,7 +208,10 @@ new_update(gpuvec_store *store, const gpuvec_mirror_kind *kind, gpuvec_error *er
 	if (update == NULL)
 		gpuvec_fail_memory(error, kind->update_bytes);
 	else
+	{
 		update->store = store;
+		update->began = gpuvec_clock_ns();
+	}
 	return update;
 }
 

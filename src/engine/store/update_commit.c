@@ -8,9 +8,13 @@
  */
 #include <stdlib.h>
 
+#include "engine/clock.h"
 #include "engine/fault.h"
 #include "engine/log.h"
 #include "engine/store/joint_load.h"
+
+/* Loads of so many rows tell the log what they took */
+#define LOGGED_ROWS		10000
 
 /* True if every page that the mirror does not have yet was sent */
 static bool
@@ -293,10 +297,35 @@ begin_commit(gpuvec_update *update)
 	pthread_mutex_unlock(&update->store->mutex);
 }
 
+static double
+milliseconds(uint64_t from, uint64_t to)
+{
+	return (double) (to - from) / 1e6;
+}
+
+/*
+ * Log what the parts of a large load took.  The times are when its pages had
+ * come, when their rows were prepared, and when they were published.
+ */
+static void
+log_load(const gpuvec_update *update, uint64_t came, uint64_t prepared, uint64_t published)
+{
+	const gpuvec_mirror *mirror = update->mirror;
+	uint64_t	nrows = mirror->kind->rows_taken(update);
+
+	if (update->load && nrows >= LOGGED_ROWS)
+		gpuvec_log("DEBUG", "loaded %llu rows of relation %u of database %u: pages came in %.0f ms, ids were numbered in %.0f, rows were prepared in %.0f, and published in %.0f",
+				   (unsigned long long) nrows, mirror->key.relation, mirror->key.database,
+				   milliseconds(update->began, came), milliseconds(0, update->numbering),
+				   milliseconds(came + update->numbering, prepared), milliseconds(prepared, published));
+}
+
 bool
 gpuvec_update_commit(gpuvec_update *update, const gpuvec_commit *commit, gpuvec_state *state,
 					 gpuvec_error *error)
 {
+	uint64_t	came = gpuvec_clock_ns();
+	uint64_t	prepared;
 	bool		ok;
 
 	gpuvec_fault_crash("crash-on-commit");
@@ -307,6 +336,7 @@ gpuvec_update_commit(gpuvec_update *update, const gpuvec_commit *commit, gpuvec_
 	if (ok)
 		begin_commit(update);
 	ok = ok && prepare_rows(update, commit->nblocks, error);
+	prepared = gpuvec_clock_ns();
 	if (ok && update->hopeless)
 		give_up(update, state);
 	else if (ok)
@@ -315,7 +345,10 @@ gpuvec_update_commit(gpuvec_update *update, const gpuvec_commit *commit, gpuvec_
 			reserve_pages(update, commit->nblocks, error) &&
 			charge_rows(update, commit->nblocks, error);
 		if (ok)
+		{
 			publish(update, commit, state);
+			log_load(update, came, prepared, gpuvec_clock_ns());
+		}
 	}
 	gpuvec_update_end(update);
 	return ok;

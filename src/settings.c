@@ -169,7 +169,7 @@ GpuvecDefineSettings(void)
 	DefineCustomIntVariable("gpuvec.hedging_delay",
 							"Time after which a search of a foreign table asks a second host of a server that has returned no row.",
 							"0 asks none. It needs connections of gpuvec's own, and a server with several hosts.",
-							&gpuvec_hedging_delay, 0, 0, INT_MAX,
+							&gpuvec_hedging_delay, 0, 0, 3600000,
 							PGC_USERSET, GUC_UNIT_MS, NULL, NULL, NULL);
 
 	/*

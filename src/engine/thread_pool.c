@@ -35,7 +35,10 @@ struct gpuvec_thread_pool
 {
 	int			nthreads;
 	uint64_t	spin_ns;		/* atomic */
-	pthread_mutex_t caller;		/* held during a run: one run at a time */
+	pthread_mutex_t caller;		/* guards the next two */
+	uint64_t	last_ticket;	/* of callers, who take turns in their order */
+	uint64_t	served;			/* tickets whose runs have ended */
+	pthread_cond_t turn;		/* `served` has changed */
 	pthread_mutex_t mutex;		/* held by who sleeps, and who wakes */
 	pthread_cond_t start;
 	pthread_cond_t done;
@@ -259,6 +262,7 @@ gpuvec_thread_pool_new(int nthreads)
 		return NULL;
 	pthread_mutex_init(&pool->caller, NULL);
 	pthread_mutex_init(&pool->mutex, NULL);
+	pthread_cond_init(&pool->turn, NULL);
 	pthread_cond_init(&pool->start, NULL);
 	pthread_cond_init(&pool->done, NULL);
 	pool->gate = GATE_CLOSED;
@@ -286,6 +290,7 @@ gpuvec_thread_pool_free(gpuvec_thread_pool *pool)
 		pthread_join(pool->threads[i], NULL);
 	pthread_mutex_destroy(&pool->caller);
 	pthread_mutex_destroy(&pool->mutex);
+	pthread_cond_destroy(&pool->turn);
 	pthread_cond_destroy(&pool->start);
 	pthread_cond_destroy(&pool->done);
 	free(pool);
@@ -329,12 +334,37 @@ end_run(gpuvec_thread_pool *pool)
 	pthread_mutex_unlock(&pool->mutex);
 }
 
+/*
+ * Wait for one's turn.  A mutex alone would go again and again to who has just
+ * let go of it: a load with thousands of runs.
+ */
+static void
+begin_turn(gpuvec_thread_pool *pool)
+{
+	uint64_t	ticket;
+
+	pthread_mutex_lock(&pool->caller);
+	ticket = pool->last_ticket++;
+	while (pool->served != ticket)
+		pthread_cond_wait(&pool->turn, &pool->caller);
+	pthread_mutex_unlock(&pool->caller);
+}
+
+static void
+end_turn(gpuvec_thread_pool *pool)
+{
+	pthread_mutex_lock(&pool->caller);
+	pool->served++;
+	pthread_cond_broadcast(&pool->turn);
+	pthread_mutex_unlock(&pool->caller);
+}
+
 void
 gpuvec_thread_pool_run(gpuvec_thread_pool *pool, gpuvec_part part, void *task, uint64_t nparts)
 {
 	bool		open = pool->nthreads > 1 && nparts > 1;
 
-	pthread_mutex_lock(&pool->caller);
+	begin_turn(pool);
 	pool->part = part;
 	pool->task = task;
 	pool->nparts = nparts;
@@ -349,5 +379,5 @@ gpuvec_thread_pool_run(gpuvec_thread_pool *pool, gpuvec_part part, void *task, u
 	work(pool, 0);
 	if (open)
 		end_run(pool);
-	pthread_mutex_unlock(&pool->caller);
+	end_turn(pool);
 }

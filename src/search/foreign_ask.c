@@ -242,8 +242,8 @@ is_fatal(const PGconn *conn, const PGresult *result)
 }
 
 /* Take what one statement in the pipeline has returned */
-bool
-ForeignTakeResult(Asking *asking, Asked *asked, const PGresult *result)
+static bool
+take_result(Asking *asking, Asked *asked, const PGresult *result)
 {
 	ForeignConnection *connection = asked->connection;
 
@@ -308,7 +308,7 @@ take_results(Asking *asking, Asked *asked)
 				return reconnect(asking, asked, NULL);
 			continue;
 		}
-		goes_on = ForeignTakeResult(asking, asked, connection->result);
+		goes_on = take_result(asking, asked, connection->result);
 		if (connection->result)
 			pq->PQclear(connection->result);
 		connection->result = NULL;
@@ -498,6 +498,7 @@ run_all(Asking *asking, void (*meanwhile) (void *arg), void *arg)
 {
 	WaitEvent  *events = palloc_array(WaitEvent, 2 * asking->n + 2);
 
+	ForeignHedgePlan(asking);
 	for (int i = 0; i < asking->n; i++)
 		if (!asking->asked[i].waits && !asking->asked[i].connection->connecting)
 			ForeignGoOn(asking, &asking->asked[i]);
@@ -535,7 +536,6 @@ begin_statement(Asked *asked, const ForeignStatement *statement, Asked *earlier,
 		asked->waits = true;
 		break;
 	}
-	ForeignHedgePlan(asked);
 	ForeignReaderBegin(&asked->reader, statement);
 }
 

@@ -61,11 +61,10 @@ ForeignIsUnderWay(const Asked *asked)
 extern bool ForeignSendSettings(ForeignConnection *connection);
 extern bool ForeignSendStatement(Asked *asked);
 extern void ForeignForgetSet(Asking *asking);
-extern bool ForeignTakeResult(Asking *asking, Asked *asked, const PGresult *result);
 extern void ForeignGoOn(Asking *asking, Asked *asked);
 
 /* foreign_hedge.c */
-extern void ForeignHedgePlan(Asked *asked);
+extern void ForeignHedgePlan(Asking *asking);
 extern void ForeignHedgeStart(Asking *asking);
 extern void ForeignHedgeGoOn(Asking *asking, Asked *hedge);
 extern void ForeignHedgeDrop(Asking *asking, Asked *asked);

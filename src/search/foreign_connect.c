@@ -583,9 +583,40 @@ leave_out(const char *list, int i)
 	return rest.data;
 }
 
+/* True if an element of the list is empty: it stands for libpq's default */
+static bool
+has_empty(const char *list)
+{
+	for (int i = list_elements(list) - 1; i >= 0; i--)
+		if (list_element(list, i)[0] == '\0')
+			return true;
+	return false;
+}
+
+/*
+ * The element of these lists to which a connection goes; -1: none, or it is
+ * not certain which
+ */
+static int
+find_host(const ForeignConnection *connection, const char *names, const char *ports)
+{
+	int			found = -1;
+
+	for (int i = list_elements(names) - 1; i >= 0; i--)
+	{
+		if (strcmp(list_element(names, i), ForeignLibpq()->PQhost(connection->conn)) != 0 ||
+			(ports && strcmp(list_element(ports, i), ForeignLibpq()->PQport(connection->conn)) != 0))
+			continue;
+		if (found >= 0)
+			return -1;
+		found = i;
+	}
+	return found;
+}
+
 /*
  * Leave out the host to which another connection goes.  False: there is no
- * other one, or it is not known which one that is.
+ * other one, or it is not certain which one that is.
  */
 static bool
 leave_out_host(ConnectOptions *options, const ForeignConnection *other)
@@ -595,19 +626,39 @@ leave_out_host(ConnectOptions *options, const ForeignConnection *other)
 	};
 	const char **names = lists[0] ? lists[0] : lists[1];
 	int			n = names ? list_elements(*names) : 1;
-	int			i;
+	int			host;
 
-	for (i = 0; i < n && n > 1; i++)
-		if (strcmp(list_element(*names, i), ForeignLibpq()->PQhost(other->conn)) == 0 &&
-			(lists[2] == NULL || list_elements(*lists[2]) != n ||
-			 strcmp(list_element(*lists[2], i), ForeignLibpq()->PQport(other->conn)) == 0))
-			break;
-	if (i == n || n == 1)
+	if (n == 1)
 		return false;
-	for (int j = 0; j < lengthof(lists); j++)
-		if (lists[j] && list_elements(*lists[j]) == n)
-			*lists[j] = leave_out(*lists[j], i);
-	return true;
+	for (int i = 0; i < lengthof(lists); i++)
+	{
+		if (lists[i] && has_empty(*lists[i]))
+			return false;
+		if (lists[i] && list_elements(*lists[i]) != n)
+			lists[i] = NULL;
+	}
+	host = find_host(other, *names, lists[2] ? *lists[2] : NULL);
+	for (int i = 0; i < lengthof(lists) && host >= 0; i++)
+		if (lists[i])
+			*lists[i] = leave_out(*lists[i], host);
+	return host >= 0;
+}
+
+/*
+ * True if a second connection leaves room for the set of events, which is a
+ * file as well
+ */
+static bool
+has_room_for_second(void)
+{
+	bool		one = AcquireExternalFD();
+	bool		two = one && AcquireExternalFD();
+
+	if (one)
+		ReleaseExternalFD();
+	if (two)
+		ReleaseExternalFD();
+	return two;
 }
 
 /*
@@ -633,14 +684,18 @@ begin_connecting(ForeignConnection *connection, const ForeignLeaf *leaf, const F
 	/* the mapping may have changed since can_connect() */
 	password = ForeignOption(mapping->options, "password");
 	if (connection->need_password && (password == NULL || password[0] == '\0'))
+	{
+		if (other)
+			return "A password is required.";
 		ereport(ERROR,
 				(errcode(ERRCODE_S_R_E_PROHIBITED_SQL_STATEMENT_ATTEMPTED),
 				 errmsg("password is required"),
 				 errdetail("Non-superusers must provide a password in the user mapping.")));
+	}
 	make_options(&options, server, mapping);
 	if (other && !leave_out_host(&options, other))
 		return "There is no other host.";
-	if (!ForeignMakeRoom() || !AcquireExternalFD())
+	if (!(other ? has_room_for_second() : ForeignMakeRoom()) || !AcquireExternalFD())
 		return "There are too many open files on the local server.";
 	connection->conn = ForeignLibpq()->PQconnectStartParams(options.keywords, options.values, false);
 	if (connection->conn == NULL)
@@ -720,7 +775,9 @@ ForeignConnectSecond(const ForeignConnection *first, const ForeignLeaf *leaf)
 	ForeignConnectionKey key = {first->key.mapping, first->key.user, 1};
 	ForeignConnection *connection = enter_connection(&key);
 
-	if (connection->used)
+	/* options that have changed, or are gone, are no error here */
+	AcceptInvalidationMessages();
+	if (connection->used || first->stale)
 		return NULL;
 	connection->used = true;
 	if (begin_connecting(connection, leaf, first) == NULL)

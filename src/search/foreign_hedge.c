@@ -15,7 +15,8 @@
  * that has answered it.
  *
  * A hedge never makes a search fail: whatever goes wrong with it ends only
- * the hedge, until it has rows and becomes the search.
+ * the hedge, until it has rows and becomes the search.  One that has no rows
+ * is no answer, as the extension or the table may be missing there.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,12 +26,16 @@
 #include "search/foreign_asking.h"
 #include "settings.h"
 
-/* Decide when a second host is asked */
+/* Decide when second hosts are asked; all first ones have been turned to */
 void
-ForeignHedgePlan(Asked *asked)
+ForeignHedgePlan(Asking *asking)
 {
-	if (gpuvec_hedging_delay > 0 && !asked->waits && !asked->connection->begun)
-		asked->hedge_at = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), gpuvec_hedging_delay);
+	TimestampTz at = gpuvec_hedging_delay == 0 ? 0 :
+		TimestampTzPlusMilliseconds(GetCurrentTimestamp(), gpuvec_hedging_delay);
+
+	for (int i = 0; i < asking->n; i++)
+		if (!asking->asked[i].waits && !asking->asked[i].connection->begun)
+			asking->asked[i].hedge_at = at;
 }
 
 /* Ask a second host */
@@ -125,6 +130,17 @@ exchange(Asked *hedge)
 	return flushed >= 0 && pq->PQconsumeInput(hedge->connection->conn);
 }
 
+/* True if a result has the first rows of the statement */
+static bool
+has_rows(const Asked *hedge, const PGresult *result)
+{
+	const Libpq *pq = ForeignLibpq();
+	int			status = pq->PQresultStatus(result);
+
+	return (status == LIBPQ_TUPLES_OK || status == LIBPQ_SINGLE_TUPLE) && pq->PQntuples(result) > 0 &&
+		pq->PQnfields(result) == list_length(hedge->statement->tlist);
+}
+
 /*
  * Read results up to the first one with rows, which stays in the connection.
  * False: the hedge has failed.
@@ -149,9 +165,9 @@ read_results(Asked *hedge)
 				return false;
 			continue;
 		}
-		status = pq->PQresultStatus(connection->result);
-		if (status == LIBPQ_TUPLES_OK || status == LIBPQ_SINGLE_TUPLE)
+		if (has_rows(hedge, connection->result))
 			return true;
+		status = pq->PQresultStatus(connection->result);
 		connection->syncs -= status == LIBPQ_PIPELINE_SYNC;
 		pq->PQclear(connection->result);
 		connection->result = NULL;

@@ -3,7 +3,7 @@
 #   make -f test/unit/cuda.mk            builds both into build/test
 #   make -f test/unit/cuda.mk check-cuda  runs the test (FULL=full for all of it)
 #
-# PostgreSQL and the rest of the engine are not needed.  CUDA_ARCHS=90 builds the
+# PostgreSQL is not needed.  CUDA_ARCHS=90 builds the
 # kernels for one kind of GPU only.
 
 srcdir ?= .
@@ -16,13 +16,12 @@ include engine.mk
 
 CUDA_TEST_FLAGS = -std=gnu++17 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -Wno-missing-field-initializers \
 	-I$(srcdir)/src -I$(srcdir)
-CUDA_TEST_OBJS = $(patsubst %,build/src/engine/%.o,engine_error fault hash_secret host_memory method_costs segment thread_pool equal_filters filter_column sets/id_counts sets/id_numbers sets/id_table sets/renumber sets/stage sets/stage_parts sets/stage_runs) $(KERNEL_OBJS)
 CUDA_TEST_HEADERS = $(wildcard $(srcdir)/src/core/*.h $(srcdir)/src/engine/*.h $(srcdir)/src/engine/*/*.h $(srcdir)/kernels/*/*.h $(srcdir)/test/bench/*.h $(srcdir)/test/unit/cuda_test.h)
 
 build/test/cuda_topk build/test/cuda_cold build/test/cuda_bench: \
-build/test/cuda_%: $(srcdir)/test/unit/cuda_%.cpp $(CUDA_TEST_HEADERS) $(CUDA_TEST_OBJS)
+build/test/cuda_%: $(srcdir)/test/unit/cuda_%.cpp $(CUDA_TEST_HEADERS) $(ENGINE_LIB)
 	@mkdir -p $(@D)
-	$(CXX) $(CUDA_TEST_FLAGS) -o $@ $< $(filter %.o,$^) $(ENGINE_LIBS)
+	$(CXX) $(CUDA_TEST_FLAGS) -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS)
 
 # the test of the CPU's filters, with the other backend
 build/test/cuda_filter.o: $(srcdir)/test/unit/filter_test.c $(CUDA_TEST_HEADERS) $(srcdir)/test/unit/unit_test.h
@@ -30,11 +29,8 @@ build/test/cuda_filter.o: $(srcdir)/test/unit/filter_test.c $(CUDA_TEST_HEADERS)
 	$(ENGINE_CC) -std=gnu11 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -DFILTER_TEST_GPU \
 		-I$(srcdir)/src -I$(srcdir) -c -o $@ $<
 
-build/test/cuda_filter: build/test/cuda_filter.o $(CUDA_TEST_OBJS) build/src/engine/sets/draft.o
+build/test/cuda_filter: build/test/cuda_filter.o $(ENGINE_LIB)
 	$(CXX) -pthread -o $@ $^ $(ENGINE_LIBS)
-
-# several GPUs as one
-build/test/cuda_bench: $(PARTS_OBJS)
 
 # the test of several devices; one GPU counts as several
 build/test/cuda_parts.o: $(srcdir)/test/unit/parts_test.c $(CUDA_TEST_HEADERS) $(srcdir)/test/unit/unit_test.h
@@ -42,12 +38,8 @@ build/test/cuda_parts.o: $(srcdir)/test/unit/parts_test.c $(CUDA_TEST_HEADERS) $
 	$(ENGINE_CC) -std=gnu11 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -DPARTS_TEST_GPU \
 		-I$(srcdir)/src -I$(srcdir) -c -o $@ $<
 
-build/test/cuda_parts: build/test/cuda_parts.o $(CUDA_TEST_OBJS) build/src/engine/sets/draft.o \
-$(filter build/src/engine/cpu/%,$(ENGINE_OBJS)) $(PARTS_OBJS)
+build/test/cuda_parts: build/test/cuda_parts.o $(ENGINE_LIB)
 	$(CXX) -pthread -o $@ $^ $(ENGINE_LIBS)
-
-# the CPU backend, to compare with
-build/test/cuda_cold: $(filter build/src/engine/cpu/%,$(ENGINE_OBJS))
 
 # the engine's threads, to compare with
 build/test/cuda_neighbors build/test/cuda_als: build/test/cuda_%: $(srcdir)/test/unit/cuda_%.cpp $(CUDA_TEST_HEADERS) $(srcdir)/test/unit/unit_test.h $(ENGINE_LIB)

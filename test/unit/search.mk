@@ -15,8 +15,10 @@ include engine.mk
 include test/unit/emulation/emulation.mk
 
 SEARCH_OBJS = $(patsubst $(srcdir)/%.cu,$(EMULATION_DIR)/search/%.o,$(DEVICE_SOURCES) $(wildcard $(srcdir)/kernels/search/*.cu)) \
-	$(EMULATION_DIR)/search/$(EMULATION)/search.o $(EMULATION_DIR)/$(EMULATION)/emulation.o \
-	$(patsubst %,build/src/engine/%.o,engine_error equal_filters fault filter_column hash_secret host_memory method_costs segment thread_pool)
+	$(EMULATION_DIR)/search/$(EMULATION)/search.o $(EMULATION_DIR)/$(EMULATION)/emulation.o
+
+# what they and the tests need of the engine
+SEARCH_LIB = $(EMULATION_DIR)/libengine.a
 
 # with much shared memory, and with little
 SEARCH_TESTS = search search_small search_cold search_filter search_parts
@@ -58,14 +60,18 @@ $(EMULATION_DIR)/search/%.o: $(srcdir)/%.cpp $(EMULATION_HEADERS)
 	@mkdir -p $(@D)
 	$(CXX) $(EMULATION_FLAGS) -DEMULATED_SEARCH -c -o $@ $<
 
+$(SEARCH_LIB): $(ENGINE_OBJS)
+	@mkdir -p $(@D)
+	rm -f $@
+	$(AR) rcs $@ $^
+
 # the test of the CPU's filters, with the other backend
 $(EMULATION_DIR)/cuda_filter.o: $(srcdir)/test/unit/filter_test.c $(srcdir)/test/unit/unit_test.h
 	@mkdir -p $(@D)
 	$(ENGINE_CC) -std=gnu11 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -DFILTER_TEST_GPU \
 		-I$(srcdir)/src -I$(srcdir) -c -o $@ $<
 
-$(EMULATION_DIR)/cuda_filter: $(EMULATION_DIR)/cuda_filter.o $(SEARCH_OBJS) \
-$(patsubst %,build/src/engine/sets/%.o,draft id_numbers id_table stage stage_parts stage_runs)
+$(EMULATION_DIR)/cuda_filter: $(EMULATION_DIR)/cuda_filter.o $(SEARCH_OBJS) $(SEARCH_LIB)
 	$(CXX) -g -pthread -o $@ $^ -lm -lpthread
 
 # several devices, against the CPU
@@ -74,15 +80,10 @@ $(EMULATION_DIR)/cuda_parts.o: $(srcdir)/test/unit/parts_test.c $(srcdir)/test/u
 	$(ENGINE_CC) -std=gnu11 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -DPARTS_TEST_GPU \
 		-I$(srcdir)/src -I$(srcdir) -c -o $@ $<
 
-$(EMULATION_DIR)/cuda_parts: $(EMULATION_DIR)/cuda_parts.o $(SEARCH_OBJS) \
-$(filter build/src/engine/cpu/%,$(ENGINE_OBJS)) $(PARTS_OBJS) \
-$(patsubst %,build/src/engine/sets/%.o,draft id_numbers id_table stage stage_parts stage_runs)
+$(EMULATION_DIR)/cuda_parts: $(EMULATION_DIR)/cuda_parts.o $(SEARCH_OBJS) $(SEARCH_LIB)
 	$(CXX) -g -pthread -o $@ $^ -lm -lpthread
 
-# the CPU backend, to compare with
-$(EMULATION_DIR)/cuda_cold: $(filter build/src/engine/cpu/%,$(ENGINE_OBJS))
-
-$(EMULATION_DIR)/cuda_topk $(EMULATION_DIR)/cuda_cold: $(EMULATION_DIR)/cuda_%: $(srcdir)/test/unit/cuda_%.cpp $(srcdir)/test/unit/cuda_test.h $(SEARCH_OBJS)
+$(EMULATION_DIR)/cuda_topk $(EMULATION_DIR)/cuda_cold: $(EMULATION_DIR)/cuda_%: $(srcdir)/test/unit/cuda_%.cpp $(srcdir)/test/unit/cuda_test.h $(SEARCH_OBJS) $(SEARCH_LIB)
 	$(CXX) -std=gnu++17 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -Wno-missing-field-initializers \
 		-I$(srcdir)/src -I$(srcdir) -o $@ $(filter-out %.h,$^) -lm -lpthread
 

@@ -58,6 +58,7 @@ typedef struct part_search
 	gpuvec_match *own;			/* room for rows of such a part */
 	gpuvec_topk_query *queries; /* [nqueries]; rows are in child->matches, or
 								 * in own, unless they are unordered */
+	bool		unasked;		/* the host has no memory to ask it */
 	bool		replaced;		/* by parts on other devices */
 	bool		ok;
 	gpuvec_error error;
@@ -215,10 +216,11 @@ ask_part(void *task, uint64_t number, int thread)
 	part_search *part = &s->parts[s->asked + (int) number];
 
 	(void) thread;
-	part->ok = copy_queries(s, part) ?
+	part->unasked = !copy_queries(s, part);
+	part->ok = part->unasked ?
+		gpuvec_fail_memory(&part->error, s->nqueries * sizeof(*part->queries)) :
 		parts_search_child(s->backend, part->number, part->view, s->measure, s->method,
-						   part->queries, s->nqueries, &part->error) :
-		gpuvec_fail_memory(&part->error, s->nqueries * sizeof(*part->queries));
+						   part->queries, s->nqueries, &part->error);
 }
 
 static void
@@ -303,9 +305,10 @@ merge_ordered(const parts_search *s, uint32_t number)
 	{
 		const gpuvec_topk_query *found = &s->parts[p].queries[number];
 
+		if (found->nmatches == 0)
+			continue;
 		next[n] = found->matches;
-		end[n] = found->matches + found->nmatches;
-		n += found->nmatches > 0;
+		end[n++] = found->matches + found->nmatches;
 	}
 	for (query->nmatches = 0; n > 0 && query->nmatches < query->k; query->nmatches++)
 	{
@@ -431,6 +434,13 @@ ask(parts_search *s)
 	s->asked = s->n;
 }
 
+/* True if the device of a part lacked memory */
+static bool
+lacked_memory(const part_search *part)
+{
+	return !part->ok && !part->unasked && gpuvec_lacks_memory(&part->error);
+}
+
 /* The devices of parts from `first` on that lacked memory, as bits */
 static uint64_t
 lack_memory(const parts_search *s, int first)
@@ -438,7 +448,7 @@ lack_memory(const parts_search *s, int first)
 	uint64_t	devices = 0;
 
 	for (int p = first; p < s->n; p++)
-		if (!s->parts[p].ok && gpuvec_lacks_memory(&s->parts[p].error))
+		if (lacked_memory(&s->parts[p]))
 			devices |= UINT64_C(1) << s->parts[p].number;
 	return devices;
 }
@@ -519,8 +529,7 @@ ask_elsewhere(parts_search *s)
 	int			n = s->n;
 
 	for (int p = 0; p < n; p++)
-		if (!s->parts[p].ok && gpuvec_lacks_memory(&s->parts[p].error) &&
-			!replace_part(s, p, &lacking))
+		if (lacked_memory(&s->parts[p]) && !replace_part(s, p, &lacking))
 			return;
 	drop_replaced(s);
 }

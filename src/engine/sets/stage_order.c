@@ -476,7 +476,10 @@ find_parts(gpuvec_stage_order *order, gpuvec_thread_pool *pool, gpuvec_error *er
 	order->readers = calloc((size_t) order->nthreads, sizeof(*order->readers));
 	if (order->places == NULL || order->readers == NULL)
 		return gpuvec_fail_memory(error, room * sizeof(*order->places));
-	gpuvec_thread_pool_run(pool, find_part, order, parts);
+	if (parts == 1)
+		find_part(order, 0, 0);
+	else
+		gpuvec_thread_pool_run(pool, find_part, order, parts);
 	return gpuvec_first_error_result(&order->first, error);
 }
 

@@ -238,7 +238,10 @@ StreamRead(void *to, Size size)
 				return false;
 		}
 		else if (n < 0 && errno == EINTR)
+		{
+			waits = false;
 			CHECK_FOR_INTERRUPTS();
+		}
 		else if (n <= 0)
 			return lost();
 	}

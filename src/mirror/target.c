@@ -117,12 +117,17 @@ row_is_ours(HeapTuple tuple)
 	return ours;
 }
 
-/* True if the current transaction has changed what the column means */
+/*
+ * True if the current transaction has changed what the column means.  One
+ * without a transaction id has written nothing.
+ */
 static bool
 definition_changed(Relation rel, AttrNumber attnum)
 {
 	Oid			relid = RelationGetRelid(rel);
 
+	if (!TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		return false;
 	return rel->rd_createSubid != InvalidSubTransactionId ||
 		GpuvecRelFirstFileSubid(rel) != InvalidSubTransactionId ||
 		row_is_ours(SearchSysCache1(RELOID, ObjectIdGetDatum(relid))) ||

@@ -40,8 +40,10 @@ $node->safe_psql('postgres', q{
 
 my $reader = $node->background_psql('postgres', on_error_stop => 0, on_error_die => 0);
 my $query = '{1,11,21,40}';
+my $own = 0;					# the reader has made changes that nobody else sees
 
-# what the reader finds, then what it should find
+# What the reader finds, and what it should find.  If it has a transaction that others must not wait for, another session
+# says so: to plan a scan takes locks of all indexes.
 sub expect_right
 {
 	my ($what) = @_;
@@ -49,14 +51,14 @@ sub expect_right
 	for my $table ('parts', 'docs')
 	{
 		my $found = ask($reader, "SELECT found('$table', '$query')");
-		my $right = ask($reader, "SELECT right_rows('$table', '$query')");
+		my $right = "SELECT right_rows('$table', '$query')";
 
-		is($found, $right, "$table: $what");
+		is($found, $own ? ask($reader, $right) : $node->safe_psql('postgres', $right), "$table: $what");
 	}
 	return;
 }
 
-# The same in a transaction that has the locks already
+# Changes of others, one after another
 sub expect_followed
 {
 	my ($what, @statements) = @_;
@@ -100,32 +102,34 @@ expect_followed('changes of others',
 # another column under the name
 my $swap = join(';', map { "ALTER TABLE $_ RENAME tokens TO t; ALTER TABLE $_ RENAME others TO tokens; ALTER TABLE $_ RENAME t TO others" } 'parts', 'docs');
 expect_followed('another column', "BEGIN; $swap; COMMIT", "BEGIN; $swap; COMMIT");
-$node->safe_psql('postgres', 'ALTER TABLE docs ALTER tokens TYPE text');
+$node->safe_psql('postgres', 'DROP INDEX docs_tokens; ALTER TABLE docs ALTER tokens TYPE text');
 $reader->{stderr} = '';
 $reader->query("SELECT found('docs', '$query')");
 like($reader->{stderr}, qr/ERROR:  column "tokens" of relation "docs" is of type text, not idset/, 'a column of another type');
 $reader->{stderr} = '';
-$node->safe_psql('postgres', 'ALTER TABLE docs ALTER tokens TYPE idset USING tokens::idset');
+$node->safe_psql('postgres', 'ALTER TABLE docs ALTER tokens TYPE idset USING tokens::idset; CREATE INDEX docs_tokens ON docs USING gpuvec (tokens)');
 expect_right('of its type again');
 
 # own changes, seen and rolled back
 my @own = ($swap, 'REINDEX INDEX parts_21_tokens_idx', 'DROP INDEX docs_tokens', 'TRUNCATE parts_1, child',
 	'ALTER TABLE parts DETACH PARTITION parts_1', 'DROP TABLE parts_2 CASCADE', "ALTER TABLE docs DROP tokens, ADD tokens idset DEFAULT '{1,11}'",
 	"ALTER TABLE parts DROP tokens, ADD tokens idset DEFAULT '{1,21}'");
-for my $own (@own)
+$own = 1;
+for my $change (@own)
 {
-	ask($reader, "BEGIN; $own");
-	expect_right("own: $own");
+	ask($reader, "BEGIN; $change");
+	expect_right("own: $change");
 	ask($reader, 'ROLLBACK');
-	expect_right("rolled back: $own");
-	ask($reader, "BEGIN; SAVEPOINT s; $own");
+	expect_right("rolled back: $change");
+	ask($reader, "BEGIN; SAVEPOINT s; $change");
 	ask($reader, "SELECT found('parts', '$query'), found('docs', '$query')");
 	ask($reader, 'ROLLBACK TO s');
-	expect_right("back to before: $own");
+	expect_right("back to before: $change");
 	ask($reader, 'COMMIT');
 }
 ask($reader, "BEGIN; $_; COMMIT") for @own[0, 1, 6];
 expect_right('own, committed');
+$own = 0;
 
 # rights are looked at each time
 my $denied = qr/ERROR:  permission denied for table/;
@@ -144,7 +148,8 @@ sub expect_refused
 ask($reader, 'SET ROLE reader');
 expect_right('another role');
 expect_refused('REVOKE SELECT ON parts FROM reader', $denied);
-expect_followed('the right again', 'GRANT SELECT ON parts TO reader');
+$node->safe_psql('postgres', 'GRANT SELECT ON parts TO reader');
+expect_right('the right again');
 expect_refused('ALTER TABLE parts ENABLE ROW LEVEL SECURITY', qr/ERROR:  cannot search table "parts" because of its row-level security policies/);
 ask($reader, 'RESET ROLE');
 expect_right('who may see all');

@@ -159,6 +159,13 @@ GpuvecReleaseWaitEventLock(void)
 #define GpuvecRelFirstFileSubid(rel) ((rel)->rd_firstRelfilenodeSubid)
 #endif
 
+/* The partitions of an open, locked table that the snapshot has */
+#if PG_VERSION_NUM >= 140000
+#define GpuvecPartitionDesc(rel) RelationGetPartitionDesc(rel, true)
+#else
+#define GpuvecPartitionDesc(rel) RelationGetPartitionDesc(rel)
+#endif
+
 /*
  * Append the path, with its NUL, of a file of this database, relative to the
  * data directory

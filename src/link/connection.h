@@ -21,6 +21,12 @@
 #include "link/engine_link.h"
 #include "storage/latch.h"
 
+/*
+ * Bytes that are read with those before, for the next read.  Larger answers
+ * are read to where they belong.
+ */
+#define EARLY_BYTES		16384
+
 typedef struct EngineConnection
 {
 	int			fd;				/* socket; -1: no connection */
@@ -38,6 +44,9 @@ typedef struct EngineConnection
 	TimestampTz given_up;		/* start of the statement that gave up the
 								 * engine; 0: none */
 	char		why_not[256];	/* why there is no engine */
+	Size		nearly;			/* bytes in early[] that are not read yet */
+	Size		next_early;		/* where they begin */
+	char		early[EARLY_BYTES];
 } EngineConnection;
 
 /* This session's connection (stream.c) */

@@ -42,6 +42,14 @@
 /* Size of the socket's send buffer, if the system allows it */
 #define SEND_BUFFER_BYTES		(1024 * 1024)
 
+/*
+ * The first attempt to read waits in the system call, for at most this many
+ * ms: most answers come sooner, and to wait for the socket and the latch is a
+ * call more.  Signals end the wait.  One that comes just before it is noticed
+ * behind it.
+ */
+#define RECEIVE_MS				5
+
 /* Position of the socket in connection.events */
 #define EVENT_SOCKET	0
 
@@ -59,6 +67,7 @@ StreamClose(void)
 		ReleaseExternalFD();
 	}
 	connection.fd = -1;
+	connection.nearly = 0;
 }
 
 /* A monotonic clock in ms that is cheap to read */
@@ -161,30 +170,81 @@ StreamSleep(long ms)
 	CHECK_FOR_INTERRUPTS();
 }
 
+/*
+ * Receive bytes: up to `size` of them at `to`, or what fits connection.early
+ * if that is larger.  So a small answer takes one system call.  Returns what
+ * recv() does.
+ */
+static ssize_t
+receive(void *to, Size size, bool waits)
+{
+	bool		early = size < sizeof(connection.early);
+	ssize_t		n;
+
+	if (waits)
+		pgstat_report_wait_start(GpuvecWaitEvent(GPUVEC_WAIT_ENGINE));
+	n = GPUVEC_CALL(recv(connection.fd, early ? connection.early : to,
+						 early ? sizeof(connection.early) : size, waits ? 0 : MSG_DONTWAIT));
+	if (waits)
+		pgstat_report_wait_end();
+	if (n <= 0)
+		return n;
+	connection.last_use = clock_ms();
+	if (early)
+	{
+		connection.next_early = 0;
+		connection.nearly = n;
+	}
+	return n;
+}
+
+/* Take bytes that have come early; returns how many */
+static Size
+take_early(void *to, Size size)
+{
+	Size		n = Min(size, connection.nearly);
+
+	memcpy(to, connection.early + connection.next_early, n);
+	connection.next_early += n;
+	connection.nearly -= n;
+	return n;
+}
+
 bool
 StreamRead(void *to, Size size)
 {
 	char	   *p = to;
+	bool		waits = true;
 
-	while (size > 0)
+	for (;;)
 	{
-		ssize_t		n = GPUVEC_CALL(recv(connection.fd, p, size, MSG_DONTWAIT));
+		Size		taken = take_early(p, size);
+		ssize_t		n;
 
-		if (n > 0)
+		p += taken;
+		size -= taken;
+		if (size == 0)
+			return true;
+		n = receive(p, size, waits);
+		if (n > 0 && connection.nearly == 0)
 		{
 			p += n;
 			size -= n;
-			connection.last_use = clock_ms();
 		}
 		else if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
 		{
+			waits = false;
 			if (!wait_socket(WL_SOCKET_READABLE))
 				return false;
 		}
-		else if (n == 0 || errno != EINTR)
+		else if (n < 0 && errno == EINTR)
+		{
+			waits = false;
+			CHECK_FOR_INTERRUPTS();
+		}
+		else if (n <= 0)
 			return lost();
 	}
-	return true;
 }
 
 /* Advance a message by n bytes */
@@ -210,7 +270,8 @@ engine_spoke(void)
 {
 	char		c;
 
-	return GPUVEC_CALL(recv(connection.fd, &c, 1, MSG_DONTWAIT | MSG_PEEK)) > 0;
+	return connection.nearly > 0 ||
+		GPUVEC_CALL(recv(connection.fd, &c, 1, MSG_DONTWAIT | MSG_PEEK)) > 0;
 }
 
 bool
@@ -253,6 +314,19 @@ hopeless(const char *what)
 	snprintf(connection.why_not, sizeof(connection.why_not), "%s: %s", what, strerror(errno));
 	StreamClose();
 	return STREAM_HOPELESS;
+}
+
+/*
+ * Let recv() wait for RECEIVE_MS unless it is told not to.  If that is not
+ * possible, it never waits.
+ */
+static void
+let_wait(void)
+{
+	struct timeval most = {.tv_usec = RECEIVE_MS * 1000};
+
+	if (GPUVEC_CALL(setsockopt(connection.fd, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof(most))) == 0)
+		(void) GPUVEC_CALL(fcntl(connection.fd, F_SETFL, 0));
 }
 
 /*
@@ -299,6 +373,7 @@ connect_socket(void)
 	 * so that a frame of pages fits while the engine works on the last one
 	 */
 	(void) GPUVEC_CALL(setsockopt(connection.fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)));
+	let_wait();
 	return STREAM_CONNECTED;
 }
 
@@ -363,6 +438,8 @@ StreamAlive(void)
 {
 	char		c;
 
+	if (connection.nearly > 0)
+		return false;
 	return clock_ms() - connection.last_use < IDLE_MS ||
 		(GPUVEC_CALL(recv(connection.fd, &c, 1, MSG_DONTWAIT | MSG_PEEK)) < 0 &&
 		 (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR));

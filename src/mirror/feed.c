@@ -187,6 +187,15 @@ FeedIndexOf(Relation index)
 	return result;
 }
 
+/* The index that is the target's feed */
+static FeedIndex
+index_of(const MirrorTarget *target)
+{
+	FeedIndex	result = {.index = target->followed, .relfilenumber = target->followed_file};
+
+	return result;
+}
+
 /*
  * True if the slot of this owner is that of this index.  Without the slot's
  * lock the answer may be out of date.
@@ -377,7 +386,7 @@ static bool
 slot_counts(FeedTable *table, int i, const MirrorTarget *target)
 {
 	const FeedSlot *slot = &table->slots[i];
-	FeedIndex	index = FeedIndexOf(target->index);
+	FeedIndex	index = index_of(target);
 
 	return is_owner(&table->owners[i], &index) &&
 		memcmp(slot->build, target->build, FEED_BUILD_BYTES) == 0 &&
@@ -426,9 +435,9 @@ read_slot(FeedTable *table, const MirrorTarget *target, TimestampTz now, gpuvec_
  * free one, or an idle one.  -1: there is none.
  */
 static int
-choose_slot(FeedTable *table, Relation index, TimestampTz now)
+choose_slot(FeedTable *table, const MirrorTarget *target, TimestampTz now)
 {
-	FeedIndex	key = FeedIndexOf(index);
+	FeedIndex	key = index_of(target);
 	int			oldest = 0;
 
 	for (int i = 0; i < FEED_SLOTS; i++)
@@ -464,8 +473,8 @@ give_slot(FeedTable *table, int i, const MirrorTarget *target, TimestampTz now)
 	pg_atomic_write_u64(&owner->feed, 0);
 	pg_write_barrier();
 	owner->database = MyDatabaseId;
-	owner->index = RelationGetRelid(target->index);
-	owner->relfilenumber = GpuvecRelFile(target->index);
+	owner->index = target->followed;
+	owner->relfilenumber = target->followed_file;
 	slot->mirror = target->key;
 	slot->unmarked = GpuvecSharedUnmarked();
 	memcpy(slot->build, target->build, FEED_BUILD_BYTES);
@@ -488,7 +497,7 @@ take_slot(FeedTable *table, const MirrorTarget *target, TimestampTz now)
 	int			i;
 
 	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
-	i = choose_slot(table, target->index, now);
+	i = choose_slot(table, target, now);
 	if (i >= 0 && !slot_counts(table, i, target))
 		give_slot(table, i, target, now);
 	LWLockRelease(&table->lock);
@@ -504,7 +513,8 @@ FeedRead(const MirrorTarget *target, gpuvec_freshness *need)
 	FeedQueueFlush();
 	if (table == NULL || RecoveryInProgress())
 		return;
-	if (!read_slot(table, target, now, need))
+	/* a look without a lock: mostly all slots are in use, or one is ours */
+	if (!read_slot(table, target, now, need) && choose_slot(table, target, now) >= 0)
 	{
 		take_slot(table, target, now);
 		(void) read_slot(table, target, now, need);

@@ -57,9 +57,14 @@ typedef struct MirrorTarget
 {
 	Relation	rel;
 	Relation	index;			/* the index that the mirror is described by,
-								 * or follows; or NULL */
+								 * or NULL */
 	Oid			serving;		/* index on the column that functions may use,
 								 * if described without an index */
+	bool		passing;		/* an index may be used later, though nothing
+								 * changes by then */
+	Oid			followed;		/* if fed: the index that is the feed, ... */
+	Oid			followed_file;	/* ... its relfilenumber, ... */
+	Oid			followed_tablespace;	/* ... and tablespace */
 	AttrNumber	attnum;			/* 0: an expression of the index */
 	AttrNumber	key_attnum;		/* InvalidAttrNumber: a column of sets */
 	Oid			key_type;		/* int2, int4 or int8 */
@@ -226,7 +231,7 @@ MirrorRank(const MirrorSearch *search, const MirrorQuery *query, uint64 tid, uin
  * In a copied database the index has the build id of the original.  Its feed
  * must be another one, so the key's meaning enters target->build.
  * MirrorFollowServing: the same with the index that functions may use, unless
- * somebody has locked it.  The caller closes target->index.
+ * somebody has locked it.
  */
 extern Relation MirrorSource(const MirrorTarget *target);
 extern void MirrorDescribe(Relation rel, AttrNumber attnum, MirrorTarget *target);
@@ -237,6 +242,23 @@ extern Oid	MirrorServingIndex(const MirrorTarget *target);
 extern bool MirrorIndexFile(const MirrorTarget *target, Oid *tablespace, Oid *file);
 extern void MirrorDescribeEmbedding(Relation rel, AttrNumber key_attnum, AttrNumber attnum,
 									MirrorTarget *target);
+
+/* True if the search that begins has a snapshot that was taken in recovery */
+extern bool MirrorSnapshotOfRecovery(void);
+
+/*
+ * described.c.  MirrorDescribeAgain: describe a column of sets of a locked
+ * relation, and follow its index, as before.  False: that is not known, or
+ * does not hold any more.  The caller has accepted invalidations since it has
+ * taken the snapshot.  MirrorDescribedKeep: keep a description that was begun
+ * at the time that MirrorDescribedBegin() has returned.  Of the column its
+ * name is kept, and the type that its type was found to be.
+ */
+extern bool MirrorDescribeAgain(Relation rel, const char *column, Oid idset_type,
+								MirrorTarget *target);
+extern uint64 MirrorDescribedBegin(void);
+extern void MirrorDescribedKeep(uint64 begun, const char *column, Oid idset_type,
+								const MirrorTarget *target);
 
 /*
  * search_mirror.c.  Find the k best rows of the target for all queries.

@@ -117,12 +117,17 @@ row_is_ours(HeapTuple tuple)
 	return ours;
 }
 
-/* True if the current transaction has changed what the column means */
+/*
+ * True if the current transaction has changed what the column means.  One
+ * without a transaction id has written nothing.
+ */
 static bool
 definition_changed(Relation rel, AttrNumber attnum)
 {
 	Oid			relid = RelationGetRelid(rel);
 
+	if (!TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		return false;
 	return rel->rd_createSubid != InvalidSubTransactionId ||
 		GpuvecRelFirstFileSubid(rel) != InvalidSubTransactionId ||
 		row_is_ours(SearchSysCache1(RELOID, ObjectIdGetDatum(relid))) ||
@@ -229,12 +234,20 @@ relation_am(Oid relid)
 	return am;
 }
 
+/* True if it may depend on the snapshot whether an index serves */
+static bool
+depends_on_snapshot(HeapTuple tuple)
+{
+	return ((Form_pg_index) GETSTRUCT(tuple))->indcheckxmin;
+}
+
 /*
  * A gpuvec index on the column that functions may use, or InvalidOid.  One
- * without filter columns is preferred: its mirror is smaller.
+ * without filter columns is preferred: its mirror is smaller.  Sets *passing
+ * if another one, or none, may serve later.
  */
 static Oid
-serving_index(Relation rel, AttrNumber attnum)
+serving_index(Relation rel, AttrNumber attnum, bool *passing)
 {
 	Oid			found = InvalidOid;
 	int			most = INDEX_MAX_KEYS + 1;
@@ -257,6 +270,7 @@ serving_index(Relation rel, AttrNumber attnum)
 		tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(lfirst_oid(cell)));
 		if (!HeapTupleIsValid(tuple))
 			continue;
+		*passing |= depends_on_snapshot(tuple);
 		if (((Form_pg_index) GETSTRUCT(tuple))->indnkeyatts < most && index_serves(tuple, attnum))
 		{
 			found = lfirst_oid(cell);
@@ -275,17 +289,16 @@ serving_index(Relation rel, AttrNumber attnum)
 Oid
 MirrorServingIndex(const MirrorTarget *target)
 {
+	bool		passing = false;
+
 	if (OidIsValid(target->serving) || target->key_attnum != InvalidAttrNumber)
 		return target->serving;
-	return serving_index(target->rel, target->attnum);
+	return serving_index(target->rel, target->attnum, &passing);
 }
 
-/*
- * True if the search that begins has a snapshot that was taken in recovery.
- * Such a search uses no rooted mirror of a column: see index/recovery.c.
- */
-static bool
-snapshot_of_recovery(void)
+/* Such a search uses no rooted mirror of a column: see index/recovery.c */
+bool
+MirrorSnapshotOfRecovery(void)
 {
 	return RecoveryInProgress() ||
 		(ActiveSnapshotSet() && GetActiveSnapshot()->takenDuringRecovery);
@@ -326,8 +339,8 @@ MirrorDescribe(Relation rel, AttrNumber attnum, MirrorTarget *target)
 	describe(rel, attnum, target);
 	if (target->mode == MIRROR_PRIVATE)
 		target->key.private_id = ((uint64) MyProcPid << 32) | ++private_ids;
-	else if (target->mode == MIRROR_SHARED && !snapshot_of_recovery())
-		serving = serving_index(rel, attnum);
+	else if (target->mode == MIRROR_SHARED && !MirrorSnapshotOfRecovery())
+		serving = serving_index(rel, attnum, &target->passing);
 	if (OidIsValid(serving))
 		use_serving(rel, serving, target);
 }
@@ -339,12 +352,17 @@ MirrorFollow(MirrorTarget *target)
 		EntriesBuildId(target->index, target->build);
 	for (int i = 0; i < sizeof(target->key.meaning); i++)
 		target->build[i] ^= (uint8) (target->key.meaning >> 8 * i);
+	target->followed = RelationGetRelid(target->index);
+	target->followed_file = GpuvecRelFile(target->index);
+	target->followed_tablespace = GpuvecRelTablespace(target->index);
 }
 
 /*
  * The index cannot cease to hear of insertions before this transaction ends:
  * who drops it concurrently makes it invalid first, and then waits for all
- * that have locked the table.  So the caller may unlock it before.
+ * that have locked the table.  So it is unlocked at once.  It may get another
+ * file meanwhile.  What is inserted into that, the caller's snapshot does not
+ * see: who inserts it begins when the old file's last insertion has ended.
  */
 void
 MirrorFollowServing(MirrorTarget *target)
@@ -353,13 +371,19 @@ MirrorFollowServing(MirrorTarget *target)
 		!ConditionalLockRelationOid(target->serving, AccessShareLock))
 		return;
 	target->index = try_relation_open(target->serving, NoLock);
-	if (target->index != NULL)
-		MirrorFollow(target);
+	if (target->index == NULL)
+	{
+		UnlockRelationOid(target->serving, AccessShareLock);
+		return;
+	}
+	MirrorFollow(target);
+	relation_close(target->index, AccessShareLock);
+	target->index = NULL;
 }
 
 /*
  * The file of the index for which a mirror is rooted.  If the target has no
- * index, it is the index that functions would use, and no lock keeps it.
+ * index, it is the one that functions use, and no lock keeps it.
  * False: there is none.
  */
 bool
@@ -372,6 +396,12 @@ MirrorIndexFile(const MirrorTarget *target, Oid *tablespace, Oid *file)
 	{
 		*tablespace = GpuvecRelTablespace(target->index);
 		*file = GpuvecRelFile(target->index);
+		return true;
+	}
+	if (target->fed)
+	{
+		*tablespace = target->followed_tablespace;
+		*file = target->followed_file;
 		return true;
 	}
 	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(target->serving));

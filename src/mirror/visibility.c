@@ -60,7 +60,8 @@ struct MirrorVisibility
 {
 	MirrorTarget *target;
 	Snapshot	snapshot;
-	TupleTableSlot *slot;
+	MemoryContext context;		/* all of this lives here */
+	TupleTableSlot *slot;		/* NULL: no row was fetched yet */
 	IndexFetchTableData *fetch; /* follows HOT chains; NULL: a plain mirror */
 	EntryReader *entries;		/* verifies rows that an index keeps; or NULL */
 
@@ -78,16 +79,31 @@ MirrorVisibilityBegin(MirrorTarget *target, Snapshot snapshot)
 
 	visibility->target = target;
 	visibility->snapshot = snapshot;
+	visibility->context = CurrentMemoryContext;
+	return visibility;
+}
+
+/* Prepare for fetches.  Of many partitions most have no row to fetch. */
+static void
+prepare_fetch(MirrorVisibility *visibility)
+{
+	MirrorTarget *target = visibility->target;
+	MemoryContext old;
+
+	if (visibility->slot != NULL)
+		return;
+	old = MemoryContextSwitchTo(visibility->context);
 	visibility->slot = table_slot_create(target->rel, NULL);
 	if (target->key.rooted)
 		visibility->fetch = GpuvecBeginFetch(target->rel);
-	return visibility;
+	MemoryContextSwitchTo(old);
 }
 
 void
 MirrorVisibilityEnd(MirrorVisibility *visibility)
 {
-	ExecDropSingleTupleTableSlot(visibility->slot);
+	if (visibility->slot)
+		ExecDropSingleTupleTableSlot(visibility->slot);
 	if (visibility->fetch)
 		table_index_fetch_end(visibility->fetch);
 	if (visibility->entries)
@@ -319,9 +335,11 @@ MirrorPageHasMember(MirrorVisibility *visibility, BlockNumber block, OffsetNumbe
 bool
 MirrorRowVisible(MirrorVisibility *visibility, ItemPointer tid)
 {
-	bool		visible = table_tuple_fetch_row_version(visibility->target->rel, tid,
-														visibility->snapshot, visibility->slot);
+	bool		visible;
 
+	prepare_fetch(visibility);
+	visible = table_tuple_fetch_row_version(visibility->target->rel, tid,
+											visibility->snapshot, visibility->slot);
 	ExecClearTuple(visibility->slot);
 	return visible;
 }
@@ -335,6 +353,7 @@ fetch_row(MirrorVisibility *visibility, ItemPointer tid)
 {
 	bool		again = false;
 
+	prepare_fetch(visibility);
 	if (visibility->fetch == NULL)
 		return table_tuple_fetch_row_version(visibility->target->rel, tid,
 											 visibility->snapshot, visibility->slot);

@@ -25,10 +25,12 @@
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "partitioning/partdesc.h"
 #include "search/foreign.h"
 #include "search/set_search.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rls.h"
 #include "utils/syscache.h"
@@ -251,6 +253,20 @@ resolve_shard(Relation rel, const SearchColumns *columns, const SearchCatalogs *
 	return local;
 }
 
+/* Describe the column of sets, and follow its index */
+static void
+describe_sets(Relation rel, const SearchColumns *columns, MirrorTarget *target)
+{
+	uint64		begun;
+
+	if (MirrorDescribeAgain(rel, columns->column, columns->idset_type, target))
+		return;
+	begun = MirrorDescribedBegin();
+	MirrorDescribe(rel, find_column(rel, columns), target);
+	MirrorFollowServing(target);
+	MirrorDescribedKeep(begun, columns->column, columns->idset_type, target);
+}
+
 /*
  * Add a relation to targets[], or close it if it has no storage.  `named` is
  * true for the relation that the caller named, false for its children.
@@ -285,10 +301,7 @@ add_target(MirrorTarget *targets, int *n, Relation rel, bool named, const Search
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot access temporary or unlogged relations during recovery")));
 	if (columns->key_column == NULL)
-	{
-		MirrorDescribe(rel, find_column(rel, columns), target);
-		MirrorFollowServing(target);
-	}
+		describe_sets(rel, columns, target);
 	else
 		MirrorDescribeEmbedding(rel, find_key_column(rel, columns), find_column(rel, columns),
 								target);
@@ -305,9 +318,74 @@ compare_oids(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
+/* Compare two OIDs, for qsort */
+static int
+compare_plain_oids(const void *a, const void *b)
+{
+	Oid			x = *(const Oid *) a;
+	Oid			y = *(const Oid *) b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Add the partitions of a table to a list, open and locked */
+static List *
+add_partitions(List *rels, Relation parent)
+{
+	PartitionDesc partitions = GpuvecPartitionDesc(parent);
+	int			n = partitions->nparts;
+	Oid		   *oids = palloc_array(Oid, Max(n, 1));
+
+	/* locked in the order of their OIDs, as anywhere in the server */
+	memcpy(oids, partitions->oids, n * sizeof(Oid));
+	qsort(oids, n, sizeof(Oid), compare_plain_oids);
+	for (int i = 0; i < n; i++)
+	{
+		Relation	partition = try_relation_open(oids[i], AccessShareLock);
+
+		/* NULL: it was detached, and dropped */
+		if (partition != NULL)
+			rels = lappend(rels, partition);
+	}
+	pfree(oids);
+	return rels;
+}
+
+/*
+ * Open a relation, which is locked and open, and all its children.  Those of
+ * a partitioned table are in the relation cache, as for the planner.
+ */
+static List *
+open_family(Relation rel)
+{
+	List	   *rels = list_make1(rel);
+	List	   *oids;
+	ListCell   *cell;
+
+	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
+	{
+		foreach(cell, rels)
+		{
+			Relation	parent = lfirst(cell);
+
+			if (parent->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
+				rels = add_partitions(rels, parent);
+		}
+		return rels;
+	}
+	oids = find_all_inheritors(RelationGetRelid(rel), AccessShareLock, NULL);
+	foreach(cell, oids)
+		if (lfirst_oid(cell) != RelationGetRelid(rel))
+			rels = lappend(rels, table_open(lfirst_oid(cell), NoLock));
+	list_free(oids);
+	return rels;
+}
+
 /*
  * Open all relations to search: the named one and all its children, in
  * ascending order of oid.  SearchCloseTargets() closes them; the locks stay.
+ * What others have changed before the snapshot was taken is known from here
+ * on, also if the locks were held before.
  */
 static MirrorTarget *
 open_targets(Oid relid, const SearchColumns *columns, int *ntargets)
@@ -315,9 +393,10 @@ open_targets(Oid relid, const SearchColumns *columns, int *ntargets)
 	Relation	rel = open_relation(relid);
 	SearchCatalogs catalogs;
 	MirrorTarget *targets;
-	List	   *oids;
+	List	   *rels;
 	ListCell   *cell;
 
+	AcceptInvalidationMessages();
 	check_kind(rel, columns);
 	check_privileges(rel, columns);
 	SearchFindCatalogs(&catalogs);
@@ -327,19 +406,11 @@ open_targets(Oid relid, const SearchColumns *columns, int *ntargets)
 		SearchCheckElsewhere(rel, &catalogs, columns->key_column == NULL);
 
 	*ntargets = 0;
-	if (!rel->rd_rel->relhassubclass)
-	{
-		targets = palloc_array(MirrorTarget, 1);
-		add_target(targets, ntargets, rel, true, columns, &catalogs);
-		return targets;
-	}
-	oids = find_all_inheritors(relid, AccessShareLock, NULL);
-	targets = palloc_array(MirrorTarget, list_length(oids));
-	foreach(cell, oids)
-		add_target(targets, ntargets, table_open(lfirst_oid(cell), NoLock),
-				   lfirst_oid(cell) == relid, columns, &catalogs);
-	table_close(rel, NoLock);
-	list_free(oids);
+	rels = rel->rd_rel->relhassubclass ? open_family(rel) : list_make1(rel);
+	targets = palloc_array(MirrorTarget, list_length(rels));
+	foreach(cell, rels)
+		add_target(targets, ntargets, lfirst(cell), lfirst(cell) == rel, columns, &catalogs);
+	list_free(rels);
 	qsort(targets, *ntargets, sizeof(MirrorTarget), compare_oids);
 	return targets;
 }
@@ -402,9 +473,5 @@ void
 SearchCloseTargets(MirrorTarget *targets, int ntargets)
 {
 	for (int i = 0; i < ntargets; i++)
-	{
-		if (targets[i].index != NULL)
-			relation_close(targets[i].index, AccessShareLock);
 		table_close(targets[i].rel, NoLock);
-	}
 }

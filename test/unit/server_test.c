@@ -208,6 +208,164 @@ test_all_rows(void)
 	engine_stop(&e);
 }
 
+/* Few rows of a large table, which come by pages: from few to some hundred */
+static void
+test_few_rows(void)
+{
+	const shape rare = {.rows_per_page = 1,.maxlen = 4,.vocabulary = 500};
+	engine		e = engine_start("lists:1", plain);
+	client		c = client_open(&e);
+	model		m = model_new(1, 70000, &rare);
+	model_query q = random_query(&rare);
+
+	free(q.ids);
+	q = (model_query) {.wire.len = 1, .wire.k = GPUVEC_ALL_ROWS,.ids = malloc(sizeof(uint16_t))};
+	for (uint16_t id = 500; id < 505; id++)
+		for (uint32_t block = id; block < m.nblocks; block += 100u << (id - 500) * 2)
+			for (uint32_t i = 0; i < m.pages[block].nrows; i++)
+			{
+				model_row  *row = &m.pages[block].rows[i];
+
+				row->ids = realloc(row->ids, (row->len + 1) * sizeof(uint16_t));
+				row->ids[row->len++] = id;
+			}
+	check(model_load(&c, &m), "load");
+	for (q.ids[0] = 500; q.ids[0] < 505; q.ids[0]++)
+		for (int i = 0; i < 6; i++)
+			check(model_check(&c, &m, GPUVEC_INTERSECTION, &q, 1), "rows with a rare id");
+	free(q.ids);
+	model_free(&m);
+	client_close(&c);
+	engine_stop(&e);
+}
+
+/* Mirrors of relations whose OIDs are alike: each is found, dropped and loaded by itself */
+static void
+test_alike(void)
+{
+	engine		e = engine_start(NULL, plain);
+	client		c = client_open(&e);
+	model		m[4];
+
+	for (uint32_t i = 0; i < 4; i++)
+	{
+		m[i] = model_new(16400 + i / 2 * 1024, 10 + i, &tiny_sets);
+		m[i].key.attnum = (int32_t) (1 + i);
+		check(model_load(&c, &m[i]), "load");
+	}
+	for (uint32_t gone = 0; gone < 4; gone++)
+	{
+		gpuvec_drop drop = {.database = m[gone].key.database,.relation = m[gone].key.relation,.attnum = m[gone].key.attnum};
+
+		check(client_call(&c, GPUVEC_MSG_DROP, &drop, sizeof(drop), GPUVEC_MSG_COUNT) &&
+			  *(uint64_t *) c.data == 1, "drop one");
+		for (uint32_t i = 0; i < 4; i++)
+		{
+			if (i != gone)
+				check(model_check_random(&c, &m[i], &tiny_sets), "the others are there");
+			else
+				check(client_call(&c, GPUVEC_MSG_STAT, &m[i].key, sizeof(m[i].key), GPUVEC_MSG_STATE) &&
+					  client_state(&c).state == GPUVEC_ABSENT, "that one is not");
+		}
+		m[gone].position = 0;
+		check(model_load(&c, &m[gone]) && model_check_random(&c, &m[gone], &tiny_sets), "load it again");
+	}
+	for (uint32_t i = 0; i < 4; i++)
+		model_free(&m[i]);
+	client_close(&c);
+	engine_stop(&e);
+}
+
+/* Append a frame */
+static void
+add_frame(buffer *b, gpuvec_message type, uint64_t request, const buffer *body)
+{
+	gpuvec_frame frame = {.length = (uint32_t) body->length,.type = (uint16_t) type,.request = request};
+
+	buffer_add(b, &frame, sizeof(frame));
+	buffer_add(b, body->data, body->length);
+}
+
+/* Send bytes in pieces of at most `most`, from a process of its own */
+static pid_t
+send_pieces(client *c, const buffer *b, size_t most)
+{
+	pid_t		pid = fork();
+
+	if (pid != 0)
+		return pid;
+	for (size_t at = 0, n; at < b->length; at += n)
+	{
+		n = 1 + (size_t) random_below(most);
+		n = n < b->length - at ? n : b->length - at;
+		if (!client_send_raw(c, b->data + at, n))
+			_exit(1);
+	}
+	_exit(0);
+}
+
+/* Requests of all lengths are answered in turn, in whatever pieces they come */
+static void
+test_pieces(void)
+{
+	static const size_t most[] = {1, 20, 5000, 100000, SIZE_MAX};
+	engine		e = engine_start(NULL, plain);
+	client		c = client_open(&e);
+	model		m = model_new(1, 20, &tiny_sets);
+	buffer		none = {0};
+	buffer		search = {0};
+	buffer		all = {0};
+	buffer		right = {0};
+	model_query q[400];
+	uint64_t	n = 0;
+
+	for (int i = 0; i < 400; i++)
+	{
+		q[i] = random_query(&tiny_sets);
+		q[i].wire.k = 5;
+		q[i].wire.flags = 0;
+	}
+	check(model_load(&c, &m), "load");
+	for (uint32_t queries = 1; queries < 400; queries += queries < 100 ? 7 : 100)
+	{
+		search.length = 0;
+		search_request(&search, &m.key, 0, GPUVEC_JACCARD, q, queries);
+		for (uint32_t i = 0; i < 8; i++)
+			add_frame(&all, GPUVEC_MSG_STAT, 1000 + n++, &(buffer) {(char *) &m.key, sizeof(m.key), 0});
+		add_frame(&all, GPUVEC_MSG_LIST, 1000 + n++, &none);
+		add_frame(&all, GPUVEC_MSG_SEARCH, 1000 + n++, &search);
+		check(client_call(&c, GPUVEC_MSG_SEARCH, search.data, search.length, GPUVEC_MSG_RESULT), "search");
+		buffer_add(&right, c.data + c.frame.length - sizeof(gpuvec_hit), sizeof(gpuvec_hit));
+	}
+	for (size_t i = 0; i < sizeof(most) / sizeof(most[0]); i++)
+	{
+		pid_t		sender = send_pieces(&c, &all, most[i]);
+		bool		ok = sender > 0;
+		size_t		at = 0;
+		int			status = -1;
+
+		for (uint64_t j = 0; ok && j < n; j++)
+		{
+			ok = client_read(&c) && c.frame.request == 1000 + j &&
+				c.frame.type == (j % 10 == 9 ? GPUVEC_MSG_RESULT : j % 10 == 8 ? GPUVEC_MSG_MIRRORS : GPUVEC_MSG_STATE);
+			if (!ok || j % 10 != 9)
+				continue;
+			ok = memcmp(c.data + c.frame.length - sizeof(gpuvec_hit), right.data + at, sizeof(gpuvec_hit)) == 0;
+			at += sizeof(gpuvec_hit);
+		}
+		check(ok, "answers in turn");
+		check(waitpid(sender, &status, 0) == sender && status == 0, "all was sent");
+	}
+	for (int i = 0; i < 400; i++)
+		free(q[i].ids);
+	free(search.data);
+	free(all.data);
+	free(right.data);
+	model_free(&m);
+	client_close(&c);
+	engine_stop(&e);
+}
+
 /* Empty tables, empty pages, empty sets, the longest set, positions */
 static void
 test_edges(void)
@@ -2484,6 +2642,9 @@ static const struct
 	{"options", test_options},
 	{"search", test_search},
 	{"all_rows", test_all_rows},
+	{"few_rows", test_few_rows},
+	{"alike", test_alike},
+	{"pieces", test_pieces},
 	{"edges", test_edges},
 	{"several_mirrors", test_several_mirrors},
 	{"joint", test_joint},

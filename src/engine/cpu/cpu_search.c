@@ -103,6 +103,18 @@ compare_near(const void *a, const void *b)
 	return x->entry < y->entry ? -1 : x->entry > y->entry;
 }
 
+/* Sort entries, which often are in order: those of partitions are */
+static void
+sort_near(near_entry *near, uint32_t n)
+{
+	for (uint32_t i = 1; i < n; i++)
+		if (compare_near(&near[i - 1], &near[i]) > 0)
+		{
+			qsort(near, n, sizeof(*near), compare_near);
+			return;
+		}
+}
+
 /* Distance of a length from the range of a segment's lengths */
 static uint32_t
 length_distance(const gpuvec_segment *segment, uint32_t len)
@@ -131,7 +143,7 @@ make_parts(cpu_search *search, cpu_group *group, uint32_t batch, near_entry *nea
 		near[i].entry = entry;
 		near[i].distance = length_distance(search->view->entries[entry].segment, middle);
 	}
-	qsort(near, nentries, sizeof(*near), compare_near);
+	sort_near(near, nentries);
 
 	if (group->way == CPU_LISTS)
 		for (; placed < nentries; placed++)

@@ -15,35 +15,74 @@
 #include "engine/serve/frames.h"
 #include "engine/serve/seats.h"
 
+/* Take bytes that have come early; returns how many */
+static size_t
+take_early(gpuvec_reader *reader, void *to, size_t size)
+{
+	size_t		n = size < reader->nearly ? size : reader->nearly;
+
+	memcpy(to, reader->early + reader->next_early, n);
+	reader->next_early += n;
+	reader->nearly -= n;
+	return n;
+}
+
+/* Receive bytes that come next, to early[] */
+static ssize_t
+receive_early(gpuvec_reader *reader)
+{
+	ssize_t		n = recv(reader->fd, reader->early, sizeof(reader->early), 0);
+
+	reader->next_early = 0;
+	reader->nearly = n > 0 ? (size_t) n : 0;
+	return n;
+}
+
 bool
-gpuvec_read_bytes(int fd, void *to, size_t size)
+gpuvec_read_bytes(gpuvec_reader *reader, void *to, size_t size)
 {
 	char	   *p = to;
 
-	while (size > 0)
+	for (;;)
 	{
-		ssize_t		n = recv(fd, p, size, 0);
+		bool		direct;
+		size_t		taken = take_early(reader, p, size);
+		ssize_t		n;
 
+		p += taken;
+		size -= taken;
+		if (size == 0)
+			return true;
+		direct = size >= sizeof(reader->early);
+		n = direct ? recv(reader->fd, p, size, 0) : receive_early(reader);
 		if (n == 0 || (n < 0 && errno != EINTR))
 			return false;
-		if (n > 0)
+		if (direct && n > 0)
 		{
 			p += n;
 			size -= (size_t) n;
 		}
 	}
-	return true;
 }
 
 bool
-gpuvec_skip_bytes(int fd, size_t size)
+gpuvec_skip_bytes(gpuvec_reader *reader, size_t size)
 {
 	char		sink[4096];
 	bool		ok = true;
 
 	for (; ok && size > 0; size -= size < sizeof(sink) ? size : sizeof(sink))
-		ok = gpuvec_read_bytes(fd, sink, size < sizeof(sink) ? size : sizeof(sink));
+		ok = gpuvec_read_bytes(reader, sink, size < sizeof(sink) ? size : sizeof(sink));
 	return ok;
+}
+
+bool
+gpuvec_can_read(gpuvec_reader *reader)
+{
+	char		c;
+
+	return reader->nearly > 0 || recv(reader->fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 ||
+		errno != EAGAIN;
 }
 
 /* Wait until the other end has read something; false if it takes too long */

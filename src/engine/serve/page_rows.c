@@ -9,7 +9,7 @@
  * bytes, and each page eight more.
  *
  * Many tids are dealt out to their pages, by a counter for each page of the
- * table.  Few of a large table are sorted.
+ * table.  Few of a large table are sorted by page, eight bits at a time.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,13 +22,60 @@
 /* Tids are sorted if there are fewer than one for so many pages */
 #define SORTED_PAGES	16
 
-static int
-compare_tids(const void *a, const void *b)
-{
-	uint64_t	x = *(const uint64_t *) a;
-	uint64_t	y = *(const uint64_t *) b;
+/* At most so many are sorted by insertion: there are 256 values of a byte */
+#define INSERTED		48
 
-	return x < y ? -1 : x > y;
+/* Sort few tids by page */
+static void
+sort_few(uint64_t *tids, uint64_t n)
+{
+	for (uint64_t i = 1; i < n; i++)
+	{
+		uint64_t	tid = tids[i];
+		uint64_t	at = i;
+
+		for (; at > 0 && tids[at - 1] > tid; at--)
+			tids[at] = tids[at - 1];
+		tids[at] = tid;
+	}
+}
+
+/* Sort tids by eight bits of their pages */
+static void
+sort_by_byte(const uint64_t *tids, uint64_t n, uint32_t shift, uint64_t *sorted)
+{
+	uint64_t	start[256] = {0};
+	uint64_t	before = 0;
+
+	for (uint64_t i = 0; i < n; i++)
+		start[(gpuvec_tid_block(tids[i]) >> shift) & 0xFF]++;
+	for (uint32_t byte = 0; byte < 256; byte++)
+	{
+		uint64_t	count = start[byte];
+
+		start[byte] = before;
+		before += count;
+	}
+	for (uint64_t i = 0; i < n; i++)
+		sorted[start[(gpuvec_tid_block(tids[i]) >> shift) & 0xFF]++] = tids[i];
+}
+
+/*
+ * Sort tids of the pages up to `last` by page.  other[] has room for as many.
+ * Returns which of both has them.
+ */
+static uint64_t *
+sort_by_page(uint64_t *tids, uint64_t n, uint32_t last, uint64_t *other)
+{
+	for (uint32_t shift = 0; shift < 32 && last >> shift != 0; shift += 8)
+	{
+		uint64_t   *sorted = other;
+
+		sort_by_byte(tids, n, shift, sorted);
+		other = tids;
+		tids = sorted;
+	}
+	return tids;
 }
 
 /* Begin a page of n rows; returns where its lines begin */
@@ -141,8 +188,17 @@ gpuvec_page_rows_new(uint64_t *tids, uint64_t n, uint64_t *bytes)
 		next = calloc((uint64_t) last + 1, sizeof(uint32_t));
 	if (next == NULL)
 	{
-		qsort(tids, n, sizeof(uint64_t), compare_tids);
-		return write_sorted(tids, n, bytes);
+		uint64_t   *other = NULL;
+
+		if (n <= INSERTED)
+			sort_few(tids, n);
+		else if ((other = malloc(n * sizeof(uint64_t))) == NULL)
+			return NULL;
+		else
+			tids = sort_by_page(tids, n, last, other);
+		pages = write_sorted(tids, n, bytes);
+		free(other);
+		return pages;
 	}
 	pages = write_dealt(tids, n, last, next, bytes);
 	free(next);

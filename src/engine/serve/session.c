@@ -9,7 +9,6 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -173,8 +172,8 @@ greet(gpuvec_session *s)
 	long		version = GPUVEC_PROTOCOL_VERSION;
 	char		detail[128];
 
-	if (!gpuvec_read_bytes(s->fd, &frame, sizeof(frame)) || frame.type != GPUVEC_MSG_HELLO ||
-		frame.length != sizeof(hello) || !gpuvec_read_bytes(s->fd, &hello, sizeof(hello)) ||
+	if (!gpuvec_read_bytes(&s->reader, &frame, sizeof(frame)) || frame.type != GPUVEC_MSG_HELLO ||
+		frame.length != sizeof(hello) || !gpuvec_read_bytes(&s->reader, &hello, sizeof(hello)) ||
 		hello.magic != GPUVEC_PROTOCOL_MAGIC)
 		return false;
 	(void) gpuvec_fault("protocol-version", &version);
@@ -232,15 +231,13 @@ trim_buffer(gpuvec_session *s)
  * sleep and being woken would take longer, for both processes
  */
 static void
-await_message(const gpuvec_session *s)
+await_message(gpuvec_session *s)
 {
 	int64_t		end = gpuvec_stopwatch() + HURRY_US;
-	char		c;
 
 	if (gpuvec_cores() == 1)
 		return;
-	while (recv(s->fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN &&
-		   gpuvec_stopwatch() < end)
+	while (!gpuvec_can_read(&s->reader) && gpuvec_stopwatch() < end)
 		 /* again */ ;
 }
 
@@ -256,7 +253,7 @@ read_request(gpuvec_session *s, gpuvec_request *request, uint16_t *type)
 	if (s->hurried)
 		await_message(s);
 	s->hurried = false;
-	if (!gpuvec_read_bytes(s->fd, &frame, sizeof(frame)) || !gpuvec_seat_talk(&s->seat))
+	if (!gpuvec_read_bytes(&s->reader, &frame, sizeof(frame)) || !gpuvec_seat_talk(&s->seat))
 		return false;
 	*type = frame.type;
 	request->number = frame.request;
@@ -264,9 +261,9 @@ read_request(gpuvec_session *s, gpuvec_request *request, uint16_t *type)
 	if (frame.length > GPUVEC_MAX_FRAME)
 		return gpuvec_answer_violation(s, request, "The message is too long.");
 	if (!reserve_buffer(s, (size_t) frame.length + 1))
-		return gpuvec_skip_bytes(s->fd, frame.length);
+		return gpuvec_skip_bytes(&s->reader, frame.length);
 	request->data = s->buffer;
-	return gpuvec_read_bytes(s->fd, s->buffer, frame.length);
+	return gpuvec_read_bytes(&s->reader, s->buffer, frame.length);
 }
 
 /*
@@ -316,7 +313,7 @@ serve(gpuvec_session *s)
 void
 gpuvec_session_run(gpuvec_server *server, int fd)
 {
-	gpuvec_session s = {.server = server, .fd = fd};
+	gpuvec_session s = {.server = server, .fd = fd, .reader.fd = fd};
 
 	if (greet(&s))
 		serve(&s);

@@ -28,6 +28,7 @@ typedef struct gpuvec_session
 {
 	gpuvec_server *server;
 	int			fd;
+	gpuvec_reader reader;		/* reads from fd */
 	gpuvec_hello hello;
 	gpuvec_seat seat;			/* valid if seated */
 	bool		seated;

@@ -102,10 +102,17 @@ gpuvec_store_release(gpuvec_store *store, gpuvec_mirror *mirror)
 	}
 }
 
+/* The bucket of mirrors with this key */
+static gpuvec_mirror **
+bucket_of(gpuvec_store *store, const gpuvec_mirror_key *key)
+{
+	return &store->buckets[key->relation % GPUVEC_BUCKETS];
+}
+
 gpuvec_mirror *
 gpuvec_store_find(gpuvec_store *store, const gpuvec_mirror_key *key, const void *session)
 {
-	for (gpuvec_mirror *mirror = store->mirrors; mirror; mirror = mirror->next)
+	for (gpuvec_mirror *mirror = *bucket_of(store, key); mirror; mirror = mirror->next_alike)
 		if (mirror->key.relation == key->relation &&
 			memcmp(&mirror->key, key, sizeof(*key)) == 0 &&
 			(mirror->owner == NULL || mirror->owner == session))
@@ -138,6 +145,8 @@ gpuvec_store_add(gpuvec_store *store, const gpuvec_mirror_key *key, const void *
 	}
 	mirror->next = store->mirrors;
 	store->mirrors = mirror;
+	mirror->next_alike = *bucket_of(store, key);
+	*bucket_of(store, key) = mirror;
 	return mirror;
 }
 
@@ -149,12 +158,16 @@ void
 gpuvec_store_unlist(gpuvec_store *store, gpuvec_mirror *mirror)
 {
 	gpuvec_mirror **link = &store->mirrors;
+	gpuvec_mirror **alike = bucket_of(store, &mirror->key);
 
 	if (!mirror->listed)
 		return;
 	while (*link != mirror)
 		link = &(*link)->next;
 	*link = mirror->next;
+	while (*alike != mirror)
+		alike = &(*alike)->next_alike;
+	*alike = mirror->next_alike;
 	mirror->listed = false;
 	mirror->device->used -= mirror->charged;
 	mirror->charged = 0;

@@ -76,6 +76,7 @@ typedef struct gpuvec_update gpuvec_update;
 typedef struct gpuvec_mirror
 {
 	struct gpuvec_mirror *next;
+	struct gpuvec_mirror *next_alike;	/* in its bucket, while it is listed */
 	int			refs;
 	bool		listed;			/* in the store's list */
 	gpuvec_placement placement; /* that its owner wants; atomic */
@@ -146,6 +147,12 @@ typedef struct gpuvec_lost_device
 /* Merges segments of sets in the background: sets/merge.c */
 typedef struct gpuvec_merger gpuvec_merger;
 
+/*
+ * Mirrors of the list, by their relations.  The OIDs of partitions often
+ * follow each other, so they are spread as they are.
+ */
+#define GPUVEC_BUCKETS		1024
+
 typedef struct gpuvec_store
 {
 	pthread_mutex_t mutex;
@@ -166,6 +173,7 @@ typedef struct gpuvec_store
 								 * requests */
 	gpuvec_merger *merger;
 	gpuvec_mirror *mirrors;
+	gpuvec_mirror *buckets[GPUVEC_BUCKETS];
 	uint64_t	last_refresh;	/* number of the last refresh; never reused
 								 * while the engine runs */
 	uint64_t	evictions;

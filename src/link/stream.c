@@ -45,8 +45,8 @@
 /*
  * The first attempt to read waits in the system call, for at most this many
  * ms: most answers come sooner, and to wait for the socket and the latch is a
- * call more.  Signals end the wait.  One that comes just before it is noticed
- * behind it.
+ * call more.  Signals that are handled end the wait.  One that comes just
+ * before it is noticed behind it, as is the latch.
  */
 #define RECEIVE_MS				5
 
@@ -226,10 +226,15 @@ StreamRead(void *to, Size size)
 		if (size == 0)
 			return true;
 		n = receive(p, size, waits);
-		if (n > 0 && connection.nearly == 0)
+		if (n > 0)
 		{
-			p += n;
-			size -= n;
+			/* else an answer that keeps coming could not be canceled */
+			CHECK_FOR_INTERRUPTS();
+			if (connection.nearly == 0)
+			{
+				p += n;
+				size -= n;
+			}
 		}
 		else if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
 		{

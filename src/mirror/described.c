@@ -9,8 +9,11 @@
  * something of the relation or of its index changes: the server tells of
  * that by invalidations, before it lets go of the locks of who has changed it.
  * The caller has locked the relation and taken its snapshot, and accepts
- * invalidations then.  So whatever the snapshot sees, or was done to the index
- * before a row that the snapshot sees was inserted, is known.
+ * invalidations then.  So whatever was done to the relation, or was done to
+ * the index by a transaction before that of a row that the snapshot sees, is
+ * known.  One transaction may give the index another file and insert the row,
+ * too, and be seen before its invalidations are: such insertions are counted
+ * (FeedMoves()).
  *
  * Kept is what all transactions see alike: descriptions of shared mirrors,
  * outside recovery.  A transaction that changes the definition of the column
@@ -23,6 +26,7 @@
  */
 #include "gpuvec.h"
 
+#include "mirror/feed.h"
 #include "mirror/mirror.h"
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
@@ -42,11 +46,13 @@ typedef struct Described
 	NameData	column;
 	Oid			idset_type;		/* type that the column was checked to be of */
 	MirrorTarget *target;		/* NULL: not known */
+	uint64		moves;			/* FeedMoves() before it was described */
 } Described;
 
 static HTAB *described = NULL;
 static MemoryContext context;	/* of targets */
 static uint64 changes = 0;		/* invalidations so far */
+static uint64 moves_begun;		/* FeedMoves() at MirrorDescribedBegin() */
 
 /* Forget everything */
 static void
@@ -142,6 +148,7 @@ MirrorDescribedBegin(void)
 		forget_all();
 	if (described == NULL)
 		make_table();
+	moves_begun = FeedMoves();
 	return changes;
 }
 
@@ -175,6 +182,7 @@ MirrorDescribedKeep(uint64 begun, const char *column, Oid idset_type, const Mirr
 	entry->target->rel = NULL;
 	namestrcpy(&entry->column, column);
 	entry->idset_type = idset_type;
+	entry->moves = moves_begun;
 }
 
 bool
@@ -186,7 +194,8 @@ MirrorDescribeAgain(Relation rel, const char *column, Oid idset_type, MirrorTarg
 	if (entry == NULL || entry->target == NULL || entry->idset_type != idset_type ||
 		strcmp(NameStr(entry->column), column) != 0 || !may_keep(rel) ||
 		entry->target->key.relfilenumber != GpuvecRelFile(rel) ||
-		entry->target->key.tablespace != GpuvecRelTablespace(rel))
+		entry->target->key.tablespace != GpuvecRelTablespace(rel) ||
+		(entry->target->fed && entry->moves != FeedMoves()))
 		return false;
 	*target = *entry->target;
 	target->rel = rel;

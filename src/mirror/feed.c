@@ -128,6 +128,7 @@ typedef struct FeedTable
 	LWLock		lock;			/* for taking slots */
 	int			tranche;		/* of the locks */
 	uint64		feeds;			/* last number given to a feed */
+	pg_atomic_uint64 moves;		/* calls of FeedMoved() */
 	FeedSlot	slots[FEED_SLOTS];
 } FeedTable;
 
@@ -139,6 +140,7 @@ init_feeds(void *part)
 
 	table->tranche = GpuvecNewTranche(TRANCHE_NAME);
 	LWLockInitialize(&table->lock, table->tranche);
+	pg_atomic_init_u64(&table->moves, 0);
 	for (int i = 0; i < FEED_SLOTS; i++)
 	{
 		FeedSlot   *slot = &table->slots[i];
@@ -255,6 +257,24 @@ lock_slot(FeedTable *table, const FeedIndex *index, int *i)
 		}
 	}
 	return NULL;
+}
+
+void
+FeedMoved(void)
+{
+	FeedTable  *table = table_in(GpuvecSharedToMark());
+
+	/* else it counts as a change that is not marked */
+	if (table != NULL)
+		(void) pg_atomic_fetch_add_u64(&table->moves, 1);
+}
+
+uint64
+FeedMoves(void)
+{
+	FeedTable  *table = table_in(GpuvecSharedState());
+
+	return table != NULL ? pg_atomic_read_u64(&table->moves) : 0;
 }
 
 bool

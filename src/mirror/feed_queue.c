@@ -46,6 +46,7 @@
 #include "mirror/feed.h"
 #include "mirror/feed_queue.h"
 #include "mirror/feed_ring.h"
+#include "test_hooks.h"
 
 /* Indexes whose rows may wait at a time */
 #define QUEUES			4
@@ -101,6 +102,9 @@ queue_xact_callback(XactEvent event, void *arg)
 	{
 		drop_from(InvalidSubTransactionId);
 		ending = false;
+		/* others see the transaction, but do not hear of its changes yet */
+		if (event == XACT_EVENT_COMMIT)
+			GPUVEC_INJECTION("transaction-visible");
 	}
 }
 

@@ -110,6 +110,22 @@ $reader->{stderr} = '';
 $node->safe_psql('postgres', 'ALTER TABLE docs ALTER tokens TYPE idset USING tokens::idset; CREATE INDEX docs_tokens ON docs USING gpuvec (tokens)');
 expect_right('of its type again');
 
+# one transaction gives the index another file and inserts a row, and is seen before others hear of its changes
+my $perfect = "SELECT count(*) FROM gpuvec_topk('docs', 'tokens', '$query', 30) WHERE score = 1";
+my $holder = $node->background_psql('postgres');
+my $writer = $node->background_psql('postgres');
+expect_right('before another file');
+is(ask($reader, $perfect), 0, 'no row is the query');
+ask($holder, 'SELECT pg_advisory_lock(71866, 0)');
+ask($writer, "SET gpuvec.injection_point = 'transaction-visible'");
+$writer->query_until(qr/begins/, "\\echo begins\nBEGIN; REINDEX INDEX docs_tokens; INSERT INTO docs VALUES (1000, '$query'); COMMIT;\n");
+wait_for(sub { $node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE query = 'COMMIT;' AND wait_event = 'advisory'}) }, 'the commit');
+is(ask($reader, $perfect), 1, 'a row in a file that was not known is found');
+ask($holder, 'SELECT pg_advisory_unlock(71866, 0)');
+ask($writer, 'RESET gpuvec.injection_point');
+expect_right('after another file');
+$_->quit for $holder, $writer;
+
 # own changes, seen and rolled back
 my @own = ($swap, 'REINDEX INDEX parts_21_tokens_idx', 'DROP INDEX docs_tokens', 'TRUNCATE parts_1, child',
 	'ALTER TABLE parts DETACH PARTITION parts_1', 'DROP TABLE parts_2 CASCADE', "ALTER TABLE docs DROP tokens, ADD tokens idset DEFAULT '{1,11}'",

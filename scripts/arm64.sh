@@ -3,13 +3,13 @@
 # emulator of its processor.  The server's test is a program of this machine, whose engine is
 # emulated.
 #
-#   scripts/arm64.sh [TEST...]            library, and measure method stage numbers topk filter embed
-#                                         als neighbors server
+#   scripts/arm64.sh [TEST...]            library, server, and those of test/unit/unit.mk
 #
 #   CROSS=aarch64-linux-gnu-              prefix of compiler and binary tools
 #   EMULATOR="qemu-aarch64-static -L /usr/aarch64-linux-gnu"
 #   FOLDER=/var/tmp/gpuvec-arm64          where it compiles, kept for the next run
 #   TEST_SECONDS=1800                     time limit of each test
+#   SERVER_TESTS="embed als"              these of the server's only
 #
 # Debian has both: gcc-aarch64-linux-gnu, libc6-dev-arm64-cross, qemu-user-static.  For the
 # library, apt-get fetches the server's development files for arm64, of the version that
@@ -19,8 +19,7 @@ set -uo pipefail
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 : "${CROSS:=aarch64-linux-gnu-}" "${EMULATOR:=qemu-aarch64-static -L /usr/aarch64-linux-gnu}"
-: "${FOLDER:=/var/tmp/gpuvec-arm64}" "${TEST_SECONDS:=1800}"
-[ $# != 0 ] || set -- library measure method stage numbers topk filter embed als neighbors server
+: "${FOLDER:=/var/tmp/gpuvec-arm64}" "${TEST_SECONDS:=1800}" "${SERVER_TESTS:=}"
 
 for program in "${CROSS}gcc" "${CROSS}ar" "${EMULATOR%% *}"; do
 	command -v "$program" >/dev/null || { echo "scripts/arm64.sh needs $program" >&2; exit 2; }
@@ -29,6 +28,8 @@ done
 mkdir -p "$FOLDER"
 (cd "$top" && git ls-files --cached --others --exclude-standard -z -- . ':!:tmp_*' | tar -cf - --null -T -) | tar -xf - -C "$FOLDER"
 cd "$FOLDER" || exit
+# shellcheck disable=SC2046
+[ $# != 0 ] || set -- library $(make -s -f test/unit/unit.mk tests WITH_CUDA=no) server
 
 # cross MAKEFILE GOAL...
 cross() {
@@ -82,7 +83,8 @@ for test; do
 	if [ "$test" = library ]; then
 		compile_library
 	elif [ "$test" = server ]; then
-		timeout "$TEST_SECONDS" test/unit/bin/server_test test/unit/bin/gpuvec-engine-plain.sh
+		# shellcheck disable=SC2086
+		timeout "$TEST_SECONDS" test/unit/bin/server_test test/unit/bin/gpuvec-engine-plain.sh $SERVER_TESTS
 	else
 		# words of the emulator's command
 		# shellcheck disable=SC2086

@@ -332,8 +332,10 @@ sub reference
 	query('gpuvec_reference', 'CREATE EXTENSION gpuvec');
 	my @lines = ('# Reference', '', wrap_words('Every object of the extension, with its comment, as `\dx+ gpuvec` and `\df` show them. This page is'
 		. " made by `scripts/documents.pl reference` from a server's catalog. [The type idset](reference-idset.md) has the details of sets.", '', ''), '');
+	# the types of views' rows belong to the extension as well, from PostgreSQL 17 on
 	push @lines, reference_table('Types', 'type', "SELECT format_type(t.oid, NULL), obj_description(t.oid, 'pg_type') FROM pg_type t
-		WHERE typelem = 0 AND (" . ours('pg_type', 't.oid') . ") AND typtype IN ('b', 'c', 'd') AND typname !~ '^gpuvec_(mirrors|engine|costs|training)'");
+		WHERE typelem = 0 AND (" . ours('pg_type', 't.oid') . ") AND typtype IN ('b', 'c', 'd')
+		AND NOT EXISTS (SELECT FROM pg_class WHERE oid = typrelid AND relkind <> 'c')");
 	push @lines, reference_table('Operators', 'operator', "SELECT CASE WHEN oprleft = 0 THEN '' ELSE format_type(oprleft, NULL) || ' ' END || oprname || ' '
 		|| format_type(oprright, NULL) || ' → ' || format_type(oprresult, NULL), obj_description(o.oid, 'pg_operator') FROM pg_operator o WHERE " . ours('pg_operator', 'o.oid'));
 	push @lines, reference_functions(), reference_views();

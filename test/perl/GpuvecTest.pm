@@ -91,7 +91,8 @@ sub ask
 # A random history: in each round a writer makes one of the changes (functions that return SQL)
 # and leaves its transaction open, or commits, rolls back or prepares it; then `between` is called,
 # and each reader asks what `question` returns, settings and query, at one of two isolation levels.
-# Each answer has to be "same".  Returns how many were asked, and how many answers were others.
+# Each answer has to be "same".  No transaction is left.  Returns how many were asked, and how many
+# answers were others.
 sub random_history
 {
 	my ($node, %opts) = @_;
@@ -111,10 +112,7 @@ sub random_history
 		$writers[$w]->query($changes[rand @changes]->());
 		if ($step < 6) { $writers[$w]->query($step ? 'COMMIT' : 'ROLLBACK'); $open[$w] = 0; }
 		elsif ($step == 6) { $writers[$w]->query("PREPARE TRANSACTION 'g" . ++$gid . "'"); $writers[$w]->query('ROLLBACK'); $open[$w] = 0; }
-		for (split /\n/, $node->safe_psql('postgres', 'SELECT gid FROM pg_prepared_xacts'))
-		{
-			$node->safe_psql('postgres', (int(rand(2)) ? 'COMMIT' : 'ROLLBACK') . " PREPARED '$_'") if int(rand(2));
-		}
+		end_prepared($node, 2);
 		$opts{between}->($round);
 		for my $reader (@readers)
 		{
@@ -127,7 +125,20 @@ sub random_history
 		}
 	}
 	$_->quit for @writers, @readers;
+	end_prepared($node, 1);
 	return ($asked, $wrong);
+}
+
+# One of `of` prepared transactions is committed or rolled back, or each with 1
+sub end_prepared
+{
+	my ($node, $of) = @_;
+
+	for (split /\n/, $node->safe_psql('postgres', 'SELECT gid FROM pg_prepared_xacts'))
+	{
+		$node->safe_psql('postgres', (int(rand(2)) ? 'COMMIT' : 'ROLLBACK') . " PREPARED '$_'") if !int(rand($of));
+	}
+	return;
 }
 
 # Wait until a condition holds

@@ -106,7 +106,6 @@ sub ask_standby
 	return;
 }
 
-$node->safe_psql('postgres', "ROLLBACK PREPARED '$_'") for split /\n/, $node->safe_psql('postgres', 'SELECT gid FROM pg_prepared_xacts');
 for my $round (1 .. 25)
 {
 	$node->safe_psql('postgres', "BEGIN; " . $changes[rand @changes]->() . ' COMMIT');

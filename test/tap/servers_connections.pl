@@ -80,7 +80,9 @@ is($best, result(q{SELECT string_agg(id::text, ' ' ORDER BY s DESC, leaf, id) FR
 is(way($ids), "gpuvec: $best", 'a statement');
 is(way("SET gpuvec.own_connections = off; $ids"), "postgres_fdw: $best", 'switched off');
 is(way("BEGIN; $ids; COMMIT"), "postgres_fdw: $best", 'a transaction block');
-is(way("$ids \\; SELECT 'more'"), "postgres_fdw: $best more", 'statements of one message');
+# of which psql before 15 shows the last result alone
+like(way("$ids \\; SELECT 'more'"), qr/^postgres_fdw: (\Q$best\E )?more$/, 'the first statement of a message');
+like(way("SELECT 'more' \\; $ids"), qr/^postgres_fdw: (more )?\Q$best\E$/, 'the last statement of a message');
 is(way("SET default_transaction_isolation = 'repeatable read'; $ids"), "postgres_fdw: $best", 'repeatable read');
 is(way('SELECT in_function()'), "postgres_fdw: $best", 'a function');
 is(way('SELECT in_loop()'), "postgres_fdw: $best", "a function's cursor");

@@ -392,14 +392,15 @@ check_clicks() {
 			"$(sql coordinator -c 'SET search_path = plain, public' -c "SELECT user_id, $pool, 'sum', 'zero') FROM clicks GROUP BY user_id ORDER BY user_id")"
 	done
 	same "one user" "SELECT $pool, 'sum', 'zero') FROM clicks WHERE user_id = 17"
-	# groups over several shards are pooled by the coordinator
-	for binary in on off; do
-		case $binary in
-			on) rows="(SELECT user_id, item_id, weight FROM clicks OFFSET 0) c" ;;
-			off) rows="clicks" ;;
-		esac
-		same "another grouping, binary protocol $binary" "SET citus.enable_binary_protocol = $binary; SELECT user_id % 5, $pool, 'sum', 'zero') FROM $rows GROUP BY 1 ORDER BY 1"
-		same "one group of all, binary protocol $binary" "SET citus.enable_binary_protocol = $binary; SELECT $pool, 'sum', 'zero') FROM $rows"
+	# Of groups over several shards Citus sends the arguments, and so oids, to the coordinator
+	rows="(SELECT user_id, item_id, weight FROM clicks OFFSET 0) c"
+	same "another grouping" "SELECT user_id % 5, $pool, 'sum', 'zero') FROM $rows GROUP BY 1 ORDER BY 1"
+	same "one group of all" "SELECT $pool, 'sum', 'zero') FROM $rows"
+	same "another grouping, gpuvec_pool" "SELECT user_id % 5, gpuvec_pool('items', 'id', 'embedding', array_agg(item_id), 'sum', array_agg(weight)) FROM clicks GROUP BY 1 ORDER BY 1"
+	for statement in "SELECT user_id % 5, $pool, 'sum', 'zero') FROM clicks GROUP BY 1" "SELECT gpuvec_sum_agg('items', 'id', 'embedding', item_id) FROM clicks"; do
+		refused "another table's oid: $statement" coordinator "$statement" "ERROR:  relation must not come from rows in a database with Citus
+DETAIL:  They may be rows of another node, where tables have other oids.
+HINT:  Group by the column that the rows are distributed by, or select them in a subquery with OFFSET 0."
 	done
 	same "items near what a user clicked" "SELECT user_id, n.score FROM (SELECT user_id, $pool, 'mean', 'skip') AS v FROM clicks WHERE user_id < 20 GROUP BY user_id) u, LATERAL gpuvec_nearest('items', 'id', 'embedding', u.v::float8[], 3) n ORDER BY 1, n.rank"
 	plan=$(sql coordinator -c "SET citus.explain_all_tasks = on" -c "EXPLAIN (VERBOSE, COSTS OFF) SELECT user_id, $pool, 'sum', 'zero') FROM clicks GROUP BY user_id")

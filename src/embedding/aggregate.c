@@ -16,6 +16,10 @@
  * state that gets more keys after it was pooled, as in window functions, is
  * pooled again.
  *
+ * Citus can compute the arguments of an aggregate on the workers, and the
+ * aggregate on the coordinator, where a worker's oid may be another table's.
+ * With Citus, the relation must not come from rows.
+ *
  *-------------------------------------------------------------------------
  */
 #include "gpuvec.h"
@@ -23,6 +27,8 @@
 #include "embedding/embedding_table.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "optimizer/optimizer.h"
+#include "search/set_search.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -144,6 +150,24 @@ read_what(FunctionCallInfo fcinfo, PoolWhat *what)
 		what->missing = EmbeddingMissingArgument(fcinfo, ARG_MISSING);
 }
 
+/* Refuse a relation that comes from rows, in a database with Citus */
+static void
+check_source(FunctionCallInfo fcinfo)
+{
+	Aggref	   *aggregate = AggGetAggref(fcinfo);
+	SearchCatalogs catalogs;
+
+	if (aggregate == NULL || !contain_var_clause(linitial(aggregate->args)))
+		return;
+	SearchFindCatalogs(&catalogs);
+	if (OidIsValid(catalogs.citus))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("relation must not come from rows in a database with Citus"),
+				 errdetail("They may be rows of another node, where tables have other oids."),
+				 errhint("Group by the column that the rows are distributed by, or select them in a subquery with OFFSET 0.")));
+}
+
 /* Find or make the collection that a new group belongs to */
 static PoolCollection *
 find_collection(FunctionCallInfo fcinfo, MemoryContext context)
@@ -154,6 +178,7 @@ find_collection(FunctionCallInfo fcinfo, MemoryContext context)
 
 	if (call == NULL)
 	{
+		check_source(fcinfo);
 		call = fcinfo->flinfo->fn_extra = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt,
 																 sizeof(PoolCall));
 		call->context = fcinfo->flinfo->fn_mcxt;

@@ -143,6 +143,11 @@ is(result(q{CREATE TEMPORARY TABLE pg_dist_partition AS SELECT 'docs'::regclass 
 	SET search_path = pg_temp, public, pg_catalog;
 	SELECT count(*) FROM gpuvec_topk('docs', 'tokens', '{3}', 10)}), '2', 'what anybody can make is not believed');
 
+# the relation of an aggregate, of a row, or a parameter of a plan for all its values
+my $from_rows = q{SELECT gpuvec_pool_agg(r, 'id', 'v', 1, 1, 'sum', 'zero') FROM (VALUES ('plain'::regclass), ('plain')) x (r)};
+my $parameter = q{PREPARE pool(regclass) AS SELECT gpuvec_sum_agg($1, 'id', 'v', k) FROM generate_series(1, 2) k; SET plan_cache_mode = force_generic_plan; EXECUTE pool('plain')};
+is(result($from_rows), '{2,0}', 'a relation that comes from rows');
+
 fake(q{
 	CREATE TABLE pg_catalog.pg_dist_partition (logicalrelid regclass NOT NULL, partmethod "char" NOT NULL, partkey text,
 		colocationid int NOT NULL DEFAULT 0, repmodel "char" NOT NULL DEFAULT 'c', autoconverted bool NOT NULL DEFAULT false);
@@ -156,6 +161,10 @@ fake(q{
 is(topk('docs'), '1 2', 'a table that Citus does not distribute');
 fake(q{INSERT INTO pg_dist_partition (logicalrelid, partmethod, repmodel) VALUES ('docs', 'h', 's'), ('reference', 'n', 't'), ('remote', 'n', 's'),
 	('parted', 'h', 's'), ('parted_1', 'h', 's'), ('half_2', 'h', 's'), ('items', 'h', 's')});
+
+is(result($from_rows), 'ERROR: relation must not come from rows in a database with Citus DETAIL: They may be rows of another node, where tables have other oids. '
+	. 'HINT: Group by the column that the rows are distributed by, or select them in a subquery with OFFSET 0.', 'a relation that comes from rows, with Citus');
+is(result($parameter), '{1,1}', 'a relation that is a parameter, with Citus');
 
 my $elsewhere = 'DETAIL: It is distributed by Citus, and its rows are in its shards.';
 my $sets_hint = 'HINT: ORDER BY with a distance operator and LIMIT searches all shards; run_command_on_shards calls a function on each.';

@@ -97,7 +97,7 @@ relation_changed(Datum arg, Oid relid)
 	forget(relid);
 }
 
-/* Syscache callback: a database's row, or an access method, has changed */
+/* Syscache callback: a database, or an access method, has changed */
 static void
 catalog_changed(Datum arg, int cache, uint32 hash)
 {

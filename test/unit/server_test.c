@@ -239,7 +239,7 @@ test_few_rows(void)
 	engine_stop(&e);
 }
 
-/* Mirrors of relations whose OIDs are alike: each is found, dropped and loaded by itself */
+/* Mirrors of relations with alike OIDs are found and dropped one by one */
 static void
 test_alike(void)
 {
@@ -304,7 +304,7 @@ send_pieces(client *c, const buffer *b, size_t most)
 	_exit(0);
 }
 
-/* Requests of all lengths are answered in turn, in whatever pieces they come */
+/* Requests are answered in turn, in whatever pieces they come */
 static void
 test_pieces(void)
 {

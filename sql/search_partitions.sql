@@ -89,7 +89,9 @@ BEGIN
 		IF line NOT LIKE '%(id = ANY (%' THEN RETURN NEXT line; END IF;
 	END LOOP;
 END $$;
+SET enable_seqscan = off;
 SELECT plan($$SELECT id FROM parts WHERE id IN (0, 1, 3) ORDER BY tokens <-> '{1,11,21,41}' LIMIT 10$$);
+RESET enable_seqscan;
 CREATE FUNCTION distances(q idset, k int, OUT by_index text, OUT by_sort text) LANGUAGE plpgsql AS $$
 DECLARE
 	query text := format('SELECT string_agg(d::text, '' '') FROM (SELECT tokens <-> %L::idset AS d FROM parts ORDER BY 1 LIMIT %s) x', q, k);

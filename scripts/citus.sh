@@ -1,22 +1,24 @@
 #!/bin/bash
-# Checks gpuvec with Citus: builds both, starts a coordinator and two workers in a scratch
-# folder, and compares answers with those of plain tables that have the same rows.
+# Checks gpuvec with Citus: builds both, starts a coordinator and two workers
+# in a scratch folder, and compares answers with those of plain tables that
+# have the same rows.
 #
 #   scripts/citus.sh CITUS_SOURCE_FOLDER
 #
-# The folder is a checkout of github.com/citusdata/citus, of a release that knows the version
-# of PostgreSQL that PG_CONFIG names: 13.2 is the last one for 15.  It stays as it is.
+# The folder is a checkout of github.com/citusdata/citus, of a release that
+# knows the version of PostgreSQL that PG_CONFIG names: 13.2 is the last one
+# for 15.  It stays as it is.
 #
-#   FOLDER=/var/tmp/gpuvec-citus   where Citus is compiled, and kept for the next run
-#   ROWS=20000                     rows of the distributed table
-#   MOVES=2                        how often each shard of a worker is moved away and back, by
-#                                  each mode of transfer, while sessions search
-#   CLIENTS=2                      these sessions
-#   KEEP=yes                       keep the scratch folder with the servers' data and logs
-#   PG_CONFIG, WITH_CUDA, CUDA_ARCHS, BUILT_SOURCES, GPUVEC_USER as of scripts/pgenv.sh
+#   FOLDER=/var/tmp/gpuvec-citus   where Citus is compiled, and kept
+#   ROWS=20000   rows of the distributed table
+#   MOVES=2      how often each shard of a worker is moved away and back, by each
+#                mode of transfer, while sessions search
+#   CLIENTS=2    these sessions
+#   KEEP=yes     keep the scratch folder with the servers' data and logs
+#   PG_CONFIG, WITH_CUDA, CUDA_ARCHS, BUILT_SOURCES, GPUVEC_USER: see pgenv.sh
 #
-# Needs what Citus needs: flex, and the headers that PostgreSQL was built with.  Ends with
-# "N passed, N failed"; the exit status is 1 if any failed.
+# Needs what Citus needs: flex, and the headers that PostgreSQL was built with.
+# Ends with "N passed, N failed"; the exit status is 1 if any failed.
 set -uo pipefail
 
 : "${FOLDER:=/var/tmp/gpuvec-citus}" "${ROWS:=20000}" "${MOVES:=2}" "${CLIENTS:=2}" "${KEEP:=no}"
@@ -80,8 +82,9 @@ sql() {
 start_cluster() {
 	local node
 	for node in "${nodes[@]}"; do
-		# A folder of sockets serves as the name of a host.  Citus looks for itself among
-		# available extensions, where a staged one may not be listed.
+		# A folder of sockets serves as the name of a host.  Citus looks for
+		# itself among available extensions, where a staged one may not be
+		# listed.
 		gpuvec_start "$node" "shared_preload_libraries = 'citus, gpuvec'
 			citus.local_hostname = '$sockets/$node'
 			citus.enable_version_checks = off
@@ -100,9 +103,9 @@ start_cluster() {
 	SQL
 }
 
-# The same rows twice: in the schema plain of the coordinator alone, and in public, where
-# docs, marks and clicks are distributed, queries, kinds and items are reference tables, and
-# notes is a local table that Citus knows
+# The same rows twice: in the schema plain of the coordinator alone, and in
+# public, where docs, marks and clicks are distributed, queries, kinds and
+# items are reference tables, and notes is a local table that Citus knows
 make_tables() {
 	sql coordinator <<-SQL
 		SET citus.enable_ddl_propagation = off;
@@ -173,7 +176,8 @@ like() {
 	fi
 }
 
-# Sets that are searched for: those of some rows, more, and one that is in no row
+# Sets that are searched for: those of some rows, more, and one that is in no
+# row
 sets=("'{1,101,201,301,401,450}'" "'{14,121,217,309,400,458}'" "'{3,103,203,402}'" "'{90,455}'"
 	"'{5,6,7,8,105,106,107,205,206,305,306,400,402,404}'" "'{400}'" "'{9000}'")
 
@@ -302,7 +306,8 @@ HINT:  ORDER BY with a distance operator and LIMIT searches all shards; run_comm
 $detail
 HINT:  run_command_on_shards calls a function on each shard."
 	done < <(vectors vectors id v; echo "SELECT gpuvec_ensure_keys('vectors', 'id', 'v', '{7}', 2)"; echo "SELECT gpuvec_apply_grad('vectors', 'id', 'v', '{1}', '{1,1}')")
-	# functions that return tids, of tables with one shard, and all functions of a local table
+	# functions that return tids, of tables with one shard, and all functions
+	# of a local table
 	detail='DETAIL:  It is a table of Citus, and its rows are in a shard.'
 	while read -r statement; do
 		shard=$(shard_of queries)
@@ -392,7 +397,8 @@ check_clicks() {
 			"$(sql coordinator -c 'SET search_path = plain, public' -c "SELECT user_id, $pool, 'sum', 'zero') FROM clicks GROUP BY user_id ORDER BY user_id")"
 	done
 	same "one user" "SELECT $pool, 'sum', 'zero') FROM clicks WHERE user_id = 17"
-	# Of groups over several shards Citus sends the arguments, and so oids, to the coordinator
+	# Of groups over several shards Citus sends the arguments, and so oids, to
+	# the coordinator
 	rows="(SELECT user_id, item_id, weight FROM clicks OFFSET 0) c"
 	same "another grouping" "SELECT user_id % 5, $pool, 'sum', 'zero') FROM $rows GROUP BY 1 ORDER BY 1"
 	same "one group of all" "SELECT $pool, 'sum', 'zero') FROM $rows"
@@ -441,8 +447,8 @@ write_on() {
 	echo "$i" >"$work/written"
 }
 
-# all_to NODE MODE: move all shards of docs, and what is colocated, there, each in a
-# transaction of its own, as logical replication wants it
+# all_to NODE MODE: move all shards of docs, and what is colocated, there, each
+# in a transaction of its own, as logical replication wants it
 all_to() {
 	sql coordinator <<-SQL
 		SELECT format('SELECT citus_move_shard_placement(%s, %L, %s, %L, 5432, shard_transfer_mode => %L)', shardid, nodename, nodeport, '$sockets/$1', '$2')
@@ -477,8 +483,8 @@ check_moves() {
 		is "answers of session $i while shards moved" "$(sort -u "$work/rounds_$i")" same
 		echo "session $i: $(wc -l <"$work/rounds_$i") rounds of $(searches | grep -c ';$') searches while shards moved"
 	done
-	# A write that meets the end of a move may fail in Citus.  What counts is that a search
-	# finds what a scan without the index finds.
+	# A write that meets the end of a move may fail in Citus.  What counts is
+	# that a search finds what a scan without the index finds.
 	echo "$(cat "$work/written") rounds of writes, $(grep -c failed "$work/writes") failed; $(sql coordinator -c 'SELECT count(*) FROM docs WHERE id < 0') rows"
 	is "rows that were written meanwhile" "$(sql coordinator -c "SELECT id, tokens FROM docs WHERE tokens @> 8000 ORDER BY id")" \
 		"$(sql coordinator -c "SELECT id, tokens FROM docs WHERE id < 0 ORDER BY id")"

@@ -28,7 +28,7 @@
 
 /* Parts of the gate; the number of the run, from RUN_SHIFT on, wraps around */
 #define GATE_INSIDE		UINT64_C(0x7FFFFFFF)	/* workers in the run */
-#define GATE_CLOSED		UINT64_C(0x80000000)	/* nobody may join any more */
+#define GATE_CLOSED		UINT64_C(0x80000000)	/* nobody may join it */
 #define RUN_SHIFT		32
 
 struct gpuvec_thread_pool

@@ -125,9 +125,8 @@ insert_row(Relation heap, Relation index, ItemPointer tid, Datum *values, bool *
 	uint64		words[GPUVEC_MAX_FILTERS + 1];
 	EntryValue	value = {.words = words, .nwords = EntriesWords(index)};
 
-	/* who has described the index before does not know its new file */
-	if (GpuvecRelFirstFileSubid(index) != InvalidSubTransactionId)
-		FeedMoved();
+	/* who has described the index before may not know its file */
+	FeedMoved(index);
 	if (!kept && !FeedTaken(index))
 		return;
 	if (value.nwords > 0)

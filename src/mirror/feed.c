@@ -128,7 +128,7 @@ typedef struct FeedTable
 	LWLock		lock;			/* for taking slots */
 	int			tranche;		/* of the locks */
 	uint64		feeds;			/* last number given to a feed */
-	pg_atomic_uint64 moves;		/* calls of FeedMoved() */
+	pg_atomic_uint64 moves;		/* counted by FeedMoved() */
 	FeedSlot	slots[FEED_SLOTS];
 } FeedTable;
 
@@ -259,14 +259,25 @@ lock_slot(FeedTable *table, const FeedIndex *index, int *i)
 	return NULL;
 }
 
+/*
+ * The first row in each file is enough: until this transaction ends, its lock
+ * of the index lets nobody follow it.  Nobody else knows an index that it has
+ * made.
+ */
 void
-FeedMoved(void)
+FeedMoved(Relation index)
 {
-	FeedTable  *table = table_in(GpuvecSharedToMark());
+	static Oid	counted = InvalidOid;	/* a file */
+	FeedTable  *table;
 
+	if (GpuvecRelFirstFileSubid(index) == InvalidSubTransactionId ||
+		index->rd_createSubid != InvalidSubTransactionId || counted == GpuvecRelFile(index))
+		return;
+	table = table_in(GpuvecSharedToMark());
 	/* else it counts as a change that is not marked */
 	if (table != NULL)
 		(void) pg_atomic_fetch_add_u64(&table->moves, 1);
+	counted = GpuvecRelFile(index);
 }
 
 uint64

@@ -35,8 +35,8 @@ extern void FeedInit(void);
  * FeedGone		the rows of these roots of a page are about to be reused
  * FeedMark		a page has to be read
  * FeedMarkAll	all pages have to be checked
- * FeedMoved	a row goes to an index that this transaction has given another
- *				file, which no mirror follows yet
+ * FeedMoved	a row goes to the index: counts that, if this transaction has
+ *				given the index another file, which no mirror follows yet
  */
 extern bool FeedTaken(Relation index);
 extern void FeedRow(Relation index, ItemPointer root, struct varlena *set,
@@ -46,11 +46,11 @@ extern void FeedIds(Relation index, ItemPointer root, const void *ids, Size byte
 extern void FeedGone(Relation index, BlockNumber block, const OffsetNumber *roots, int n);
 extern void FeedMark(Relation index, BlockNumber block);
 extern void FeedMarkAll(Relation index);
-extern void FeedMoved(void);
+extern void FeedMoved(Relation index);
 
 /*
- * Changes with each FeedMoved().  If it has not changed since an index was
- * looked at, rows that a snapshot taken before sees went to the same file.
+ * What FeedMoved() has counted.  If it has not changed since an index was
+ * looked at, rows that a snapshot sees now went to the file of then.
  */
 extern uint64 FeedMoves(void);
 

@@ -22,7 +22,7 @@ typedef struct Asked
 {
 	const ForeignStatement *statement;
 	ForeignConnection *connection;
-	struct Asked *next;			/* of the same connection; waits for this one */
+	struct Asked *next;			/* of the same connection; waits for it */
 	bool		waits;			/* for another one */
 	bool		sent;
 	bool		flushed;		/* all of it */

@@ -318,16 +318,6 @@ compare_oids(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Compare two OIDs, for qsort */
-static int
-compare_plain_oids(const void *a, const void *b)
-{
-	Oid			x = *(const Oid *) a;
-	Oid			y = *(const Oid *) b;
-
-	return x < y ? -1 : x > y;
-}
-
 /* Add the partitions of a table to a list, open and locked */
 static List *
 add_partitions(List *rels, Relation parent)
@@ -338,7 +328,7 @@ add_partitions(List *rels, Relation parent)
 
 	/* locked in the order of their OIDs, as anywhere in the server */
 	memcpy(oids, partitions->oids, n * sizeof(Oid));
-	qsort(oids, n, sizeof(Oid), compare_plain_oids);
+	qsort(oids, n, sizeof(Oid), oid_cmp);
 	for (int i = 0; i < n; i++)
 	{
 		Relation	partition = try_relation_open(oids[i], AccessShareLock);

@@ -1,16 +1,20 @@
 #!/bin/bash
 # Tables on several devices, through SQL.
 #
-# Called by "make bench-devices" (bench.mk lists the variables).  Starts a private server, makes a table of ROWS rows of
-# mode B in random order, with an index.  Then, in one run:
+# Called by "make bench-devices" (bench.mk lists the variables).  Starts a
+# private server, makes a table of ROWS rows of mode B in random order, with an
+# index.  Then, in one run:
 #
 # - loads with each of WORKERS as max_parallel_workers_per_gather;
-# - for each of LAYOUTS as gpuvec.devices, with rows spread and with copies: a lone query, QUERIES queries in a statement,
-#   and CLIENTS clients with single queries, with the part of the time that the processors were idle;
-# - with memory for half of the table on the device, and the rest in the host's memory: the same queries, beside an engine
-#   on the CPU that has just that half, and beside one that has no such memory.
+# - for each of LAYOUTS as gpuvec.devices, with rows spread and with copies: a
+#   lone query, QUERIES queries in a statement, and CLIENTS clients with single
+#   queries, with the part of the time that the processors were idle;
+# - with memory on the device for half of what the table takes, and the rest in
+#   the host's memory: the same queries, beside an engine on the CPU that has
+#   half of the rows.
 #
-# Answers of all must be equal.  Prints a table.  Exit status 1 if they differ.
+# Answers of all but the last must be equal.  Prints a table.  Exit status 1 if
+# they differ.
 set -uo pipefail
 
 : "${ROWS:=1000000}" "${QUERIES:=2000}" "${CLIENTS:=64}" "${MEASURE_SECONDS:=4}" "${THREADS:=0}" "${ENGINE:=auto}" "${REPEATS:=5}"
@@ -60,7 +64,8 @@ whole() {
 	psql_ -c "SELECT count(*) FROM gpuvec_mirror_devices WHERE relation = 'docs'::regclass AND rows = $ROWS" || die "no view"
 }
 
-# place PLACEMENT DEVICES: load with it, and wait until so many devices have all rows
+# place PLACEMENT DEVICES: load with it, and wait until so many devices have
+# all rows
 place() {
 	local i
 	psql_ -c "ALTER INDEX docs_tokens SET (placement = $1)" || die "no placement"

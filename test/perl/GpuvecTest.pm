@@ -91,8 +91,8 @@ sub ask
 # A random history: in each round a writer makes one of the changes (functions that return SQL)
 # and leaves its transaction open, or commits, rolls back or prepares it; then `between` is called,
 # and each reader asks what `question` returns, settings and query, at one of two isolation levels.
-# Each answer has to be "same".  No transaction is left.  Returns how many were asked, and how many
-# answers were others.
+# Each answer has to be "same".  No transaction is left.  Returns how many were
+# asked, and how many answers were others.
 sub random_history
 {
 	my ($node, %opts) = @_;

@@ -7,7 +7,8 @@ use GpuvecTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-# (without the feeder: sessions themselves change the copies; the memory is that of one device)
+# (without the feeder: sessions themselves change the copies; the memory is
+# that of one device)
 my $node = new_node('main', conf => "gpuvec.feeder = off\ngpuvec.devices = ''\n");
 my $q = '{1,50,101,150,201,250,301,350,401}';
 my $force = 'SET enable_seqscan = off; SET enable_sort = off; SET enable_bitmapscan = off;';

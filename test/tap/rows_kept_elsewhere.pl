@@ -143,7 +143,8 @@ is(result(q{CREATE TEMPORARY TABLE pg_dist_partition AS SELECT 'docs'::regclass 
 	SET search_path = pg_temp, public, pg_catalog;
 	SELECT count(*) FROM gpuvec_topk('docs', 'tokens', '{3}', 10)}), '2', 'what anybody can make is not believed');
 
-# the relation of an aggregate, of a row, or a parameter of a plan for all its values
+# the relation of an aggregate: of a row, or a parameter of a plan for all its
+# values
 my $from_rows = q{SELECT gpuvec_pool_agg(r, 'id', 'v', 1, 1, 'sum', 'zero') FROM (VALUES ('plain'::regclass), ('plain')) x (r)};
 my $parameter = q{PREPARE pool(regclass) AS SELECT gpuvec_sum_agg($1, 'id', 'v', k) FROM generate_series(1, 2) k; SET plan_cache_mode = force_generic_plan; EXECUTE pool('plain')};
 is(result($from_rows), '{2,0}', 'a relation that comes from rows');

@@ -1,4 +1,5 @@
-# What a session keeps of how columns are described holds until something changes, by whoever.  Compared with plain SQL.
+# What a session keeps of how columns are described holds until something
+# changes, by whoever.  Compared with plain SQL.
 use strict;
 use warnings;
 
@@ -42,8 +43,9 @@ my $reader = $node->background_psql('postgres', on_error_stop => 0, on_error_die
 my $query = '{1,11,21,40}';
 my $own = 0;					# the reader has made changes that nobody else sees
 
-# What the reader finds, and what it should find.  If it has a transaction that others must not wait for, another session
-# says so: to plan a scan takes locks of all indexes.
+# What the reader finds, and what it should find.  If it has a transaction that
+# others must not wait for, another session says so: to plan a scan takes locks
+# of all indexes.
 sub expect_right
 {
 	my ($what) = @_;
@@ -110,7 +112,8 @@ $reader->{stderr} = '';
 $node->safe_psql('postgres', 'ALTER TABLE docs ALTER tokens TYPE idset USING tokens::idset; CREATE INDEX docs_tokens ON docs USING gpuvec (tokens)');
 expect_right('of its type again');
 
-# one transaction gives the index another file and inserts a row, and is seen before others hear of its changes
+# one transaction gives the index another file and inserts a row, and is seen
+# before others hear of its changes
 $node->safe_psql('postgres', q{CREATE TABLE solo (LIKE docs); INSERT INTO solo SELECT * FROM some_sets(1, 100); CREATE INDEX solo_tokens ON solo USING gpuvec (tokens)});
 $node->safe_psql('postgres', q{SET allow_in_place_tablespaces = on; CREATE TABLESPACE elsewhere LOCATION ''});
 my $perfect = "SELECT count(*) FROM gpuvec_topk('solo', 'tokens', '$query', 30) WHERE score = 1";

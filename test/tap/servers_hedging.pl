@@ -1,5 +1,6 @@
-# A server that is slow is asked on a second host: when that is done, that the answer is of one of the two alone and of one
-# snapshot, and that a hedge makes no search fail.
+# A server that is slow is asked on a second host: when that is done, that the
+# answer is of one of the two alone and of one snapshot, and that a hedge makes
+# no search fail.
 use strict;
 use warnings;
 
@@ -116,7 +117,8 @@ like($err, qr/canceling statement due to statement timeout/, 'neither host answe
 
 # ---- hedges that fail ----
 
-# A search while the first host hangs, until a second one has been asked in vain
+# A search while the first host hangs, until a second one has been asked in
+# vain
 sub hedged_in_vain
 {
 	my ($name, $settings, $table, $log, $attempt) = @_;

@@ -143,7 +143,7 @@ least_key(const gradient_request *g, int64_t *key)
 /* The rows of a merged answer, which threads copy */
 typedef struct gradient_copy
 {
-	const float *const *from;	/* [n] where each row lies in a child's answer */
+	const float *const *from;	/* [n] each row in a child's answer */
 	float	   *to;
 	uint64_t	n;
 	uint32_t	width;

@@ -212,7 +212,7 @@ typedef struct merged_query
 	uint32_t   *slots;			/* [n] */
 	double	   *scores;
 	uint64_t	n;
-	tied_row   *tied;			/* [ntied] malloc'd: rows with the last score */
+	tied_row   *tied;			/* [ntied] rows with the last score */
 	uint64_t	ntied;
 	double		last_score;
 } merged_query;

@@ -392,8 +392,9 @@ begin_run(const order_run *run)
 }
 
 /*
- * Find the places of a class that have so many rows before them.  places[] is
- * the highest one known that has not more, and try[] another one.
+ * Find the places in all runs of a class that have `before` rows before them,
+ * together.  places[] gets them; try[] is for guesses; both have one for each
+ * run.
  */
 static bool
 find_places(const gpuvec_stage_order *order, const order_class *class, uint64_t before,

@@ -361,8 +361,9 @@ MirrorFollow(MirrorTarget *target)
  * The index cannot cease to hear of insertions before this transaction ends:
  * who drops it concurrently makes it invalid first, and then waits for all
  * that have locked the table.  So it is unlocked at once.  It may get another
- * file meanwhile.  What is inserted into that, the caller's snapshot does not
- * see: who inserts it begins when the old file's last insertion has ended.
+ * file meanwhile, from a transaction that locks it after this, and so commits
+ * after the caller's snapshot was taken: what that inserts, the snapshot does
+ * not see.
  */
 void
 MirrorFollowServing(MirrorTarget *target)

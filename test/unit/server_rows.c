@@ -488,13 +488,18 @@ first_table(uint32_t relation, uint32_t nblocks)
 	return m;
 }
 
+/*
+ * A table whose feed has begun: a load of one without records says that it
+ * knows of no feed.  Truncating a table of no pages makes no record.
+ */
 static fed_table
 fed_table_new(uint32_t relation, uint32_t nblocks)
 {
 	fed_table	t = {.table = first_table(relation, nblocks),.mirror = model_new(relation, 0, &none)};
 
 	t.starts = calloc(1, sizeof(size_t));
-	change_table(&t);
+	while (t.number == 0)
+		change_table(&t);
 	return t;
 }
 

@@ -13,6 +13,7 @@
 #   make bench-als-sql SCALE=1                        trainings through SQL
 #   make bench-filters-sql                            index scans with conditions
 #   make bench-devices LAYOUTS="0 0,1"                tables on several devices, through SQL
+#   make bench-partitions                             a partitioned table beside a flat one, through SQL
 #   make bench-neighbors                              nearest items of each item, see bench_neighbors.cpp
 #   make bench-peers                                  index scans against other ways to the same rows
 #   make bench-index                                  what an index costs
@@ -39,6 +40,9 @@
 #
 # bench-devices: ROWS (1,000,000), QUERIES (2,000), CLIENTS (64), MEASURE_SECONDS (4), ENGINE, THREADS (0: all), REPEATS (5),
 #              LAYOUTS (0: values of gpuvec.devices), WORKERS (0 2 4 8: of loads), TIER (yes: also with the host's memory)
+#
+# bench-partitions: ROWS (1,000,000), PARTITIONS (64), QUERIES (2,000), MEASURE_SECONDS (2), ROUNDS (5), ENGINE, THREADS (0: all),
+#              LONE_GOAL, ORDER_GOAL and BATCH_GOAL (1.5, 3 and 1.1 times the flat table)
 #
 # bench-peers and bench-index: ROWS, QUERIES, THREADS (0: all), and
 # PARTS        of bench-peers: sets, text, fingerprints; the latter with
@@ -99,6 +103,10 @@ bench-filters-sql: $(BENCH_BIN)/bench_gen
 
 bench-devices: $(BENCH_BIN)/bench_gen
 	$(PEERS_SETTINGS) $(call given,CLIENTS ENGINE MEASURE_SECONDS LAYOUTS WORKERS TIER) bash $(srcdir)/test/bench/devices_sql.sh
+
+bench-partitions: $(BENCH_BIN)/bench_gen
+	$(PEERS_SETTINGS) $(call given,ENGINE MEASURE_SECONDS PARTITIONS LONE_GOAL ORDER_GOAL BATCH_GOAL) \
+		bash $(srcdir)/test/bench/partitions_sql.sh
 
 bench-index: $(BENCH_BIN)/bench_gen
 	$(PEERS_SETTINGS) bash $(srcdir)/test/bench/index_cost.sh
@@ -180,4 +188,4 @@ clean: clean-bench
 clean-bench:
 	rm -rf $(BENCH_BIN)
 
-.PHONY: bench bench-engine bench-neighbors bench-choice bench-filters bench-embedding bench-embedding-sql bench-vectors bench-als bench-als-sql bench-filters-sql bench-peers bench-index bench-devices bench-churn bench-writers soak-writers clean-bench
+.PHONY: bench bench-engine bench-neighbors bench-choice bench-filters bench-embedding bench-embedding-sql bench-vectors bench-als bench-als-sql bench-filters-sql bench-peers bench-index bench-devices bench-partitions bench-churn bench-writers soak-writers clean-bench

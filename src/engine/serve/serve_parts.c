@@ -24,6 +24,7 @@
 
 #include "engine/host_memory.h"
 #include "engine/serve/search_run.h"
+#include "engine/sets/compound.h"
 
 #define TID_MASK	(gpuvec_part_tid(1) - 1)
 
@@ -146,7 +147,7 @@ open_parts(gpuvec_session *s, parts_run *run)
 }
 
 /* The device of the first mirror that is open; there is one */
-static const gpuvec_device *
+static gpuvec_device *
 first_device(const parts_run *run)
 {
 	const gpuvec_sets_reader *mirror = run->mirrors;
@@ -256,31 +257,65 @@ make_one_view(const parts_run *run)
 	return device->backend->takes_parts;
 }
 
-/* A view of the segments of all parts, which own them; malloc'd, or NULL */
+/*
+ * Find rows of small parts in common segments, and note which parts they are
+ * of.  NULL: there are none.
+ */
 static gpuvec_view *
-joint_view(const parts_run *run)
+open_compound(gpuvec_session *s, const parts_run *run, bool *covered)
+{
+	gpuvec_device *device = first_device(run);
+	gpuvec_compound_part *parts;
+	gpuvec_view *view = NULL;
+	bool		shared = true;
+
+	if (device->backend->on_device)
+		return NULL;
+	parts = calloc(run->head.nparts, sizeof(*parts));
+	for (uint32_t i = 0; parts && i < run->head.nparts; i++)
+	{
+		parts[i].key = &run->wire[i].key;
+		parts[i].view = run->mirrors[i].view;
+		shared &= run->wire[i].key.private_id == 0;
+	}
+	if (parts && shared)
+		view = gpuvec_compound_find(&s->server->store, device, parts, run->head.nparts, covered);
+	free(parts);
+	return view;
+}
+
+/* Add the entries of a view to a joint one */
+static void
+add_view(gpuvec_view *joint, const gpuvec_view *view, uint64_t part)
+{
+	for (uint32_t i = 0; i < view->nentries; i++)
+	{
+		joint->entries[joint->nentries] = view->entries[i];
+		joint->entries[joint->nentries++].part = part;
+	}
+	joint->nrows += view->nrows;
+	joint->nids += view->nids;
+	joint->backend = view->backend;
+}
+
+/*
+ * A view of the segments of a compound, if there is one, and of the parts that
+ * it does not cover, which own them.  It is malloc'd; NULL: out of memory.
+ */
+static gpuvec_view *
+joint_view(const parts_run *run, const gpuvec_view *compound, const bool *covered)
 {
 	gpuvec_view *view;
-	size_t		n = 0;
+	size_t		n = compound ? compound->nentries : 0;
 
 	for (uint32_t i = 0; i < run->head.nparts; i++)
 		n += run->mirrors[i].view ? run->mirrors[i].view->nentries : 0;
 	view = calloc(1, sizeof(*view) + n * sizeof(view->entries[0]));
+	if (view && compound)
+		add_view(view, compound, 0);
 	for (uint32_t i = 0; view && i < run->head.nparts; i++)
-	{
-		const gpuvec_view *part = run->mirrors[i].view;
-
-		for (uint32_t j = 0; part && j < part->nentries; j++)
-		{
-			view->entries[view->nentries] = part->entries[j];
-			view->entries[view->nentries++].part = gpuvec_part_tid(i);
-		}
-		if (part == NULL)
-			continue;
-		view->nrows += part->nrows;
-		view->nids += part->nids;
-		view->backend = part->backend;
-	}
+		if (run->mirrors[i].view && !covered[i])
+			add_view(view, run->mirrors[i].view, gpuvec_part_tid(i));
 	return view;
 }
 
@@ -296,22 +331,24 @@ search_view(parts_run *run, const gpuvec_device *device, const gpuvec_view *view
 
 /* Search all parts as one view */
 static bool
-search_joint(parts_run *run, gpuvec_error *error)
+search_joint(gpuvec_session *s, parts_run *run, gpuvec_error *error)
 {
-	gpuvec_view *view = joint_view(run);
+	bool	   *covered = calloc(run->head.nparts, sizeof(bool));
+	gpuvec_view *compound = covered ? open_compound(s, run, covered) : NULL;
+	gpuvec_view *view = covered ? joint_view(run, compound, covered) : NULL;
 	bool		ok;
 
-	if (view == NULL)
-		return gpuvec_fail_memory(error, 0);
 	for (uint32_t i = 0; i < run->head.nqueries; i++)
 		run->q.queries[i].matches = run->found[i].rows;
-	ok = search_view(run, first_device(run), view, error);
+	ok = view ? search_view(run, first_device(run), view, error) : gpuvec_fail_memory(error, 0);
 	for (uint32_t i = 0; ok && i < run->head.nqueries; i++)
 	{
 		run->found[i].n = run->q.queries[i].nmatches;
 		run->found[i].ways = run->q.queries[i].ways;
 	}
 	free(view);
+	free(covered);
+	gpuvec_view_unref(compound);
 	return ok;
 }
 
@@ -404,12 +441,12 @@ search_each(parts_run *run, gpuvec_error *error)
 
 /* Search the parts that are open */
 static bool
-run_parts(parts_run *run, gpuvec_error *error)
+run_parts(gpuvec_session *s, parts_run *run, gpuvec_error *error)
 {
 	gpuvec_search_faults(&run->q);
 	gpuvec_scheduler_count(first_device(run)->scheduler);
 	return allocate_rows(run, error) &&
-		(make_one_view(run) ? search_joint(run, error) : search_each(run, error));
+		(make_one_view(run) ? search_joint(s, run, error) : search_each(run, error));
 }
 
 /* Bytes of the numbers of hits of a part's queries */
@@ -527,7 +564,7 @@ gpuvec_serve_search_parts(gpuvec_session *s, const gpuvec_request *request)
 	}
 	gpuvec_hangup_watch(s->fd, &run.q.canceled);
 	open_parts(s, &run);
-	ok = run.nopen == 0 || run.head.nqueries == 0 || run_parts(&run, &error);
+	ok = run.nopen == 0 || run.head.nqueries == 0 || run_parts(s, &run, &error);
 	gpuvec_hangup_unwatch(s->fd);
 	if (run.q.canceled && (ok || !error.fatal))
 		ok = gpuvec_answer_canceled(s, request);

@@ -355,15 +355,15 @@ read_cold(const gpuvec_segment *segment, cold_numbers *cold, gpuvec_error *error
 	return true;
 }
 
-/* Stage a row of a segment whose ids are on the host */
+/* Stage a row of a segment whose ids are on the host, under this tid */
 static bool
-stage_row(const gpuvec_segment *segment, uint32_t row, const cold_numbers *cold, gpuvec_stage *stage,
-		  uint16_t *row_ids, gpuvec_error *error)
+stage_row(const gpuvec_segment *segment, uint32_t row, uint64_t tid, const cold_numbers *cold,
+		  gpuvec_stage *stage, uint16_t *row_ids, gpuvec_error *error)
 {
 	uint32_t	hot = gpuvec_hot_len(segment, row);
 	uint64_t	words[GPUVEC_MAX_FILTERS + 1];
 	gpuvec_source_row staged = {
-		.tid = segment->tid[row], .len = segment->len[row], .ncold = segment->len[row] - hot,
+		.tid = tid, .len = segment->len[row], .ncold = segment->len[row] - hot,
 		.ids = row_ids
 	};
 
@@ -383,11 +383,11 @@ stage_row(const gpuvec_segment *segment, uint32_t row, const cold_numbers *cold,
 }
 
 /*
- * Stage the live rows of an entry, in the order of tid.  row_ids is scratch
- * memory for the longest row.
+ * Stage the live rows of an entry, in the order of tid, with `more` added to
+ * each.  row_ids is scratch memory for the longest row.
  */
 static bool
-stage_entry(const gpuvec_view_entry *entry, gpuvec_stage *stage, uint16_t *row_ids,
+stage_entry(const gpuvec_view_entry *entry, uint64_t more, gpuvec_stage *stage, uint16_t *row_ids,
 			gpuvec_error *error)
 {
 	const gpuvec_segment *segment = entry->segment;
@@ -398,6 +398,7 @@ stage_entry(const gpuvec_view_entry *entry, gpuvec_stage *stage, uint16_t *row_i
 	};
 	uint16_t   *device_ids = NULL;
 	cold_numbers cold = {NULL, NULL};
+	bool		with_null = gpuvec_stage_filters(stage) > 0;
 	bool		ok = true;
 
 	if (segment->ids == NULL)
@@ -411,8 +412,8 @@ stage_entry(const gpuvec_view_entry *entry, gpuvec_stage *stage, uint16_t *row_i
 	{
 		uint32_t	row = segment->by_tid[i];
 
-		if (gpuvec_entry_live(entry, row))
-			ok = stage_row(&readable, row, &cold, stage, row_ids, error);
+		if (gpuvec_entry_live(entry, row) && (with_null || !gpuvec_null_set(segment, row)))
+			ok = stage_row(&readable, row, segment->tid[row] + more, &cold, stage, row_ids, error);
 	}
 	free_cold(&cold);
 	free(device_ids);
@@ -420,14 +421,15 @@ stage_entry(const gpuvec_view_entry *entry, gpuvec_stage *stage, uint16_t *row_i
 }
 
 bool
-gpuvec_draft_unbuild(gpuvec_draft *draft, uint32_t first, gpuvec_stage *stage, gpuvec_error *error)
+gpuvec_draft_unbuild(gpuvec_draft *draft, uint32_t first, uint64_t more, gpuvec_stage *stage,
+					 gpuvec_error *error)
 {
 	size_t		bytes = gpuvec_packed_bytes(GPUVEC_MAX_IDS, GPUVEC_MAX_IDS) + sizeof(uint32_t);
 	uint16_t   *row_ids = malloc(bytes);
 	bool		ok = row_ids != NULL || gpuvec_fail_memory(error, bytes);
 
 	for (uint32_t i = first; ok && i < draft->n; i++)
-		ok = stage_entry(&draft->entries[i], stage, row_ids, error);
+		ok = stage_entry(&draft->entries[i], more, stage, row_ids, error);
 	free(row_ids);
 	while (ok && draft->n > first)
 		free_entry(&draft->entries[--draft->n]);

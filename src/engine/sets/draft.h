@@ -59,11 +59,12 @@ typedef struct gpuvec_draft_size
 extern gpuvec_draft_size gpuvec_draft_measure(const gpuvec_draft *draft, uint32_t first);
 
 /*
- * Stage the live rows of the entries from `first` on, and remove these
- * entries
+ * Stage the live rows of the entries from `first` on, with `more` added to
+ * their tids, and remove these entries.  Rows whose sets are null are left
+ * out if the stage has no filter columns.
  */
-extern bool gpuvec_draft_unbuild(gpuvec_draft *draft, uint32_t first, gpuvec_stage *stage,
-								 gpuvec_error *error);
+extern bool gpuvec_draft_unbuild(gpuvec_draft *draft, uint32_t first, uint64_t more,
+								 gpuvec_stage *stage, gpuvec_error *error);
 
 /* Build segments of staged rows, and add them to the draft */
 extern bool gpuvec_draft_build(gpuvec_draft *draft, gpuvec_stage *stage,

@@ -10,6 +10,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "server_model.h"
 #include "server_parts.h"
@@ -313,6 +314,145 @@ test_several_mirrors(void)
 	search_parts(&c, models, PARTS, &few_ids);
 	wide_from = 0;
 	for (uint32_t i = 0; i < PARTS; i++)
+		model_free(&models[i]);
+	client_close(&c);
+	engine_stop(&e);
+}
+
+/* Bytes that mirrors are charged, one by one */
+static uint64_t
+mirrors_bytes(client *c, const model *models, uint32_t n)
+{
+	gpuvec_mirror_info info;
+	uint64_t	bytes = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		if (check(client_mirror_info(c, &models[i].key, &info), "a mirror is listed"))
+			bytes += info.host_bytes;
+	return bytes;
+}
+
+/* Search until rows of the parts are in common segments; false: they are not */
+static bool
+wait_for_compound(client *c, model *models, uint32_t n)
+{
+	model_query query = random_query(&few_ids);
+	parts_search search = {.models = models,.nparts = n,.late = PARTS,.queries = &query,.n = 1};
+	uint64_t	used = 0;
+	bool		made = false;
+
+	query.wire.k = 5;
+	query.wire.flags = 0;
+	/* until merges are done, mirrors change */
+	for (int i = 0; i < 2000 && !made; i++)
+	{
+		uint64_t	before = used;
+
+		check_parts(c, &search, true);
+		usleep(5000);
+		used = client_engine_info(c).memory_used;
+		made = i > 10 && used == before && used > mirrors_bytes(c, models, n);
+	}
+	free(query.ids);
+	return made;
+}
+
+/* Some pages of one part change, or all of it goes and comes */
+static void
+change_part(client *c, model *models, uint32_t part)
+{
+	gpuvec_drop drop = {.database = models[part].key.database,.relation = models[part].key.relation};
+
+	if (random_below(4) == 0)
+	{
+		check(client_call(c, GPUVEC_MSG_DROP, &drop, sizeof(drop), GPUVEC_MSG_COUNT), "drop");
+		check(client_engine_info(c).memory_used <= mirrors_bytes(c, models, part) +
+			  mirrors_bytes(c, models + part + 1, PARTS - part - 1), "what has its rows is dropped, too");
+		check(model_load(c, &models[part]), "load");
+		return;
+	}
+	for (int i = 0; i < 3 && models[part].nblocks > 0; i++)
+		model_change_page(&models[part], (uint32_t) random_below(models[part].nblocks), &few_ids);
+	if (random_below(3) == 0)
+		model_resize(&models[part], 5 + (uint32_t) random_below(60), &few_ids);
+	check(model_refresh(c, &models[part]), "refresh");
+}
+
+/*
+ * Parts whose rows are in common segments, and that change: answers stay those
+ * of the parts.  Few ids make for ties between parts.
+ */
+void
+test_compounds(void)
+{
+	engine		e = engine_start("compounds:2,lists:1", plain);
+	client		c = client_open(&e);
+	model		models[PARTS];
+
+	for (uint32_t i = 0; i < PARTS; i++)
+	{
+		models[i] = model_new(100 + i, i == 2 ? 0 : 5 + 30 * (i % 3), i < 4 ? &few_ids : &many_ids);
+		check(model_load(&c, &models[i]), "load");
+	}
+	check(client_engine_info(&c).memory_used == mirrors_bytes(&c, models, PARTS), "mirrors alone");
+	for (int round = 0; round < 8; round++)
+	{
+		check(wait_for_compound(&c, models, PARTS), "a compound is made");
+		search_parts(&c, models, PARTS, &few_ids);
+		/* one part after another is left out */
+		for (int i = 0; i < 3; i++)
+		{
+			change_part(&c, models, (uint32_t) random_below(PARTS));
+			search_parts(&c, models, PARTS, i % 2 ? &few_ids : &many_ids);
+		}
+	}
+	/* another compound of some of them, in another order */
+	for (uint32_t i = 0; i < PARTS / 2; i++)
+	{
+		model		other = models[i];
+
+		models[i] = models[PARTS - 1 - i];
+		models[PARTS - 1 - i] = other;
+	}
+	check(wait_for_compound(&c, models, PARTS - 1), "a compound is made");
+	search_parts(&c, models, PARTS - 1, &few_ids);
+	check(client_call(&c, GPUVEC_MSG_DROP, &(gpuvec_drop) {0}, sizeof(gpuvec_drop), GPUVEC_MSG_COUNT), "drop");
+	check(client_engine_info(&c).memory_used == 0, "nothing is left");
+	for (uint32_t i = 0; i < PARTS; i++)
+		model_free(&models[i]);
+	client_close(&c);
+	engine_stop(&e);
+}
+
+/* Compounds go before mirrors do, and are not made where there is no room */
+void
+test_compounds_budget(void)
+{
+	static const char *const tight[] = {"--device-memory", "2", "--cpu-threads", "2", NULL};
+	engine		e = engine_start("compounds:2,lists:1", tight);
+	client		c = client_open(&e);
+	model		models[3 * PARTS];
+	uint64_t	used = 0;
+	uint32_t	n = 0;
+
+	for (; n < PARTS; n++)
+	{
+		models[n] = model_new(100 + n, 20, &many_ids);
+		check(model_load(&c, &models[n]), "load");
+	}
+	check(wait_for_compound(&c, models, PARTS), "a compound is made");
+	/* until one more mirror needs its place */
+	for (; n < 3 * PARTS && used < (2 << 20) * 3 / 4; n++)
+	{
+		models[n] = model_new(100 + n, 60, &many_ids);
+		check(model_load(&c, &models[n]), "load");
+		used = mirrors_bytes(&c, models, n + 1);
+		check(client_engine_info(&c).memory_used <= 2 << 20, "the budget is kept");
+		search_parts(&c, models, PARTS, &many_ids);
+	}
+	check(used >= (2 << 20) * 3 / 4, "the memory is almost used up");
+	check(client_engine_info(&c).evictions == 0, "no mirror was evicted");
+	for (uint32_t i = 0; i < n; i++)
 		model_free(&models[i]);
 	client_close(&c);
 	engine_stop(&e);

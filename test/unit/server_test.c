@@ -2647,6 +2647,8 @@ static const struct
 	{"pieces", test_pieces},
 	{"edges", test_edges},
 	{"several_mirrors", test_several_mirrors},
+	{"compounds", test_compounds},
+	{"compounds_budget", test_compounds_budget},
 	{"joint", test_joint},
 	{"joint_order", test_joint_order},
 	{"joint_violations", test_joint_violations},

@@ -326,14 +326,23 @@ use(gpuvec_compounds *all, compound *c, const gpuvec_compound_part *parts, bool 
 
 /* ---- which parts are worth it ---- */
 
-/* Searches that must have seen a view, and for how long */
-static uint32_t
-calm_searches(uint64_t *ns)
+/* What a compound takes to be made */
+typedef struct conditions
 {
-	long		n = CALM_SEARCHES;
+	uint32_t	searches;		/* that have seen a view, ... */
+	uint64_t	ns;				/* ... and for how long */
+	uint64_t	saved;			/* segments */
+} conditions;
 
-	*ns = gpuvec_fault("compounds", &n) ? 0 : CALM_NS;
-	return (uint32_t) n;
+static conditions
+usual_conditions(void)
+{
+	conditions	usual = {CALM_SEARCHES, CALM_NS, FEWEST_SAVED};
+	long		searches;
+
+	if (gpuvec_fault("compounds", &searches))
+		usual = (conditions) {(uint32_t) searches, 0, 1};
+	return usual;
 }
 
 /* Note which views a search reads */
@@ -389,12 +398,9 @@ typedef struct gain
 
 /* Add a part to what a compound would have; false: it would not be there */
 static bool
-add_gain(gain *g, const part *p, const gpuvec_view *view, uint64_t now)
+add_gain(gain *g, const conditions *when, const part *p, const gpuvec_view *view, uint64_t now)
 {
-	uint64_t	ns;
-	uint32_t	searches = calm_searches(&ns);
-
-	if (view == NULL || p->searches < searches || now - p->since < ns || !is_small(view))
+	if (view == NULL || p->searches < when->searches || now - p->since < when->ns || !is_small(view))
 		return false;
 	g->rows += view->nrows;
 	g->entries += view->nentries;
@@ -406,31 +412,29 @@ add_gain(gain *g, const part *p, const gpuvec_view *view, uint64_t now)
 
 /* Is a compound of these parts worth it, and has it a quarter of new rows? */
 static bool
-is_worth_it(const compound *c, const gpuvec_compound_part *parts, int threads, uint64_t now)
+is_worth_it(const compound *c, const conditions *when, const gpuvec_compound_part *parts,
+			int threads, uint64_t now)
 {
 	gain		g = {0};
-	uint64_t	needed;
 
 	for (uint32_t i = 0; i < c->nparts; i++)
-		(void) add_gain(&g, &c->parts[i], parts[i].view, now);
-	if (g.rows == 0 || g.blocks > MOST_BLOCKS || g.copied > g.rows / 4 * 3)
-		return false;
-	needed = gpuvec_segments_needed(c->device->backend, g.rows, threads);
-	return g.entries >= needed + FEWEST_SAVED ||
-		(gpuvec_fault("compounds", NULL) && g.entries > needed);
+		(void) add_gain(&g, when, &c->parts[i], parts[i].view, now);
+	return g.rows > 0 && g.blocks <= MOST_BLOCKS && g.copied <= g.rows / 4 * 3 &&
+		g.entries >= when->saved + gpuvec_segments_needed(c->device->backend, g.rows, threads);
 }
 
 /* Have a compound made, if that is worth it */
 static void
 want(gpuvec_compounds *all, compound *c, const gpuvec_compound_part *parts, int threads, uint64_t now)
 {
+	conditions	when = usual_conditions();
 	gain		g = {0};
 
-	if (c->sources || c->making || now < c->not_before || !is_worth_it(c, parts, threads, now))
+	if (c->sources || c->making || now < c->not_before || !is_worth_it(c, &when, parts, threads, now))
 		return;
 	c->sources = calloc(c->nparts, sizeof(*c->sources));
 	for (uint32_t i = 0; c->sources && i < c->nparts; i++)
-		if (add_gain(&g, &c->parts[i], parts[i].view, now))
+		if (add_gain(&g, &when, &c->parts[i], parts[i].view, now))
 			c->sources[i] = gpuvec_view_ref(parts[i].view);
 	pthread_cond_signal(&all->work);
 }

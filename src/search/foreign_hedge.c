@@ -117,7 +117,7 @@ go_on_connecting(Asking *asking, Asked *hedge)
 
 /* Send what is to be sent, and receive what is here; false if that fails */
 static bool
-exchange(Asked *hedge)
+talk(Asked *hedge)
 {
 	const Libpq *pq = ForeignLibpq();
 	int			flushed;
@@ -198,7 +198,7 @@ ForeignHedgeGoOn(Asking *asking, Asked *hedge)
 {
 	if (hedge->connection->connecting && !go_on_connecting(asking, hedge))
 		return;
-	if (!exchange(hedge) || !read_results(hedge))
+	if (!talk(hedge) || !read_results(hedge))
 		ForeignHedgeDrop(asking, hedge->hedged);
 	else if (hedge->connection->result)
 		take_over(asking, hedge);

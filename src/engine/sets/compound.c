@@ -69,7 +69,7 @@
 /* Blocks of all parts of a compound together */
 #define MOST_BLOCKS			(UINT64_C(1) << 32)
 
-typedef struct part
+typedef struct compound_part
 {
 	gpuvec_mirror_key key;
 	uint64_t	seen;			/* number of the view that was seen last */
@@ -77,7 +77,7 @@ typedef struct part
 	uint32_t	searches;		/* that have seen it since then */
 	uint64_t	copied;			/* number of the view whose rows are in the
 								 * compound; 0: no row of the part is */
-} part;
+} compound_part;
 
 typedef struct compound
 {
@@ -87,13 +87,14 @@ typedef struct compound
 	gpuvec_view *view;			/* its rows; NULL: none */
 	size_t		charged;		/* for them, by the device */
 	uint64_t	rows;			/* when it was made */
-	gpuvec_view **sources;		/* [nparts] what it is to be made of, with
-								 * references, or NULL; NULL: it is not wanted */
+	gpuvec_view **sources;		/* [nparts] the views that it is to be made
+								 * of, with references, or NULL; NULL: none is
+								 * wanted */
 	bool		making;			/* by a thread, which has the sources */
 	bool		gone;			/* it is not in the list any more */
 	uint64_t	last_use;		/* all times are nanoseconds of the clock */
 	uint64_t	not_before;		/* when it may be made */
-	part		parts[];
+	compound_part parts[];
 } compound;
 
 struct gpuvec_compounds
@@ -102,7 +103,7 @@ struct gpuvec_compounds
 	pthread_cond_t work;		/* a compound is wanted, or dead */
 	compound   *list;
 	compound   *dead;			/* to be freed; charged for nothing */
-	gpuvec_thread_pool *pool;	/* of one thread, the one that makes compounds */
+	gpuvec_thread_pool *pool;	/* of one thread, which makes compounds */
 };
 
 /* A view that is not needed any more, and what it was charged */
@@ -140,7 +141,7 @@ static leftover
 take_out(gpuvec_compounds *all, compound **link)
 {
 	compound   *c = *link;
-	leftover	charge = {.device = c->device,.charged = c->charged};
+	leftover	charge = {.device = c->device, .charged = c->charged};
 
 	*link = c->next;
 	c->charged = 0;
@@ -170,21 +171,22 @@ same_parts(const compound *c, const gpuvec_device *device, const gpuvec_compound
 static leftover
 make_place(gpuvec_compounds *all)
 {
+	leftover	gone = {NULL};
 	compound  **oldest = NULL;
 	uint32_t	n = 0;
 
 	for (compound **link = &all->list; *link; link = &(*link)->next, n++)
 		if (oldest == NULL || (*link)->last_use < (*oldest)->last_use)
 			oldest = link;
-	if (n < MOST_COMPOUNDS)
-		return (leftover) {NULL};
-	return take_out(all, oldest);
+	if (n >= MOST_COMPOUNDS)
+		gone = take_out(all, oldest);
+	return gone;
 }
 
 static compound *
 new_compound(gpuvec_device *device, const gpuvec_compound_part *parts, uint32_t n)
 {
-	compound   *c = calloc(1, sizeof(*c) + n * sizeof(part));
+	compound   *c = calloc(1, sizeof(*c) + n * sizeof(compound_part));
 
 	if (c == NULL)
 		return NULL;
@@ -256,7 +258,7 @@ bury_entry(const compound *c, gpuvec_view_entry *entry, gpuvec_error *error)
 static gpuvec_view *
 view_without(const compound *c, gpuvec_thread_pool *pool)
 {
-	gpuvec_draft draft = {.backend = c->device->backend,.pool = pool};
+	gpuvec_draft draft = {.backend = c->device->backend, .pool = pool};
 	gpuvec_view *view = NULL;
 	gpuvec_error error;
 	bool		ok = gpuvec_draft_copy(&draft, c->view, &error);
@@ -327,21 +329,24 @@ use(gpuvec_compounds *all, compound *c, const gpuvec_compound_part *parts, bool 
 /* ---- which parts are worth it ---- */
 
 /* What a compound takes to be made */
-typedef struct conditions
+typedef struct compound_terms
 {
 	uint32_t	searches;		/* that have seen a view, ... */
 	uint64_t	ns;				/* ... and for how long */
 	uint64_t	saved;			/* segments */
-} conditions;
+} compound_terms;
 
-static conditions
-usual_conditions(void)
+static compound_terms
+usual_terms(void)
 {
-	conditions	usual = {CALM_SEARCHES, CALM_NS, FEWEST_SAVED};
+	compound_terms usual = {CALM_SEARCHES, CALM_NS, FEWEST_SAVED};
 	long		searches;
 
-	if (gpuvec_fault("compounds", &searches))
-		usual = (conditions) {(uint32_t) searches, 0, 1};
+	if (!gpuvec_fault("compounds", &searches))
+		return usual;
+	usual.searches = (uint32_t) searches;
+	usual.ns = 0;
+	usual.saved = 1;
 	return usual;
 }
 
@@ -351,7 +356,7 @@ note_views(compound *c, const gpuvec_compound_part *parts, uint64_t now)
 {
 	for (uint32_t i = 0; i < c->nparts; i++)
 	{
-		part	   *p = &c->parts[i];
+		compound_part *p = &c->parts[i];
 
 		if (parts[i].view == NULL)
 			continue;
@@ -388,17 +393,17 @@ blocks_of(const gpuvec_view *view)
 }
 
 /* What a compound would have */
-typedef struct gain
+typedef struct compound_gain
 {
 	uint64_t	rows;
 	uint64_t	copied;			/* rows that it has already */
 	uint64_t	entries;		/* segments that it would save */
 	uint64_t	blocks;
-} gain;
+} compound_gain;
 
 /* Add a part to what a compound would have; false: it would not be there */
 static bool
-add_gain(gain *g, const conditions *when, const part *p, const gpuvec_view *view, uint64_t now)
+add_gain(compound_gain *g, const compound_terms *when, const compound_part *p, const gpuvec_view *view, uint64_t now)
 {
 	if (view == NULL || p->searches < when->searches || now - p->since < when->ns || !is_small(view))
 		return false;
@@ -412,10 +417,10 @@ add_gain(gain *g, const conditions *when, const part *p, const gpuvec_view *view
 
 /* Is a compound of these parts worth it, and has it a quarter of new rows? */
 static bool
-is_worth_it(const compound *c, const conditions *when, const gpuvec_compound_part *parts,
+is_worth_it(const compound *c, const compound_terms *when, const gpuvec_compound_part *parts,
 			int threads, uint64_t now)
 {
-	gain		g = {0};
+	compound_gain g = {0};
 
 	for (uint32_t i = 0; i < c->nparts; i++)
 		(void) add_gain(&g, when, &c->parts[i], parts[i].view, now);
@@ -427,8 +432,8 @@ is_worth_it(const compound *c, const conditions *when, const gpuvec_compound_par
 static void
 want(gpuvec_compounds *all, compound *c, const gpuvec_compound_part *parts, int threads, uint64_t now)
 {
-	conditions	when = usual_conditions();
-	gain		g = {0};
+	compound_terms when = usual_terms();
+	compound_gain g = {0};
 
 	if (c->sources || c->making || now < c->not_before || !is_worth_it(c, &when, parts, threads, now))
 		return;
@@ -441,7 +446,7 @@ want(gpuvec_compounds *all, compound *c, const gpuvec_compound_part *parts, int 
 
 /* ---- making a compound, without the mutex ---- */
 
-typedef struct making
+typedef struct compound_making
 {
 	gpuvec_store *store;
 	compound   *compound;
@@ -449,7 +454,7 @@ typedef struct making
 	uint64_t   *first_block;	/* [compound->nparts + 1] of each part, where
 								 * the pages of all follow each other */
 	size_t		charged;
-} making;
+} compound_making;
 
 /* Bytes that the segments of a view are charged */
 static size_t
@@ -465,7 +470,7 @@ view_bytes(const gpuvec_view *view)
 
 /* Set the charge, if that fits at once */
 static bool
-charge(making *m, size_t bytes)
+charge(compound_making *m, size_t bytes)
 {
 	gpuvec_device *device = m->compound->device;
 
@@ -485,7 +490,7 @@ charge(making *m, size_t bytes)
  * the rows that are staged for them
  */
 static bool
-charge_sources(making *m)
+charge_sources(compound_making *m)
 {
 	size_t		bytes = 0;
 
@@ -497,7 +502,7 @@ charge_sources(making *m)
 
 /* Stage the rows of a part */
 static bool
-stage_part(making *m, uint32_t number, gpuvec_stage *stage, gpuvec_error *error)
+stage_part(compound_making *m, uint32_t number, gpuvec_stage *stage, gpuvec_error *error)
 {
 	gpuvec_draft draft = {.backend = m->compound->device->backend};
 	bool		ok = gpuvec_draft_copy(&draft, m->sources[number], error) &&
@@ -508,7 +513,7 @@ stage_part(making *m, uint32_t number, gpuvec_stage *stage, gpuvec_error *error)
 }
 
 static bool
-stage_rows(making *m, gpuvec_stage *stage, gpuvec_error *error)
+stage_rows(compound_making *m, gpuvec_stage *stage, gpuvec_error *error)
 {
 	uint64_t	block = 0;
 
@@ -527,7 +532,7 @@ stage_rows(making *m, gpuvec_stage *stage, gpuvec_error *error)
 
 /* The part that has this block */
 static uint32_t
-part_of(const making *m, uint64_t block)
+part_of(const compound_making *m, uint64_t block)
 {
 	uint32_t	low = 0;
 	uint32_t	high = m->compound->nparts;
@@ -546,7 +551,7 @@ part_of(const making *m, uint64_t block)
 
 /* The tid under which a staged row ranks in a search of parts */
 static uint64_t
-ranked_tid(const making *m, uint64_t tid)
+ranked_tid(const compound_making *m, uint64_t tid)
 {
 	uint32_t	number = part_of(m, gpuvec_tid_block(tid));
 
@@ -572,20 +577,20 @@ go_on(void *arg, size_t built, size_t staged, gpuvec_error *error)
 
 /* Build the segments of all parts; NULL on failure */
 static gpuvec_view *
-build(making *m, gpuvec_stage *stage, gpuvec_error *error)
+build(compound_making *m, gpuvec_stage *stage, gpuvec_error *error)
 {
 	gpuvec_backend *backend = m->compound->device->backend;
 	gpuvec_thread_pool *pool = m->store->compounds->pool;
-	gpuvec_draft draft = {.backend = backend,.pool = pool};
+	gpuvec_draft draft = {.backend = backend, .pool = pool};
 	gpuvec_view *view = NULL;
 
 	if (stage_rows(m, stage, error))
 	{
 		gpuvec_stage_target target = {
-			.pool = pool,.backend = backend,.nblocks = UINT32_MAX,
+			.pool = pool, .backend = backend, .nblocks = UINT32_MAX,
 			.nrows = gpuvec_stage_rows(stage),
-			.shares = gpuvec_thread_pool_threads(m->store->pool),.sorted = true,
-			.name_rows = name_rows,.progress = go_on,.arg = m
+			.shares = gpuvec_thread_pool_threads(m->store->pool), .sorted = true,
+			.name_rows = name_rows, .progress = go_on, .arg = m
 		};
 
 		if (target.nrows > 0 && gpuvec_draft_build(&draft, stage, &target, error))
@@ -601,7 +606,7 @@ build(making *m, gpuvec_stage *stage, gpuvec_error *error)
 
 /* Make the rows of a compound; NULL: there is no memory, and no charge */
 static gpuvec_view *
-make_rows(making *m)
+make_rows(compound_making *m)
 {
 	gpuvec_stage *stage = gpuvec_stage_new(0);
 	gpuvec_view *view = NULL;
@@ -623,9 +628,18 @@ make_rows(making *m)
 
 /* ---- the thread ---- */
 
+/* What was made for a compound that is gone */
+static leftover
+unused_rows(const compound_making *m, gpuvec_view *view)
+{
+	leftover	unused = {view, m->compound->device, m->charged};
+
+	return unused;
+}
+
 /* Note what a compound has; the caller holds the mutex */
 static leftover
-set_rows(const making *m, gpuvec_view *view)
+set_rows(const compound_making *m, gpuvec_view *view)
 {
 	compound   *c = m->compound;
 	leftover	old = take_rows(c);
@@ -649,7 +663,7 @@ static void
 make(gpuvec_store *store, compound *c)
 {
 	gpuvec_compounds *all = store->compounds;
-	making		m = {.store = store,.compound = c,.sources = c->sources};
+	compound_making m = {.store = store, .compound = c, .sources = c->sources};
 	gpuvec_view *view;
 	leftover	gone = {NULL};
 	uint32_t	nparts = c->nparts;
@@ -665,7 +679,7 @@ make(gpuvec_store *store, compound *c)
 	if (view == NULL)
 		c->not_before = gpuvec_clock_ns() + RETRY_NS;
 	else if (dead)
-		gone = (leftover) {view, c->device, m.charged};
+		gone = unused_rows(&m, view);
 	else
 		gone = set_rows(&m, view);
 	pthread_mutex_unlock(&all->mutex);

@@ -5,11 +5,11 @@
  *
  * Mirrors are charged bytes of their device's budget.  When a charge does not
  * fit, compounds (sets/compound.c) are dropped, then copies of mirrors on
- * several devices, those of the least recently used mirror first.  If that is not enough, mirrors are evicted in
- * the same order, but only if that makes enough room.  Private mirrors, and
- * mirrors being loaded or refreshed, are not evicted.  An evicted mirror that
- * is being searched is only unlisted; its memory is freed when the search
- * releases its view.
+ * several devices, those of the least recently used mirror first.  If that is
+ * not enough, mirrors are evicted in the same order, but only if that makes
+ * enough room.  Private mirrors, and mirrors being loaded or refreshed, are
+ * not evicted.  An evicted mirror that is being searched is only unlisted; its
+ * memory is freed when the search releases its view.
  *
  *-------------------------------------------------------------------------
  */

@@ -120,9 +120,8 @@ open_part(MirrorParts *parts, int number, MirrorTarget *target, const MirrorSear
 	part->talk.queries = search->nqueries;
 	part->talk.roots = search->roots;
 	part->talk.use_map = !search->roots && !gpuvec_verify;
-	/* no request of its own for the number that goes with a map */
-	part->talk.rows = Min((double) Min(search->k, MIRROR_FIRST_ALL_ROWS) * search->nqueries /
-						  parts->ntargets, MIRROR_MAP_ASK_ROWS - 1);
+	part->talk.rows = (double) Min(search->k, MIRROR_FIRST_ALL_ROWS) * search->nqueries /
+		parts->ntargets;
 	if (!MirrorConversationBegin(&part->talk, &reason))
 		return false;
 	part->open = true;
@@ -384,6 +383,15 @@ MirrorPartsSearch(MirrorTarget *targets, int ntargets, MirrorSearch *search, uin
 	}
 	MirrorPartsEnd(parts);
 	return NULL;
+}
+
+bool
+MirrorPartsAllKnown(const MirrorParts *parts)
+{
+	for (int i = 0; i < parts->ntargets; i++)
+		if (!parts->parts[i].known)
+			return false;
+	return true;
 }
 
 bool

@@ -2649,6 +2649,8 @@ static const struct
 	{"several_mirrors", test_several_mirrors},
 	{"compounds", test_compounds},
 	{"compounds_budget", test_compounds_budget},
+	{"compounds_concurrency", test_compounds_concurrency},
+	{"compounds_filters", test_compounds_filters},
 	{"joint", test_joint},
 	{"joint_order", test_joint_order},
 	{"joint_violations", test_joint_violations},

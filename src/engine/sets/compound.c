@@ -21,11 +21,12 @@
  * A part that gets another view is left out of the compound: its rows are
  * buried, and its own segments are searched.  Once parts have kept their
  * views for a while, and there are many rows of such parts that the compound
- * does not have, it is made anew.
+ * does not have, it is made anew, but not again and again.
  *
- * Compounds are a luxury.  They are charged to their device, but only if that
- * fits at once, and go before anything else does (store.c).  One also goes
- * when a mirror of it is dropped.
+ * Compounds are a luxury.  They are charged to their device, each at most half
+ * of what is free, and go before anything else does (store.c).  One that is
+ * being made stops then; its charge goes a little later.  A compound also goes
+ * when a mirror whose rows it has is dropped, or when nobody uses it.
  *
  * Rows are staged with tids of 48 bits.  There the pages of all parts follow
  * each other, as if they were of one table, which keeps the order.
@@ -57,24 +58,45 @@
  * A part's view is expected to stay if CALM_SEARCHES searches have seen it, in
  * CALM_NS nanoseconds or more
  */
+#define SECOND				UINT64_C(1000000000)
 #define CALM_SEARCHES		8
-#define CALM_NS				UINT64_C(1000000000)
+#define CALM_NS				SECOND
 
 /* A compound has so many segments less than its parts, or more */
 #define FEWEST_SAVED		8
 
-/* Nanoseconds before the next attempt, if there was no memory */
-#define RETRY_NS			UINT64_C(60000000000)
+/*
+ * Before a compound is made again, REST times as long passes as it took, and
+ * RETRY_NS nanoseconds if there was no memory: twice that after the second
+ * time, and so on, but not more than MOST_DOUBLED times
+ */
+#define REST				20
+#define RETRY_NS			(60 * SECOND)
+#define MOST_DOUBLED		6
 
-/* Blocks of all parts of a compound together */
-#define MOST_BLOCKS			(UINT64_C(1) << 32)
+/*
+ * Rows that no search has used for so long are given up; microseconds until
+ * the next look for some
+ */
+#define IDLE_NS				(600 * SECOND)
+#define IDLE_LOOK_US		(60 * 1000000)
+
+/* A compound with rows does not give way to another list of parts earlier */
+#define USED_NS				(60 * SECOND)
+
+/* Most blocks of all parts of a compound together */
+#define MOST_BLOCKS			UINT32_MAX
 
 typedef struct compound_part
 {
 	gpuvec_mirror_key key;
-	uint64_t	seen;			/* number of the view that was seen last */
-	uint64_t	since;			/* when that was seen first */
-	uint32_t	searches;		/* that have seen it since then */
+	uint64_t	seen;			/* number of the view that was seen last, ... */
+	uint64_t	since;			/* ... when that was seen first, ... */
+	uint32_t	searches;		/* ... by how many searches, ... */
+	bool		small;			/* ... and what it has */
+	uint32_t	entries;
+	uint64_t	rows;
+	uint64_t	blocks;
 	uint64_t	copied;			/* number of the view whose rows are in the
 								 * compound; 0: no row of the part is */
 } compound_part;
@@ -87,11 +109,14 @@ typedef struct compound
 	gpuvec_view *view;			/* its rows; NULL: none */
 	size_t		charged;		/* for them, by the device */
 	uint64_t	rows;			/* when it was made */
+	gpuvec_view *dropped;		/* rows that are to be freed, or NULL */
 	gpuvec_view **sources;		/* [nparts] the views that it is to be made
 								 * of, with references, or NULL; NULL: none is
 								 * wanted */
 	bool		making;			/* by a thread, which has the sources */
+	int			stop;			/* atomic: what is being made is useless */
 	bool		gone;			/* it is not in the list any more */
+	uint32_t	failures;		/* to make it, since it was made last */
 	uint64_t	last_use;		/* all times are nanoseconds of the clock */
 	uint64_t	not_before;		/* when it may be made */
 	compound_part parts[];
@@ -102,7 +127,7 @@ struct gpuvec_compounds
 	pthread_mutex_t mutex;		/* guards all below */
 	pthread_cond_t work;		/* a compound is wanted, or dead */
 	compound   *list;
-	compound   *dead;			/* to be freed; charged for nothing */
+	compound   *dead;			/* to be freed; not charged any more */
 	gpuvec_thread_pool *pool;	/* of one thread, which makes compounds */
 };
 
@@ -130,12 +155,13 @@ free_compound(compound *c)
 {
 	drop_sources(c);
 	gpuvec_view_unref(c->view);
+	gpuvec_view_unref(c->dropped);
 	free(c);
 }
 
 /*
  * Take a compound, and what it was charged, out of the list.  A thread frees
- * it later, as that takes some time.
+ * it soon, as that takes some time.
  */
 static leftover
 take_out(gpuvec_compounds *all, compound **link)
@@ -146,6 +172,7 @@ take_out(gpuvec_compounds *all, compound **link)
 	*link = c->next;
 	c->charged = 0;
 	c->gone = true;
+	__atomic_store_n(&c->stop, 1, __ATOMIC_RELAXED);
 	if (!c->making)
 	{
 		c->next = all->dead;
@@ -167,20 +194,34 @@ same_parts(const compound *c, const gpuvec_device *device, const gpuvec_compound
 	return true;
 }
 
-/* Make room for one more; returns what the least recently used one took */
-static leftover
-make_place(gpuvec_compounds *all)
+/* True if a should give way before b: it has no rows, or was used earlier */
+static bool
+goes_before(const compound *a, const compound *b)
 {
-	leftover	gone = {NULL};
-	compound  **oldest = NULL;
+	if ((a->view == NULL) != (b->view == NULL))
+		return a->view == NULL;
+	return a->last_use < b->last_use;
+}
+
+/*
+ * Make room for one more in the list; false: all are in use.  *gone is what
+ * the one took that has given way.
+ */
+static bool
+make_place(gpuvec_compounds *all, uint64_t now, leftover *gone)
+{
+	compound  **first = NULL;
 	uint32_t	n = 0;
 
 	for (compound **link = &all->list; *link; link = &(*link)->next, n++)
-		if (oldest == NULL || (*link)->last_use < (*oldest)->last_use)
-			oldest = link;
-	if (n >= MOST_COMPOUNDS)
-		gone = take_out(all, oldest);
-	return gone;
+		if (first == NULL || goes_before(*link, *first))
+			first = link;
+	if (n < MOST_COMPOUNDS)
+		return true;
+	if ((*first)->view != NULL && now - (*first)->last_use < USED_NS)
+		return false;
+	*gone = take_out(all, first);
+	return true;
 }
 
 static compound *
@@ -197,10 +238,10 @@ new_compound(gpuvec_device *device, const gpuvec_compound_part *parts, uint32_t 
 	return c;
 }
 
-/* Find the compound of these parts, or add one; NULL: out of memory */
+/* Find the compound of these parts, or add one; NULL: there is no room */
 static compound *
 find_compound(gpuvec_compounds *all, gpuvec_device *device, const gpuvec_compound_part *parts,
-			  uint32_t n, leftover *gone)
+			  uint32_t n, uint64_t now, leftover *gone)
 {
 	compound   *c = all->list;
 
@@ -208,7 +249,8 @@ find_compound(gpuvec_compounds *all, gpuvec_device *device, const gpuvec_compoun
 		c = c->next;
 	if (c)
 		return c;
-	*gone = make_place(all);
+	if (!make_place(all, now, gone))
+		return NULL;
 	c = new_compound(device, parts, n);
 	if (c)
 	{
@@ -241,30 +283,44 @@ free_leftover(gpuvec_store *store, const leftover *gone)
 
 /* ---- parts that change ---- */
 
-/* Bury the rows of an entry that are of parts without a copy */
+/* Bury the rows of a part in an entry */
 static bool
-bury_entry(const compound *c, gpuvec_view_entry *entry, gpuvec_error *error)
+bury_part(gpuvec_view_entry *entry, uint32_t number, gpuvec_error *error)
 {
 	const gpuvec_segment *segment = entry->segment;
+	uint64_t	end = gpuvec_part_tid((uint64_t) number + 1);
 
-	for (uint32_t row = 0; row < segment->nrows; row++)
-		if (c->parts[segment->tid[row] >> GPUVEC_PART_SHIFT].copied == 0 &&
-			gpuvec_entry_live(entry, row) && !gpuvec_entry_bury(entry, row, error))
+	for (uint32_t i = gpuvec_segment_find(segment, gpuvec_part_tid(number)); i < segment->nrows; i++)
+	{
+		uint32_t	row = segment->by_tid[i];
+
+		if (segment->tid[row] >= end)
+			break;
+		if (gpuvec_entry_live(entry, row) && !gpuvec_entry_bury(entry, row, error))
 			return false;
+	}
 	return true;
 }
 
-/* The view without the rows of parts that have no copy; NULL: no memory */
+/* True if a part has another view than the one whose rows are copied */
+static bool
+has_changed(const compound_part *copy, const gpuvec_compound_part *part)
+{
+	return copy->copied != 0 && copy->copied != part->view->number;
+}
+
+/* The view without the rows of parts that have changed; NULL: no memory */
 static gpuvec_view *
-view_without(const compound *c, gpuvec_thread_pool *pool)
+view_without(const compound *c, const gpuvec_compound_part *parts, gpuvec_thread_pool *pool)
 {
 	gpuvec_draft draft = {.backend = c->device->backend, .pool = pool};
 	gpuvec_view *view = NULL;
 	gpuvec_error error;
 	bool		ok = gpuvec_draft_copy(&draft, c->view, &error);
 
-	for (uint32_t i = 0; ok && i < draft.n; i++)
-		ok = bury_entry(c, &draft.entries[i], &error);
+	for (uint32_t i = 0; i < c->nparts; i++)
+		for (uint32_t j = 0; ok && has_changed(&c->parts[i], &parts[i]) && j < draft.n; j++)
+			ok = bury_part(&draft.entries[j], i, &error);
 	if (ok)
 	{
 		gpuvec_draft_drop_dead(&draft);
@@ -285,28 +341,30 @@ leave_out(gpuvec_compounds *all, compound *c, const gpuvec_compound_part *parts)
 	bool		changed = false;
 
 	for (uint32_t i = 0; i < c->nparts; i++)
-	{
-		if (c->parts[i].copied == 0 || c->parts[i].copied == parts[i].view->number)
-			continue;
-		c->parts[i].copied = 0;
-		changed = true;
-	}
+		changed |= has_changed(&c->parts[i], &parts[i]);
 	if (!changed)
 		return old;
 	old.view = c->view;
-	c->view = view_without(c, all->pool);
+	c->view = view_without(c, parts, all->pool);
+	for (uint32_t i = 0; i < c->nparts; i++)
+		if (has_changed(&c->parts[i], &parts[i]))
+			c->parts[i].copied = 0;
 	if (c->view && c->view->nrows >= c->rows / 2)
 		return old;
 	gpuvec_view_unref(old.view);
 	return take_rows(c);
 }
 
-/* True if a part that the compound has is not searched */
+/*
+ * True if the compound has rows of a part that is not searched, or whose view
+ * is an older one: a search that has begun earlier
+ */
 static bool
 lacks_part(const compound *c, const gpuvec_compound_part *parts)
 {
 	for (uint32_t i = 0; i < c->nparts; i++)
-		if (c->parts[i].copied != 0 && parts[i].view == NULL)
+		if (c->parts[i].copied != 0 &&
+			(parts[i].view == NULL || parts[i].view->number < c->parts[i].copied))
 			return true;
 	return false;
 }
@@ -350,36 +408,6 @@ usual_terms(void)
 	return usual;
 }
 
-/* Note which views a search reads */
-static void
-note_views(compound *c, const gpuvec_compound_part *parts, uint64_t now)
-{
-	for (uint32_t i = 0; i < c->nparts; i++)
-	{
-		compound_part *p = &c->parts[i];
-
-		if (parts[i].view == NULL)
-			continue;
-		if (p->seen != parts[i].view->number)
-		{
-			p->seen = parts[i].view->number;
-			p->since = now;
-			p->searches = 0;
-		}
-		if (p->searches < UINT32_MAX)
-			p->searches++;
-	}
-	c->last_use = now;
-}
-
-/* True if a view has segments that are not even half full */
-static bool
-is_small(const gpuvec_view *view)
-{
-	return view->nrows > 0 &&
-		view->nrows < (uint64_t) view->nentries * (gpuvec_full_segment() / 2);
-}
-
 /* The blocks of a view: one more than its last one */
 static uint64_t
 blocks_of(const gpuvec_view *view)
@@ -392,6 +420,36 @@ blocks_of(const gpuvec_view *view)
 	return (uint64_t) gpuvec_tid_block(last) + 1;
 }
 
+/* Note a view that a part had not before */
+static void
+note_view(compound_part *p, const gpuvec_view *view, uint64_t now)
+{
+	p->seen = view->number;
+	p->since = now;
+	p->searches = 0;
+	/* larger ones fill segments of their own */
+	p->small = view->nrows > 0 && view->nrows < gpuvec_full_segment() / 2;
+	p->entries = view->nentries;
+	p->rows = view->nrows;
+	p->blocks = p->small ? blocks_of(view) : 0;
+}
+
+/* Note which views a search reads */
+static void
+note_views(compound *c, const gpuvec_compound_part *parts, uint64_t now)
+{
+	for (uint32_t i = 0; i < c->nparts; i++)
+	{
+		if (parts[i].view == NULL)
+			continue;
+		if (c->parts[i].seen != parts[i].view->number)
+			note_view(&c->parts[i], parts[i].view, now);
+		if (c->parts[i].searches < UINT32_MAX)
+			c->parts[i].searches++;
+	}
+	c->last_use = now;
+}
+
 /* What a compound would have */
 typedef struct compound_gain
 {
@@ -401,18 +459,18 @@ typedef struct compound_gain
 	uint64_t	blocks;
 } compound_gain;
 
-/* Add a part to what a compound would have; false: it would not be there */
+/* True if a part would be in a compound */
 static bool
-add_gain(compound_gain *g, const compound_terms *when, const compound_part *p, const gpuvec_view *view, uint64_t now)
+is_ripe(const compound_part *p, const compound_terms *when, uint64_t now)
 {
-	if (view == NULL || p->searches < when->searches || now - p->since < when->ns || !is_small(view))
-		return false;
-	g->rows += view->nrows;
-	g->entries += view->nentries;
-	g->blocks += blocks_of(view);
-	if (p->copied == view->number)
-		g->copied += view->nrows;
-	return true;
+	return p->small && p->searches >= when->searches && now - p->since >= when->ns;
+}
+
+/* True if a compound would have this part's view */
+static bool
+would_have(const compound_part *p, const gpuvec_view *view, const compound_terms *when, uint64_t now)
+{
+	return view != NULL && view->number == p->seen && is_ripe(p, when, now);
 }
 
 /* Is a compound of these parts worth it, and has it a quarter of new rows? */
@@ -423,7 +481,17 @@ is_worth_it(const compound *c, const compound_terms *when, const gpuvec_compound
 	compound_gain g = {0};
 
 	for (uint32_t i = 0; i < c->nparts; i++)
-		(void) add_gain(&g, when, &c->parts[i], parts[i].view, now);
+	{
+		const compound_part *p = &c->parts[i];
+
+		if (!would_have(p, parts[i].view, when, now))
+			continue;
+		g.rows += p->rows;
+		g.entries += p->entries;
+		g.blocks += p->blocks;
+		if (p->copied == p->seen)
+			g.copied += p->rows;
+	}
 	return g.rows > 0 && g.blocks <= MOST_BLOCKS && g.copied <= g.rows / 4 * 3 &&
 		g.entries >= when->saved + gpuvec_segments_needed(c->device->backend, g.rows, threads);
 }
@@ -433,13 +501,12 @@ static void
 want(gpuvec_compounds *all, compound *c, const gpuvec_compound_part *parts, int threads, uint64_t now)
 {
 	compound_terms when = usual_terms();
-	compound_gain g = {0};
 
 	if (c->sources || c->making || now < c->not_before || !is_worth_it(c, &when, parts, threads, now))
 		return;
 	c->sources = calloc(c->nparts, sizeof(*c->sources));
 	for (uint32_t i = 0; c->sources && i < c->nparts; i++)
-		if (add_gain(&g, &when, &c->parts[i], parts[i].view, now))
+		if (would_have(&c->parts[i], parts[i].view, &when, now))
 			c->sources[i] = gpuvec_view_ref(parts[i].view);
 	pthread_cond_signal(&all->work);
 }
@@ -464,11 +531,11 @@ view_bytes(const gpuvec_view *view)
 
 	for (uint32_t i = 0; i < view->nentries; i++)
 		bytes += gpuvec_segment_charge(view->entries[i].segment);
-	/* live maps, once parts change */
+	/* and live maps, for when parts change */
 	return bytes + view->nrows / 8;
 }
 
-/* Set the charge, if that fits at once */
+/* Set the charge, if there is enough free memory */
 static bool
 charge(compound_making *m, size_t bytes)
 {
@@ -486,8 +553,8 @@ charge(compound_making *m, size_t bytes)
 }
 
 /*
- * Charge what the segments are expected to take, as much as their sources, and
- * the rows that are staged for them
+ * Charge what the sources take, twice: for the rows that are staged, and for
+ * their segments
  */
 static bool
 charge_sources(compound_making *m)
@@ -498,6 +565,13 @@ charge_sources(compound_making *m)
 		if (m->sources[i])
 			bytes += 2 * view_bytes(m->sources[i]);
 	return charge(m, bytes);
+}
+
+/* True if what is being made will not be used */
+static bool
+is_useless(const compound_making *m)
+{
+	return __atomic_load_n(&m->compound->stop, __ATOMIC_RELAXED) != 0;
 }
 
 /* Stage the rows of a part */
@@ -522,7 +596,7 @@ stage_rows(compound_making *m, gpuvec_stage *stage, gpuvec_error *error)
 		m->first_block[i] = block;
 		if (m->sources[i] == NULL)
 			continue;
-		if (!stage_part(m, i, stage, error))
+		if (is_useless(m) || !stage_part(m, i, stage, error))
 			return false;
 		block += blocks_of(m->sources[i]);
 	}
@@ -568,11 +642,15 @@ name_rows(void *arg, gpuvec_segment *segment)
 	segment->last_tid = ranked_tid(arg, segment->last_tid);
 }
 
-/* All has been charged */
+/* Charge what is built and staged; called while segments are built */
 static bool
 go_on(void *arg, size_t built, size_t staged, gpuvec_error *error)
 {
-	return true;
+	compound_making *m = arg;
+	size_t		bytes = built + staged;
+
+	return !is_useless(m) &&
+		(bytes <= m->charged || charge(m, bytes) || gpuvec_fail_memory(error, bytes));
 }
 
 /* Build the segments of all parts; NULL on failure */
@@ -626,9 +704,9 @@ make_rows(compound_making *m)
 	return view;
 }
 
-/* ---- the thread ---- */
+/* ---- the thread; the caller holds the mutex, which work releases ---- */
 
-/* What was made for a compound that is gone */
+/* What was made for a compound that is not to have it */
 static leftover
 unused_rows(const compound_making *m, gpuvec_view *view)
 {
@@ -637,7 +715,7 @@ unused_rows(const compound_making *m, gpuvec_view *view)
 	return unused;
 }
 
-/* Note what a compound has; the caller holds the mutex */
+/* Note what a compound has */
 static leftover
 set_rows(const compound_making *m, gpuvec_view *view)
 {
@@ -655,70 +733,122 @@ set_rows(const compound_making *m, gpuvec_view *view)
 	return old;
 }
 
-/*
- * Make a compound that is wanted.  The caller holds the mutex, which is
- * released meanwhile.
- */
+/* Note when a compound may be made again */
+static void
+set_rest(compound *c, bool made, uint64_t began)
+{
+	uint64_t	now = gpuvec_clock_ns();
+	uint32_t	doubled = c->failures < MOST_DOUBLED ? c->failures : MOST_DOUBLED;
+
+	if (made)
+		c->not_before = now + REST * (now - began);
+	else
+		c->not_before = now + (RETRY_NS << doubled);
+	c->failures = made ? 0 : c->failures + 1;
+}
+
+/* Take what was made, or is to be freed; NULL is nothing */
+static leftover
+end_making(compound_making *m, gpuvec_view *view, uint64_t began)
+{
+	compound   *c = m->compound;
+
+	c->making = false;
+	if (is_useless(m))
+		return unused_rows(m, view);
+	set_rest(c, view != NULL, began);
+	if (view == NULL)
+		return unused_rows(m, NULL);
+	return set_rows(m, view);
+}
+
+/* Make a compound that is wanted */
 static void
 make(gpuvec_store *store, compound *c)
 {
 	gpuvec_compounds *all = store->compounds;
 	compound_making m = {.store = store, .compound = c, .sources = c->sources};
-	gpuvec_view *view;
-	leftover	gone = {NULL};
+	uint64_t	began = gpuvec_clock_ns();
 	uint32_t	nparts = c->nparts;
-	bool		dead;
+	gpuvec_view *view;
+	leftover	unused;
+	bool		gone;
 
 	c->sources = NULL;
 	c->making = true;
+	__atomic_store_n(&c->stop, 0, __ATOMIC_RELAXED);
 	pthread_mutex_unlock(&all->mutex);
 	view = make_rows(&m);
+	gpuvec_fault_sleep("slow-compound", NULL);
 	pthread_mutex_lock(&all->mutex);
-	c->making = false;
-	dead = c->gone;
-	if (view == NULL)
-		c->not_before = gpuvec_clock_ns() + RETRY_NS;
-	else if (dead)
-		gone = unused_rows(&m, view);
-	else
-		gone = set_rows(&m, view);
+	unused = end_making(&m, view, began);
+	gone = c->gone;
 	pthread_mutex_unlock(&all->mutex);
-	free_leftover(store, &gone);
+	free_leftover(store, &unused);
 	for (uint32_t i = 0; i < nparts; i++)
 		gpuvec_view_unref(m.sources[i]);
 	free(m.sources);
-	if (dead)
+	if (gone)
 		free_compound(c);
 	pthread_mutex_lock(&all->mutex);
 }
 
-/* A compound that is wanted, or NULL */
-static compound *
-next_wanted(const gpuvec_compounds *all)
+/* Free a compound that is dead, or rows that were dropped; false: no more */
+static bool
+free_next(gpuvec_compounds *all)
 {
+	compound   *dead = all->dead;
+	gpuvec_view *view = NULL;
+
+	for (compound *c = all->list; dead == NULL && view == NULL && c; c = c->next)
+	{
+		view = c->dropped;
+		c->dropped = NULL;
+	}
+	if (dead)
+		all->dead = dead->next;
+	else if (view == NULL)
+		return false;
+	pthread_mutex_unlock(&all->mutex);
+	if (dead)
+		free_compound(dead);
+	gpuvec_view_unref(view);
+	pthread_mutex_lock(&all->mutex);
+	return true;
+}
+
+/* Give up the rows of a compound that nobody uses; false: there is none */
+static bool
+give_up_idle(gpuvec_store *store)
+{
+	gpuvec_compounds *all = store->compounds;
+	uint64_t	now = gpuvec_clock_ns();
 	compound   *c = all->list;
+	leftover	unused;
+
+	while (c && (c->view == NULL || now - c->last_use < IDLE_NS))
+		c = c->next;
+	if (c == NULL)
+		return false;
+	unused = take_rows(c);
+	pthread_mutex_unlock(&all->mutex);
+	free_leftover(store, &unused);
+	pthread_mutex_lock(&all->mutex);
+	return true;
+}
+
+/* Make a compound that is wanted; false: there is none */
+static bool
+make_next(gpuvec_store *store)
+{
+	compound   *c = store->compounds->list;
 
 	while (c && c->sources == NULL)
 		c = c->next;
-	return c;
-}
-
-/* Do all that is to be done; the caller holds the mutex */
-static void
-work(gpuvec_store *store)
-{
-	gpuvec_compounds *all = store->compounds;
-	compound   *c;
-
-	while ((c = all->dead) != NULL)
-	{
-		all->dead = c->next;
-		pthread_mutex_unlock(&all->mutex);
-		free_compound(c);
-		pthread_mutex_lock(&all->mutex);
-	}
-	while ((c = next_wanted(all)) != NULL)
-		make(store, c);
+	if (c == NULL)
+		return false;
+	make(store, c);
+	return true;
 }
 
 static void *
@@ -732,9 +862,11 @@ compounds_thread(void *arg)
 	pthread_mutex_lock(&all->mutex);
 	for (;;)
 	{
-		if (all->dead == NULL && next_wanted(all) == NULL)
-			pthread_cond_wait(&all->work, &all->mutex);
-		work(store);
+		struct timespec later = gpuvec_deadline(IDLE_LOOK_US);
+
+		/* what is to be freed comes before what takes more memory */
+		if (!free_next(all) && !give_up_idle(store) && !make_next(store))
+			(void) pthread_cond_timedwait(&all->work, &all->mutex, &later);
 	}
 	return NULL;
 }
@@ -743,6 +875,7 @@ bool
 gpuvec_compounds_start(gpuvec_store *store)
 {
 	gpuvec_compounds *all = calloc(1, sizeof(*all));
+	pthread_condattr_t monotonic;
 	pthread_t	thread;
 	sigset_t	signals;
 	sigset_t	old;
@@ -754,7 +887,10 @@ gpuvec_compounds_start(gpuvec_store *store)
 		return false;
 	}
 	pthread_mutex_init(&all->mutex, NULL);
-	pthread_cond_init(&all->work, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&all->work, &monotonic);
+	pthread_condattr_destroy(&monotonic);
 	store->compounds = all;
 	sigfillset(&signals);
 	pthread_sigmask(SIG_SETMASK, &signals, &old);
@@ -771,13 +907,14 @@ gpuvec_compound_find(gpuvec_store *store, gpuvec_device *device, const gpuvec_co
 {
 	gpuvec_compounds *all = store->compounds;
 	int			threads = gpuvec_thread_pool_threads(store->pool);
-	uint64_t	now = gpuvec_clock_ns();
 	gpuvec_view *view = NULL;
 	leftover	gone[2] = {{NULL}, {NULL}};
+	uint64_t	now;
 	compound   *c;
 
 	pthread_mutex_lock(&all->mutex);
-	c = find_compound(all, device, parts, n, &gone[0]);
+	now = gpuvec_clock_ns();
+	c = find_compound(all, device, parts, n, now, &gone[0]);
 	if (c)
 	{
 		note_views(c, parts, now);
@@ -790,13 +927,14 @@ gpuvec_compound_find(gpuvec_store *store, gpuvec_device *device, const gpuvec_co
 	return view;
 }
 
-/* True if a mirror is one of the parts */
+/* True if rows of a mirror are in a compound, or are being put there */
 static bool
-has_part(const compound *c, const gpuvec_mirror_key *key)
+has_rows_of(const compound *c, const gpuvec_mirror_key *key)
 {
 	for (uint32_t i = 0; i < c->nparts; i++)
-		if (memcmp(&c->parts[i].key, key, sizeof(*key)) == 0)
-			return true;
+		if (c->parts[i].key.relation == key->relation &&
+			memcmp(&c->parts[i].key, key, sizeof(*key)) == 0)
+			return c->parts[i].copied != 0 || c->sources || c->making;
 	return false;
 }
 
@@ -812,12 +950,47 @@ gpuvec_compounds_drop(gpuvec_store *store, const gpuvec_device *device, const gp
 	pthread_mutex_lock(&all->mutex);
 	for (link = &all->list; *link;)
 	{
-		if ((*link)->device == device &&
-			(mirror ? has_part(*link, &mirror->key) : (*link)->charged > 0))
+		if ((*link)->device == device && has_rows_of(*link, &mirror->key))
 			bytes += take_out(all, link).charged;
 		else
 			link = &(*link)->next;
 	}
+	pthread_mutex_unlock(&all->mutex);
+	return bytes;
+}
+
+/* Give up the rows of a compound, as memory is short; returns their charge */
+static size_t
+give_way(compound *c, uint64_t now)
+{
+	leftover	rows;
+
+	drop_sources(c);
+	__atomic_store_n(&c->stop, 1, __ATOMIC_RELAXED);
+	c->not_before = now + RETRY_NS;
+	if (c->view == NULL)
+		return 0;
+	rows = take_rows(c);
+	/* the thread has freed what was here before it has made these */
+	c->dropped = rows.view;
+	return rows.charged;
+}
+
+size_t
+gpuvec_compounds_give_way(gpuvec_store *store, const gpuvec_device *device)
+{
+	gpuvec_compounds *all = store->compounds;
+	uint64_t	now = gpuvec_clock_ns();
+	size_t		bytes = 0;
+
+	if (all == NULL)
+		return 0;
+	pthread_mutex_lock(&all->mutex);
+	for (compound *c = all->list; c; c = c->next)
+		if (c->device == device)
+			bytes += give_way(c, now);
+	if (bytes > 0)
+		pthread_cond_signal(&all->work);
 	pthread_mutex_unlock(&all->mutex);
 	return bytes;
 }

@@ -374,7 +374,7 @@ drop_copies(gpuvec_store *store, gpuvec_device *device, const gpuvec_mirror *sel
 
 	gone->device = device;
 	if (!fits_beside_copies(device, bytes))
-		device->used -= gpuvec_compounds_drop(store, device, NULL);
+		device->used -= gpuvec_compounds_give_way(store, device);
 	while (!fits_beside_copies(device, bytes) &&
 		   (mirror = least_recent_copies(store, device, self)) != NULL)
 	{
@@ -567,7 +567,7 @@ gpuvec_store_borrow_spare(gpuvec_store *store, gpuvec_device *device, size_t byt
 	bool		ok;
 
 	pthread_mutex_lock(&store->mutex);
-	ok = fits_beside_copies(device, bytes);
+	ok = bytes <= SIZE_MAX / 2 && fits_beside_copies(device, 2 * bytes);
 	if (ok)
 		device->used += bytes;
 	pthread_mutex_unlock(&store->mutex);

@@ -41,8 +41,8 @@ typedef struct gpuvec_device
 	size_t		copy_budget;	/* part of it that is not the host's memory
 								 * beside devices: all mirrors must fit it, or
 								 * there are no copies of any */
-	size_t		used;			/* bytes that mirrors are charged; guarded by
-								 * the store's mutex */
+	size_t		used;			/* bytes that mirrors, compounds and requests
+								 * are charged; guarded by the store's mutex */
 } gpuvec_device;
 
 /*
@@ -318,17 +318,22 @@ extern void gpuvec_store_unreserve(gpuvec_store *store, size_t bytes);
  */
 extern gpuvec_device *gpuvec_store_borrow(gpuvec_store *store, size_t bytes);
 
-/* Charge a device for what can be done without; false: it does not fit */
+/*
+ * Charge a device for what can be done without, if it takes at most half of
+ * what is free there; false: it takes more
+ */
 extern bool gpuvec_store_borrow_spare(gpuvec_store *store, gpuvec_device *device, size_t bytes);
 extern void gpuvec_store_repay(gpuvec_store *store, gpuvec_device *device, size_t bytes);
 
 /*
- * compound.c: drop the compounds of a device that have this mirror or, if
- * that is NULL, all that have rows.  Returns the bytes that they were charged.
- * The caller holds the mutex.
+ * compound.c.  drop: drop the compounds of a device that have rows of this
+ * mirror.  give_way: those that have any rows give them up for other uses of
+ * the memory.  Both return the bytes that they were charged.  The caller holds
+ * the mutex.
  */
 extern size_t gpuvec_compounds_drop(gpuvec_store *store, const gpuvec_device *device,
 									const gpuvec_mirror *mirror);
+extern size_t gpuvec_compounds_give_way(gpuvec_store *store, const gpuvec_device *device);
 
 /*
  * Charge a mirror for what it takes, plus the update under way and the work

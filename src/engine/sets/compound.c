@@ -28,28 +28,15 @@
  * being made stops then; its charge goes a little later.  A compound also goes
  * when a mirror whose rows it has is dropped, or when nobody uses it.
  *
- * Rows are staged with tids of 48 bits.  There the pages of all parts follow
- * each other, as if they were of one table, which keeps the order.
- *
  * The store's mutex may be held when the mutex of the compounds is taken, but
  * not the other way round.
  *
  *-------------------------------------------------------------------------
  */
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
-#include "engine/clock.h"
-#include "engine/fault.h"
-#include "engine/log.h"
-#include "engine/sets/compound.h"
-#include "engine/sets/draft.h"
-
-/* Niceness of the thread that makes compounds */
-#define COMPOUND_NICE		5
+#include "engine/sets/compound_list.h"
 
 /* At most so many compounds, and lists of parts that may become one */
 #define MOST_COMPOUNDS		16
@@ -58,91 +45,22 @@
  * A part's view is expected to stay if CALM_SEARCHES searches have seen it, in
  * CALM_NS nanoseconds or more
  */
-#define SECOND				UINT64_C(1000000000)
 #define CALM_SEARCHES		8
-#define CALM_NS				SECOND
+#define CALM_NS				GPUVEC_SECOND
 
 /* A compound has so many segments less than its parts, or more */
 #define FEWEST_SAVED		8
 
-/*
- * Before a compound is made again, REST times as long passes as it took, and
- * RETRY_NS nanoseconds if there was no memory: twice that after the second
- * time, and so on, but not more than MOST_DOUBLED times
- */
-#define REST				20
-#define RETRY_NS			(60 * SECOND)
-#define MOST_DOUBLED		6
-
-/*
- * Rows that no search has used for so long are given up; microseconds until
- * the next look for some
- */
-#define IDLE_NS				(600 * SECOND)
-#define IDLE_LOOK_US		(60 * 1000000)
-
 /* A compound with rows does not give way to another list of parts earlier */
-#define USED_NS				(60 * SECOND)
+#define USED_NS				(60 * GPUVEC_SECOND)
 
 /* Most blocks of all parts of a compound together */
 #define MOST_BLOCKS			UINT32_MAX
 
-typedef struct compound_part
-{
-	gpuvec_mirror_key key;
-	uint64_t	seen;			/* number of the view that was seen last, ... */
-	uint64_t	since;			/* ... when that was seen first, ... */
-	uint32_t	searches;		/* ... by how many searches, ... */
-	bool		small;			/* ... and what it has */
-	uint32_t	entries;
-	uint64_t	rows;
-	uint64_t	blocks;
-	uint64_t	copied;			/* number of the view whose rows are in the
-								 * compound; 0: no row of the part is */
-} compound_part;
-
-typedef struct compound
-{
-	struct compound *next;
-	gpuvec_device *device;
-	uint32_t	nparts;
-	gpuvec_view *view;			/* its rows; NULL: none */
-	size_t		charged;		/* for them, by the device */
-	uint64_t	rows;			/* when it was made */
-	gpuvec_view *dropped;		/* rows that are to be freed, or NULL */
-	gpuvec_view **sources;		/* [nparts] the views that it is to be made
-								 * of, with references, or NULL; NULL: none is
-								 * wanted */
-	bool		making;			/* by a thread, which has the sources */
-	int			stop;			/* atomic: what is being made is useless */
-	bool		gone;			/* it is not in the list any more */
-	uint32_t	failures;		/* to make it, since it was made last */
-	uint64_t	last_use;		/* all times are nanoseconds of the clock */
-	uint64_t	not_before;		/* when it may be made */
-	compound_part parts[];
-} compound;
-
-struct gpuvec_compounds
-{
-	pthread_mutex_t mutex;		/* guards all below */
-	pthread_cond_t work;		/* a compound is wanted, or dead */
-	compound   *list;
-	compound   *dead;			/* to be freed; not charged any more */
-	gpuvec_thread_pool *pool;	/* of one thread, which makes compounds */
-};
-
-/* A view that is not needed any more, and what it was charged */
-typedef struct leftover
-{
-	gpuvec_view *view;			/* or NULL */
-	gpuvec_device *device;
-	size_t		charged;
-} leftover;
-
 /* ---- the list; the caller holds the mutex ---- */
 
 static void
-drop_sources(compound *c)
+drop_sources(gpuvec_compound *c)
 {
 	for (uint32_t i = 0; c->sources && i < c->nparts; i++)
 		gpuvec_view_unref(c->sources[i]);
@@ -150,8 +68,8 @@ drop_sources(compound *c)
 	c->sources = NULL;
 }
 
-static void
-free_compound(compound *c)
+void
+gpuvec_compound_free(gpuvec_compound *c)
 {
 	drop_sources(c);
 	gpuvec_view_unref(c->view);
@@ -163,11 +81,11 @@ free_compound(compound *c)
  * Take a compound, and what it was charged, out of the list.  A thread frees
  * it soon, as that takes some time.
  */
-static leftover
-take_out(gpuvec_compounds *all, compound **link)
+static gpuvec_leftover
+take_out(gpuvec_compounds *all, gpuvec_compound **link)
 {
-	compound   *c = *link;
-	leftover	charge = {.device = c->device, .charged = c->charged};
+	gpuvec_compound *c = *link;
+	gpuvec_leftover charge = {.device = c->device, .charged = c->charged};
 
 	*link = c->next;
 	c->charged = 0;
@@ -183,7 +101,7 @@ take_out(gpuvec_compounds *all, compound **link)
 }
 
 static bool
-same_parts(const compound *c, const gpuvec_device *device, const gpuvec_compound_part *parts,
+same_parts(const gpuvec_compound *c, const gpuvec_device *device, const gpuvec_compound_part *parts,
 		   uint32_t n)
 {
 	if (c->device != device || c->nparts != n)
@@ -196,7 +114,7 @@ same_parts(const compound *c, const gpuvec_device *device, const gpuvec_compound
 
 /* True if a should give way before b: it has no rows, or was used earlier */
 static bool
-goes_before(const compound *a, const compound *b)
+goes_before(const gpuvec_compound *a, const gpuvec_compound *b)
 {
 	if ((a->view == NULL) != (b->view == NULL))
 		return a->view == NULL;
@@ -208,12 +126,12 @@ goes_before(const compound *a, const compound *b)
  * the one took that has given way.
  */
 static bool
-make_place(gpuvec_compounds *all, uint64_t now, leftover *gone)
+make_place(gpuvec_compounds *all, uint64_t now, gpuvec_leftover *gone)
 {
-	compound  **first = NULL;
+	gpuvec_compound **first = NULL;
 	uint32_t	n = 0;
 
-	for (compound **link = &all->list; *link; link = &(*link)->next, n++)
+	for (gpuvec_compound **link = &all->list; *link; link = &(*link)->next, n++)
 		if (first == NULL || goes_before(*link, *first))
 			first = link;
 	if (n < MOST_COMPOUNDS)
@@ -224,10 +142,10 @@ make_place(gpuvec_compounds *all, uint64_t now, leftover *gone)
 	return true;
 }
 
-static compound *
+static gpuvec_compound *
 new_compound(gpuvec_device *device, const gpuvec_compound_part *parts, uint32_t n)
 {
-	compound   *c = calloc(1, sizeof(*c) + n * sizeof(compound_part));
+	gpuvec_compound *c = calloc(1, sizeof(*c) + n * sizeof(gpuvec_part_copy));
 
 	if (c == NULL)
 		return NULL;
@@ -239,11 +157,11 @@ new_compound(gpuvec_device *device, const gpuvec_compound_part *parts, uint32_t 
 }
 
 /* Find the compound of these parts, or add one; NULL: there is no room */
-static compound *
+static gpuvec_compound *
 find_compound(gpuvec_compounds *all, gpuvec_device *device, const gpuvec_compound_part *parts,
-			  uint32_t n, uint64_t now, leftover *gone)
+			  uint32_t n, uint64_t now, gpuvec_leftover *gone)
 {
-	compound   *c = all->list;
+	gpuvec_compound *c = all->list;
 
 	while (c && !same_parts(c, device, parts, n))
 		c = c->next;
@@ -260,11 +178,10 @@ find_compound(gpuvec_compounds *all, gpuvec_device *device, const gpuvec_compoun
 	return c;
 }
 
-/* Give up a compound's rows */
-static leftover
-take_rows(compound *c)
+gpuvec_leftover
+gpuvec_compound_take_rows(gpuvec_compound *c)
 {
-	leftover	gone = {c->view, c->device, c->charged};
+	gpuvec_leftover gone = {c->view, c->device, c->charged};
 
 	c->view = NULL;
 	c->charged = 0;
@@ -273,8 +190,8 @@ take_rows(compound *c)
 	return gone;
 }
 
-static void
-free_leftover(gpuvec_store *store, const leftover *gone)
+void
+gpuvec_compound_free_leftover(gpuvec_store *store, const gpuvec_leftover *gone)
 {
 	if (gone->charged > 0)
 		gpuvec_store_repay(store, gone->device, gone->charged);
@@ -304,14 +221,14 @@ bury_part(gpuvec_view_entry *entry, uint32_t number, gpuvec_error *error)
 
 /* True if a part has another view than the one whose rows are copied */
 static bool
-has_changed(const compound_part *copy, const gpuvec_compound_part *part)
+has_changed(const gpuvec_part_copy *copy, const gpuvec_compound_part *part)
 {
 	return copy->copied != 0 && copy->copied != part->view->number;
 }
 
 /* The view without the rows of parts that have changed; NULL: no memory */
 static gpuvec_view *
-view_without(const compound *c, const gpuvec_compound_part *parts, gpuvec_thread_pool *pool)
+view_without(const gpuvec_compound *c, const gpuvec_compound_part *parts, gpuvec_thread_pool *pool)
 {
 	gpuvec_draft draft = {.backend = c->device->backend, .pool = pool};
 	gpuvec_view *view = NULL;
@@ -334,10 +251,10 @@ view_without(const compound *c, const gpuvec_compound_part *parts, gpuvec_thread
  * Leave out parts that have other views now.  Returns what is not needed any
  * more: the old view, or all rows, if most are gone or there is no memory.
  */
-static leftover
-leave_out(gpuvec_compounds *all, compound *c, const gpuvec_compound_part *parts)
+static gpuvec_leftover
+leave_out(gpuvec_compounds *all, gpuvec_compound *c, const gpuvec_compound_part *parts)
 {
-	leftover	old = {.view = NULL};
+	gpuvec_leftover old = {.view = NULL};
 	bool		changed = false;
 
 	for (uint32_t i = 0; i < c->nparts; i++)
@@ -352,7 +269,7 @@ leave_out(gpuvec_compounds *all, compound *c, const gpuvec_compound_part *parts)
 	if (c->view && c->view->nrows >= c->rows / 2)
 		return old;
 	gpuvec_view_unref(old.view);
-	return take_rows(c);
+	return gpuvec_compound_take_rows(c);
 }
 
 /*
@@ -360,7 +277,7 @@ leave_out(gpuvec_compounds *all, compound *c, const gpuvec_compound_part *parts)
  * is an older one: a search that has begun earlier
  */
 static bool
-lacks_part(const compound *c, const gpuvec_compound_part *parts)
+lacks_part(const gpuvec_compound *c, const gpuvec_compound_part *parts)
 {
 	for (uint32_t i = 0; i < c->nparts; i++)
 		if (c->parts[i].copied != 0 &&
@@ -371,8 +288,8 @@ lacks_part(const compound *c, const gpuvec_compound_part *parts)
 
 /* Take the rows that a search may have */
 static gpuvec_view *
-use(gpuvec_compounds *all, compound *c, const gpuvec_compound_part *parts, bool *covered,
-	leftover *gone)
+use(gpuvec_compounds *all, gpuvec_compound *c, const gpuvec_compound_part *parts, bool *covered,
+	gpuvec_leftover *gone)
 {
 	if (c->view == NULL || lacks_part(c, parts))
 		return NULL;
@@ -408,21 +325,9 @@ usual_terms(void)
 	return usual;
 }
 
-/* The blocks of a view: one more than its last one */
-static uint64_t
-blocks_of(const gpuvec_view *view)
-{
-	uint64_t	last = 0;
-
-	for (uint32_t i = 0; i < view->nentries; i++)
-		if (view->entries[i].segment->last_tid > last)
-			last = view->entries[i].segment->last_tid;
-	return (uint64_t) gpuvec_tid_block(last) + 1;
-}
-
 /* Note a view that a part had not before */
 static void
-note_view(compound_part *p, const gpuvec_view *view, uint64_t now)
+note_view(gpuvec_part_copy *p, const gpuvec_view *view, uint64_t now)
 {
 	p->seen = view->number;
 	p->since = now;
@@ -431,12 +336,12 @@ note_view(compound_part *p, const gpuvec_view *view, uint64_t now)
 	p->small = view->nrows > 0 && view->nrows < gpuvec_full_segment() / 2;
 	p->entries = view->nentries;
 	p->rows = view->nrows;
-	p->blocks = p->small ? blocks_of(view) : 0;
+	p->blocks = p->small ? gpuvec_compound_blocks(view) : 0;
 }
 
 /* Note which views a search reads */
 static void
-note_views(compound *c, const gpuvec_compound_part *parts, uint64_t now)
+note_views(gpuvec_compound *c, const gpuvec_compound_part *parts, uint64_t now)
 {
 	for (uint32_t i = 0; i < c->nparts; i++)
 	{
@@ -461,28 +366,28 @@ typedef struct compound_gain
 
 /* True if a part would be in a compound */
 static bool
-is_ripe(const compound_part *p, const compound_terms *when, uint64_t now)
+is_ripe(const gpuvec_part_copy *p, const compound_terms *when, uint64_t now)
 {
 	return p->small && p->searches >= when->searches && now - p->since >= when->ns;
 }
 
 /* True if a compound would have this part's view */
 static bool
-would_have(const compound_part *p, const gpuvec_view *view, const compound_terms *when, uint64_t now)
+would_have(const gpuvec_part_copy *p, const gpuvec_view *view, const compound_terms *when, uint64_t now)
 {
 	return view != NULL && view->number == p->seen && is_ripe(p, when, now);
 }
 
 /* Is a compound of these parts worth it, and has it a quarter of new rows? */
 static bool
-is_worth_it(const compound *c, const compound_terms *when, const gpuvec_compound_part *parts,
+is_worth_it(const gpuvec_compound *c, const compound_terms *when, const gpuvec_compound_part *parts,
 			int threads, uint64_t now)
 {
 	compound_gain g = {0};
 
 	for (uint32_t i = 0; i < c->nparts; i++)
 	{
-		const compound_part *p = &c->parts[i];
+		const gpuvec_part_copy *p = &c->parts[i];
 
 		if (!would_have(p, parts[i].view, when, now))
 			continue;
@@ -498,7 +403,7 @@ is_worth_it(const compound *c, const compound_terms *when, const gpuvec_compound
 
 /* Have a compound made, if that is worth it */
 static void
-want(gpuvec_compounds *all, compound *c, const gpuvec_compound_part *parts, int threads, uint64_t now)
+want(gpuvec_compounds *all, gpuvec_compound *c, const gpuvec_compound_part *parts, int threads, uint64_t now)
 {
 	compound_terms when = usual_terms();
 
@@ -511,394 +416,6 @@ want(gpuvec_compounds *all, compound *c, const gpuvec_compound_part *parts, int 
 	pthread_cond_signal(&all->work);
 }
 
-/* ---- making a compound, without the mutex ---- */
-
-typedef struct compound_making
-{
-	gpuvec_store *store;
-	compound   *compound;
-	gpuvec_view **sources;		/* [compound->nparts] */
-	uint64_t   *first_block;	/* [compound->nparts + 1] of each part, where
-								 * the pages of all follow each other */
-	size_t		charged;
-} compound_making;
-
-/* Bytes that the segments of a view are charged */
-static size_t
-view_bytes(const gpuvec_view *view)
-{
-	size_t		bytes = 0;
-
-	for (uint32_t i = 0; i < view->nentries; i++)
-		bytes += gpuvec_segment_charge(view->entries[i].segment);
-	/* and live maps, for when parts change */
-	return bytes + view->nrows / 8;
-}
-
-/* Set the charge, if there is enough free memory */
-static bool
-charge(compound_making *m, size_t bytes)
-{
-	gpuvec_device *device = m->compound->device;
-
-	if (bytes > m->charged)
-	{
-		if (!gpuvec_store_borrow_spare(m->store, device, bytes - m->charged))
-			return false;
-	}
-	else
-		gpuvec_store_repay(m->store, device, m->charged - bytes);
-	m->charged = bytes;
-	return true;
-}
-
-/*
- * Charge what the sources take, twice: for the rows that are staged, and for
- * their segments
- */
-static bool
-charge_sources(compound_making *m)
-{
-	size_t		bytes = 0;
-
-	for (uint32_t i = 0; i < m->compound->nparts; i++)
-		if (m->sources[i])
-			bytes += 2 * view_bytes(m->sources[i]);
-	return charge(m, bytes);
-}
-
-/* True if what is being made will not be used */
-static bool
-is_useless(const compound_making *m)
-{
-	return __atomic_load_n(&m->compound->stop, __ATOMIC_RELAXED) != 0;
-}
-
-/* Stage the rows of a part */
-static bool
-stage_part(compound_making *m, uint32_t number, gpuvec_stage *stage, gpuvec_error *error)
-{
-	gpuvec_draft draft = {.backend = m->compound->device->backend};
-	bool		ok = gpuvec_draft_copy(&draft, m->sources[number], error) &&
-		gpuvec_draft_unbuild(&draft, 0, gpuvec_tid(m->first_block[number], 0), stage, error);
-
-	gpuvec_draft_free(&draft);
-	return ok;
-}
-
-static bool
-stage_rows(compound_making *m, gpuvec_stage *stage, gpuvec_error *error)
-{
-	uint64_t	block = 0;
-
-	for (uint32_t i = 0; i < m->compound->nparts; i++)
-	{
-		m->first_block[i] = block;
-		if (m->sources[i] == NULL)
-			continue;
-		if (is_useless(m) || !stage_part(m, i, stage, error))
-			return false;
-		block += blocks_of(m->sources[i]);
-	}
-	m->first_block[m->compound->nparts] = block;
-	return true;
-}
-
-/* The part that has this block */
-static uint32_t
-part_of(const compound_making *m, uint64_t block)
-{
-	uint32_t	low = 0;
-	uint32_t	high = m->compound->nparts;
-
-	while (high - low > 1)
-	{
-		uint32_t	middle = low + (high - low) / 2;
-
-		if (m->first_block[middle] <= block)
-			low = middle;
-		else
-			high = middle;
-	}
-	return low;
-}
-
-/* The tid under which a staged row ranks in a search of parts */
-static uint64_t
-ranked_tid(const compound_making *m, uint64_t tid)
-{
-	uint32_t	number = part_of(m, gpuvec_tid_block(tid));
-
-	return gpuvec_part_tid(number) | (tid - gpuvec_tid(m->first_block[number], 0));
-}
-
-/* Give the rows of a new segment these tids, which keep their order */
-static void
-name_rows(void *arg, gpuvec_segment *segment)
-{
-	for (uint32_t row = 0; row < segment->nrows; row++)
-		segment->tid[row] = ranked_tid(arg, segment->tid[row]);
-	segment->first_tid = ranked_tid(arg, segment->first_tid);
-	segment->last_tid = ranked_tid(arg, segment->last_tid);
-}
-
-/* Charge what is built and staged; called while segments are built */
-static bool
-go_on(void *arg, size_t built, size_t staged, gpuvec_error *error)
-{
-	compound_making *m = arg;
-	size_t		bytes = built + staged;
-
-	return !is_useless(m) &&
-		(bytes <= m->charged || charge(m, bytes) || gpuvec_fail_memory(error, bytes));
-}
-
-/* Build the segments of all parts; NULL on failure */
-static gpuvec_view *
-build(compound_making *m, gpuvec_stage *stage, gpuvec_error *error)
-{
-	gpuvec_backend *backend = m->compound->device->backend;
-	gpuvec_thread_pool *pool = m->store->compounds->pool;
-	gpuvec_draft draft = {.backend = backend, .pool = pool};
-	gpuvec_view *view = NULL;
-
-	if (stage_rows(m, stage, error))
-	{
-		gpuvec_stage_target target = {
-			.pool = pool, .backend = backend, .nblocks = UINT32_MAX,
-			.nrows = gpuvec_stage_rows(stage),
-			.shares = gpuvec_thread_pool_threads(m->store->pool), .sorted = true,
-			.name_rows = name_rows, .progress = go_on, .arg = m
-		};
-
-		if (target.nrows > 0 && gpuvec_draft_build(&draft, stage, &target, error))
-		{
-			for (uint32_t i = 0; backend->finish_segment && i < draft.n; i++)
-				backend->finish_segment(backend, draft.entries[i].segment);
-			view = gpuvec_draft_finish(&draft, error);
-		}
-	}
-	gpuvec_draft_free(&draft);
-	return view;
-}
-
-/* Make the rows of a compound; NULL: there is no memory, and no charge */
-static gpuvec_view *
-make_rows(compound_making *m)
-{
-	gpuvec_stage *stage = gpuvec_stage_new(0);
-	gpuvec_view *view = NULL;
-	gpuvec_error error;
-
-	m->first_block = calloc(m->compound->nparts + (size_t) 1, sizeof(uint64_t));
-	if (stage && m->first_block && charge_sources(m))
-		view = build(m, stage, &error);
-	if (view == NULL || !charge(m, view_bytes(view)))
-	{
-		gpuvec_view_unref(view);
-		view = NULL;
-		(void) charge(m, 0);
-	}
-	gpuvec_stage_free(stage);
-	free(m->first_block);
-	return view;
-}
-
-/* ---- the thread; the caller holds the mutex, which work releases ---- */
-
-/* What was made for a compound that is not to have it */
-static leftover
-unused_rows(const compound_making *m, gpuvec_view *view)
-{
-	leftover	unused = {view, m->compound->device, m->charged};
-
-	return unused;
-}
-
-/* Note what a compound has */
-static leftover
-set_rows(const compound_making *m, gpuvec_view *view)
-{
-	compound   *c = m->compound;
-	leftover	old = take_rows(c);
-
-	c->view = view;
-	c->charged = m->charged;
-	c->rows = view->nrows;
-	for (uint32_t i = 0; i < c->nparts; i++)
-		if (m->sources[i])
-			c->parts[i].copied = m->sources[i]->number;
-	gpuvec_log("DEBUG", "compound of %u mirrors: %llu rows in %u segments, %zu kB", c->nparts,
-			   (unsigned long long) view->nrows, view->nentries, c->charged / 1024);
-	return old;
-}
-
-/* Note when a compound may be made again */
-static void
-set_rest(compound *c, bool made, uint64_t began)
-{
-	uint64_t	now = gpuvec_clock_ns();
-	uint32_t	doubled = c->failures < MOST_DOUBLED ? c->failures : MOST_DOUBLED;
-
-	if (made)
-		c->not_before = now + REST * (now - began);
-	else
-		c->not_before = now + (RETRY_NS << doubled);
-	c->failures = made ? 0 : c->failures + 1;
-}
-
-/* Take what was made, or is to be freed; NULL is nothing */
-static leftover
-end_making(compound_making *m, gpuvec_view *view, uint64_t began)
-{
-	compound   *c = m->compound;
-
-	c->making = false;
-	if (is_useless(m))
-		return unused_rows(m, view);
-	set_rest(c, view != NULL, began);
-	if (view == NULL)
-		return unused_rows(m, NULL);
-	return set_rows(m, view);
-}
-
-/* Make a compound that is wanted */
-static void
-make(gpuvec_store *store, compound *c)
-{
-	gpuvec_compounds *all = store->compounds;
-	compound_making m = {.store = store, .compound = c, .sources = c->sources};
-	uint64_t	began = gpuvec_clock_ns();
-	uint32_t	nparts = c->nparts;
-	gpuvec_view *view;
-	leftover	unused;
-	bool		gone;
-
-	c->sources = NULL;
-	c->making = true;
-	__atomic_store_n(&c->stop, 0, __ATOMIC_RELAXED);
-	pthread_mutex_unlock(&all->mutex);
-	view = make_rows(&m);
-	gpuvec_fault_sleep("slow-compound", NULL);
-	pthread_mutex_lock(&all->mutex);
-	unused = end_making(&m, view, began);
-	gone = c->gone;
-	pthread_mutex_unlock(&all->mutex);
-	free_leftover(store, &unused);
-	for (uint32_t i = 0; i < nparts; i++)
-		gpuvec_view_unref(m.sources[i]);
-	free(m.sources);
-	if (gone)
-		free_compound(c);
-	pthread_mutex_lock(&all->mutex);
-}
-
-/* Free a compound that is dead, or rows that were dropped; false: no more */
-static bool
-free_next(gpuvec_compounds *all)
-{
-	compound   *dead = all->dead;
-	gpuvec_view *view = NULL;
-
-	for (compound *c = all->list; dead == NULL && view == NULL && c; c = c->next)
-	{
-		view = c->dropped;
-		c->dropped = NULL;
-	}
-	if (dead)
-		all->dead = dead->next;
-	else if (view == NULL)
-		return false;
-	pthread_mutex_unlock(&all->mutex);
-	if (dead)
-		free_compound(dead);
-	gpuvec_view_unref(view);
-	pthread_mutex_lock(&all->mutex);
-	return true;
-}
-
-/* Give up the rows of a compound that nobody uses; false: there is none */
-static bool
-give_up_idle(gpuvec_store *store)
-{
-	gpuvec_compounds *all = store->compounds;
-	uint64_t	now = gpuvec_clock_ns();
-	compound   *c = all->list;
-	leftover	unused;
-
-	while (c && (c->view == NULL || now - c->last_use < IDLE_NS))
-		c = c->next;
-	if (c == NULL)
-		return false;
-	unused = take_rows(c);
-	pthread_mutex_unlock(&all->mutex);
-	free_leftover(store, &unused);
-	pthread_mutex_lock(&all->mutex);
-	return true;
-}
-
-/* Make a compound that is wanted; false: there is none */
-static bool
-make_next(gpuvec_store *store)
-{
-	compound   *c = store->compounds->list;
-
-	while (c && c->sources == NULL)
-		c = c->next;
-	if (c == NULL)
-		return false;
-	make(store, c);
-	return true;
-}
-
-static void *
-compounds_thread(void *arg)
-{
-	gpuvec_store *store = arg;
-	gpuvec_compounds *all = store->compounds;
-
-	/* on Linux, niceness is per thread; a failure is harmless */
-	(void) setpriority(PRIO_PROCESS, 0, COMPOUND_NICE);
-	pthread_mutex_lock(&all->mutex);
-	for (;;)
-	{
-		struct timespec later = gpuvec_deadline(IDLE_LOOK_US);
-
-		/* what is to be freed comes before what takes more memory */
-		if (!free_next(all) && !give_up_idle(store) && !make_next(store))
-			(void) pthread_cond_timedwait(&all->work, &all->mutex, &later);
-	}
-	return NULL;
-}
-
-bool
-gpuvec_compounds_start(gpuvec_store *store)
-{
-	gpuvec_compounds *all = calloc(1, sizeof(*all));
-	pthread_condattr_t monotonic;
-	pthread_t	thread;
-	sigset_t	signals;
-	sigset_t	old;
-	int			rc;
-
-	if (all == NULL || (all->pool = gpuvec_thread_pool_new(1)) == NULL)
-	{
-		free(all);
-		return false;
-	}
-	pthread_mutex_init(&all->mutex, NULL);
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&all->work, &monotonic);
-	pthread_condattr_destroy(&monotonic);
-	store->compounds = all;
-	sigfillset(&signals);
-	pthread_sigmask(SIG_SETMASK, &signals, &old);
-	rc = pthread_create(&thread, NULL, compounds_thread, store);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return rc == 0 && pthread_detach(thread) == 0;
-}
-
 /* ---- for searches and the store ---- */
 
 gpuvec_view *
@@ -908,9 +425,9 @@ gpuvec_compound_find(gpuvec_store *store, gpuvec_device *device, const gpuvec_co
 	gpuvec_compounds *all = store->compounds;
 	int			threads = gpuvec_thread_pool_threads(store->pool);
 	gpuvec_view *view = NULL;
-	leftover	gone[2] = {{NULL}, {NULL}};
+	gpuvec_leftover gone[2] = {{NULL}, {NULL}};
 	uint64_t	now;
-	compound   *c;
+	gpuvec_compound *c;
 
 	pthread_mutex_lock(&all->mutex);
 	now = gpuvec_clock_ns();
@@ -922,14 +439,14 @@ gpuvec_compound_find(gpuvec_store *store, gpuvec_device *device, const gpuvec_co
 		view = use(all, c, parts, covered, &gone[1]);
 	}
 	pthread_mutex_unlock(&all->mutex);
-	free_leftover(store, &gone[0]);
-	free_leftover(store, &gone[1]);
+	gpuvec_compound_free_leftover(store, &gone[0]);
+	gpuvec_compound_free_leftover(store, &gone[1]);
 	return view;
 }
 
 /* True if rows of a mirror are in a compound, or are being put there */
 static bool
-has_rows_of(const compound *c, const gpuvec_mirror_key *key)
+has_rows_of(const gpuvec_compound *c, const gpuvec_mirror_key *key)
 {
 	for (uint32_t i = 0; i < c->nparts; i++)
 		if (c->parts[i].key.relation == key->relation &&
@@ -943,7 +460,7 @@ gpuvec_compounds_drop(gpuvec_store *store, const gpuvec_device *device, const gp
 {
 	gpuvec_compounds *all = store->compounds;
 	size_t		bytes = 0;
-	compound  **link;
+	gpuvec_compound **link;
 
 	if (all == NULL)
 		return 0;
@@ -961,16 +478,16 @@ gpuvec_compounds_drop(gpuvec_store *store, const gpuvec_device *device, const gp
 
 /* Give up the rows of a compound, as memory is short; returns their charge */
 static size_t
-give_way(compound *c, uint64_t now)
+give_way(gpuvec_compound *c, uint64_t now)
 {
-	leftover	rows;
+	gpuvec_leftover rows;
 
 	drop_sources(c);
 	__atomic_store_n(&c->stop, 1, __ATOMIC_RELAXED);
-	c->not_before = now + RETRY_NS;
+	c->not_before = now + GPUVEC_COMPOUND_RETRY;
 	if (c->view == NULL)
 		return 0;
-	rows = take_rows(c);
+	rows = gpuvec_compound_take_rows(c);
 	/* the thread has freed what was here before it has made these */
 	c->dropped = rows.view;
 	return rows.charged;
@@ -986,7 +503,7 @@ gpuvec_compounds_give_way(gpuvec_store *store, const gpuvec_device *device)
 	if (all == NULL)
 		return 0;
 	pthread_mutex_lock(&all->mutex);
-	for (compound *c = all->list; c; c = c->next)
+	for (gpuvec_compound *c = all->list; c; c = c->next)
 		if (c->device == device)
 			bytes += give_way(c, now);
 	if (bytes > 0)

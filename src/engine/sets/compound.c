@@ -112,12 +112,19 @@ same_parts(const gpuvec_compound *c, const gpuvec_device *device, const gpuvec_c
 	return true;
 }
 
+/* True if a compound has rows, or will have some soon */
+static bool
+is_made(const gpuvec_compound *c)
+{
+	return c->view != NULL || c->making;
+}
+
 /* True if a should give way before b: it has no rows, or was used earlier */
 static bool
 goes_before(const gpuvec_compound *a, const gpuvec_compound *b)
 {
-	if ((a->view == NULL) != (b->view == NULL))
-		return a->view == NULL;
+	if (is_made(a) != is_made(b))
+		return is_made(b);
 	return a->last_use < b->last_use;
 }
 
@@ -136,7 +143,7 @@ make_place(gpuvec_compounds *all, uint64_t now, gpuvec_leftover *gone)
 			first = link;
 	if (n < MOST_COMPOUNDS)
 		return true;
-	if ((*first)->view != NULL && now - (*first)->last_use < USED_NS)
+	if (is_made(*first) && now - (*first)->last_use < USED_NS)
 		return false;
 	*gone = take_out(all, first);
 	return true;

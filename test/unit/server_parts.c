@@ -393,8 +393,8 @@ change_part(client *c, model *models, uint32_t part)
  * Parts whose rows are in common segments, and that change: answers stay those
  * of the parts.  Few ids make for ties between parts.
  */
-void
-test_compounds(void)
+static void
+compounds_rounds(void)
 {
 	engine		e = engine_start("compounds:2,lists:1", plain);
 	client		c = client_open(&e);
@@ -438,6 +438,23 @@ test_compounds(void)
 		model_free(&models[i]);
 	client_close(&c);
 	engine_stop(&e);
+}
+
+void
+test_compounds(void)
+{
+	compounds_rounds();
+}
+
+/* The same with numbers of ids, which each mirror has, or some have */
+void
+test_compounds_wide(void)
+{
+	wide_from = 20;
+	compounds_rounds();
+	wide_from = 100;
+	compounds_rounds();
+	wide_from = 0;
 }
 
 /* Compounds go before mirrors do, and are not made where there is no room */

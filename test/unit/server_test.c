@@ -2648,6 +2648,7 @@ static const struct
 	{"edges", test_edges},
 	{"several_mirrors", test_several_mirrors},
 	{"compounds", test_compounds},
+	{"compounds_wide", test_compounds_wide},
 	{"compounds_budget", test_compounds_budget},
 	{"compounds_concurrency", test_compounds_concurrency},
 	{"compounds_filters", test_compounds_filters},

@@ -8,7 +8,8 @@
  * reads the segments of all, and in each it has to find the lists of the
  * query's ids.  Many small segments take twice the time of a few full ones.
  * So for small mirrors that are searched together again and again, a thread
- * makes a compound: a copy of their rows in segments of full size.
+ * makes a compound: a copy of their rows in segments of full size.  If a part
+ * has numbers for its ids, the compound has numbers of its own.
  *
  * What makes it right:
  *
@@ -57,13 +58,34 @@
 /* Most blocks of all parts of a compound together */
 #define MOST_BLOCKS			UINT32_MAX
 
+static const gpuvec_compound_rows no_rows = {NULL, NULL};
+
+static gpuvec_compound_rows
+ref_rows(gpuvec_view *view, gpuvec_id_numbers *numbers)
+{
+	gpuvec_compound_rows rows = no_rows;
+
+	if (view == NULL)
+		return rows;
+	rows.view = gpuvec_view_ref(view);
+	rows.numbers = gpuvec_id_numbers_ref(numbers);
+	return rows;
+}
+
+void
+gpuvec_compound_rows_unref(const gpuvec_compound_rows * rows)
+{
+	gpuvec_view_unref(rows->view);
+	gpuvec_id_numbers_unref(rows->numbers);
+}
+
 /* ---- the list; the caller holds the mutex ---- */
 
 static void
 drop_sources(gpuvec_compound *c)
 {
 	for (uint32_t i = 0; c->sources && i < c->nparts; i++)
-		gpuvec_view_unref(c->sources[i]);
+		gpuvec_compound_rows_unref(&c->sources[i]);
 	free(c->sources);
 	c->sources = NULL;
 }
@@ -72,8 +94,8 @@ void
 gpuvec_compound_free(gpuvec_compound *c)
 {
 	drop_sources(c);
-	gpuvec_view_unref(c->view);
-	gpuvec_view_unref(c->dropped);
+	gpuvec_compound_rows_unref(&c->rows);
+	gpuvec_compound_rows_unref(&c->dropped);
 	free(c);
 }
 
@@ -116,7 +138,7 @@ same_parts(const gpuvec_compound *c, const gpuvec_device *device, const gpuvec_c
 static bool
 is_made(const gpuvec_compound *c)
 {
-	return c->view != NULL || c->making;
+	return c->rows.view != NULL || c->making;
 }
 
 /* True if a should give way before b: it has no rows, or was used earlier */
@@ -188,9 +210,9 @@ find_compound(gpuvec_compounds *all, gpuvec_device *device, const gpuvec_compoun
 gpuvec_leftover
 gpuvec_compound_take_rows(gpuvec_compound *c)
 {
-	gpuvec_leftover gone = {c->view, c->device, c->charged};
+	gpuvec_leftover gone = {c->rows, c->device, c->charged};
 
-	c->view = NULL;
+	c->rows = no_rows;
 	c->charged = 0;
 	for (uint32_t i = 0; i < c->nparts; i++)
 		c->parts[i].copied = 0;
@@ -202,7 +224,7 @@ gpuvec_compound_free_leftover(gpuvec_store *store, const gpuvec_leftover *gone)
 {
 	if (gone->charged > 0)
 		gpuvec_store_repay(store, gone->device, gone->charged);
-	gpuvec_view_unref(gone->view);
+	gpuvec_compound_rows_unref(&gone->rows);
 }
 
 /* ---- parts that change ---- */
@@ -240,7 +262,7 @@ view_without(const gpuvec_compound *c, const gpuvec_compound_part *parts, gpuvec
 	gpuvec_draft draft = {.backend = c->device->backend, .pool = pool};
 	gpuvec_view *view = NULL;
 	gpuvec_error error;
-	bool		ok = gpuvec_draft_copy(&draft, c->view, &error);
+	bool		ok = gpuvec_draft_copy(&draft, c->rows.view, &error);
 
 	for (uint32_t i = 0; i < c->nparts; i++)
 		for (uint32_t j = 0; ok && has_changed(&c->parts[i], &parts[i]) && j < draft.n; j++)
@@ -261,21 +283,21 @@ view_without(const gpuvec_compound *c, const gpuvec_compound_part *parts, gpuvec
 static gpuvec_leftover
 leave_out(gpuvec_compounds *all, gpuvec_compound *c, const gpuvec_compound_part *parts)
 {
-	gpuvec_leftover old = {.view = NULL};
+	gpuvec_leftover old = {.charged = 0};
 	bool		changed = false;
 
 	for (uint32_t i = 0; i < c->nparts; i++)
 		changed |= has_changed(&c->parts[i], &parts[i]);
 	if (!changed)
 		return old;
-	old.view = c->view;
-	c->view = view_without(c, parts, all->pool);
+	old.rows.view = c->rows.view;
+	c->rows.view = view_without(c, parts, all->pool);
 	for (uint32_t i = 0; i < c->nparts; i++)
 		if (has_changed(&c->parts[i], &parts[i]))
 			c->parts[i].copied = 0;
-	if (c->view && c->view->nrows >= c->rows / 2)
+	if (c->rows.view && c->rows.view->nrows >= c->nrows / 2)
 		return old;
-	gpuvec_view_unref(old.view);
+	gpuvec_view_unref(old.rows.view);
 	return gpuvec_compound_take_rows(c);
 }
 
@@ -294,18 +316,16 @@ lacks_part(const gpuvec_compound *c, const gpuvec_compound_part *parts)
 }
 
 /* Take the rows that a search may have */
-static gpuvec_view *
+static gpuvec_compound_rows
 use(gpuvec_compounds *all, gpuvec_compound *c, const gpuvec_compound_part *parts, bool *covered,
 	gpuvec_leftover *gone)
 {
-	if (c->view == NULL || lacks_part(c, parts))
-		return NULL;
+	if (c->rows.view == NULL || lacks_part(c, parts))
+		return no_rows;
 	*gone = leave_out(all, c, parts);
-	if (c->view == NULL)
-		return NULL;
-	for (uint32_t i = 0; i < c->nparts; i++)
+	for (uint32_t i = 0; c->rows.view && i < c->nparts; i++)
 		covered[i] = c->parts[i].copied != 0;
-	return gpuvec_view_ref(c->view);
+	return ref_rows(c->rows.view, c->rows.numbers);
 }
 
 /* ---- which parts are worth it ---- */
@@ -419,20 +439,20 @@ want(gpuvec_compounds *all, gpuvec_compound *c, const gpuvec_compound_part *part
 	c->sources = calloc(c->nparts, sizeof(*c->sources));
 	for (uint32_t i = 0; c->sources && i < c->nparts; i++)
 		if (would_have(&c->parts[i], parts[i].view, &when, now))
-			c->sources[i] = gpuvec_view_ref(parts[i].view);
+			c->sources[i] = ref_rows(parts[i].view, parts[i].numbers);
 	pthread_cond_signal(&all->work);
 }
 
 /* ---- for searches and the store ---- */
 
-gpuvec_view *
+gpuvec_compound_rows
 gpuvec_compound_find(gpuvec_store *store, gpuvec_device *device, const gpuvec_compound_part *parts,
 					 uint32_t n, bool *covered)
 {
 	gpuvec_compounds *all = store->compounds;
 	int			threads = gpuvec_thread_pool_threads(store->pool);
-	gpuvec_view *view = NULL;
-	gpuvec_leftover gone[2] = {{NULL}, {NULL}};
+	gpuvec_compound_rows rows = no_rows;
+	gpuvec_leftover gone[2] = {{.charged = 0}, {.charged = 0}};
 	uint64_t	now;
 	gpuvec_compound *c;
 
@@ -443,12 +463,12 @@ gpuvec_compound_find(gpuvec_store *store, gpuvec_device *device, const gpuvec_co
 	{
 		note_views(c, parts, now);
 		want(all, c, parts, threads, now);
-		view = use(all, c, parts, covered, &gone[1]);
+		rows = use(all, c, parts, covered, &gone[1]);
 	}
 	pthread_mutex_unlock(&all->mutex);
 	gpuvec_compound_free_leftover(store, &gone[0]);
 	gpuvec_compound_free_leftover(store, &gone[1]);
-	return view;
+	return rows;
 }
 
 /* True if rows of a mirror are in a compound, or are being put there */
@@ -492,11 +512,11 @@ give_way(gpuvec_compound *c, uint64_t now)
 	drop_sources(c);
 	__atomic_store_n(&c->stop, 1, __ATOMIC_RELAXED);
 	c->not_before = now + GPUVEC_COMPOUND_RETRY;
-	if (c->view == NULL)
+	if (c->rows.view == NULL)
 		return 0;
 	rows = gpuvec_compound_take_rows(c);
 	/* the thread has freed what was here before it has made these */
-	c->dropped = rows.view;
+	c->dropped = rows.rows;
 	return rows.charged;
 }
 

@@ -41,13 +41,12 @@ typedef struct gpuvec_compound
 	struct gpuvec_compound *next;
 	gpuvec_device *device;
 	uint32_t	nparts;
-	gpuvec_view *view;			/* its rows; NULL: none */
+	gpuvec_compound_rows rows;
 	size_t		charged;		/* for them, by the device */
-	uint64_t	rows;			/* when it was made */
-	gpuvec_view *dropped;		/* rows that are to be freed, or NULL */
-	gpuvec_view **sources;		/* [nparts] the views that it is to be made
-								 * of, with references, or NULL; NULL: none is
-								 * wanted */
+	uint64_t	nrows;			/* when they were made */
+	gpuvec_compound_rows dropped;	/* rows that are to be freed */
+	gpuvec_compound_rows *sources;	/* [nparts] what it is to be made of, with
+									 * references; NULL: none is wanted */
 	bool		making;			/* by a thread, which has the sources */
 	int			stop;			/* atomic: what is being made is useless */
 	bool		gone;			/* it is not in the list any more */
@@ -66,10 +65,10 @@ struct gpuvec_compounds
 	gpuvec_thread_pool *pool;	/* of one thread, which makes compounds */
 };
 
-/* A view that is not needed any more, and what it was charged */
+/* Rows that are not needed any more, and what they were charged */
 typedef struct gpuvec_leftover
 {
-	gpuvec_view *view;			/* or NULL */
+	gpuvec_compound_rows rows;
 	gpuvec_device *device;
 	size_t		charged;
 } gpuvec_leftover;

@@ -11,10 +11,12 @@
  */
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 
 #include "engine/log.h"
 #include "engine/sets/compound_list.h"
+#include "engine/sets/renumber.h"
 
 /* Niceness of the thread */
 #define COMPOUND_NICE		5
@@ -40,9 +42,11 @@ typedef struct compound_making
 {
 	gpuvec_store *store;
 	gpuvec_compound *compound;
-	gpuvec_view **sources;		/* [compound->nparts] */
+	gpuvec_compound_rows *sources;	/* [compound->nparts] */
 	uint64_t   *first_block;	/* [compound->nparts + 1] of each part, where
 								 * the pages of all follow each other */
+	gpuvec_stage *stage;
+	gpuvec_compound_rows made;
 	size_t		charged;
 } compound_making;
 
@@ -85,36 +89,41 @@ charge_sources(compound_making *m)
 	size_t		bytes = 0;
 
 	for (uint32_t i = 0; i < m->compound->nparts; i++)
-		if (m->sources[i])
-			bytes += 2 * view_bytes(m->sources[i]);
+		if (m->sources[i].view)
+			bytes += 2 * view_bytes(m->sources[i].view);
 	return charge(m, bytes);
 }
 
 /* Stage the rows of a part */
 static bool
-stage_part(compound_making *m, uint32_t number, gpuvec_stage *stage, gpuvec_error *error)
+stage_part(compound_making *m, uint32_t number, gpuvec_error *error)
 {
+	const		gpuvec_compound_rows *source = &m->sources[number];
 	gpuvec_draft draft = {.backend = m->compound->device->backend};
-	bool		ok = gpuvec_draft_copy(&draft, m->sources[number], error) &&
-		gpuvec_draft_unbuild(&draft, 0, gpuvec_tid(m->first_block[number], 0), stage, error);
+	uint32_t   *ids = source->numbers ? gpuvec_id_numbers_ids(source->numbers, error) : NULL;
+	gpuvec_row_names names = {.more = gpuvec_tid(m->first_block[number], 0), .ids = ids};
+	bool		ok = (ids || source->numbers == NULL) &&
+		gpuvec_draft_copy(&draft, source->view, error) &&
+		gpuvec_draft_unbuild(&draft, 0, &names, m->stage, error);
 
 	gpuvec_draft_free(&draft);
+	free(ids);
 	return ok;
 }
 
 static bool
-stage_rows(compound_making *m, gpuvec_stage *stage, gpuvec_error *error)
+stage_rows(compound_making *m, gpuvec_error *error)
 {
 	uint64_t	block = 0;
 
 	for (uint32_t i = 0; i < m->compound->nparts; i++)
 	{
 		m->first_block[i] = block;
-		if (m->sources[i] == NULL)
+		if (m->sources[i].view == NULL)
 			continue;
-		if (gpuvec_compound_useless(m->compound) || !stage_part(m, i, stage, error))
+		if (gpuvec_compound_useless(m->compound) || !stage_part(m, i, error))
 			return false;
-		block += gpuvec_compound_blocks(m->sources[i]);
+		block += gpuvec_compound_blocks(m->sources[i].view);
 	}
 	m->first_block[m->compound->nparts] = block;
 	return true;
@@ -169,83 +178,88 @@ go_on(void *arg, size_t built, size_t staged, gpuvec_error *error)
 		(bytes <= m->charged || charge(m, bytes) || gpuvec_fail_memory(error, bytes));
 }
 
-/* Build the segments of all parts; NULL on failure */
-static gpuvec_view *
-build(compound_making *m, gpuvec_stage *stage, gpuvec_error *error)
+/* Number the ids of the staged rows, if some are above 65,535 */
+static bool
+number_rows(compound_making *m, gpuvec_error *error)
+{
+	gpuvec_thread_pool *pool = m->store->compounds->pool;
+
+	if (gpuvec_stage_cold(m->stage) == 0)
+		return true;
+	m->made.numbers = gpuvec_renumber_map(m->stage, pool, NULL, NULL, error);
+	return m->made.numbers != NULL &&
+		gpuvec_renumber_rows(&m->stage, m->made.numbers, true, pool, error);
+}
+
+/* Build the segments of the staged rows */
+static bool
+build(compound_making *m, gpuvec_error *error)
 {
 	gpuvec_backend *backend = m->compound->device->backend;
 	gpuvec_thread_pool *pool = m->store->compounds->pool;
 	gpuvec_draft draft = {.backend = backend, .pool = pool};
-	gpuvec_view *view = NULL;
+	gpuvec_stage_target target = {
+		.pool = pool, .backend = backend, .nblocks = UINT32_MAX,
+		.nrows = gpuvec_stage_rows(m->stage),
+		.shares = gpuvec_thread_pool_threads(m->store->pool), .sorted = true,
+		.name_rows = name_rows, .progress = go_on, .arg = m
+	};
 
-	if (stage_rows(m, stage, error))
+	if (target.nrows > 0 && gpuvec_draft_build(&draft, m->stage, &target, error))
 	{
-		gpuvec_stage_target target = {
-			.pool = pool, .backend = backend, .nblocks = UINT32_MAX,
-			.nrows = gpuvec_stage_rows(stage),
-			.shares = gpuvec_thread_pool_threads(m->store->pool), .sorted = true,
-			.name_rows = name_rows, .progress = go_on, .arg = m
-		};
-
-		if (target.nrows > 0 && gpuvec_draft_build(&draft, stage, &target, error))
-		{
-			for (uint32_t i = 0; backend->finish_segment && i < draft.n; i++)
-				backend->finish_segment(backend, draft.entries[i].segment);
-			view = gpuvec_draft_finish(&draft, error);
-		}
+		for (uint32_t i = 0; backend->finish_segment && i < draft.n; i++)
+			backend->finish_segment(backend, draft.entries[i].segment);
+		m->made.view = gpuvec_draft_finish(&draft, error);
 	}
 	gpuvec_draft_free(&draft);
-	return view;
+	return m->made.view != NULL;
 }
 
-/* Make the rows of a compound; NULL: there is no memory, and no charge */
-static gpuvec_view *
+/* Bytes that the rows take which were made */
+static size_t
+made_bytes(const compound_making *m)
+{
+	return view_bytes(m->made.view) +
+		(m->made.numbers ? gpuvec_id_numbers_bytes(m->made.numbers) : 0);
+}
+
+/* Make the rows of a compound, m->made; none, if there is no memory */
+static void
 make_rows(compound_making *m)
 {
-	gpuvec_stage *stage = gpuvec_stage_new(0);
-	gpuvec_view *view = NULL;
 	gpuvec_error error;
 
+	m->stage = gpuvec_stage_new(0);
 	m->first_block = calloc(m->compound->nparts + (size_t) 1, sizeof(uint64_t));
-	if (stage && m->first_block && charge_sources(m))
-		view = build(m, stage, &error);
-	if (view == NULL || !charge(m, view_bytes(view)))
+	if (m->stage == NULL || m->first_block == NULL || !charge_sources(m) ||
+		!stage_rows(m, &error) || !number_rows(m, &error) || !build(m, &error) ||
+		!charge(m, made_bytes(m)))
 	{
-		gpuvec_view_unref(view);
-		view = NULL;
+		gpuvec_compound_rows_unref(&m->made);
+		memset(&m->made, 0, sizeof(m->made));
 		(void) charge(m, 0);
 	}
-	gpuvec_stage_free(stage);
+	gpuvec_stage_free(m->stage);
 	free(m->first_block);
-	return view;
 }
 
 /* ---- the thread; the caller holds the mutex, which work releases ---- */
 
-/* What was made for a compound that is not to have it */
-static gpuvec_leftover
-unused_rows(const compound_making *m, gpuvec_view *view)
-{
-	gpuvec_leftover unused = {view, m->compound->device, m->charged};
-
-	return unused;
-}
-
 /* Note what a compound has */
 static gpuvec_leftover
-set_rows(const compound_making *m, gpuvec_view *view)
+set_rows(const compound_making *m)
 {
 	gpuvec_compound *c = m->compound;
 	gpuvec_leftover old = gpuvec_compound_take_rows(c);
 
-	c->view = view;
+	c->rows = m->made;
 	c->charged = m->charged;
-	c->rows = view->nrows;
+	c->nrows = m->made.view->nrows;
 	for (uint32_t i = 0; i < c->nparts; i++)
-		if (m->sources[i])
-			c->parts[i].copied = m->sources[i]->number;
+		if (m->sources[i].view)
+			c->parts[i].copied = m->sources[i].view->number;
 	gpuvec_log("DEBUG", "compound of %u mirrors: %llu rows in %u segments, %zu kB", c->nparts,
-			   (unsigned long long) view->nrows, view->nentries, c->charged / 1024);
+			   (unsigned long long) c->nrows, m->made.view->nentries, c->charged / 1024);
 	return old;
 }
 
@@ -263,19 +277,18 @@ set_rest(gpuvec_compound *c, bool made, uint64_t began)
 	c->failures = made ? 0 : c->failures + 1;
 }
 
-/* Take what was made, or is to be freed; NULL is nothing */
+/* Take what was made, if anything; returns what is not needed */
 static gpuvec_leftover
-end_making(compound_making *m, gpuvec_view *view, uint64_t began)
+end_making(compound_making *m, uint64_t began)
 {
 	gpuvec_compound *c = m->compound;
+	gpuvec_leftover unused = {m->made, c->device, m->charged};
 
 	c->making = false;
-	if (gpuvec_compound_useless(m->compound))
-		return unused_rows(m, view);
-	set_rest(c, view != NULL, began);
-	if (view == NULL)
-		return unused_rows(m, NULL);
-	return set_rows(m, view);
+	if (gpuvec_compound_useless(c))
+		return unused;
+	set_rest(c, m->made.view != NULL, began);
+	return m->made.view ? set_rows(m) : unused;
 }
 
 /* Make a compound that is wanted */
@@ -286,7 +299,6 @@ make(gpuvec_store *store, gpuvec_compound *c)
 	compound_making m = {.store = store, .compound = c, .sources = c->sources};
 	uint64_t	began = gpuvec_clock_ns();
 	uint32_t	nparts = c->nparts;
-	gpuvec_view *view;
 	gpuvec_leftover unused;
 	bool		gone;
 
@@ -294,15 +306,15 @@ make(gpuvec_store *store, gpuvec_compound *c)
 	c->making = true;
 	__atomic_store_n(&c->stop, 0, __ATOMIC_RELAXED);
 	pthread_mutex_unlock(&all->mutex);
-	view = make_rows(&m);
+	make_rows(&m);
 	gpuvec_fault_sleep("slow-compound", NULL);
 	pthread_mutex_lock(&all->mutex);
-	unused = end_making(&m, view, began);
+	unused = end_making(&m, began);
 	gone = c->gone;
 	pthread_mutex_unlock(&all->mutex);
 	gpuvec_compound_free_leftover(store, &unused);
 	for (uint32_t i = 0; i < nparts; i++)
-		gpuvec_view_unref(m.sources[i]);
+		gpuvec_compound_rows_unref(&m.sources[i]);
 	free(m.sources);
 	if (gone)
 		gpuvec_compound_free(c);
@@ -314,21 +326,21 @@ static bool
 free_next(gpuvec_compounds *all)
 {
 	gpuvec_compound *dead = all->dead;
-	gpuvec_view *view = NULL;
+	gpuvec_compound_rows rows = {NULL, NULL};
 
-	for (gpuvec_compound *c = all->list; dead == NULL && view == NULL && c; c = c->next)
+	for (gpuvec_compound *c = all->list; dead == NULL && rows.view == NULL && c; c = c->next)
 	{
-		view = c->dropped;
-		c->dropped = NULL;
+		rows = c->dropped;
+		memset(&c->dropped, 0, sizeof(c->dropped));
 	}
 	if (dead)
 		all->dead = dead->next;
-	else if (view == NULL)
+	else if (rows.view == NULL)
 		return false;
 	pthread_mutex_unlock(&all->mutex);
 	if (dead)
 		gpuvec_compound_free(dead);
-	gpuvec_view_unref(view);
+	gpuvec_compound_rows_unref(&rows);
 	pthread_mutex_lock(&all->mutex);
 	return true;
 }
@@ -342,7 +354,7 @@ give_up_idle(gpuvec_store *store)
 	gpuvec_compound *c = all->list;
 	gpuvec_leftover unused;
 
-	while (c && (c->view == NULL || now - c->last_use < IDLE_NS))
+	while (c && (c->rows.view == NULL || now - c->last_use < IDLE_NS))
 		c = c->next;
 	if (c == NULL)
 		return false;

@@ -58,13 +58,22 @@ typedef struct gpuvec_draft_size
 
 extern gpuvec_draft_size gpuvec_draft_measure(const gpuvec_draft *draft, uint32_t first);
 
+/* What rows are called where they are staged */
+typedef struct gpuvec_row_names
+{
+	uint64_t	more;			/* what is added to their tids */
+	const uint32_t *ids;		/* by number: the ids that they get in place
+								 * of numbers; NULL: they keep these */
+}			gpuvec_row_names;
+
 /*
- * Stage the live rows of the entries from `first` on, with `more` added to
- * their tids, and remove these entries.  Rows whose sets are null are left
- * out if the stage has no filter columns.
+ * Stage the live rows of the entries from `first` on, and remove these
+ * entries.  names may be NULL.  Rows whose sets are null are left out if the
+ * stage has no filter columns.
  */
-extern bool gpuvec_draft_unbuild(gpuvec_draft *draft, uint32_t first, uint64_t more,
-								 gpuvec_stage *stage, gpuvec_error *error);
+extern bool gpuvec_draft_unbuild(gpuvec_draft *draft, uint32_t first,
+								 const gpuvec_row_names * names, gpuvec_stage *stage,
+								 gpuvec_error *error);
 
 /* Build segments of staged rows, and add them to the draft */
 extern bool gpuvec_draft_build(gpuvec_draft *draft, gpuvec_stage *stage,

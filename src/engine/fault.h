@@ -29,6 +29,9 @@
  *	 slow-merge:MS		a merge waits for MS before it publishes
  *	 slow-sort:MS		a merge of large segments waits for MS more
  *	 slow-publish:MS	a merge that has caught up waits for MS
+ *	 compounds:N		after N searches with the same views, rows of parts
+ *						are put into common segments, however few they are
+ *	 slow-compound:MS	it takes MS milliseconds until these can be used
  *	 full-segment:N		a segment of N rows, a multiple of 32, is full
  *	 first-number:N		a load numbers ids from N on, if some are above 65,535
  *	 narrow-ids			rows and queries with ids above 65,535 are refused

@@ -25,6 +25,7 @@
 #include "core/hash_secret.h"
 #include "engine/log.h"
 #include "engine/serve/server.h"
+#include "engine/sets/compound.h"
 #include "engine/sets/sets_mirror.h"
 
 #define EXIT_SETUP	3
@@ -205,7 +206,7 @@ main(int argc, char **argv)
 	server.options = &options;
 	if (!gpuvec_store_open(&server.store, &options))
 		return EXIT_SETUP;
-	if (!gpuvec_merger_start(&server.store))
+	if (!gpuvec_merger_start(&server.store) || !gpuvec_compounds_start(&server.store))
 	{
 		gpuvec_log("ERROR", "could not start threads");
 		return EXIT_SETUP;

@@ -781,6 +781,7 @@ gpuvec_livemap_unref(gpuvec_livemap *map)
 gpuvec_view *
 gpuvec_view_new(const gpuvec_view_entry *entries, uint32_t nentries, gpuvec_error *error)
 {
+	static uint64_t last_number = 0;	/* atomic */
 	size_t		size = sizeof(gpuvec_view) + nentries * sizeof(gpuvec_view_entry);
 	gpuvec_view *view = calloc(1, size);
 
@@ -790,6 +791,7 @@ gpuvec_view_new(const gpuvec_view_entry *entries, uint32_t nentries, gpuvec_erro
 		return NULL;
 	}
 	view->refs = 1;
+	view->number = __atomic_add_fetch(&last_number, 1, __ATOMIC_RELAXED);
 	view->nentries = nentries;
 	for (uint32_t i = 0; i < nentries; i++)
 	{

@@ -154,6 +154,8 @@ typedef struct gpuvec_view
 {
 	int			refs;			/* changed by __atomic builtins only */
 	uint32_t	nentries;
+	uint64_t	number;			/* no other view has it while the engine runs;
+								 * 0: made for one search */
 	uint64_t	nrows;			/* live rows */
 	uint64_t	nids;			/* ids of all rows, dead ones included */
 	gpuvec_backend *backend;

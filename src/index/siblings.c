@@ -35,7 +35,7 @@
 #include "utils/rel.h"
 
 /* Rows to ask for, of each scan, unless more are expected to be needed */
-#define SIBLING_ROWS	4
+#define SIBLING_ROWS	6
 
 typedef struct Sibling
 {

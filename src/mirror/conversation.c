@@ -56,7 +56,7 @@
  * much as fetching MAP_ASK_ROWS rows.
  */
 #define MAP_PAGE_ROWS		4
-#define MAP_ASK_ROWS		MIRROR_MAP_ASK_ROWS
+#define MAP_ASK_ROWS		256
 
 /*
  * Functions that return fewer rows than this fetch them all, if the mirror

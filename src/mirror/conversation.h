@@ -27,9 +27,6 @@
 #include "mirror/mirror.h"
 #include "mirror/tail.h"
 
-/* The number of the last refresh is asked for if so many rows depend on it */
-#define MIRROR_MAP_ASK_ROWS		256
-
 /*
  * A visibility map that is kept for later conversations of the same snapshot,
  * and the refresh number that was known before the map was read.  Plain

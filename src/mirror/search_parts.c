@@ -6,8 +6,9 @@
  * For each relation a conversation begins as for a search of it alone: what
  * makes the answers exact is said of each mirror by itself (conversation.c).
  * Then one request names all mirrors, and how fresh each has to be.  A mirror
- * that is known to be behind is left out.  It is searched alone, as is one
- * that turns out not to be as fresh.
+ * that is known to be behind only keeps its place, as the engine knows lists
+ * of mirrors that are searched together (sets/compound.c).  It is searched
+ * alone, as is one that turns out not to be as fresh.
  *
  * The engine returns the n best rows of all mirrors that it has searched, in
  * the order (score descending, relation, tid).  These are the best rows of
@@ -70,6 +71,7 @@ struct MirrorParts
 {
 	Part	   *parts;			/* [ntargets] */
 	int			ntargets;
+	int			nopen;			/* parts that are to be searched */
 	MirrorSearchRequest request;
 	gpuvec_search_parts head;
 	gpuvec_search_weights weights;	/* of tversky: sent with the head */
@@ -104,11 +106,13 @@ close_part(Part *part)
 
 /*
  * Begin the conversation about a target.  Leaves it out if its mirror is not
- * shared, or is known to be behind.  False: there is no engine.
+ * shared, and has the engine search nothing if that is known to be behind.
+ * False: there is no engine.
  */
 static bool
 open_part(MirrorParts *parts, int number, MirrorTarget *target, const MirrorSearch *search)
 {
+	static const gpuvec_freshness never = {.position = PG_UINT64_MAX};
 	Part	   *part = &parts->parts[number];
 	gpuvec_search_part *wire = &parts->wire[parts->head.nparts];
 	const char *reason;
@@ -120,19 +124,20 @@ open_part(MirrorParts *parts, int number, MirrorTarget *target, const MirrorSear
 	part->talk.queries = search->nqueries;
 	part->talk.roots = search->roots;
 	part->talk.use_map = !search->roots && !gpuvec_verify;
-	/* no request of its own for the number that goes with a map */
-	part->talk.rows = Min((double) Min(search->k, MIRROR_FIRST_ALL_ROWS) * search->nqueries /
-						  parts->ntargets, MIRROR_MAP_ASK_ROWS - 1);
+	part->talk.rows = (double) Min(search->k, MIRROR_FIRST_ALL_ROWS) * search->nqueries /
+		parts->ntargets;
 	if (!MirrorConversationBegin(&part->talk, &reason))
 		return false;
 	part->open = true;
-	if (!MirrorConversationNeed(&part->talk, &wire->need))
-	{
-		close_part(part);
-		return true;
-	}
 	wire->key = target->key;
 	wire->known = part->talk.known;
+	if (MirrorConversationNeed(&part->talk, &wire->need))
+		parts->nopen++;
+	else
+	{
+		wire->need = never;
+		close_part(part);
+	}
 	parts->whose[parts->head.nparts++] = number;
 	return true;
 }
@@ -144,7 +149,7 @@ open_parts(MirrorParts *parts, MirrorTarget *targets, const MirrorSearch *search
 	for (int i = 0; i < parts->ntargets; i++)
 		if (!open_part(parts, i, &targets[i], search))
 			return false;
-	return parts->head.nparts > 1;
+	return parts->nopen > 1;
 }
 
 /* Make the request of the queries that want rows, and number them */
@@ -336,7 +341,8 @@ take_parts(MirrorParts *parts, MirrorSearch *search, const GpuvecReply *reply)
 		refuse_answer();
 	MirrorUsed.requests++;
 	for (uint32 i = 0; i < parts->head.nparts; i++)
-		take_part(parts, parts->whose[i], search);
+		if (parts->parts[parts->whose[i]].open)
+			take_part(parts, parts->whose[i], search);
 }
 
 /*
@@ -384,6 +390,15 @@ MirrorPartsSearch(MirrorTarget *targets, int ntargets, MirrorSearch *search, uin
 	}
 	MirrorPartsEnd(parts);
 	return NULL;
+}
+
+bool
+MirrorPartsAllKnown(const MirrorParts *parts)
+{
+	for (int i = 0; i < parts->ntargets; i++)
+		if (!parts->parts[i].known)
+			return false;
+	return true;
 }
 
 bool

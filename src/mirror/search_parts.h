@@ -25,6 +25,9 @@ typedef struct MirrorParts MirrorParts;
 extern MirrorParts *MirrorPartsSearch(MirrorTarget *targets, int ntargets, MirrorSearch *search,
 									  uint32 times);
 
+/* True if all targets were part of the request, and their mirrors are fresh */
+extern bool MirrorPartsAllKnown(const MirrorParts *parts);
+
 /*
  * Set the hits of all queries to those of one target that are above their
  * bounds; for each target once, in ascending order.  False: the target was

@@ -51,7 +51,7 @@ name_place(void *arg)
 
 /* Fail with the error that a server has sent, or that its connection has */
 static void
-report_error(Asked *asked, const PGresult *result)
+report_error(const Asked *asked, const PGresult *result)
 {
 	char	   *state = result ? pq->PQresultErrorField(result, PG_DIAG_SQLSTATE) : NULL;
 	char	   *message = result ? pq->PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY) : NULL;
@@ -72,6 +72,16 @@ report_error(Asked *asked, const PGresult *result)
 			 hint ? errhint("%s", hint) : 0,
 			 context ? errcontext("%s", context) : 0,
 			 errcontext("remote SQL command: %s", asked->statement->sql)));
+}
+
+/* Fail, as the connection to a server is lost */
+void
+ForeignAskFailed(Asked *asked)
+{
+	ErrorContextCallback callback = {.callback = name_place, .arg = asked, .previous = error_context_stack};
+
+	error_context_stack = &callback;
+	report_error(asked, NULL);
 }
 
 /* ---- sending ---- */
@@ -143,7 +153,8 @@ ForeignForgetSet(Asking *asking)
 /*
  * A connection is lost.  One that was made long ago may have been closed
  * since, so it is made once more, unless rows have come, or an earlier
- * statement of the transaction has seen its snapshot.
+ * statement of the transaction has seen its snapshot.  Otherwise a second
+ * host may answer (foreign_hedge.c).
  */
 static bool
 reconnect(Asking *asking, Asked *asked, const PGresult *result)
@@ -151,7 +162,11 @@ reconnect(Asking *asking, Asked *asked, const PGresult *result)
 	ForeignConnection *connection = asked->connection;
 
 	if (!connection->reused || asked->answered || (connection->begun && !asked->begins))
+	{
+		if (ForeignHedgeRemains(asking, asked))
+			return false;
 		report_error(asked, result);
+	}
 	ForeignForgetSet(asking);
 	ForeignConnectStart(connection, asked->statement->leaf);
 	asked->sent = asked->flushed = asked->begins = false;
@@ -487,7 +502,7 @@ static bool
 all_sent(const Asking *asking)
 {
 	for (int i = 0; i < asking->n; i++)
-		if (!asking->asked[i].done && !asking->asked[i].waits && !asking->asked[i].flushed)
+		if (ForeignIsUnderWay(&asking->asked[i]) && !asking->asked[i].flushed)
 			return false;
 	return true;
 }

@@ -37,6 +37,7 @@ typedef struct Asked
 	ForeignReader reader;		/* of its rows */
 	TimestampTz hedge_at;		/* when a second host is asked; 0: never */
 	struct Asked *hedge;		/* the same statement on that host; or NULL */
+	bool		lost;			/* its own connection is; the hedge goes on */
 	struct Asked *hedged;		/* of a hedge: the statement; else NULL */
 } Asked;
 
@@ -54,18 +55,20 @@ typedef struct Asking
 static inline bool
 ForeignIsUnderWay(const Asked *asked)
 {
-	return asked != NULL && !asked->done && !asked->waits;
+	return asked != NULL && !asked->done && !asked->waits && !asked->lost;
 }
 
 /* foreign_ask.c */
 extern bool ForeignSendSettings(ForeignConnection *connection);
 extern bool ForeignSendStatement(Asked *asked);
+extern void ForeignAskFailed(Asked *asked);
 extern void ForeignForgetSet(Asking *asking);
 extern void ForeignGoOn(Asking *asking, Asked *asked);
 
 /* foreign_hedge.c */
 extern void ForeignHedgePlan(Asking *asking);
 extern void ForeignHedgeStart(Asking *asking);
+extern bool ForeignHedgeRemains(Asking *asking, Asked *asked);
 extern void ForeignHedgeGoOn(Asking *asking, Asked *hedge);
 extern void ForeignHedgeDrop(Asking *asking, Asked *asked);
 

@@ -47,7 +47,7 @@
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
-static HTAB * connections = NULL;
+static HTAB *connections = NULL;
 
 /* ---- which way ---- */
 

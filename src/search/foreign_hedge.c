@@ -18,6 +18,10 @@
  * the hedge, until it has rows and becomes the search.  One that has no rows
  * is no answer, as the extension or the table may be missing there.
  *
+ * A connection that is lost before it has returned rows leaves the search to
+ * the hedge, which begins then at the latest.  If that fails as well, the
+ * search fails with what the first host has said.
+ *
  *-------------------------------------------------------------------------
  */
 #include "gpuvec.h"
@@ -85,6 +89,34 @@ ForeignHedgeDrop(Asking *asking, Asked *asked)
 	asked->hedge = NULL;
 }
 
+/*
+ * The connection of a statement is lost.  True if a second host is asked, or
+ * can be asked now, in its place.
+ */
+bool
+ForeignHedgeRemains(Asking *asking, Asked *asked)
+{
+	if (asked->answered)
+		return false;
+	if (asked->hedge == NULL && asked->hedge_at != 0)
+		start_hedge(asking, asked);
+	asked->hedge_at = 0;
+	asked->lost = asked->hedge != NULL;
+	ForeignForgetSet(asking);
+	return asked->lost;
+}
+
+/* A hedge has failed: so does the search, if it has nothing else */
+static void
+fail(Asking *asking, Asked *hedge)
+{
+	Asked	   *asked = hedge->hedged;
+
+	ForeignHedgeDrop(asking, asked);
+	if (asked->lost)
+		ForeignAskFailed(asked);
+}
+
 /* Go on with connecting; true if the connection is there */
 static bool
 go_on_connecting(Asking *asking, Asked *hedge)
@@ -111,13 +143,13 @@ go_on_connecting(Asking *asking, Asked *hedge)
 				return true;
 			break;
 	}
-	ForeignHedgeDrop(asking, hedge->hedged);
+	fail(asking, hedge);
 	return false;
 }
 
 /* Send what is to be sent, and receive what is here; false if that fails */
 static bool
-exchange(Asked *hedge)
+talk(Asked *hedge)
 {
 	const Libpq *pq = ForeignLibpq();
 	int			flushed;
@@ -185,6 +217,7 @@ take_over(Asking *asking, Asked *hedge)
 	Asked	   *asked = hedge->hedged;
 
 	ForeignConnectSwap(asked->connection, hedge->connection);
+	asked->lost = false;
 	asked->sent = asked->begins = true;
 	asked->flushed = hedge->flushed;
 	asked->wanted = hedge->wanted;
@@ -198,8 +231,8 @@ ForeignHedgeGoOn(Asking *asking, Asked *hedge)
 {
 	if (hedge->connection->connecting && !go_on_connecting(asking, hedge))
 		return;
-	if (!exchange(hedge) || !read_results(hedge))
-		ForeignHedgeDrop(asking, hedge->hedged);
+	if (!talk(hedge) || !read_results(hedge))
+		fail(asking, hedge);
 	else if (hedge->connection->result)
 		take_over(asking, hedge);
 }

@@ -35,7 +35,7 @@ typedef struct ForeignHome
 	Oid			set_type;		/* idset */
 } ForeignHome;
 
-static HTAB * homes = NULL;
+static HTAB *homes = NULL;
 
 /* The value of an option, or NULL */
 const char *

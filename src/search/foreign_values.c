@@ -21,7 +21,7 @@
 #include "utils/hsearch.h"
 #include "utils/lsyscache.h"
 
-static HTAB * text_tables = NULL;
+static HTAB *text_tables = NULL;
 
 static bool
 is_read_as_text(Oid relation)

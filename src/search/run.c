@@ -133,6 +133,94 @@ merge_hits(SearchAnswer *answer, const MirrorQuery *query, int target, uint64 k)
 	answer->nhits = total;
 }
 
+/* Add a query's hits in one more relation behind those in its answer */
+static void
+append_hits(SearchAnswer *answer, const MirrorQuery *query, int target)
+{
+	if (query->nhits == 0)
+		return;
+	reserve_answer(answer, answer->nhits + query->nhits);
+	memcpy(answer->hits + answer->nhits, query->hits, query->nhits * sizeof(MirrorHit));
+	for (uint64 i = 0; i < query->nhits; i++)
+		answer->targets[answer->nhits + i] = target;
+	answer->nhits += query->nhits;
+}
+
+/* A hit of an answer that is to be sorted */
+typedef struct PlacedHit
+{
+	double		score;
+	uint64		place;			/* in the answer */
+} PlacedHit;
+
+/* By score, descending; equal scores stay as they are */
+static inline int
+compare_placed(const PlacedHit *a, const PlacedHit *b)
+{
+	if (a->score != b->score)
+		return a->score > b->score ? -1 : 1;
+	return a->place < b->place ? -1 : 1;
+}
+
+#if PG_VERSION_NUM >= 140000
+#define ST_SORT sort_placed
+#define ST_ELEMENT_TYPE PlacedHit
+#define ST_COMPARE(a, b) compare_placed(a, b)
+#define ST_SCOPE static
+#define ST_DEFINE
+#include "lib/sort_template.h"
+#else
+static int
+compare_elements(const void *a, const void *b)
+{
+	return compare_placed(a, b);
+}
+
+static void
+sort_placed(PlacedHit *placed, size_t n)
+{
+	qsort(placed, n, sizeof(PlacedHit), compare_elements);
+}
+#endif
+
+/* Give an answer the first n of its hits in this order */
+static void
+reorder_answer(SearchAnswer *answer, const PlacedHit *placed, uint64 n)
+{
+	SearchAnswer old = *answer;
+
+	answer->maxhits = answer->nhits = 0;
+	reserve_answer(answer, n);
+	for (uint64 i = 0; i < n; i++)
+	{
+		answer->hits[i] = old.hits[placed[i].place];
+		answer->targets[i] = old.targets[placed[i].place];
+	}
+	answer->nhits = n;
+	pfree(old.hits);
+	pfree(old.targets);
+}
+
+/* Rank the hits that were appended for all relations in turn; keep k */
+static void
+rank_hits(SearchAnswer *answer, uint64 k)
+{
+	uint64		n = answer->nhits;
+	PlacedHit  *placed;
+
+	if (n == 0)
+		return;
+	placed = MemoryContextAllocHuge(CurrentMemoryContext, n * sizeof(PlacedHit));
+	for (uint64 i = 0; i < n; i++)
+	{
+		placed[i].score = answer->hits[i].score;
+		placed[i].place = i;
+	}
+	sort_placed(placed, n);
+	reorder_answer(answer, placed, Min(n, k));
+	pfree(placed);
+}
+
 /* Set the score that rows of later relations must exceed */
 static void
 raise_bound(const MirrorSearch *search, MirrorQuery *query, const SearchAnswer *answer)
@@ -161,7 +249,8 @@ search_next(MirrorTarget *targets, int number, MirrorSearch *search, MirrorParts
 
 /*
  * Search several targets one after another, but those that `parts` knows, and
- * merge their rows
+ * merge their rows.  If it knows all, these are few more than k rows, with
+ * which nothing is searched any more: they are sorted at the end.
  */
 static void
 search_several(MirrorTarget *targets, int ntargets, MirrorSearch *search, MirrorParts *parts,
@@ -169,6 +258,7 @@ search_several(MirrorTarget *targets, int ntargets, MirrorSearch *search, Mirror
 {
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec relation",
 												  ALLOCSET_DEFAULT_SIZES);
+	bool		all_known = parts && MirrorPartsAllKnown(parts);
 
 	search->context = context;
 	for (int t = 0; t < ntargets; t++)
@@ -179,11 +269,18 @@ search_several(MirrorTarget *targets, int ntargets, MirrorSearch *search, Mirror
 		MemoryContextSwitchTo(old);
 		for (uint32 i = 0; i < search->nqueries; i++)
 		{
+			if (all_known)
+			{
+				append_hits(&answers[i], &search->queries[i], t);
+				continue;
+			}
 			merge_hits(&answers[i], &search->queries[i], t, search->k);
 			raise_bound(search, &search->queries[i], &answers[i]);
 		}
 		MemoryContextReset(context);
 	}
+	for (uint32 i = 0; all_known && i < search->nqueries; i++)
+		rank_hits(&answers[i], search->k);
 	MemoryContextDelete(context);
 }
 

@@ -365,8 +365,10 @@ open_family(Relation rel)
 	}
 	oids = find_all_inheritors(RelationGetRelid(rel), AccessShareLock, NULL);
 	foreach(cell, oids)
+	{
 		if (lfirst_oid(cell) != RelationGetRelid(rel))
 			rels = lappend(rels, table_open(lfirst_oid(cell), NoLock));
+	}
 	list_free(oids);
 	return rels;
 }

@@ -41,7 +41,7 @@
 # bench-devices: ROWS (1,000,000), QUERIES (2,000), CLIENTS (64), MEASURE_SECONDS (4), ENGINE, THREADS (0: all), REPEATS (5),
 #              LAYOUTS (0: values of gpuvec.devices), WORKERS (0 2 4 8: of loads), TIER (yes: also with the host's memory)
 #
-# bench-partitions: ROWS (1,000,000), PARTITIONS (64), QUERIES (2,000), MEASURE_SECONDS (2), ROUNDS (5), ENGINE, THREADS (0: all),
+# bench-partitions: ROWS (1,000,000), MODE (B), PARTITIONS (64), QUERIES (2,000), MEASURE_SECONDS (2), ROUNDS (5), ENGINE, THREADS (0: all),
 #              LONE_GOAL, ORDER_GOAL and BATCH_GOAL (1.5, 3 and 1.1 times the flat table)
 #
 # bench-peers and bench-index: ROWS, QUERIES, THREADS (0: all), and
@@ -105,7 +105,7 @@ bench-devices: $(BENCH_BIN)/bench_gen
 	$(PEERS_SETTINGS) $(call given,CLIENTS ENGINE MEASURE_SECONDS LAYOUTS WORKERS TIER) bash $(srcdir)/test/bench/devices_sql.sh
 
 bench-partitions: $(BENCH_BIN)/bench_gen
-	$(PEERS_SETTINGS) $(call given,ENGINE MEASURE_SECONDS PARTITIONS LONE_GOAL ORDER_GOAL BATCH_GOAL) \
+	$(PEERS_SETTINGS) $(call given,ENGINE MODE MEASURE_SECONDS PARTITIONS LONE_GOAL ORDER_GOAL BATCH_GOAL) \
 		bash $(srcdir)/test/bench/partitions_sql.sh
 
 bench-index: $(BENCH_BIN)/bench_gen

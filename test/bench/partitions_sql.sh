@@ -2,7 +2,7 @@
 # A partitioned table beside a flat one with the same rows, through SQL.
 #
 # Called by "make bench-partitions" (bench.mk lists the variables).  Starts a private server, makes a table of ROWS rows of
-# mode B in random order and one with PARTITIONS hash partitions, both with an index.  Then, in one run, ROUNDS times in turn:
+# mode MODE in random order and one with PARTITIONS hash partitions, both with an index.  Then, in one run, ROUNDS times in turn:
 #
 # - one client, prepared statements, each for MEASURE_SECONDS: gpuvec_topk and ORDER BY ... LIMIT, for 10 and for 100 rows;
 # - gpuvec_topk_batch with QUERIES queries in a statement, for 10 and for 100 rows.
@@ -11,7 +11,7 @@
 # differ or a goal is missed.
 set -uo pipefail
 
-: "${ROWS:=1000000}" "${PARTITIONS:=64}" "${QUERIES:=2000}" "${MEASURE_SECONDS:=2}" "${ROUNDS:=5}" "${THREADS:=0}" "${ENGINE:=auto}"
+: "${ROWS:=1000000}" "${MODE:=B}" "${PARTITIONS:=64}" "${QUERIES:=2000}" "${MEASURE_SECONDS:=2}" "${ROUNDS:=5}" "${THREADS:=0}" "${ENGINE:=auto}"
 : "${LONE_GOAL:=1.5}" "${ORDER_GOAL:=3}" "${BATCH_GOAL:=1.1}"
 : "${BENCH_BIN:?run this with \"make bench-partitions\"}"
 HOOKS=no WITH_CUDA=${WITH_CUDA:-no}
@@ -23,13 +23,13 @@ make_tables() {
 	progress "making $ROWS rows"
 	psql_ <<-SQL >/dev/null || die "could not make the tables"
 		CREATE TABLE flat (id bigint, tokens idset);
-		COPY flat FROM PROGRAM '$work/bench_gen docs --mode B --order random --n-docs $ROWS' (FORMAT binary);
+		COPY flat FROM PROGRAM '$work/bench_gen docs --mode $MODE --order random --n-docs $ROWS' (FORMAT binary);
 		CREATE TABLE parts (id bigint, tokens idset) PARTITION BY HASH (id);
 		SELECT format('CREATE TABLE part%s PARTITION OF parts FOR VALUES WITH (MODULUS $PARTITIONS, REMAINDER %s)', n, n)
 			FROM generate_series(0, $PARTITIONS - 1) n \\gexec
 		INSERT INTO parts SELECT * FROM flat;
 		CREATE TABLE queries (n bigint PRIMARY KEY, tokens idset);
-		COPY queries FROM PROGRAM '$work/bench_gen queries --mode B --n-docs $ROWS --n-queries $QUERIES' (FORMAT binary);
+		COPY queries FROM PROGRAM '$work/bench_gen queries --mode $MODE --n-docs $ROWS --n-queries $QUERIES' (FORMAT binary);
 		SET max_parallel_maintenance_workers = 4;
 		CREATE INDEX ON flat USING gpuvec (tokens);
 		CREATE INDEX ON parts USING gpuvec (tokens);
@@ -95,5 +95,5 @@ for k in 10 100; do
 	beside "ORDER BY ... LIMIT $k" lone order $k "$ORDER_GOAL"
 	beside "$QUERIES queries, k = $k" many many $k "$BATCH_GOAL"
 done
-print_goals "$ROWS rows in one table and in $PARTITIONS partitions"
+print_goals "$ROWS rows of mode $MODE in one table and in $PARTITIONS partitions"
 [ "$failures" = 0 ] || exit 1

@@ -115,6 +115,49 @@ like($err, qr/canceling statement due to statement timeout/, 'no second host wit
 while_stopped([ $first->{_pid}, $second->{_pid} ], sub { ($rc, $out, $err) = $main->psql('postgres', q{SET gpuvec.hedging_delay = '50ms'; SET statement_timeout = '1s'; } . search('pair')) });
 like($err, qr/canceling statement due to statement timeout/, 'neither host answers: the search can be canceled');
 
+# ---- a server that is lost ----
+
+# A search that waits for the first host, where its session ends meanwhile, and
+# so does the one that it is sent to next
+sub lost
+{
+	my ($settings, $table) = @_;
+	my $session = $main->background_psql('postgres', on_error_stop => 0);
+	my @engine = $first->safe_psql('postgres', 'SELECT pid FROM gpuvec_engine');
+
+	ask($session, "$settings; " . search($table));
+	my $answer = while_stopped(\@engine, sub {
+		my $pid = 0;
+
+		$session->query_until(qr/asking/, "\\echo asking\n" . search($table) . ";\n");
+		foreach my $time (1, 2)
+		{
+			my $last = $pid;
+
+			wait_for(sub {
+				$pid = $first->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE application_name = 'gpuvec' AND state = 'active' AND query LIKE '%gpuvec_topk%'});
+				return $pid ne '' && $pid ne $last;
+			}, 'a search there');
+			$first->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
+		}
+		return $session->query(q{SELECT 'no more'});
+	});
+	my $error = $session->{stderr};
+
+	$session->quit;
+	$answer =~ s/background_psql: QUERY_SEPARATOR//;
+	$answer =~ s/\A\n+|\n+\z//g;
+	return ($answer, $error);
+}
+my ($answer, $error) = lost(q{SET gpuvec.hedging_delay = '1h'}, 'pair');
+is($answer, "$new\nno more", 'the connection is lost: the second host is asked at once');
+($answer, $error) = lost('SET gpuvec.hedging_delay = 0', 'pair');
+is($answer, 'no more', 'without hedges there is no answer');
+like($error, qr/terminating connection/, 'but an error');
+($answer, $error) = lost(q{SET gpuvec.hedging_delay = '1h'}, 'poor');
+is($answer, 'no more', 'nor is there one if the second host has none');
+like($error, qr/terminating connection/, 'but what the first has said');
+
 # ---- hedges that fail ----
 
 # A search while the first host hangs, until a second one has been asked in

@@ -65,7 +65,7 @@ $(SERVER_BIN)/server_test: $(SERVER_TEST_SRCS:%=$(srcdir)/%) $(wildcard $(srcdir
 SERVER_VARIANT = $(if $(filter yes,$(SANITIZE)),asan,plain)
 
 # tests of sets, with the CPU as several devices
-SERVER_PARTS_ARGS = search edges joint several_mirrors refresh wide merges mergers budget budget_refresh \
+SERVER_PARTS_ARGS = search edges joint several_mirrors compounds compounds_wide refresh wide merges mergers budget budget_refresh \
 	concurrency cancel rows rows_pages rows_merges rows_concurrency rows_wide filters rows_filters memory wide_memory
 
 tests:

@@ -8,8 +8,10 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "server_model.h"
 #include "server_parts.h"
@@ -202,6 +204,7 @@ make_queries(model_query *queries, const shape *s)
 		queries[i] = random_query(s);
 		queries[i].wire.k = 1 + (uint32_t) random_below(i % 3 == 0 ? 400 : 20);
 		queries[i].wire.flags &= GPUVEC_QUERY_MIN_SCORE;
+		queries[i].wire.nconditions = queries[i].wire.nvalues = 0;
 	}
 }
 
@@ -314,6 +317,275 @@ test_several_mirrors(void)
 	wide_from = 0;
 	for (uint32_t i = 0; i < PARTS; i++)
 		model_free(&models[i]);
+	client_close(&c);
+	engine_stop(&e);
+}
+
+/* Bytes that mirrors are charged, each once if it is there twice in a row */
+static uint64_t
+mirrors_bytes(client *c, const model *models, uint32_t n)
+{
+	gpuvec_mirror_info info;
+	uint64_t	bytes = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		if ((i == 0 || models[i].key.relation != models[i - 1].key.relation) &&
+			check(client_mirror_info(c, &models[i].key, &info), "a mirror is listed"))
+			bytes += info.host_bytes;
+	return bytes;
+}
+
+/* True once no more than so many bytes are used: what is being made stops */
+static bool
+settles(client *c, uint64_t bytes)
+{
+	for (int i = 0; i < 2000 && client_engine_info(c).memory_used > bytes; i++)
+		usleep(5000);
+	return client_engine_info(c).memory_used <= bytes;
+}
+
+/* Search until rows of the parts are in common segments; false: they are not */
+static bool
+wait_for_compound(client *c, model *models, uint32_t n)
+{
+	model_query query = random_query(&few_ids);
+	parts_search search = {.models = models,.nparts = n,.late = PARTS,.queries = &query,.n = 1};
+	uint64_t	used = 0;
+	bool		made = false;
+
+	query.wire.k = 5;
+	query.wire.flags = 0;
+	query.wire.nconditions = query.wire.nvalues = 0;
+	/* until merges are done, mirrors change */
+	for (int i = 0; i < 2000 && !made; i++)
+	{
+		uint64_t	before = used;
+
+		check_parts(c, &search, true);
+		usleep(5000);
+		used = client_engine_info(c).memory_used;
+		made = i > 10 && used == before && used > mirrors_bytes(c, models, n);
+	}
+	free(query.ids);
+	return made;
+}
+
+/* Some pages of one part change, or all of it goes and comes */
+static void
+change_part(client *c, model *models, uint32_t part)
+{
+	gpuvec_drop drop = {.database = models[part].key.database,.relation = models[part].key.relation};
+
+	if (random_below(4) == 0)
+	{
+		check(client_call(c, GPUVEC_MSG_DROP, &drop, sizeof(drop), GPUVEC_MSG_COUNT), "drop");
+		check(model_load(c, &models[part]), "load");
+		return;
+	}
+	for (int i = 0; i < 3 && models[part].nblocks > 0; i++)
+		model_change_page(&models[part], (uint32_t) random_below(models[part].nblocks), &few_ids);
+	if (random_below(3) == 0)
+		model_resize(&models[part], 5 + (uint32_t) random_below(60), &few_ids);
+	check(model_refresh(c, &models[part]), "refresh");
+}
+
+/*
+ * Parts whose rows are in common segments, and that change: answers stay those
+ * of the parts.  Few ids make for ties between parts.
+ */
+static void
+compounds_rounds(void)
+{
+	engine		e = engine_start("compounds:2,lists:1", plain);
+	client		c = client_open(&e);
+	model		models[PARTS];
+
+	for (uint32_t i = 0; i < PARTS; i++)
+	{
+		models[i] = model_new(100 + i, i == 2 ? 0 : 5 + 30 * (i % 3), i < 4 ? &few_ids : &many_ids);
+		check(model_load(&c, &models[i]), "load");
+	}
+	check(client_engine_info(&c).memory_used == mirrors_bytes(&c, models, PARTS), "mirrors alone");
+	for (int round = 0; round < 8; round++)
+	{
+		check(wait_for_compound(&c, models, PARTS), "a compound is made");
+		search_parts(&c, models, PARTS, &few_ids);
+		/* one part after another is left out */
+		for (int i = 0; i < 3; i++)
+		{
+			change_part(&c, models, (uint32_t) random_below(PARTS));
+			search_parts(&c, models, PARTS, i % 2 ? &few_ids : &many_ids);
+		}
+	}
+	/* another compound of some of them, in another order */
+	for (uint32_t i = 0; i < PARTS / 2; i++)
+	{
+		model		other = models[i];
+
+		models[i] = models[PARTS - 1 - i];
+		models[PARTS - 1 - i] = other;
+	}
+	check(wait_for_compound(&c, models, PARTS - 1), "a compound is made");
+	search_parts(&c, models, PARTS - 1, &few_ids);
+	/* whatever compounds there are, they have rows of the first or of the last */
+	for (uint32_t i = 0; i < PARTS; i += PARTS - 1)
+		check(client_call(&c, GPUVEC_MSG_DROP, &(gpuvec_drop) {.relation = models[i].key.relation},
+						  sizeof(gpuvec_drop), GPUVEC_MSG_COUNT), "drop");
+	check(settles(&c, mirrors_bytes(&c, models + 1, PARTS - 2)), "what has their rows is dropped, too");
+	check(client_call(&c, GPUVEC_MSG_DROP, &(gpuvec_drop) {0}, sizeof(gpuvec_drop), GPUVEC_MSG_COUNT), "drop");
+	check(settles(&c, 0), "nothing is left");
+	for (uint32_t i = 0; i < PARTS; i++)
+		model_free(&models[i]);
+	client_close(&c);
+	engine_stop(&e);
+}
+
+void
+test_compounds(void)
+{
+	compounds_rounds();
+}
+
+/* The same with numbers of ids, which each mirror has, or some have */
+void
+test_compounds_wide(void)
+{
+	wide_from = 20;
+	compounds_rounds();
+	wide_from = 100;
+	compounds_rounds();
+	wide_from = 0;
+}
+
+/* Compounds go before mirrors do, and are not made where there is no room */
+void
+test_compounds_budget(void)
+{
+	static const char *const tight[] = {"--device-memory", "12", "--cpu-threads", "2", NULL};
+	engine		e = engine_start("compounds:2,lists:1,slow-compound:20", tight);
+	client		c = client_open(&e);
+	model		models[8 * PARTS];
+	uint64_t	used = 0;
+	uint64_t	one = 0;
+	uint32_t	n = 0;
+
+	for (; n < PARTS; n++)
+	{
+		models[n] = model_new(100 + n, 200, &many_ids);
+		check(model_load(&c, &models[n]), "load");
+	}
+	check(wait_for_compound(&c, models, PARTS), "a compound is made");
+	/* until less is free than the compound takes */
+	for (; n < 8 * PARTS && used + 2 * one < 12 << 20; n++)
+	{
+		models[n] = model_new(100 + n, 60, &many_ids);
+		check(model_load(&c, &models[n]), "load");
+		one = mirrors_bytes(&c, models + n, 1);
+		used = mirrors_bytes(&c, models, n + 1);
+		check(client_engine_info(&c).memory_used <= 12 << 20, "the budget is kept");
+		if (n % 5 == 0)
+			search_parts(&c, models, PARTS, &many_ids);
+	}
+	check(n < 8 * PARTS, "the memory is almost used up");
+	check(client_engine_info(&c).evictions == 0, "no mirror was evicted");
+	check(settles(&c, used), "there is no compound any more");
+	for (uint32_t i = 0; i < n; i++)
+		model_free(&models[i]);
+	client_close(&c);
+	engine_stop(&e);
+}
+
+/* What a client of the test below has */
+typedef struct busy_client
+{
+	const engine *e;
+	uint32_t	number;
+	pthread_t	thread;
+} busy_client;
+
+/* Mirrors of its own that change, and searches of them and of some of them */
+static void *
+change_and_search(void *arg)
+{
+	busy_client *busy = arg;
+	client		c = client_open(busy->e);
+	model		models[PARTS];
+
+	random_state = busy->number * 0x9E3779B97F4A7C15ULL + 1;
+	for (uint32_t i = 0; i < PARTS; i++)
+	{
+		models[i] = model_new(1000 * busy->number + i, 5 + 10 * (i % 3), &few_ids);
+		check(model_load(&c, &models[i]), "load");
+	}
+	for (int round = 0; round < 6; round++)
+	{
+		search_parts(&c, models, PARTS - (uint32_t) random_below(3), &few_ids);
+		for (uint32_t i = 0; i < 3; i++)
+			model_change_page(&models[round % PARTS], i, &few_ids);
+		check(model_refresh(&c, &models[round % PARTS]), "refresh");
+		if (round == 3)
+		{
+			gpuvec_drop drop = {.database = models[1].key.database,.relation = models[1].key.relation};
+
+			check(client_call(&c, GPUVEC_MSG_DROP, &drop, sizeof(drop), GPUVEC_MSG_COUNT), "drop");
+			check(model_load(&c, &models[1]), "load");
+		}
+	}
+	for (uint32_t i = 0; i < PARTS; i++)
+		model_free(&models[i]);
+	client_close(&c);
+	return NULL;
+}
+
+/* Several clients with more lists of parts than there are compounds */
+void
+test_compounds_concurrency(void)
+{
+	engine		e = engine_start("compounds:2,lists:1", plain);
+	client		c = client_open(&e);
+	busy_client busy[8];
+
+	for (uint32_t i = 0; i < 8; i++)
+	{
+		busy[i] = (busy_client) {.e = &e,.number = i + 1};
+		pthread_create(&busy[i].thread, NULL, change_and_search, &busy[i]);
+	}
+	for (uint32_t i = 0; i < 8; i++)
+		pthread_join(busy[i].thread, NULL);
+	check(client_call(&c, GPUVEC_MSG_DROP, &(gpuvec_drop) {0}, sizeof(gpuvec_drop), GPUVEC_MSG_COUNT), "drop");
+	check(settles(&c, 0), "nothing is left");
+	client_close(&c);
+	engine_stop(&e);
+}
+
+/*
+ * Rows with filter columns, some of which have no set, and a mirror that is
+ * several parts
+ */
+void
+test_compounds_filters(void)
+{
+	engine		e = engine_start("compounds:2,lists:1", plain);
+	client		c = client_open(&e);
+	model		models[PARTS];
+
+	model_filters = 2;
+	for (uint32_t i = 0; i < PARTS; i++)
+	{
+		if (i % 3 == 2)
+		{
+			models[i] = models[i - 1];
+			continue;
+		}
+		models[i] = model_new(100 + i, 20, &few_ids);
+		check(model_load(&c, &models[i]), "load");
+	}
+	check(wait_for_compound(&c, models, PARTS), "a compound is made");
+	search_parts(&c, models, PARTS, &few_ids);
+	for (uint32_t i = 0; i < PARTS; i++)
+		if (i % 3 != 2)
+			model_free(&models[i]);
+	model_filters = 0;
 	client_close(&c);
 	engine_stop(&e);
 }

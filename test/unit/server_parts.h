@@ -14,5 +14,10 @@
 extern void random_parts_request(buffer *b, const model *m, const shape *s);
 
 extern void test_several_mirrors(void);
+extern void test_compounds(void);
+extern void test_compounds_wide(void);
+extern void test_compounds_budget(void);
+extern void test_compounds_concurrency(void);
+extern void test_compounds_filters(void);
 
 #endif							/* SERVER_PARTS_H */

@@ -8,11 +8,12 @@
  * in its upper bits.  So rows rank by (score descending, part, tid) wherever
  * they rank by (score descending, tid).
  *
- * If the parts rank together, a backend that takes such views searches one
- * view with the segments of all parts.  Bounds hold for all of them then, and
- * its threads share the work as in one mirror.  Otherwise part is searched
- * after part.  Once a query has its k rows, a row of a later part counts only
- * if its score is greater than that of the k-th.
+ * If the parts rank together, small ones may have their rows in common
+ * segments (compound.c), and a backend that takes such views searches one view
+ * with the segments of all parts.  Bounds hold for all of them then, and its
+ * threads share the work as in one mirror.  Otherwise the rows of common
+ * segments come first, then part after part.  Once a query has its k rows, a
+ * row counts only if it ranks before the k-th.
  *
  * Then each row is written down with the others of its part.
  *
@@ -24,6 +25,7 @@
 
 #include "engine/host_memory.h"
 #include "engine/serve/search_run.h"
+#include "engine/sets/compound.h"
 
 #define TID_MASK	(gpuvec_part_tid(1) - 1)
 
@@ -41,6 +43,8 @@ typedef struct parts_run
 	const gpuvec_search_part *wire; /* [head.nparts] as the session sent them */
 	gpuvec_sets_reader *mirrors;	/* [head.nparts] */
 	uint32_t	nopen;			/* mirrors that are searched */
+	gpuvec_compound_rows compound;	/* rows that take the place ... */
+	bool	   *covered;		/* [head.nparts] ... of those of these mirrors */
 	search_run	q;				/* the queries; searches of a single part */
 	gpuvec_topk_query *plain;	/* [nqueries] with ids, not numbers */
 	gpuvec_match *rows;			/* of all queries */
@@ -121,7 +125,8 @@ parse_parts(parts_run *run, const gpuvec_request *request, gpuvec_error *error)
 	q->queries = calloc((size_t) run->head.nqueries * 2 + 1, sizeof(*q->queries));
 	run->found = calloc(run->head.nqueries + (size_t) 1, sizeof(*run->found));
 	run->mirrors = calloc(run->head.nparts, sizeof(*run->mirrors));
-	if (q->queries == NULL || run->found == NULL || run->mirrors == NULL)
+	run->covered = calloc(run->head.nparts, sizeof(*run->covered));
+	if (q->queries == NULL || run->found == NULL || run->mirrors == NULL || run->covered == NULL)
 		return gpuvec_fail_memory(error, request->length);
 	run->plain = q->queries + run->head.nqueries;
 	if (!gpuvec_search_queries_parse(q, (const uint16_t *) (q->wire + run->head.nqueries), error))
@@ -146,7 +151,7 @@ open_parts(gpuvec_session *s, parts_run *run)
 }
 
 /* The device of the first mirror that is open; there is one */
-static const gpuvec_device *
+static gpuvec_device *
 first_device(const parts_run *run)
 {
 	const gpuvec_sets_reader *mirror = run->mirrors;
@@ -156,11 +161,50 @@ first_device(const parts_run *run)
 	return mirror->device;
 }
 
-/* Rows of all parts, or of the largest one */
+/* True if one device has all mirrors that are open */
+static bool
+on_one_device(const parts_run *run)
+{
+	for (uint32_t i = 0; i < run->head.nparts; i++)
+		if (run->mirrors[i].view && run->mirrors[i].device != first_device(run))
+			return false;
+	return true;
+}
+
+/*
+ * Find rows of small parts in common segments (compound.c), and note which
+ * parts they are of
+ */
+static void
+open_compound(gpuvec_session *s, parts_run *run)
+{
+	gpuvec_compound_part *parts;
+	bool		shared = true;
+
+	if (!run->head.together || !on_one_device(run) || first_device(run)->backend->on_device)
+		return;
+	parts = calloc(run->head.nparts, sizeof(*parts));
+	for (uint32_t i = 0; parts && i < run->head.nparts; i++)
+	{
+		parts[i].key = &run->wire[i].key;
+		parts[i].view = run->mirrors[i].view;
+		parts[i].numbers = run->mirrors[i].id_numbers;
+		shared &= run->wire[i].key.private_id == 0;
+	}
+	if (parts && shared)
+		run->compound = gpuvec_compound_find(&s->server->store, first_device(run), parts,
+											 run->head.nparts, run->covered);
+	free(parts);
+}
+
+/*
+ * Rows of all parts, or of the largest one that is searched by itself; the
+ * compound is one, too
+ */
 static uint64_t
 count_rows(const parts_run *run, bool largest)
 {
-	uint64_t	n = 0;
+	uint64_t	n = largest && run->compound.view ? run->compound.view->nrows : 0;
 
 	for (uint32_t i = 0; i < run->head.nparts; i++)
 	{
@@ -237,50 +281,49 @@ allocate_rows(parts_run *run, gpuvec_error *error)
 static bool
 make_one_view(const parts_run *run)
 {
-	const gpuvec_device *device = first_device(run);
-
-	if (!run->head.together)
+	if (!run->head.together || run->compound.numbers || !on_one_device(run))
 		return false;
 	for (uint32_t i = 0; i < run->head.nqueries; i++)
 		if (run->q.wire[i].wide)
 			return false;
 	for (uint32_t i = 0; i < run->head.nparts; i++)
-	{
-		const gpuvec_sets_reader *mirror = &run->mirrors[i];
-
-		if (mirror->view == NULL)
-			continue;
-		if (mirror->id_numbers || mirror->device != device)
+		if (run->mirrors[i].view && !run->covered[i] && run->mirrors[i].id_numbers)
 			return false;
-	}
-	return device->backend->takes_parts;
+	return first_device(run)->backend->takes_parts;
 }
 
-/* A view of the segments of all parts, which own them; malloc'd, or NULL */
+/* Add the entries of a view to a joint one */
+static void
+add_view(gpuvec_view *joint, const gpuvec_view *view, uint64_t part)
+{
+	for (uint32_t i = 0; i < view->nentries; i++)
+	{
+		joint->entries[joint->nentries] = view->entries[i];
+		joint->entries[joint->nentries++].part = part;
+	}
+	joint->nrows += view->nrows;
+	joint->nids += view->nids;
+	joint->backend = view->backend;
+}
+
+/*
+ * A view of the segments of the compound, if there is one, and of the parts
+ * that it does not cover, which own them.  It is malloc'd; NULL: out of memory.
+ */
 static gpuvec_view *
 joint_view(const parts_run *run)
 {
 	gpuvec_view *view;
-	size_t		n = 0;
+	size_t		n = run->compound.view ? run->compound.view->nentries : 0;
 
 	for (uint32_t i = 0; i < run->head.nparts; i++)
 		n += run->mirrors[i].view ? run->mirrors[i].view->nentries : 0;
 	view = calloc(1, sizeof(*view) + n * sizeof(view->entries[0]));
+	if (view && run->compound.view)
+		add_view(view, run->compound.view, 0);
 	for (uint32_t i = 0; view && i < run->head.nparts; i++)
-	{
-		const gpuvec_view *part = run->mirrors[i].view;
-
-		for (uint32_t j = 0; part && j < part->nentries; j++)
-		{
-			view->entries[view->nentries] = part->entries[j];
-			view->entries[view->nentries++].part = gpuvec_part_tid(i);
-		}
-		if (part == NULL)
-			continue;
-		view->nrows += part->nrows;
-		view->nids += part->nids;
-		view->backend = part->backend;
-	}
+		if (run->mirrors[i].view && !run->covered[i])
+			add_view(view, run->mirrors[i].view, gpuvec_part_tid(i));
 	return view;
 }
 
@@ -315,9 +358,21 @@ search_joint(parts_run *run, gpuvec_error *error)
 	return ok;
 }
 
+/*
+ * The least score of a row in a part that is better than the k-th that was
+ * found: with the same score, it is if its part comes before
+ */
+static double
+least_score(const gpuvec_match *kth, uint32_t part)
+{
+	bool		before = part < kth->tid >> GPUVEC_PART_SHIFT;
+
+	return before ? kth->score : nextafter(kth->score, INFINITY);
+}
+
 /* The queries as they are for the next part: rows have to be better */
 static void
-begin_part(parts_run *run)
+begin_part(parts_run *run, uint32_t part)
 {
 	uint64_t	total = 0;
 	uint64_t	largest = count_rows(run, true);
@@ -333,8 +388,15 @@ begin_part(parts_run *run)
 		if (!run->head.together || found->n < query->k)
 			continue;
 		query->has_min_score = true;
-		query->min_score = nextafter(found->rows[query->k - 1].score, INFINITY);
+		query->min_score = least_score(&found->rows[query->k - 1], part);
 	}
+}
+
+/* True if a row of a is worse than one of b */
+static bool
+is_worse(const gpuvec_match *a, const gpuvec_match *b)
+{
+	return a->score < b->score || (a->score == b->score && a->tid > b->tid);
 }
 
 /* Add a query's rows in a part; the first k of all are kept */
@@ -344,11 +406,10 @@ merge_part(found_rows *found, gpuvec_match *rows, uint32_t n, uint32_t k)
 	uint32_t	i = found->n;
 	uint32_t	total = n < k - found->n ? found->n + n : k;
 
-	/* equal scores: the earlier part comes first */
 	for (uint32_t to = i + n; n > 0; to--)
 	{
-		bool		earlier = i > 0 && found->rows[i - 1].score < rows[n - 1].score;
-		const gpuvec_match *last = earlier ? &found->rows[--i] : &rows[--n];
+		const gpuvec_match *last = i > 0 && is_worse(&found->rows[i - 1], &rows[n - 1]) ?
+			&found->rows[--i] : &rows[--n];
 
 		if (to <= total)
 			found->rows[to - 1] = *last;
@@ -378,36 +439,46 @@ end_part(parts_run *run, uint32_t part)
 	}
 }
 
-/* Search part after part */
+/* Search the rows of a part, or those of the compound as part 0 */
+static bool
+search_part(parts_run *run, uint32_t part, const gpuvec_sets_reader *rows, gpuvec_error *error)
+{
+	bool		ok;
+
+	begin_part(run, part);
+	run->q.mirror = *rows;
+	ok = gpuvec_search_number(&run->q, error) && search_view(run, rows->device, rows->view, error);
+	if (ok)
+		end_part(run, part);
+	free(run->q.numbers);
+	free(run->q.hot);
+	run->q.numbers = NULL;
+	run->q.hot = NULL;
+	return ok;
+}
+
+/* Search the compound, if there is one, then other parts, one by one */
 static bool
 search_each(parts_run *run, gpuvec_error *error)
 {
-	bool		ok = true;
+	gpuvec_sets_reader compound = {
+		.device = first_device(run), .view = run->compound.view, .id_numbers = run->compound.numbers
+	};
+	bool		ok = compound.view == NULL || search_part(run, 0, &compound, error);
 
 	for (uint32_t i = 0; ok && i < run->head.nparts; i++)
-	{
-		if (run->mirrors[i].view == NULL)
-			continue;
-		begin_part(run);
-		run->q.mirror = run->mirrors[i];
-		ok = gpuvec_search_number(&run->q, error) &&
-			search_view(run, run->mirrors[i].device, run->mirrors[i].view, error);
-		if (ok)
-			end_part(run, i);
-		free(run->q.numbers);
-		free(run->q.hot);
-		run->q.numbers = NULL;
-		run->q.hot = NULL;
-	}
+		if (run->mirrors[i].view && !run->covered[i])
+			ok = search_part(run, i, &run->mirrors[i], error);
 	return ok;
 }
 
 /* Search the parts that are open */
 static bool
-run_parts(parts_run *run, gpuvec_error *error)
+run_parts(gpuvec_session *s, parts_run *run, gpuvec_error *error)
 {
 	gpuvec_search_faults(&run->q);
 	gpuvec_scheduler_count(first_device(run)->scheduler);
+	open_compound(s, run);
 	return allocate_rows(run, error) &&
 		(make_one_view(run) ? search_joint(run, error) : search_each(run, error));
 }
@@ -505,6 +576,8 @@ free_parts(parts_run *run)
 {
 	for (uint32_t i = 0; run->mirrors && i < run->head.nparts; i++)
 		gpuvec_sets_close(&run->mirrors[i]);
+	gpuvec_compound_rows_unref(&run->compound);
+	free(run->covered);
 	free(run->mirrors);
 	free(run->q.queries);
 	free(run->found);
@@ -527,7 +600,7 @@ gpuvec_serve_search_parts(gpuvec_session *s, const gpuvec_request *request)
 	}
 	gpuvec_hangup_watch(s->fd, &run.q.canceled);
 	open_parts(s, &run);
-	ok = run.nopen == 0 || run.head.nqueries == 0 || run_parts(&run, &error);
+	ok = run.nopen == 0 || run.head.nqueries == 0 || run_parts(s, &run, &error);
 	gpuvec_hangup_unwatch(s->fd);
 	if (run.q.canceled && (ok || !error.fatal))
 		ok = gpuvec_answer_canceled(s, request);

@@ -17,6 +17,7 @@
 
 #include "engine/sets/draft.h"
 #include "engine/sets/first_error.h"
+#include "engine/sets/id_numbers.h"
 
 /* uint16_t ids in a chunk of a tile */
 #define CHUNK_VALUES	((size_t) GPUVEC_TILE_ROWS * GPUVEC_CHUNK_IDS)
@@ -355,25 +356,56 @@ read_cold(const gpuvec_segment *segment, cold_numbers *cold, gpuvec_error *error
 	return true;
 }
 
+/* Memory for one row */
+typedef struct row_memory
+{
+	uint16_t   *packed;
+	uint32_t   *numbers;		/* NULL: rows keep theirs */
+}			row_memory;
+
+static bool
+make_row_memory(row_memory * memory, bool numbers, gpuvec_error *error)
+{
+	size_t		bytes = gpuvec_packed_bytes(GPUVEC_MAX_IDS, GPUVEC_MAX_IDS) + sizeof(uint32_t);
+
+	memory->packed = malloc(bytes);
+	memory->numbers = numbers ? malloc(GPUVEC_MAX_IDS * sizeof(uint32_t)) : NULL;
+	return (memory->packed && (!numbers || memory->numbers)) || gpuvec_fail_memory(error, bytes);
+}
+
+/* Give a row the ids that its numbers stand for */
+static void
+name_ids(gpuvec_source_row *row, const uint32_t *ids, const row_memory * memory)
+{
+	gpuvec_unpack_numbers(row, memory->numbers);
+	for (uint32_t i = 0; i < row->len; i++)
+		memory->numbers[i] = ids[memory->numbers[i]];
+	gpuvec_sort_numbers(memory->numbers, row->len);
+	gpuvec_pack_numbers(memory->numbers, row->len, memory->packed, row);
+}
+
 /* Stage a row of a segment whose ids are on the host */
 static bool
-stage_row(const gpuvec_segment *segment, uint32_t row, const cold_numbers *cold, gpuvec_stage *stage,
-		  uint16_t *row_ids, gpuvec_error *error)
+stage_row(const gpuvec_segment *segment, uint32_t row, const cold_numbers *cold,
+		  const gpuvec_row_names * names, gpuvec_stage *stage, const row_memory * memory,
+		  gpuvec_error *error)
 {
 	uint32_t	hot = gpuvec_hot_len(segment, row);
 	uint64_t	words[GPUVEC_MAX_FILTERS + 1];
 	gpuvec_source_row staged = {
-		.tid = segment->tid[row], .len = segment->len[row], .ncold = segment->len[row] - hot,
-		.ids = row_ids
+		.tid = segment->tid[row] + (names ? names->more : 0), .len = segment->len[row],
+		.ncold = segment->len[row] - hot, .ids = memory->packed
 	};
 
-	gpuvec_segment_row(segment, row, row_ids);
+	gpuvec_segment_row(segment, row, memory->packed);
 	if (staged.ncold > 0)
 	{
-		row_ids[hot] = 0;		/* pads the hot ones */
-		memcpy((char *) row_ids + gpuvec_hot_bytes(hot), cold->numbers + cold->start[row],
+		memory->packed[hot] = 0;	/* pads the hot ones */
+		memcpy((char *) memory->packed + gpuvec_hot_bytes(hot), cold->numbers + cold->start[row],
 			   staged.ncold * sizeof(uint32_t));
 	}
+	if (memory->numbers)
+		name_ids(&staged, names->ids, memory);
 	if (segment->nfilters > 0)
 	{
 		gpuvec_segment_words(segment, row, words);
@@ -382,13 +414,10 @@ stage_row(const gpuvec_segment *segment, uint32_t row, const cold_numbers *cold,
 	return gpuvec_stage_add(stage, &staged, false, error);
 }
 
-/*
- * Stage the live rows of an entry, in the order of tid.  row_ids is scratch
- * memory for the longest row.
- */
+/* Stage the live rows of an entry, in the order of tid */
 static bool
-stage_entry(const gpuvec_view_entry *entry, gpuvec_stage *stage, uint16_t *row_ids,
-			gpuvec_error *error)
+stage_entry(const gpuvec_view_entry *entry, const gpuvec_row_names * names, gpuvec_stage *stage,
+			const row_memory * memory, gpuvec_error *error)
 {
 	const gpuvec_segment *segment = entry->segment;
 	gpuvec_segment readable = {
@@ -398,6 +427,7 @@ stage_entry(const gpuvec_view_entry *entry, gpuvec_stage *stage, uint16_t *row_i
 	};
 	uint16_t   *device_ids = NULL;
 	cold_numbers cold = {NULL, NULL};
+	bool		with_null = gpuvec_stage_filters(stage) > 0;
 	bool		ok = true;
 
 	if (segment->ids == NULL)
@@ -411,8 +441,8 @@ stage_entry(const gpuvec_view_entry *entry, gpuvec_stage *stage, uint16_t *row_i
 	{
 		uint32_t	row = segment->by_tid[i];
 
-		if (gpuvec_entry_live(entry, row))
-			ok = stage_row(&readable, row, &cold, stage, row_ids, error);
+		if (gpuvec_entry_live(entry, row) && (with_null || !gpuvec_null_set(segment, row)))
+			ok = stage_row(&readable, row, &cold, names, stage, memory, error);
 	}
 	free_cold(&cold);
 	free(device_ids);
@@ -420,15 +450,16 @@ stage_entry(const gpuvec_view_entry *entry, gpuvec_stage *stage, uint16_t *row_i
 }
 
 bool
-gpuvec_draft_unbuild(gpuvec_draft *draft, uint32_t first, gpuvec_stage *stage, gpuvec_error *error)
+gpuvec_draft_unbuild(gpuvec_draft *draft, uint32_t first, const gpuvec_row_names * names,
+					 gpuvec_stage *stage, gpuvec_error *error)
 {
-	size_t		bytes = gpuvec_packed_bytes(GPUVEC_MAX_IDS, GPUVEC_MAX_IDS) + sizeof(uint32_t);
-	uint16_t   *row_ids = malloc(bytes);
-	bool		ok = row_ids != NULL || gpuvec_fail_memory(error, bytes);
+	row_memory	memory;
+	bool		ok = make_row_memory(&memory, names && names->ids, error);
 
 	for (uint32_t i = first; ok && i < draft->n; i++)
-		ok = stage_entry(&draft->entries[i], stage, row_ids, error);
-	free(row_ids);
+		ok = stage_entry(&draft->entries[i], names, stage, &memory, error);
+	free(memory.packed);
+	free(memory.numbers);
 	while (ok && draft->n > first)
 		free_entry(&draft->entries[--draft->n]);
 	return ok;

@@ -58,11 +58,21 @@ typedef struct gpuvec_draft_size
 
 extern gpuvec_draft_size gpuvec_draft_measure(const gpuvec_draft *draft, uint32_t first);
 
+/* What rows are called where they are staged */
+typedef struct gpuvec_row_names
+{
+	uint64_t	more;			/* what is added to their tids */
+	const uint32_t *ids;		/* by number: the ids that they get in place
+								 * of numbers; NULL: they keep these */
+}			gpuvec_row_names;
+
 /*
  * Stage the live rows of the entries from `first` on, and remove these
- * entries
+ * entries.  names may be NULL.  Rows whose sets are null are left out if the
+ * stage has no filter columns.
  */
-extern bool gpuvec_draft_unbuild(gpuvec_draft *draft, uint32_t first, gpuvec_stage *stage,
+extern bool gpuvec_draft_unbuild(gpuvec_draft *draft, uint32_t first,
+								 const gpuvec_row_names * names, gpuvec_stage *stage,
 								 gpuvec_error *error);
 
 /* Build segments of staged rows, and add them to the draft */

@@ -266,6 +266,34 @@ gpuvec_id_numbers_add(gpuvec_id_numbers *numbers, const uint32_t *ids, uint32_t 
 	return ok;
 }
 
+/* Write down the ids of a part of a table by their numbers */
+static void
+list_ids(const gpuvec_id_part *part, uint32_t *ids)
+{
+	for (uint64_t i = 0; part->n > 0 && i <= part->mask; i++)
+		if (part->slots[i].value != 0)
+			ids[part->slots[i].value - 1] = part->slots[i].id;
+}
+
+uint32_t *
+gpuvec_id_numbers_ids(gpuvec_id_numbers *numbers, gpuvec_error *error)
+{
+	uint32_t   *ids;
+	size_t		bytes;
+
+	pthread_rwlock_rdlock(&numbers->lock);
+	bytes = ((size_t) numbers->next + 1) * sizeof(uint32_t);
+	ids = malloc(bytes);
+	for (uint32_t id = 0; ids && numbers->narrow && id < GPUVEC_HOT_NUMBERS; id++)
+		ids[id] = id;
+	for (int i = 0; ids && i < GPUVEC_ID_PARTS; i++)
+		list_ids(&numbers->table.parts[i], ids);
+	pthread_rwlock_unlock(&numbers->lock);
+	if (ids == NULL)
+		gpuvec_fail_memory(error, bytes);
+	return ids;
+}
+
 static int
 compare_numbers(const void *a, const void *b)
 {

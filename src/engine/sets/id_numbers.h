@@ -60,6 +60,12 @@ extern void gpuvec_id_numbers_let_go(gpuvec_id_numbers *numbers);
 extern void gpuvec_id_numbers_held(const gpuvec_id_numbers *numbers, const uint32_t *ids,
 								   uint32_t n, uint32_t *to);
 
+/*
+ * The ids of all numbers that are in use, by number: malloc'd, or NULL on lack
+ * of memory
+ */
+extern uint32_t *gpuvec_id_numbers_ids(gpuvec_id_numbers *numbers, gpuvec_error *error);
+
 /* Fail since there are no more numbers; returns false */
 extern bool gpuvec_fail_numbers(gpuvec_error *error);
 

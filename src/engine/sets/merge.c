@@ -393,7 +393,7 @@ build(merge_run *m, gpuvec_error *error)
 		ok = gpuvec_draft_add_entry(&draft, &m->sources.entries[i], error);
 	ok = ok && gpuvec_store_charge(m->store, &m->mirror->base, charge_of(m),
 								   gpuvec_draft_measure(&draft, 0).bytes, false, error) &&
-		gpuvec_draft_unbuild(&draft, 0, stage, error) && build_staged(m, stage, error);
+		gpuvec_draft_unbuild(&draft, 0, NULL, stage, error) && build_staged(m, stage, error);
 	gpuvec_draft_free(&draft);
 	gpuvec_stage_free(stage);
 	if (ok)

@@ -214,7 +214,7 @@ unbuild(gpuvec_sets_update *sets, gpuvec_draft *draft, uint32_t *first, gpuvec_e
 	}
 	if (*first == 0)
 		sets->sorted_rows = size.live + gpuvec_stage_rows(sets->stage);
-	return gpuvec_draft_unbuild(draft, *first, sets->stage, error);
+	return gpuvec_draft_unbuild(draft, *first, NULL, sets->stage, error);
 }
 
 /* Make the new view of a refresh or of a feed, with `fresh` new rows */

@@ -15,6 +15,8 @@
  * draft.c			a view under construction
  * merge.c			merging segments in the background
  * merge_choose.c	which segments are merged
+ * compound.c		rows of several small mirrors in common segments
+ * compound_make.c	the thread that makes these
  *
  * A load stages all rows, sorts them by (length, tid), cuts them into
  * segments, and publishes a view of these.  A refresh publishes a new view

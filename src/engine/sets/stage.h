@@ -124,6 +124,12 @@ typedef struct gpuvec_stage_target
 	 * rows still staged; false stops building
 	 */
 	bool		(*progress) (void *arg, size_t built, size_t staged, gpuvec_error *error);
+
+	/*
+	 * NULL, or called by threads of the pool for each new segment, before it
+	 * is adopted; may give its rows other tids in the same order
+	 */
+	void		(*name_rows) (void *arg, gpuvec_segment *segment);
 	void	   *arg;
 } gpuvec_stage_target;
 

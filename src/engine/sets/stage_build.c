@@ -37,7 +37,7 @@ gpuvec_full_segment(void)
 /* Segments that all threads build */
 typedef struct build_task
 {
-	gpuvec_backend *backend;
+	const gpuvec_stage_target *target;
 	gpuvec_stage_order *order;
 	uint32_t	nfilters;
 	uint64_t	begin;			/* first segment of this run */
@@ -57,6 +57,8 @@ build(build_task *task, uint64_t number, int thread, gpuvec_error *error)
 		return NULL;
 	segment = gpuvec_segment_build(rows, n, task->nfilters, error);
 	gpuvec_stage_order_done(task->order, thread);
+	if (segment && task->target->name_rows)
+		task->target->name_rows(task->target->arg, segment);
 	return segment;
 }
 
@@ -65,6 +67,7 @@ static void
 build_segment(void *arg, uint64_t part, int thread)
 {
 	build_task *task = arg;
+	gpuvec_backend *backend = task->target->backend;
 	uint64_t	number = task->begin + part;
 	gpuvec_segment *segment;
 	gpuvec_error error;
@@ -72,7 +75,7 @@ build_segment(void *arg, uint64_t part, int thread)
 	if (gpuvec_first_error_is_set(&task->first))
 		return;
 	segment = build(task, number, thread, &error);
-	if (segment != NULL && task->backend->adopt_segment(task->backend, segment, &error))
+	if (segment != NULL && backend->adopt_segment(backend, segment, &error))
 	{
 		task->segments[number] = segment;
 		return;
@@ -139,7 +142,7 @@ gpuvec_stage_build(gpuvec_stage *stage, const gpuvec_stage_target *target,
 {
 	uint32_t	rows = choose_segment_rows(target);
 	uint64_t	n = (target->nrows + rows - 1) / rows;
-	build_task	task = {.backend = target->backend, .nfilters = stage->nfilters};
+	build_task	task = {.target = target, .nfilters = stage->nfilters};
 	bool		ok;
 
 	*segments = NULL;

@@ -4,12 +4,12 @@
  *	  The resident mirrors: finding, listing, dropping, evicting.
  *
  * Mirrors are charged bytes of their device's budget.  When a charge does not
- * fit, copies of mirrors on several devices are dropped, those of the least
- * recently used mirror first.  If that is not enough, mirrors are evicted in
- * the same order, but only if that makes enough room.  Private mirrors, and
- * mirrors being loaded or refreshed, are not evicted.  An evicted mirror that
- * is being searched is only unlisted; its memory is freed when the search
- * releases its view.
+ * fit, compounds (sets/compound.c) are dropped, then copies of mirrors on
+ * several devices, those of the least recently used mirror first.  If that is
+ * not enough, mirrors are evicted in the same order, but only if that makes
+ * enough room.  Private mirrors, and mirrors being loaded or refreshed, are
+ * not evicted.  An evicted mirror that is being searched is only unlisted; its
+ * memory is freed when the search releases its view.
  *
  *-------------------------------------------------------------------------
  */
@@ -169,6 +169,7 @@ gpuvec_store_unlist(gpuvec_store *store, gpuvec_mirror *mirror)
 		alike = &(*alike)->next_alike;
 	*alike = mirror->next_alike;
 	mirror->listed = false;
+	mirror->device->used -= gpuvec_compounds_drop(store, mirror->device, mirror);
 	mirror->device->used -= mirror->charged;
 	mirror->charged = 0;
 	mirror->copy_bytes = 0;
@@ -364,7 +365,7 @@ least_recent_copies(gpuvec_store *store, const gpuvec_device *device, const gpuv
 	return oldest;
 }
 
-/* Drop copies until `bytes` more fit; true if they do */
+/* Drop compounds and copies until `bytes` more fit; true if they do */
 static bool
 drop_copies(gpuvec_store *store, gpuvec_device *device, const gpuvec_mirror *self, size_t bytes,
 			removed_copies *gone)
@@ -372,6 +373,8 @@ drop_copies(gpuvec_store *store, gpuvec_device *device, const gpuvec_mirror *sel
 	gpuvec_mirror *mirror;
 
 	gone->device = device;
+	if (!fits_beside_copies(device, bytes))
+		device->used -= gpuvec_compounds_give_way(store, device);
 	while (!fits_beside_copies(device, bytes) &&
 		   (mirror = least_recent_copies(store, device, self)) != NULL)
 	{
@@ -388,8 +391,8 @@ drop_copies(gpuvec_store *store, gpuvec_device *device, const gpuvec_mirror *sel
 }
 
 /*
- * Drop copies, then evict mirrors until `bytes` more fit.  False, with no
- * mirror evicted, if that cannot be reached.
+ * Drop compounds and copies, then evict mirrors until `bytes` more fit.
+ * False, with no mirror evicted, if that cannot be reached.
  */
 static bool
 make_room(gpuvec_store *store, gpuvec_device *device, const gpuvec_mirror *self, size_t bytes,
@@ -556,6 +559,19 @@ gpuvec_store_borrow(gpuvec_store *store, size_t bytes)
 	pthread_mutex_unlock(&store->mutex);
 	free_removed(&gone);
 	return device;
+}
+
+bool
+gpuvec_store_borrow_spare(gpuvec_store *store, gpuvec_device *device, size_t bytes)
+{
+	bool		ok;
+
+	pthread_mutex_lock(&store->mutex);
+	ok = bytes <= SIZE_MAX / 2 && fits_beside_copies(device, 2 * bytes);
+	if (ok)
+		device->used += bytes;
+	pthread_mutex_unlock(&store->mutex);
+	return ok;
 }
 
 void

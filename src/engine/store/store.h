@@ -41,8 +41,8 @@ typedef struct gpuvec_device
 	size_t		copy_budget;	/* part of it that is not the host's memory
 								 * beside devices: all mirrors must fit it, or
 								 * there are no copies of any */
-	size_t		used;			/* bytes that mirrors are charged; guarded by
-								 * the store's mutex */
+	size_t		used;			/* bytes that mirrors, compounds and requests
+								 * are charged; guarded by the store's mutex */
 } gpuvec_device;
 
 /*
@@ -147,6 +147,9 @@ typedef struct gpuvec_lost_device
 /* Merges segments of sets in the background: sets/merge.c */
 typedef struct gpuvec_merger gpuvec_merger;
 
+/* Rows of small mirrors, once more in common segments: sets/compound.c */
+typedef struct gpuvec_compounds gpuvec_compounds;
+
 /*
  * Mirrors of the list, by their relations.  The OIDs of partitions often
  * follow each other, so they are spread as they are.
@@ -172,6 +175,7 @@ typedef struct gpuvec_store
 	gpuvec_thread_pool *pool;	/* runs the parallel parts of updates and
 								 * requests */
 	gpuvec_merger *merger;
+	gpuvec_compounds *compounds;	/* NULL until they are started */
 	gpuvec_mirror *mirrors;
 	gpuvec_mirror *buckets[GPUVEC_BUCKETS];
 	uint64_t	last_refresh;	/* number of the last refresh; never reused
@@ -313,7 +317,23 @@ extern void gpuvec_store_unreserve(gpuvec_store *store, size_t bytes);
  * still does not fit, NULL.
  */
 extern gpuvec_device *gpuvec_store_borrow(gpuvec_store *store, size_t bytes);
+
+/*
+ * Charge a device for what can be done without, if it takes at most half of
+ * what is free there; false: it takes more
+ */
+extern bool gpuvec_store_borrow_spare(gpuvec_store *store, gpuvec_device *device, size_t bytes);
 extern void gpuvec_store_repay(gpuvec_store *store, gpuvec_device *device, size_t bytes);
+
+/*
+ * compound.c.  drop: drop the compounds of a device that have rows of this
+ * mirror.  give_way: those that have any rows give them up for other uses of
+ * the memory.  Both return the bytes that they were charged.  The caller holds
+ * the mutex.
+ */
+extern size_t gpuvec_compounds_drop(gpuvec_store *store, const gpuvec_device *device,
+									const gpuvec_mirror *mirror);
+extern size_t gpuvec_compounds_give_way(gpuvec_store *store, const gpuvec_device *device);
 
 /*
  * Charge a mirror for what it takes, plus the update under way and the work

@@ -1,0 +1,540 @@
+/*-------------------------------------------------------------------------
+ *
+ * compound.c
+ *	  Rows of small mirrors that are searched together, once more, in
+ *	  segments of full size.
+ *
+ * Each partition of a table has a mirror of its own.  A search of all of them
+ * reads the segments of all, and in each it has to find the lists of the
+ * query's ids.  Many small segments take twice the time of a few full ones.
+ * So for small mirrors that are searched together again and again, a thread
+ * makes a compound: a copy of their rows in segments of full size.  If a part
+ * has numbers for its ids, the compound has numbers of its own.
+ *
+ * What makes it right:
+ *
+ *	- A view never changes, and each has a number of its own.  A compound
+ *	  knows the number of the view that it has the rows of.  It takes the
+ *	  place of a part's segments only where that view would be searched.
+ *	- A row has the tid under which it ranks in a search of parts, and rows of
+ *	  equal length are in the order of these.
+ *
+ * A part that gets another view is left out of the compound: its rows are
+ * buried, and its own segments are searched.  Once parts have kept their
+ * views for a while, and there are many rows of such parts that the compound
+ * does not have, it is made anew, but not again and again.
+ *
+ * Compounds are a luxury.  They are charged to their device, each at most half
+ * of what is free, and go before anything else does (store.c).  One that is
+ * being made stops then; its charge goes a little later.  A compound also goes
+ * when a mirror whose rows it has is dropped, or when nobody uses it.
+ *
+ * The store's mutex may be held when the mutex of the compounds is taken, but
+ * not the other way round.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/sets/compound_list.h"
+
+/* At most so many compounds, and lists of parts that may become one */
+#define MOST_COMPOUNDS		16
+
+/*
+ * A part's view is expected to stay if CALM_SEARCHES searches have seen it, in
+ * CALM_NS nanoseconds or more
+ */
+#define CALM_SEARCHES		8
+#define CALM_NS				GPUVEC_SECOND
+
+/* A compound has so many segments less than its parts, or more */
+#define FEWEST_SAVED		8
+
+/* A compound with rows does not give way to another list of parts earlier */
+#define USED_NS				(60 * GPUVEC_SECOND)
+
+/* Most blocks of all parts of a compound together */
+#define MOST_BLOCKS			UINT32_MAX
+
+static const gpuvec_compound_rows no_rows = {NULL, NULL};
+
+static gpuvec_compound_rows
+ref_rows(gpuvec_view *view, gpuvec_id_numbers *numbers)
+{
+	gpuvec_compound_rows rows = no_rows;
+
+	if (view == NULL)
+		return rows;
+	rows.view = gpuvec_view_ref(view);
+	rows.numbers = gpuvec_id_numbers_ref(numbers);
+	return rows;
+}
+
+void
+gpuvec_compound_rows_unref(const gpuvec_compound_rows * rows)
+{
+	gpuvec_view_unref(rows->view);
+	gpuvec_id_numbers_unref(rows->numbers);
+}
+
+/* ---- the list; the caller holds the mutex ---- */
+
+static void
+drop_sources(gpuvec_compound *c)
+{
+	for (uint32_t i = 0; c->sources && i < c->nparts; i++)
+		gpuvec_compound_rows_unref(&c->sources[i]);
+	free(c->sources);
+	c->sources = NULL;
+}
+
+void
+gpuvec_compound_free(gpuvec_compound *c)
+{
+	drop_sources(c);
+	gpuvec_compound_rows_unref(&c->rows);
+	gpuvec_compound_rows_unref(&c->dropped);
+	free(c);
+}
+
+/*
+ * Take a compound, and what it was charged, out of the list.  A thread frees
+ * it soon, as that takes some time.
+ */
+static gpuvec_leftover
+take_out(gpuvec_compounds *all, gpuvec_compound **link)
+{
+	gpuvec_compound *c = *link;
+	gpuvec_leftover charge = {.device = c->device, .charged = c->charged};
+
+	*link = c->next;
+	c->charged = 0;
+	c->gone = true;
+	__atomic_store_n(&c->stop, 1, __ATOMIC_RELAXED);
+	if (!c->making)
+	{
+		c->next = all->dead;
+		all->dead = c;
+	}
+	pthread_cond_signal(&all->work);
+	return charge;
+}
+
+static bool
+same_parts(const gpuvec_compound *c, const gpuvec_device *device, const gpuvec_compound_part *parts,
+		   uint32_t n)
+{
+	if (c->device != device || c->nparts != n)
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+		if (memcmp(&c->parts[i].key, parts[i].key, sizeof(gpuvec_mirror_key)) != 0)
+			return false;
+	return true;
+}
+
+/* True if a compound has rows, or will have some soon */
+static bool
+is_made(const gpuvec_compound *c)
+{
+	return c->rows.view != NULL || c->making;
+}
+
+/* True if a should give way before b: it has no rows, or was used earlier */
+static bool
+goes_before(const gpuvec_compound *a, const gpuvec_compound *b)
+{
+	if (is_made(a) != is_made(b))
+		return is_made(b);
+	return a->last_use < b->last_use;
+}
+
+/*
+ * Make room for one more in the list; false: all are in use.  *gone is what
+ * the one took that has given way.
+ */
+static bool
+make_place(gpuvec_compounds *all, uint64_t now, gpuvec_leftover *gone)
+{
+	gpuvec_compound **first = NULL;
+	uint32_t	n = 0;
+
+	for (gpuvec_compound **link = &all->list; *link; link = &(*link)->next, n++)
+		if (first == NULL || goes_before(*link, *first))
+			first = link;
+	if (n < MOST_COMPOUNDS)
+		return true;
+	if (is_made(*first) && now - (*first)->last_use < USED_NS)
+		return false;
+	*gone = take_out(all, first);
+	return true;
+}
+
+static gpuvec_compound *
+new_compound(gpuvec_device *device, const gpuvec_compound_part *parts, uint32_t n)
+{
+	gpuvec_compound *c = calloc(1, sizeof(*c) + n * sizeof(gpuvec_part_copy));
+
+	if (c == NULL)
+		return NULL;
+	c->device = device;
+	c->nparts = n;
+	for (uint32_t i = 0; i < n; i++)
+		c->parts[i].key = *parts[i].key;
+	return c;
+}
+
+/* Find the compound of these parts, or add one; NULL: there is no room */
+static gpuvec_compound *
+find_compound(gpuvec_compounds *all, gpuvec_device *device, const gpuvec_compound_part *parts,
+			  uint32_t n, uint64_t now, gpuvec_leftover *gone)
+{
+	gpuvec_compound *c = all->list;
+
+	while (c && !same_parts(c, device, parts, n))
+		c = c->next;
+	if (c)
+		return c;
+	if (!make_place(all, now, gone))
+		return NULL;
+	c = new_compound(device, parts, n);
+	if (c)
+	{
+		c->next = all->list;
+		all->list = c;
+	}
+	return c;
+}
+
+gpuvec_leftover
+gpuvec_compound_take_rows(gpuvec_compound *c)
+{
+	gpuvec_leftover gone = {c->rows, c->device, c->charged};
+
+	c->rows = no_rows;
+	c->charged = 0;
+	for (uint32_t i = 0; i < c->nparts; i++)
+		c->parts[i].copied = 0;
+	return gone;
+}
+
+void
+gpuvec_compound_free_leftover(gpuvec_store *store, const gpuvec_leftover *gone)
+{
+	if (gone->charged > 0)
+		gpuvec_store_repay(store, gone->device, gone->charged);
+	gpuvec_compound_rows_unref(&gone->rows);
+}
+
+/* ---- parts that change ---- */
+
+/* Bury the rows of a part in an entry */
+static bool
+bury_part(gpuvec_view_entry *entry, uint32_t number, gpuvec_error *error)
+{
+	const gpuvec_segment *segment = entry->segment;
+	uint64_t	end = gpuvec_part_tid((uint64_t) number + 1);
+
+	for (uint32_t i = gpuvec_segment_find(segment, gpuvec_part_tid(number)); i < segment->nrows; i++)
+	{
+		uint32_t	row = segment->by_tid[i];
+
+		if (segment->tid[row] >= end)
+			break;
+		if (gpuvec_entry_live(entry, row) && !gpuvec_entry_bury(entry, row, error))
+			return false;
+	}
+	return true;
+}
+
+/* True if a part has another view than the one whose rows are copied */
+static bool
+has_changed(const gpuvec_part_copy *copy, const gpuvec_compound_part *part)
+{
+	return copy->copied != 0 && copy->copied != part->view->number;
+}
+
+/* The view without the rows of parts that have changed; NULL: no memory */
+static gpuvec_view *
+view_without(const gpuvec_compound *c, const gpuvec_compound_part *parts, gpuvec_thread_pool *pool)
+{
+	gpuvec_draft draft = {.backend = c->device->backend, .pool = pool};
+	gpuvec_view *view = NULL;
+	gpuvec_error error;
+	bool		ok = gpuvec_draft_copy(&draft, c->rows.view, &error);
+
+	for (uint32_t i = 0; i < c->nparts; i++)
+		for (uint32_t j = 0; ok && has_changed(&c->parts[i], &parts[i]) && j < draft.n; j++)
+			ok = bury_part(&draft.entries[j], i, &error);
+	if (ok)
+	{
+		gpuvec_draft_drop_dead(&draft);
+		view = gpuvec_draft_finish(&draft, &error);
+	}
+	gpuvec_draft_free(&draft);
+	return view;
+}
+
+/*
+ * Leave out parts that have other views now.  Returns what is not needed any
+ * more: the old view, or all rows, if most are gone or there is no memory.
+ */
+static gpuvec_leftover
+leave_out(gpuvec_compounds *all, gpuvec_compound *c, const gpuvec_compound_part *parts)
+{
+	gpuvec_leftover old = {.charged = 0};
+	bool		changed = false;
+
+	for (uint32_t i = 0; i < c->nparts; i++)
+		changed |= has_changed(&c->parts[i], &parts[i]);
+	if (!changed)
+		return old;
+	old.rows.view = c->rows.view;
+	c->rows.view = view_without(c, parts, all->pool);
+	for (uint32_t i = 0; i < c->nparts; i++)
+		if (has_changed(&c->parts[i], &parts[i]))
+			c->parts[i].copied = 0;
+	if (c->rows.view && c->rows.view->nrows >= c->nrows / 2)
+		return old;
+	gpuvec_view_unref(old.rows.view);
+	return gpuvec_compound_take_rows(c);
+}
+
+/*
+ * True if the compound has rows of a part that is not searched, or whose view
+ * is an older one: a search that has begun earlier
+ */
+static bool
+lacks_part(const gpuvec_compound *c, const gpuvec_compound_part *parts)
+{
+	for (uint32_t i = 0; i < c->nparts; i++)
+		if (c->parts[i].copied != 0 &&
+			(parts[i].view == NULL || parts[i].view->number < c->parts[i].copied))
+			return true;
+	return false;
+}
+
+/* Take the rows that a search may have */
+static gpuvec_compound_rows
+use(gpuvec_compounds *all, gpuvec_compound *c, const gpuvec_compound_part *parts, bool *covered,
+	gpuvec_leftover *gone)
+{
+	if (c->rows.view == NULL || lacks_part(c, parts))
+		return no_rows;
+	*gone = leave_out(all, c, parts);
+	for (uint32_t i = 0; c->rows.view && i < c->nparts; i++)
+		covered[i] = c->parts[i].copied != 0;
+	return ref_rows(c->rows.view, c->rows.numbers);
+}
+
+/* ---- which parts are worth it ---- */
+
+/* What a compound takes to be made */
+typedef struct compound_terms
+{
+	uint32_t	searches;		/* that have seen a view, ... */
+	uint64_t	ns;				/* ... and for how long */
+	uint64_t	saved;			/* segments */
+} compound_terms;
+
+static compound_terms
+usual_terms(void)
+{
+	compound_terms usual = {CALM_SEARCHES, CALM_NS, FEWEST_SAVED};
+	long		searches;
+
+	if (!gpuvec_fault("compounds", &searches))
+		return usual;
+	usual.searches = (uint32_t) searches;
+	usual.ns = 0;
+	usual.saved = 1;
+	return usual;
+}
+
+/* Note a view that a part had not before */
+static void
+note_view(gpuvec_part_copy *p, const gpuvec_view *view, uint64_t now)
+{
+	p->seen = view->number;
+	p->since = now;
+	p->searches = 0;
+	/* larger ones fill segments of their own */
+	p->small = view->nrows > 0 && view->nrows < gpuvec_full_segment() / 2;
+	p->entries = view->nentries;
+	p->rows = view->nrows;
+	p->blocks = p->small ? gpuvec_compound_blocks(view) : 0;
+}
+
+/* Note which views a search reads */
+static void
+note_views(gpuvec_compound *c, const gpuvec_compound_part *parts, uint64_t now)
+{
+	for (uint32_t i = 0; i < c->nparts; i++)
+	{
+		if (parts[i].view == NULL)
+			continue;
+		if (c->parts[i].seen != parts[i].view->number)
+			note_view(&c->parts[i], parts[i].view, now);
+		if (c->parts[i].searches < UINT32_MAX)
+			c->parts[i].searches++;
+	}
+	c->last_use = now;
+}
+
+/* What a compound would have */
+typedef struct compound_gain
+{
+	uint64_t	rows;
+	uint64_t	copied;			/* rows that it has already */
+	uint64_t	entries;		/* segments that it would save */
+	uint64_t	blocks;
+} compound_gain;
+
+/* True if a part would be in a compound */
+static bool
+is_ripe(const gpuvec_part_copy *p, const compound_terms *when, uint64_t now)
+{
+	return p->small && p->searches >= when->searches && now - p->since >= when->ns;
+}
+
+/* True if a compound would have this part's view */
+static bool
+would_have(const gpuvec_part_copy *p, const gpuvec_view *view, const compound_terms *when, uint64_t now)
+{
+	return view != NULL && view->number == p->seen && is_ripe(p, when, now);
+}
+
+/* Is a compound of these parts worth it, and has it a quarter of new rows? */
+static bool
+is_worth_it(const gpuvec_compound *c, const compound_terms *when, const gpuvec_compound_part *parts,
+			int threads, uint64_t now)
+{
+	compound_gain g = {0};
+
+	for (uint32_t i = 0; i < c->nparts; i++)
+	{
+		const gpuvec_part_copy *p = &c->parts[i];
+
+		if (!would_have(p, parts[i].view, when, now))
+			continue;
+		g.rows += p->rows;
+		g.entries += p->entries;
+		g.blocks += p->blocks;
+		if (p->copied == p->seen)
+			g.copied += p->rows;
+	}
+	return g.rows > 0 && g.blocks <= MOST_BLOCKS && g.copied <= g.rows / 4 * 3 &&
+		g.entries >= when->saved + gpuvec_segments_needed(c->device->backend, g.rows, threads);
+}
+
+/* Have a compound made, if that is worth it */
+static void
+want(gpuvec_compounds *all, gpuvec_compound *c, const gpuvec_compound_part *parts, int threads, uint64_t now)
+{
+	compound_terms when = usual_terms();
+
+	if (c->sources || c->making || now < c->not_before || !is_worth_it(c, &when, parts, threads, now))
+		return;
+	c->sources = calloc(c->nparts, sizeof(*c->sources));
+	for (uint32_t i = 0; c->sources && i < c->nparts; i++)
+		if (would_have(&c->parts[i], parts[i].view, &when, now))
+			c->sources[i] = ref_rows(parts[i].view, parts[i].numbers);
+	pthread_cond_signal(&all->work);
+}
+
+/* ---- for searches and the store ---- */
+
+gpuvec_compound_rows
+gpuvec_compound_find(gpuvec_store *store, gpuvec_device *device, const gpuvec_compound_part *parts,
+					 uint32_t n, bool *covered)
+{
+	gpuvec_compounds *all = store->compounds;
+	int			threads = gpuvec_thread_pool_threads(store->pool);
+	gpuvec_compound_rows rows = no_rows;
+	gpuvec_leftover gone[2] = {{.charged = 0}, {.charged = 0}};
+	uint64_t	now;
+	gpuvec_compound *c;
+
+	pthread_mutex_lock(&all->mutex);
+	now = gpuvec_clock_ns();
+	c = find_compound(all, device, parts, n, now, &gone[0]);
+	if (c)
+	{
+		note_views(c, parts, now);
+		want(all, c, parts, threads, now);
+		rows = use(all, c, parts, covered, &gone[1]);
+	}
+	pthread_mutex_unlock(&all->mutex);
+	gpuvec_compound_free_leftover(store, &gone[0]);
+	gpuvec_compound_free_leftover(store, &gone[1]);
+	return rows;
+}
+
+/* True if rows of a mirror are in a compound, or are being put there */
+static bool
+has_rows_of(const gpuvec_compound *c, const gpuvec_mirror_key *key)
+{
+	for (uint32_t i = 0; i < c->nparts; i++)
+		if (c->parts[i].key.relation == key->relation &&
+			memcmp(&c->parts[i].key, key, sizeof(*key)) == 0)
+			return c->parts[i].copied != 0 || c->sources || c->making;
+	return false;
+}
+
+size_t
+gpuvec_compounds_drop(gpuvec_store *store, const gpuvec_device *device, const gpuvec_mirror *mirror)
+{
+	gpuvec_compounds *all = store->compounds;
+	size_t		bytes = 0;
+	gpuvec_compound **link;
+
+	if (all == NULL)
+		return 0;
+	pthread_mutex_lock(&all->mutex);
+	for (link = &all->list; *link;)
+	{
+		if ((*link)->device == device && has_rows_of(*link, &mirror->key))
+			bytes += take_out(all, link).charged;
+		else
+			link = &(*link)->next;
+	}
+	pthread_mutex_unlock(&all->mutex);
+	return bytes;
+}
+
+/* Give up the rows of a compound, as memory is short; returns their charge */
+static size_t
+give_way(gpuvec_compound *c, uint64_t now)
+{
+	gpuvec_leftover rows;
+
+	drop_sources(c);
+	__atomic_store_n(&c->stop, 1, __ATOMIC_RELAXED);
+	c->not_before = now + GPUVEC_COMPOUND_RETRY;
+	if (c->rows.view == NULL)
+		return 0;
+	rows = gpuvec_compound_take_rows(c);
+	/* the thread has freed what was here before it has made these */
+	c->dropped = rows.rows;
+	return rows.charged;
+}
+
+size_t
+gpuvec_compounds_give_way(gpuvec_store *store, const gpuvec_device *device)
+{
+	gpuvec_compounds *all = store->compounds;
+	uint64_t	now = gpuvec_clock_ns();
+	size_t		bytes = 0;
+
+	if (all == NULL)
+		return 0;
+	pthread_mutex_lock(&all->mutex);
+	for (gpuvec_compound *c = all->list; c; c = c->next)
+		if (c->device == device)
+			bytes += give_way(c, now);
+	if (bytes > 0)
+		pthread_cond_signal(&all->work);
+	pthread_mutex_unlock(&all->mutex);
+	return bytes;
+}

@@ -1,0 +1,44 @@
+/*-------------------------------------------------------------------------
+ *
+ * compound.h
+ *	  Rows of small mirrors that are searched together, once more, in
+ *	  segments of full size.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_COMPOUND_H
+#define GPUVEC_COMPOUND_H
+
+#include "engine/sets/id_numbers.h"
+#include "engine/store/store.h"
+
+/* A part of a search: a mirror, and what of it is to be searched */
+typedef struct gpuvec_compound_part
+{
+	const gpuvec_mirror_key *key;
+	gpuvec_view *view;			/* NULL: the part is not searched */
+	gpuvec_id_numbers *numbers; /* of its ids, or NULL */
+} gpuvec_compound_part;
+
+/* Rows, and the numbers of their ids */
+typedef struct gpuvec_compound_rows
+{
+	gpuvec_view *view;			/* NULL: there are none */
+	gpuvec_id_numbers *numbers; /* NULL: ids are their own numbers */
+}			gpuvec_compound_rows;
+
+/* Start the thread that makes compounds */
+extern bool gpuvec_compounds_start(gpuvec_store *store);
+
+/*
+ * Note a search of n parts, which lie on this device.  If there is a compound
+ * of them, its rows: the live rows of the views of the parts that it sets in
+ * covered[n], and no others, with the parts' numbers in their tids.  The caller
+ * drops the references.
+ */
+extern gpuvec_compound_rows gpuvec_compound_find(gpuvec_store *store, gpuvec_device *device,
+												 const gpuvec_compound_part *parts, uint32_t n,
+												 bool *covered);
+extern void gpuvec_compound_rows_unref(const gpuvec_compound_rows * rows);
+
+#endif							/* GPUVEC_COMPOUND_H */

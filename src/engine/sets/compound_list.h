@@ -1,0 +1,104 @@
+/*-------------------------------------------------------------------------
+ *
+ * compound_list.h
+ *	  What compound.c, for searches, and compound_make.c, a thread, share.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_COMPOUND_LIST_H
+#define GPUVEC_COMPOUND_LIST_H
+
+#include <pthread.h>
+
+#include "engine/clock.h"
+#include "engine/fault.h"
+#include "engine/sets/compound.h"
+#include "engine/sets/draft.h"
+
+/* Nanoseconds */
+#define GPUVEC_SECOND			UINT64_C(1000000000)
+
+/* Time before the next attempt to make a compound, if there was no memory */
+#define GPUVEC_COMPOUND_RETRY	(60 * GPUVEC_SECOND)
+
+/* What is known of a part, and which rows of it a compound has */
+typedef struct gpuvec_part_copy
+{
+	gpuvec_mirror_key key;
+	uint64_t	seen;			/* number of the view that was seen last, ... */
+	uint64_t	since;			/* ... when that was seen first, ... */
+	uint32_t	searches;		/* ... by how many searches, ... */
+	bool		small;			/* ... and what it has */
+	uint32_t	entries;
+	uint64_t	rows;
+	uint64_t	blocks;
+	uint64_t	copied;			/* number of the view whose rows are in the
+								 * compound; 0: no row of the part is */
+} gpuvec_part_copy;
+
+typedef struct gpuvec_compound
+{
+	struct gpuvec_compound *next;
+	gpuvec_device *device;
+	uint32_t	nparts;
+	gpuvec_compound_rows rows;
+	size_t		charged;		/* for them, by the device */
+	uint64_t	nrows;			/* when they were made */
+	gpuvec_compound_rows dropped;	/* rows that are to be freed */
+	gpuvec_compound_rows *sources;	/* [nparts] what it is to be made of, with
+									 * references; NULL: none is wanted */
+	bool		making;			/* by a thread, which has the sources */
+	int			stop;			/* atomic: what is being made is useless */
+	bool		gone;			/* it is not in the list any more */
+	uint32_t	failures;		/* to make it, since it was made last */
+	uint64_t	last_use;		/* all times are nanoseconds of the clock */
+	uint64_t	not_before;		/* when it may be made */
+	gpuvec_part_copy parts[];
+} gpuvec_compound;
+
+struct gpuvec_compounds
+{
+	pthread_mutex_t mutex;		/* guards all below */
+	pthread_cond_t work;		/* a compound is wanted, or dead */
+	gpuvec_compound *list;
+	gpuvec_compound *dead;		/* to be freed; not charged any more */
+	gpuvec_thread_pool *pool;	/* of one thread, which makes compounds */
+};
+
+/* Rows that are not needed any more, and what they were charged */
+typedef struct gpuvec_leftover
+{
+	gpuvec_compound_rows rows;
+	gpuvec_device *device;
+	size_t		charged;
+} gpuvec_leftover;
+
+/* Free a compound that is not in the list; takes some time */
+extern void gpuvec_compound_free(gpuvec_compound *c);
+
+/* Give up a compound's rows; the caller holds the mutex */
+extern gpuvec_leftover gpuvec_compound_take_rows(gpuvec_compound *c);
+
+/* Free what is not needed, and its charge; the caller holds no mutex */
+extern void gpuvec_compound_free_leftover(gpuvec_store *store, const gpuvec_leftover *gone);
+
+/* True if what is being made of a compound will not be used */
+static inline bool
+gpuvec_compound_useless(const gpuvec_compound *c)
+{
+	return __atomic_load_n(&c->stop, __ATOMIC_RELAXED) != 0;
+}
+
+/* The blocks of a view: one more than its last one */
+static inline uint64_t
+gpuvec_compound_blocks(const gpuvec_view *view)
+{
+	uint64_t	last = 0;
+
+	for (uint32_t i = 0; i < view->nentries; i++)
+		if (view->entries[i].segment->last_tid > last)
+			last = view->entries[i].segment->last_tid;
+	return (uint64_t) gpuvec_tid_block(last) + 1;
+}
+
+#endif							/* GPUVEC_COMPOUND_LIST_H */

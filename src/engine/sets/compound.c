@@ -73,7 +73,7 @@ ref_rows(gpuvec_view *view, gpuvec_id_numbers *numbers)
 }
 
 void
-gpuvec_compound_rows_unref(const gpuvec_compound_rows * rows)
+gpuvec_compound_rows_unref(const gpuvec_compound_rows *rows)
 {
 	gpuvec_view_unref(rows->view);
 	gpuvec_id_numbers_unref(rows->numbers);

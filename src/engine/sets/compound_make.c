@@ -84,7 +84,7 @@ charge(compound_making *m, size_t bytes)
 
 /* Bytes of rows and the numbers of their ids */
 static size_t
-rows_bytes(const gpuvec_compound_rows * rows)
+rows_bytes(const gpuvec_compound_rows *rows)
 {
 	return view_bytes(rows->view) + (rows->numbers ? gpuvec_id_numbers_bytes(rows->numbers) : 0);
 }
@@ -116,7 +116,7 @@ charge_work(compound_making *m, size_t bytes, gpuvec_error *error)
 static bool
 stage_part(compound_making *m, uint32_t number, gpuvec_error *error)
 {
-	const		gpuvec_compound_rows *source = &m->sources[number];
+	const gpuvec_compound_rows *source = &m->sources[number];
 	gpuvec_draft draft = {.backend = m->compound->device->backend};
 	uint32_t   *ids = source->numbers ? gpuvec_id_numbers_ids(source->numbers, error) : NULL;
 	gpuvec_row_names names = {.more = gpuvec_tid(m->first_block[number], 0), .ids = ids};

@@ -155,6 +155,11 @@ refresh_number(MirrorConversation *talk, double rows, uint64 *refresh)
 		return true;
 	if (!MirrorState(&target->key, &state))
 		return false;
+	if (state.state != GPUVEC_READY && talk->no_load)
+	{
+		*refresh = 0;
+		return true;
+	}
 	if (state.state != GPUVEC_READY)
 	{
 		gpuvec_freshness now = {.position = MirrorPosition()};

@@ -54,6 +54,8 @@ typedef struct MirrorConversation
 	uint32		queries;		/* number of queries of a search of sets */
 	bool		use_map;		/* the visibility map may prove rows visible;
 								 * used for shared mirrors only */
+	bool		no_load;		/* an absent mirror is not loaded when the
+								 * conversation begins */
 	double		rows;			/* estimate: rows that the map would prove
 								 * visible */
 	BlockNumber small_map;		/* a map of at most this many pages is always

@@ -82,6 +82,9 @@ struct MirrorParts
 								 * request */
 };
 
+/* Attempts to begin all conversations with one engine */
+#define OPEN_ATTEMPTS	2
+
 /* A query of the search that was not sent */
 #define NOT_SENT	PG_UINT32_MAX
 
@@ -119,11 +122,13 @@ open_part(MirrorParts *parts, int number, MirrorTarget *target, const MirrorSear
 
 	if (target->mode != MIRROR_SHARED || parts->head.nparts == GPUVEC_MAX_PARTS)
 		return true;
+	memset(&part->talk, 0, sizeof(part->talk));
 	part->talk.target = target;
 	part->talk.snapshot = search->snapshot;
 	part->talk.queries = search->nqueries;
 	part->talk.roots = search->roots;
 	part->talk.use_map = !search->roots && !gpuvec_verify;
+	part->talk.no_load = true;	/* load_absent() does, all of them */
 	part->talk.rows = (double) Min(search->k, MIRROR_FIRST_ALL_ROWS) * search->nqueries /
 		parts->ntargets;
 	if (!MirrorConversationBegin(&part->talk, &reason))
@@ -142,14 +147,41 @@ open_part(MirrorParts *parts, int number, MirrorTarget *target, const MirrorSear
 	return true;
 }
 
-/* Begin all conversations.  False: too few to go together. */
+/* Begin all conversations.  False: there is no engine. */
 static bool
-open_parts(MirrorParts *parts, MirrorTarget *targets, const MirrorSearch *search)
+open_all(MirrorParts *parts, MirrorTarget *targets, const MirrorSearch *search)
 {
 	for (int i = 0; i < parts->ntargets; i++)
 		if (!open_part(parts, i, &targets[i], search))
 			return false;
-	return parts->nopen > 1;
+	return true;
+}
+
+/*
+ * Begin all conversations, with one engine: the numbers of refreshes that were
+ * known with another one mean nothing to it.  False: that fails, or too few go
+ * together.
+ */
+static bool
+open_parts(MirrorParts *parts, MirrorTarget *targets, const MirrorSearch *search)
+{
+	for (int attempt = 0; attempt < OPEN_ATTEMPTS; attempt++)
+	{
+		const char *reason;
+		uint64		generation;
+
+		if (GpuvecLinkOpen(true, &reason) != GPUVEC_LINK_READY)
+			return false;
+		generation = GpuvecLinkGeneration();
+		parts->head.nparts = parts->nopen = 0;
+		if (!open_all(parts, targets, search))
+			return false;
+		if (GpuvecLinkGeneration() == generation)
+			return parts->nopen > 1;
+		for (int i = 0; i < parts->ntargets; i++)
+			close_part(&parts->parts[i]);
+	}
+	return false;
 }
 
 /* Make the request of the queries that want rows, and number them */

@@ -74,13 +74,30 @@ report_error(const Asked *asked, const PGresult *result)
 			 errcontext("remote SQL command: %s", asked->statement->sql)));
 }
 
-/* Fail, as the connection to a server is lost */
+/* True if the time to connect is over */
+static bool
+is_too_late(const ForeignConnection *connection)
+{
+	return connection->deadline != 0 && GetCurrentTimestamp() >= connection->deadline;
+}
+
+/* Fail, as there is no connection to a server */
+static void
+report_no_connection(const Asked *asked)
+{
+	ForeignConnectFailed(asked->connection, asked->statement->leaf,
+						 is_too_late(asked->connection) ? "timeout expired" : NULL);
+}
+
+/* Fail, as the connection to a server is lost, or does not come about */
 void
 ForeignAskFailed(Asked *asked)
 {
 	ErrorContextCallback callback = {.callback = name_place, .arg = asked, .previous = error_context_stack};
 
 	error_context_stack = &callback;
+	if (asked->connection->connecting)
+		report_no_connection(asked);
 	report_error(asked, NULL);
 }
 
@@ -182,9 +199,7 @@ go_on_connecting(Asking *asking, Asked *asked)
 
 	/* the socket may have become another one */
 	ForeignForgetSet(asking);
-	if (connection->deadline != 0 && GetCurrentTimestamp() >= connection->deadline)
-		ForeignConnectFailed(connection, asked->statement->leaf, "timeout expired");
-	switch (pq->PQconnectPoll(connection->conn))
+	switch (is_too_late(connection) ? LIBPQ_POLLING_FAILED : pq->PQconnectPoll(connection->conn))
 	{
 		case LIBPQ_POLLING_OK:
 			break;
@@ -195,7 +210,9 @@ go_on_connecting(Asking *asking, Asked *asked)
 			asked->wanted = WL_SOCKET_WRITEABLE;
 			return false;
 		default:
-			ForeignConnectFailed(connection, asked->statement->leaf, NULL);
+			if (ForeignHedgeRemains(asking, asked))
+				return false;
+			report_no_connection(asked);
 	}
 	connection->connecting = false;
 	connection->deadline = 0;
@@ -502,8 +519,14 @@ static bool
 all_sent(const Asking *asking)
 {
 	for (int i = 0; i < asking->n; i++)
-		if (ForeignIsUnderWay(&asking->asked[i]) && !asking->asked[i].flushed)
+	{
+		const Asked *asked = &asking->asked[i];
+
+		if (asked->lost)
+			asked = asked->hedge;
+		if (ForeignIsUnderWay(asked) && !asked->flushed)
 			return false;
+	}
 	return true;
 }
 

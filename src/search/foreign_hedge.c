@@ -18,9 +18,10 @@
  * the hedge, until it has rows and becomes the search.  One that has no rows
  * is no answer, as the extension or the table may be missing there.
  *
- * A connection that is lost before it has returned rows leaves the search to
- * the hedge, which begins then at the latest.  If that fails as well, the
- * search fails with what the first host has said.
+ * A connection that is lost before it has returned rows, or that does not come
+ * about, leaves the search to the hedge, which begins then at the latest.  Its
+ * answer counts then also if it has no rows.  If it fails as well, the search
+ * fails with what is known of the first host.
  *
  *-------------------------------------------------------------------------
  */
@@ -162,14 +163,15 @@ talk(Asked *hedge)
 	return flushed >= 0 && pq->PQconsumeInput(hedge->connection->conn);
 }
 
-/* True if a result has the first rows of the statement */
+/* True if a result has the first rows of the statement, or may have none */
 static bool
 has_rows(const Asked *hedge, const PGresult *result)
 {
 	const Libpq *pq = ForeignLibpq();
 	int			status = pq->PQresultStatus(result);
 
-	return (status == LIBPQ_TUPLES_OK || status == LIBPQ_SINGLE_TUPLE) && pq->PQntuples(result) > 0 &&
+	return (status == LIBPQ_TUPLES_OK || status == LIBPQ_SINGLE_TUPLE) &&
+		(pq->PQntuples(result) > 0 || hedge->hedged->lost) &&
 		pq->PQnfields(result) == list_length(hedge->statement->tlist);
 }
 

@@ -274,7 +274,7 @@ merge_view(gpuvec_backend *backend, gpuvec_thread_pool *pool, const gpuvec_view 
 	gpuvec_view *merged;
 
 	check(gpuvec_draft_copy(&draft, view, &error) &&
-		  gpuvec_draft_unbuild(&draft, 0, stage, &error), "segments are taken apart");
+		  gpuvec_draft_unbuild(&draft, 0, NULL, stage, &error), "segments are taken apart");
 	build_stage(&draft, stage);
 	merged = gpuvec_draft_finish(&draft, &error);
 	check(merged != NULL, "a merged view");

@@ -492,7 +492,7 @@ test_rows(gpuvec_backend *backend, gpuvec_thread_pool *pool, uint32_t n, int kin
 	check(gpuvec_stage_rows(stage) == n, "rows stay");
 	check(build(&draft, stage, numbers, narrow) == n, "all rows are there");
 	dead = delete_rows(&draft);
-	check(gpuvec_draft_unbuild(&draft, 0, merged, &error) && gpuvec_stage_rows(merged) == n - dead,
+	check(gpuvec_draft_unbuild(&draft, 0, NULL, merged, &error) && gpuvec_stage_rows(merged) == n - dead,
 		  "rows that are left are staged");
 	if (n > dead)
 		check(build(&draft, merged, numbers, narrow) == n - dead, "all that are left are there");

@@ -370,6 +370,24 @@ wait_for_compound(client *c, model *models, uint32_t n)
 	return made;
 }
 
+/* Searches of all parts but one, which is always behind, then of all */
+static void
+search_without(client *c, model *models, uint32_t part)
+{
+	model_query queries[QUERIES];
+	parts_search search = {.models = models,.nparts = PARTS,.queries = queries,.n = QUERIES};
+
+	make_queries(queries, &few_ids);
+	for (int i = 0; i < 14; i++)
+	{
+		search.measure = (gpuvec_measure) random_below(GPUVEC_TVERSKY);
+		search.late = i < 12 ? part : PARTS;
+		check_parts(c, &search, true);
+	}
+	for (int i = 0; i < QUERIES; i++)
+		free(queries[i].ids);
+}
+
 /* Some pages of one part change, or all of it goes and comes */
 static void
 change_part(client *c, model *models, uint32_t part)
@@ -410,6 +428,8 @@ compounds_rounds(void)
 	{
 		check(wait_for_compound(&c, models, PARTS), "a compound is made");
 		search_parts(&c, models, PARTS, &few_ids);
+		if (round % 3 == 0)
+			search_without(&c, models, (uint32_t) random_below(PARTS));
 		/* one part after another is left out */
 		for (int i = 0; i < 3; i++)
 		{

@@ -308,7 +308,7 @@ add_view(gpuvec_view *joint, const gpuvec_view *view, uint64_t part)
 
 /*
  * A view of the segments of the compound, if there is one, and of the parts
- * that it does not cover, which own them.  It is malloc'd; NULL: out of memory.
+ * that it does not cover, which own them.  malloc'd; NULL: out of memory.
  */
 static gpuvec_view *
 joint_view(const parts_run *run)

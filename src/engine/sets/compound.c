@@ -73,7 +73,7 @@ ref_rows(gpuvec_view *view, gpuvec_id_numbers *numbers)
 }
 
 void
-gpuvec_compound_rows_unref(const gpuvec_compound_rows * rows)
+gpuvec_compound_rows_unref(const gpuvec_compound_rows *rows)
 {
 	gpuvec_view_unref(rows->view);
 	gpuvec_id_numbers_unref(rows->numbers);
@@ -85,7 +85,10 @@ static void
 drop_sources(gpuvec_compound *c)
 {
 	for (uint32_t i = 0; c->sources && i < c->nparts; i++)
+	{
 		gpuvec_compound_rows_unref(&c->sources[i]);
+		c->parts[i].coming = false;
+	}
 	free(c->sources);
 	c->sources = NULL;
 }
@@ -248,10 +251,15 @@ bury_part(gpuvec_view_entry *entry, uint32_t number, gpuvec_error *error)
 	return true;
 }
 
-/* True if a part has another view than the one whose rows are copied */
+/*
+ * True if a part has another view than the one whose rows are copied, or is
+ * not searched any more: its mirror is always behind, and searched by itself
+ */
 static bool
 has_changed(const gpuvec_part_copy *copy, const gpuvec_compound_part *part)
 {
+	if (part->view == NULL)
+		return copy->copied != 0 && copy->missed >= CALM_SEARCHES;
 	return copy->copied != 0 && copy->copied != part->view->number;
 }
 
@@ -284,6 +292,7 @@ static gpuvec_leftover
 leave_out(gpuvec_compounds *all, gpuvec_compound *c, const gpuvec_compound_part *parts)
 {
 	gpuvec_leftover old = {.charged = 0};
+	gpuvec_leftover all_rows;
 	bool		changed = false;
 
 	for (uint32_t i = 0; i < c->nparts; i++)
@@ -297,21 +306,29 @@ leave_out(gpuvec_compounds *all, gpuvec_compound *c, const gpuvec_compound_part 
 			c->parts[i].copied = 0;
 	if (c->rows.view && c->rows.view->nrows >= c->nrows / 2)
 		return old;
-	gpuvec_view_unref(old.rows.view);
-	return gpuvec_compound_take_rows(c);
+	all_rows = gpuvec_compound_take_rows(c);
+	/* what is left shares the segments of the old view */
+	gpuvec_view_unref(all_rows.rows.view);
+	all_rows.rows.view = old.rows.view;
+	return all_rows;
 }
 
 /*
- * True if the compound has rows of a part that is not searched, or whose view
- * is an older one: a search that has begun earlier
+ * True if the compound has rows of a part that is not searched now, or whose
+ * view is an older one: a search that has begun earlier
  */
 static bool
 lacks_part(const gpuvec_compound *c, const gpuvec_compound_part *parts)
 {
 	for (uint32_t i = 0; i < c->nparts; i++)
-		if (c->parts[i].copied != 0 &&
-			(parts[i].view == NULL || parts[i].view->number < c->parts[i].copied))
+	{
+		const gpuvec_part_copy *copy = &c->parts[i];
+
+		if (copy->copied == 0)
+			continue;
+		if (parts[i].view ? parts[i].view->number < copy->copied : !has_changed(copy, &parts[i]))
 			return true;
+	}
 	return false;
 }
 
@@ -373,7 +390,12 @@ note_views(gpuvec_compound *c, const gpuvec_compound_part *parts, uint64_t now)
 	for (uint32_t i = 0; i < c->nparts; i++)
 	{
 		if (parts[i].view == NULL)
+		{
+			if (c->parts[i].missed < UINT32_MAX)
+				c->parts[i].missed++;
 			continue;
+		}
+		c->parts[i].missed = 0;
 		if (c->parts[i].seen != parts[i].view->number)
 			note_view(&c->parts[i], parts[i].view, now);
 		if (c->parts[i].searches < UINT32_MAX)
@@ -438,8 +460,12 @@ want(gpuvec_compounds *all, gpuvec_compound *c, const gpuvec_compound_part *part
 		return;
 	c->sources = calloc(c->nparts, sizeof(*c->sources));
 	for (uint32_t i = 0; c->sources && i < c->nparts; i++)
-		if (would_have(&c->parts[i], parts[i].view, &when, now))
-			c->sources[i] = ref_rows(parts[i].view, parts[i].numbers);
+	{
+		if (!would_have(&c->parts[i], parts[i].view, &when, now))
+			continue;
+		c->sources[i] = ref_rows(parts[i].view, parts[i].numbers);
+		c->parts[i].coming = true;
+	}
 	pthread_cond_signal(&all->work);
 }
 
@@ -478,7 +504,7 @@ has_rows_of(const gpuvec_compound *c, const gpuvec_mirror_key *key)
 	for (uint32_t i = 0; i < c->nparts; i++)
 		if (c->parts[i].key.relation == key->relation &&
 			memcmp(&c->parts[i].key, key, sizeof(*key)) == 0)
-			return c->parts[i].copied != 0 || c->sources || c->making;
+			return c->parts[i].copied != 0 || c->parts[i].coming;
 	return false;
 }
 
@@ -511,7 +537,8 @@ give_way(gpuvec_compound *c, uint64_t now)
 
 	drop_sources(c);
 	__atomic_store_n(&c->stop, 1, __ATOMIC_RELAXED);
-	c->not_before = now + GPUVEC_COMPOUND_RETRY;
+	if (c->not_before < now + GPUVEC_COMPOUND_RETRY)
+		c->not_before = now + GPUVEC_COMPOUND_RETRY;
 	if (c->rows.view == NULL)
 		return 0;
 	rows = gpuvec_compound_take_rows(c);

@@ -25,7 +25,7 @@ typedef struct gpuvec_compound_rows
 {
 	gpuvec_view *view;			/* NULL: there are none */
 	gpuvec_id_numbers *numbers; /* NULL: ids are their own numbers */
-}			gpuvec_compound_rows;
+} gpuvec_compound_rows;
 
 /* Start the thread that makes compounds */
 extern bool gpuvec_compounds_start(gpuvec_store *store);
@@ -33,12 +33,12 @@ extern bool gpuvec_compounds_start(gpuvec_store *store);
 /*
  * Note a search of n parts, which lie on this device.  If there is a compound
  * of them, its rows: the live rows of the views of the parts that it sets in
- * covered[n], and no others, with the parts' numbers in their tids.  The caller
- * drops the references.
+ * covered[n], and no others, with the parts' numbers in their tids.  The
+ * caller drops the references.
  */
 extern gpuvec_compound_rows gpuvec_compound_find(gpuvec_store *store, gpuvec_device *device,
 												 const gpuvec_compound_part *parts, uint32_t n,
 												 bool *covered);
-extern void gpuvec_compound_rows_unref(const gpuvec_compound_rows * rows);
+extern void gpuvec_compound_rows_unref(const gpuvec_compound_rows *rows);
 
 #endif							/* GPUVEC_COMPOUND_H */

@@ -32,8 +32,10 @@ typedef struct gpuvec_part_copy
 	uint32_t	entries;
 	uint64_t	rows;
 	uint64_t	blocks;
+	uint32_t	missed;			/* searches in a row without the part */
 	uint64_t	copied;			/* number of the view whose rows are in the
 								 * compound; 0: no row of the part is */
+	bool		coming;			/* rows of it are being copied, or will be */
 } gpuvec_part_copy;
 
 typedef struct gpuvec_compound

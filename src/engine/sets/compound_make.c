@@ -42,7 +42,10 @@ typedef struct compound_making
 {
 	gpuvec_store *store;
 	gpuvec_compound *compound;
-	gpuvec_compound_rows *sources;	/* [compound->nparts] */
+	gpuvec_compound_rows *sources;	/* [compound->nparts]; none once they are
+									 * staged */
+	uint64_t   *copied;			/* [compound->nparts] numbers of their views;
+								 * 0: none */
 	uint64_t   *first_block;	/* [compound->nparts + 1] of each part, where
 								 * the pages of all follow each other */
 	gpuvec_stage *stage;
@@ -79,6 +82,13 @@ charge(compound_making *m, size_t bytes)
 	return true;
 }
 
+/* Bytes of rows and the numbers of their ids */
+static size_t
+rows_bytes(const gpuvec_compound_rows *rows)
+{
+	return view_bytes(rows->view) + (rows->numbers ? gpuvec_id_numbers_bytes(rows->numbers) : 0);
+}
+
 /*
  * Charge what the sources take, twice: for the rows that are staged, and for
  * their segments
@@ -90,15 +100,23 @@ charge_sources(compound_making *m)
 
 	for (uint32_t i = 0; i < m->compound->nparts; i++)
 		if (m->sources[i].view)
-			bytes += 2 * view_bytes(m->sources[i].view);
+			bytes += 2 * rows_bytes(&m->sources[i]);
 	return charge(m, bytes);
+}
+
+/* Charge more if that is not enough; fails if the work is in vain, too */
+static bool
+charge_work(compound_making *m, size_t bytes, gpuvec_error *error)
+{
+	return !gpuvec_compound_useless(m->compound) &&
+		(bytes <= m->charged || charge(m, bytes) || gpuvec_fail_memory(error, bytes));
 }
 
 /* Stage the rows of a part */
 static bool
 stage_part(compound_making *m, uint32_t number, gpuvec_error *error)
 {
-	const		gpuvec_compound_rows *source = &m->sources[number];
+	const gpuvec_compound_rows *source = &m->sources[number];
 	gpuvec_draft draft = {.backend = m->compound->device->backend};
 	uint32_t   *ids = source->numbers ? gpuvec_id_numbers_ids(source->numbers, error) : NULL;
 	gpuvec_row_names names = {.more = gpuvec_tid(m->first_block[number], 0), .ids = ids};
@@ -124,6 +142,10 @@ stage_rows(compound_making *m, gpuvec_error *error)
 		if (gpuvec_compound_useless(m->compound) || !stage_part(m, i, error))
 			return false;
 		block += gpuvec_compound_blocks(m->sources[i].view);
+		m->copied[i] = m->sources[i].view->number;
+		/* the mirror may have other rows by now */
+		gpuvec_compound_rows_unref(&m->sources[i]);
+		memset(&m->sources[i], 0, sizeof(m->sources[i]));
 	}
 	m->first_block[m->compound->nparts] = block;
 	return true;
@@ -172,10 +194,19 @@ static bool
 go_on(void *arg, size_t built, size_t staged, gpuvec_error *error)
 {
 	compound_making *m = arg;
-	size_t		bytes = built + staged;
 
-	return !gpuvec_compound_useless(m->compound) &&
-		(bytes <= m->charged || charge(m, bytes) || gpuvec_fail_memory(error, bytes));
+	if (m->made.numbers)
+		built += gpuvec_id_numbers_bytes(m->made.numbers);
+	return charge_work(m, built + staged, error);
+}
+
+/* Charge what counting ids takes beside the staged rows */
+static bool
+charge_numbering(void *arg, size_t bytes, gpuvec_error *error)
+{
+	compound_making *m = arg;
+
+	return charge_work(m, gpuvec_stage_bytes(m->stage) + bytes, error);
 }
 
 /* Number the ids of the staged rows, if some are above 65,535 */
@@ -186,8 +217,8 @@ number_rows(compound_making *m, gpuvec_error *error)
 
 	if (gpuvec_stage_cold(m->stage) == 0)
 		return true;
-	m->made.numbers = gpuvec_renumber_map(m->stage, pool, NULL, NULL, error);
-	return m->made.numbers != NULL &&
+	m->made.numbers = gpuvec_renumber_map(m->stage, pool, charge_numbering, m, error);
+	return m->made.numbers != NULL && !gpuvec_compound_useless(m->compound) &&
 		gpuvec_renumber_rows(&m->stage, m->made.numbers, true, pool, error);
 }
 
@@ -208,19 +239,12 @@ build(compound_making *m, gpuvec_error *error)
 	if (target.nrows > 0 && gpuvec_draft_build(&draft, m->stage, &target, error))
 	{
 		for (uint32_t i = 0; backend->finish_segment && i < draft.n; i++)
-			backend->finish_segment(backend, draft.entries[i].segment);
+			if (!gpuvec_compound_useless(m->compound))
+				backend->finish_segment(backend, draft.entries[i].segment);
 		m->made.view = gpuvec_draft_finish(&draft, error);
 	}
 	gpuvec_draft_free(&draft);
 	return m->made.view != NULL;
-}
-
-/* Bytes that the rows take which were made */
-static size_t
-made_bytes(const compound_making *m)
-{
-	return view_bytes(m->made.view) +
-		(m->made.numbers ? gpuvec_id_numbers_bytes(m->made.numbers) : 0);
 }
 
 /* Make the rows of a compound, m->made; none, if there is no memory */
@@ -231,9 +255,10 @@ make_rows(compound_making *m)
 
 	m->stage = gpuvec_stage_new(0);
 	m->first_block = calloc(m->compound->nparts + (size_t) 1, sizeof(uint64_t));
-	if (m->stage == NULL || m->first_block == NULL || !charge_sources(m) ||
+	m->copied = calloc(m->compound->nparts, sizeof(uint64_t));
+	if (m->stage == NULL || m->first_block == NULL || m->copied == NULL || !charge_sources(m) ||
 		!stage_rows(m, &error) || !number_rows(m, &error) || !build(m, &error) ||
-		!charge(m, made_bytes(m)))
+		!charge(m, rows_bytes(&m->made)))
 	{
 		gpuvec_compound_rows_unref(&m->made);
 		memset(&m->made, 0, sizeof(m->made));
@@ -256,8 +281,7 @@ set_rows(const compound_making *m)
 	c->charged = m->charged;
 	c->nrows = m->made.view->nrows;
 	for (uint32_t i = 0; i < c->nparts; i++)
-		if (m->sources[i].view)
-			c->parts[i].copied = m->sources[i].view->number;
+		c->parts[i].copied = m->copied[i];
 	gpuvec_log("DEBUG", "compound of %u mirrors: %llu rows in %u segments, %zu kB", c->nparts,
 			   (unsigned long long) c->nrows, m->made.view->nentries, c->charged / 1024);
 	return old;
@@ -285,6 +309,8 @@ end_making(compound_making *m, uint64_t began)
 	gpuvec_leftover unused = {m->made, c->device, m->charged};
 
 	c->making = false;
+	for (uint32_t i = 0; i < c->nparts; i++)
+		c->parts[i].coming = false;
 	if (gpuvec_compound_useless(c))
 		return unused;
 	set_rest(c, m->made.view != NULL, began);
@@ -316,6 +342,7 @@ make(gpuvec_store *store, gpuvec_compound *c)
 	for (uint32_t i = 0; i < nparts; i++)
 		gpuvec_compound_rows_unref(&m.sources[i]);
 	free(m.sources);
+	free(m.copied);
 	if (gone)
 		gpuvec_compound_free(c);
 	pthread_mutex_lock(&all->mutex);

@@ -361,10 +361,10 @@ typedef struct row_memory
 {
 	uint16_t   *packed;
 	uint32_t   *numbers;		/* NULL: rows keep theirs */
-}			row_memory;
+} row_memory;
 
 static bool
-make_row_memory(row_memory * memory, bool numbers, gpuvec_error *error)
+make_row_memory(row_memory *memory, bool numbers, gpuvec_error *error)
 {
 	size_t		bytes = gpuvec_packed_bytes(GPUVEC_MAX_IDS, GPUVEC_MAX_IDS) + sizeof(uint32_t);
 
@@ -375,7 +375,7 @@ make_row_memory(row_memory * memory, bool numbers, gpuvec_error *error)
 
 /* Give a row the ids that its numbers stand for */
 static void
-name_ids(gpuvec_source_row *row, const uint32_t *ids, const row_memory * memory)
+name_ids(gpuvec_source_row *row, const uint32_t *ids, const row_memory *memory)
 {
 	gpuvec_unpack_numbers(row, memory->numbers);
 	for (uint32_t i = 0; i < row->len; i++)
@@ -387,7 +387,7 @@ name_ids(gpuvec_source_row *row, const uint32_t *ids, const row_memory * memory)
 /* Stage a row of a segment whose ids are on the host */
 static bool
 stage_row(const gpuvec_segment *segment, uint32_t row, const cold_numbers *cold,
-		  const gpuvec_row_names * names, gpuvec_stage *stage, const row_memory * memory,
+		  const gpuvec_row_names *names, gpuvec_stage *stage, const row_memory *memory,
 		  gpuvec_error *error)
 {
 	uint32_t	hot = gpuvec_hot_len(segment, row);
@@ -416,8 +416,8 @@ stage_row(const gpuvec_segment *segment, uint32_t row, const cold_numbers *cold,
 
 /* Stage the live rows of an entry, in the order of tid */
 static bool
-stage_entry(const gpuvec_view_entry *entry, const gpuvec_row_names * names, gpuvec_stage *stage,
-			const row_memory * memory, gpuvec_error *error)
+stage_entry(const gpuvec_view_entry *entry, const gpuvec_row_names *names, gpuvec_stage *stage,
+			const row_memory *memory, gpuvec_error *error)
 {
 	const gpuvec_segment *segment = entry->segment;
 	gpuvec_segment readable = {
@@ -450,7 +450,7 @@ stage_entry(const gpuvec_view_entry *entry, const gpuvec_row_names * names, gpuv
 }
 
 bool
-gpuvec_draft_unbuild(gpuvec_draft *draft, uint32_t first, const gpuvec_row_names * names,
+gpuvec_draft_unbuild(gpuvec_draft *draft, uint32_t first, const gpuvec_row_names *names,
 					 gpuvec_stage *stage, gpuvec_error *error)
 {
 	row_memory	memory;

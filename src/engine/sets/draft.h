@@ -64,7 +64,7 @@ typedef struct gpuvec_row_names
 	uint64_t	more;			/* what is added to their tids */
 	const uint32_t *ids;		/* by number: the ids that they get in place
 								 * of numbers; NULL: they keep these */
-}			gpuvec_row_names;
+} gpuvec_row_names;
 
 /*
  * Stage the live rows of the entries from `first` on, and remove these
@@ -72,7 +72,7 @@ typedef struct gpuvec_row_names
  * stage has no filter columns.
  */
 extern bool gpuvec_draft_unbuild(gpuvec_draft *draft, uint32_t first,
-								 const gpuvec_row_names * names, gpuvec_stage *stage,
+								 const gpuvec_row_names *names, gpuvec_stage *stage,
 								 gpuvec_error *error);
 
 /* Build segments of staged rows, and add them to the draft */

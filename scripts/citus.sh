@@ -11,8 +11,8 @@
 #
 #   FOLDER=/var/tmp/gpuvec-citus   where Citus is compiled, and kept
 #   ROWS=20000   rows of the distributed table
-#   MOVES=2      how often each shard of a worker is moved away and back, by each
-#                mode of transfer, while sessions search
+#   MOVES=2      how often each shard of a worker is moved away and back, by
+#                each mode of transfer, while sessions search
 #   CLIENTS=2    these sessions
 #   KEEP=yes     keep the scratch folder with the servers' data and logs
 #   PG_CONFIG, WITH_CUDA, CUDA_ARCHS, BUILT_SOURCES, GPUVEC_USER: see pgenv.sh

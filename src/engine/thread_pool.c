@@ -76,6 +76,29 @@ gpuvec_progress(void)
 	return __atomic_load_n(&progress, __ATOMIC_RELAXED);
 }
 
+/* Create a thread that takes no signals */
+static bool
+create_thread(pthread_t *thread, void *(*run) (void *arg), void *arg)
+{
+	sigset_t	all;
+	sigset_t	old;
+	int			rc;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	rc = pthread_create(thread, NULL, run, arg);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return rc == 0;
+}
+
+bool
+gpuvec_thread_start(void *(*run) (void *arg), void *arg)
+{
+	pthread_t	thread;
+
+	return create_thread(&thread, run, arg) && pthread_detach(thread) == 0;
+}
+
 int
 gpuvec_cores(void)
 {
@@ -233,21 +256,15 @@ static bool
 start_worker(gpuvec_thread_pool *pool, int thread)
 {
 	worker_start *start = malloc(sizeof(*start));
-	sigset_t	all;
-	sigset_t	old;
-	int			rc;
 
 	if (start == NULL)
 		return false;
 	start->pool = pool;
 	start->thread = thread;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	rc = pthread_create(&pool->threads[thread - 1], NULL, worker, start);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (rc != 0)
-		free(start);
-	return rc == 0;
+	if (create_thread(&pool->threads[thread - 1], worker, start))
+		return true;
+	free(start);
+	return false;
 }
 
 gpuvec_thread_pool *

@@ -51,6 +51,9 @@ extern void gpuvec_thread_pool_run(gpuvec_thread_pool *pool, gpuvec_part part, v
 extern void gpuvec_progress_made(void);
 extern uint64_t gpuvec_progress(void);
 
+/* Start a thread that takes no signals, and that nobody waits for */
+extern bool gpuvec_thread_start(void *(*run) (void *arg), void *arg);
+
 /* Cores that this process may use */
 extern int	gpuvec_cores(void);
 

@@ -18,9 +18,6 @@ set -uo pipefail
 
 : "${SCALE:=0.1}" "${FACTORS:=64}" "${ITERATIONS:=15}" "${GOAL:=5}" "${THREADS:=0}" "${ENGINE:=auto}" "${REPEATS:=3}" "${USERS:=100000}" "${WORKERS:=8}"
 : "${BENCH_BIN:?run this with \"make bench-als-sql\"}"
-HOOKS=no WITH_CUDA=${WITH_CUDA:-no}
-unset MAKEFLAGS MFLAGS MAKELEVEL
-. "$(dirname "${BASH_SOURCE[0]}")/../../scripts/pgenv.sh"
 . "$(dirname "${BASH_SOURCE[0]}")/peers_lib.sh"
 
 make_tables() {

@@ -13,7 +13,7 @@
 #   make bench-als-sql SCALE=1                        trainings through SQL
 #   make bench-filters-sql                            index scans with conditions
 #   make bench-devices LAYOUTS="0 0,1"                tables on several devices, through SQL
-#   make bench-partitions                             a partitioned table beside a flat one, through SQL
+#   make bench-partitions      a partitioned table beside a flat one
 #   make bench-neighbors                              nearest items of each item, see bench_neighbors.cpp
 #   make bench-peers                                  index scans against other ways to the same rows
 #   make bench-index                                  what an index costs
@@ -41,8 +41,10 @@
 # bench-devices: ROWS (1,000,000), QUERIES (2,000), CLIENTS (64), MEASURE_SECONDS (4), ENGINE, THREADS (0: all), REPEATS (5),
 #              LAYOUTS (0: values of gpuvec.devices), WORKERS (0 2 4 8: of loads), TIER (yes: also with the host's memory)
 #
-# bench-partitions: ROWS (1,000,000), MODE (B), PARTITIONS (64), QUERIES (2,000), MEASURE_SECONDS (2), ROUNDS (5), ENGINE, THREADS (0: all),
-#              LONE_GOAL, ORDER_GOAL and BATCH_GOAL (1.5, 3 and 1.1 times the flat table)
+# bench-partitions: ROWS (1,000,000), MODE (B), PARTITIONS (64),
+#              QUERIES (2,000), MEASURE_SECONDS (2), ROUNDS (5), ENGINE,
+#              THREADS (0: all), LONE_GOAL, ORDER_GOAL and BATCH_GOAL (1.5, 3
+#              and 1.1 times the flat table)
 #
 # bench-peers and bench-index: ROWS, QUERIES, THREADS (0: all), and
 # PARTS        of bench-peers: sets, text, fingerprints; the latter with

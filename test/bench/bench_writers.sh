@@ -27,7 +27,6 @@ set -uo pipefail
 
 : "${RATES:=0 100 500 2000 8000 max}" "${ALONE_RATE:=500}" "${CLIENT_SECONDS:=20}" "${WARM_SECONDS:=5}"
 : "${WRITE_SECONDS:=2}" "${ROUNDS:=7}" "${PARTS:=searches plain writers}"
-. "$(dirname "${BASH_SOURCE[0]}")/../../scripts/pgenv.sh"
 . "$(dirname "${BASH_SOURCE[0]}")/peers_lib.sh"
 . "$(dirname "${BASH_SOURCE[0]}")/writers_lib.sh"
 

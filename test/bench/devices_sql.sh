@@ -20,9 +20,6 @@ set -uo pipefail
 : "${ROWS:=1000000}" "${QUERIES:=2000}" "${CLIENTS:=64}" "${MEASURE_SECONDS:=4}" "${THREADS:=0}" "${ENGINE:=auto}" "${REPEATS:=5}"
 : "${LAYOUTS:=0}" "${WORKERS:=0 2 4 8}" "${TIER:=yes}"
 : "${BENCH_BIN:?run this with \"make bench-devices\"}"
-HOOKS=no WITH_CUDA=${WITH_CUDA:-no}
-unset MAKEFLAGS MFLAGS MAKELEVEL
-. "$(dirname "${BASH_SOURCE[0]}")/../../scripts/pgenv.sh"
 . "$(dirname "${BASH_SOURCE[0]}")/peers_lib.sh"
 
 make_tables() {

@@ -14,9 +14,6 @@ set -uo pipefail
 
 : "${ROWS:=1000000}" "${ITEMS:=10000}" "${USERS:=100000}" "${CLICKS:=1000000}" "${BAGS:=65536}" "${HOTNESS:=16}"
 : "${WIDTH:=128}" "${THREADS:=0}" "${ENGINE:=auto}" "${REPEATS:=5}" "${BENCH_BIN:?run this with \"make bench-embedding-sql\"}"
-HOOKS=no WITH_CUDA=${WITH_CUDA:-no}
-unset MAKEFLAGS MFLAGS MAKELEVEL
-. "$(dirname "${BASH_SOURCE[0]}")/../../scripts/pgenv.sh"
 . "$(dirname "${BASH_SOURCE[0]}")/peers_lib.sh"
 
 make_tables() {

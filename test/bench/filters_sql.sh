@@ -16,9 +16,6 @@ set -uo pipefail
 : "${ROWS:=1000000}" "${QUERIES:=2000}" "${CLIENTS:=64}" "${MEASURE_SECONDS:=2}" "${THREADS:=0}" "${ENGINE:=auto}" "${GOAL:=1.5}"
 : "${CLIENTS_GOAL:=40000}" "${LATERAL_GOAL:=0.1}" "${JOIN_ROWS:=}"
 : "${BENCH_BIN:?run this with \"make bench-filters-sql\"}"
-HOOKS=no WITH_CUDA=${WITH_CUDA:-no}
-unset MAKEFLAGS MFLAGS MAKELEVEL
-. "$(dirname "${BASH_SOURCE[0]}")/../../scripts/pgenv.sh"
 . "$(dirname "${BASH_SOURCE[0]}")/peers_lib.sh"
 
 make_tables() {

@@ -22,9 +22,6 @@ set -uo pipefail
 : "${BENCH_BIN:?run this with \"make bench-index\"}"
 K=100
 INSERTED=1000
-HOOKS=no WITH_CUDA=${WITH_CUDA:-no}
-unset MAKEFLAGS MFLAGS MAKELEVEL
-. "$(dirname "${BASH_SOURCE[0]}")/../../scripts/pgenv.sh"
 . "$(dirname "${BASH_SOURCE[0]}")/peers_lib.sh"
 
 # make_files: the rows, and those that are inserted later

@@ -1,22 +1,23 @@
 #!/bin/bash
 # A partitioned table beside a flat one with the same rows, through SQL.
 #
-# Called by "make bench-partitions" (bench.mk lists the variables).  Starts a private server, makes a table of ROWS rows of
-# mode MODE in random order and one with PARTITIONS hash partitions, both with an index.  Then, in one run, ROUNDS times in turn:
+# Called by "make bench-partitions" (bench.mk lists the variables).  Starts a
+# private server, makes a table of ROWS rows of mode MODE in random order and
+# one with PARTITIONS hash partitions, both with an index.  Then, in one run,
+# ROUNDS times in turn:
 #
-# - one client, prepared statements, each for MEASURE_SECONDS: gpuvec_topk and ORDER BY ... LIMIT, for 10 and for 100 rows;
-# - gpuvec_topk_batch with QUERIES queries in a statement, for 10 and for 100 rows.
+# - one client, prepared statements, each for MEASURE_SECONDS: gpuvec_topk and
+#   ORDER BY ... LIMIT, for 10 and for 100 rows;
+# - gpuvec_topk_batch with QUERIES queries in a statement, for 10 and for 100
+#   rows.
 #
-# Scores must be the same in both tables.  Prints the medians of the rounds and of their quotients.  Exit status 1 if scores
-# differ or a goal is missed.
+# Scores must be the same in both tables.  Prints the medians of the rounds and
+# of their quotients.  Exit status 1 if scores differ or a goal is missed.
 set -uo pipefail
 
 : "${ROWS:=1000000}" "${MODE:=B}" "${PARTITIONS:=64}" "${QUERIES:=2000}" "${MEASURE_SECONDS:=2}" "${ROUNDS:=5}" "${THREADS:=0}" "${ENGINE:=auto}"
 : "${LONE_GOAL:=1.5}" "${ORDER_GOAL:=3}" "${BATCH_GOAL:=1.1}"
 : "${BENCH_BIN:?run this with \"make bench-partitions\"}"
-HOOKS=no WITH_CUDA=${WITH_CUDA:-no}
-unset MAKEFLAGS MFLAGS MAKELEVEL
-. "$(dirname "${BASH_SOURCE[0]}")/../../scripts/pgenv.sh"
 . "$(dirname "${BASH_SOURCE[0]}")/peers_lib.sh"
 
 make_tables() {

@@ -28,9 +28,6 @@ set -uo pipefail
 : "${BENCH_BIN:?run this with \"make bench-peers\"}"
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 K=100
-HOOKS=no WITH_CUDA=${WITH_CUDA:-no}
-unset MAKEFLAGS MFLAGS MAKELEVEL
-. "$here/../../scripts/pgenv.sh"
 . "$here/peers_lib.sh"
 . "$here/peers_similarity.sh"
 

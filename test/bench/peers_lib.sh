@@ -1,4 +1,4 @@
-# Shell functions that the benchmarks with servers of their own share.  To be sourced after pgenv.sh.
+# Shell functions that the benchmarks with servers of their own share, and those of pgenv.sh.
 #
 #	bench_server CONF		build, and start a server with these settings in a scratch folder
 #	contender NAME TABLE SETTINGS STATEMENT PLAN KIND [INDEX]
@@ -13,6 +13,10 @@
 #	figure LABEL VALUE		lines of a table of goals
 #	print_machine			two lines: versions, the engine, the processor
 #	print_goals HEADING		these, and the lines of the table
+
+HOOKS=no WITH_CUDA=${WITH_CUDA:-no}
+unset MAKEFLAGS MFLAGS MAKELEVEL
+. "$(dirname "${BASH_SOURCE[0]}")/../../scripts/pgenv.sh"
 
 failures=0
 lines=()						# of the table

@@ -18,7 +18,6 @@
 set -uo pipefail
 
 : "${MINUTES:=30}" "${RATE:=max}" "${NTH:=1000}" "${KILL_SECONDS:=20}" "${SAMPLE_SECONDS:=10}"
-. "$(dirname "${BASH_SOURCE[0]}")/../../scripts/pgenv.sh"
 . "$(dirname "${BASH_SOURCE[0]}")/peers_lib.sh"
 . "$(dirname "${BASH_SOURCE[0]}")/writers_lib.sh"
 duration=$(calc "$MINUTES * 60" 0)

@@ -1,6 +1,8 @@
-# Partitions with an index, searched by one request, while rows wait to be applied: there is no room for the
-# worker that does it, so they are laid over the answers.  Compared with plain SQL, round after round; and again with
-# an engine that puts rows of partitions into common segments whenever they have not changed for a moment.
+# Partitions with an index, searched by one request, while rows wait to be
+# applied: there is no room for the worker that does it, so they are laid over
+# the answers.  Compared with plain SQL, round after round; and again with an
+# engine that puts rows of partitions into common segments whenever they have
+# not changed for a moment.
 use strict;
 use warnings;
 
@@ -78,10 +80,9 @@ SKIP:
 	skip 'a GPU has no compounds', 1 if $node->safe_psql('postgres', 'SELECT backend FROM gpuvec_engine') ne 'cpu';
 	$node->restart;
 	rounds(17 .. 28);
-	# some are used all the time: once nothing changes, one stays
-	$node->poll_query_until('postgres', q{
-		SELECT wrong() = repeat('0 ', 11) || '0' AND (SELECT memory_used FROM gpuvec_engine) > (SELECT sum(bytes) FROM gpuvec_mirrors)});
-	pass('rows are in common segments');
+	ok($node->poll_query_until('postgres', q{
+		SELECT wrong() = repeat('0 ', 11) || '0' AND (SELECT memory_used FROM gpuvec_engine) > (SELECT sum(bytes) FROM gpuvec_mirrors)}),
+		'once nothing changes, rows are in common segments');
 	is($node->safe_psql('postgres', 'SELECT wrong()'), $right, 'and found there');
 }
 $node->stop;

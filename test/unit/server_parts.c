@@ -344,7 +344,7 @@ settles(client *c, uint64_t bytes)
 	return client_engine_info(c).memory_used <= bytes;
 }
 
-/* Search until rows of the parts are in common segments; false: they are not */
+/* Search until rows of the parts are in common segments; false: never */
 static bool
 wait_for_compound(client *c, model *models, uint32_t n)
 {
@@ -447,7 +447,7 @@ compounds_rounds(void)
 	}
 	check(wait_for_compound(&c, models, PARTS - 1), "a compound is made");
 	search_parts(&c, models, PARTS - 1, &few_ids);
-	/* whatever compounds there are, they have rows of the first or of the last */
+	/* all compounds have rows of the first or of the last */
 	for (uint32_t i = 0; i < PARTS; i += PARTS - 1)
 		check(client_call(&c, GPUVEC_MSG_DROP, &(gpuvec_drop) {.relation = models[i].key.relation},
 						  sizeof(gpuvec_drop), GPUVEC_MSG_COUNT), "drop");

@@ -9,7 +9,6 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -430,26 +429,13 @@ bool
 gpuvec_compounds_start(gpuvec_store *store)
 {
 	gpuvec_compounds *all = calloc(1, sizeof(*all));
-	pthread_condattr_t monotonic;
-	pthread_t	thread;
-	sigset_t	signals;
-	sigset_t	old;
-	int			rc;
 
 	if (all == NULL || (all->pool = gpuvec_thread_pool_new(1)) == NULL)
 	{
 		free(all);
 		return false;
 	}
-	pthread_mutex_init(&all->mutex, NULL);
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&all->work, &monotonic);
-	pthread_condattr_destroy(&monotonic);
+	gpuvec_waiting_init(&all->mutex, &all->work);
 	store->compounds = all;
-	sigfillset(&signals);
-	pthread_sigmask(SIG_SETMASK, &signals, &old);
-	rc = pthread_create(&thread, NULL, compounds_thread, store);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return rc == 0 && pthread_detach(thread) == 0;
+	return gpuvec_thread_start(compounds_thread, store);
 }

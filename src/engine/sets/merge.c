@@ -35,7 +35,6 @@
  */
 #include <errno.h>
 #include <malloc.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -604,20 +603,9 @@ merger_thread(void *arg)
 static bool
 start_level(merger *level)
 {
-	pthread_t	thread;
-	sigset_t	all;
-	sigset_t	old;
-	int			rc;
-
 	pthread_cond_init(&level->work, NULL);
 	level->pool = gpuvec_thread_pool_new(1);
-	if (level->pool == NULL)
-		return false;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	rc = pthread_create(&thread, NULL, merger_thread, level);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return rc == 0 && pthread_detach(thread) == 0;
+	return level->pool != NULL && gpuvec_thread_start(merger_thread, level);
 }
 
 bool

@@ -360,16 +360,15 @@ log_ready(const gpuvec_store *store)
 	}
 }
 
-/* The mutex, and the condition that waits with a monotonic clock */
-static void
-init_waiting(gpuvec_store *store)
+void
+gpuvec_waiting_init(pthread_mutex_t *mutex, pthread_cond_t *cond)
 {
 	pthread_condattr_t attr;
 
-	pthread_mutex_init(&store->mutex, NULL);
+	pthread_mutex_init(mutex, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&store->changed, &attr);
+	pthread_cond_init(cond, &attr);
 	pthread_condattr_destroy(&attr);
 }
 
@@ -380,7 +379,7 @@ gpuvec_store_open(gpuvec_store *store, const gpuvec_engine_options *options)
 	bool		opened = false;
 
 	memset(store, 0, sizeof(*store));
-	init_waiting(store);
+	gpuvec_waiting_init(&store->mutex, &store->changed);
 	pthread_cond_init(&store->committed, NULL);
 	store->started = gpuvec_now();
 	store->pool = gpuvec_thread_pool_new(options->cpu_threads);

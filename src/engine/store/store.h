@@ -196,6 +196,9 @@ extern int64_t gpuvec_now(void);
 /* The time of the monotonic clock that is `us` microseconds from now */
 extern struct timespec gpuvec_deadline(uint32_t us);
 
+/* Make a mutex, and a condition whose waits end by gpuvec_deadline() */
+extern void gpuvec_waiting_init(pthread_mutex_t *mutex, pthread_cond_t *cond);
+
 /*
  * Wait for a change of any mirror, with the mutex, which is released
  * meanwhile.  False once the deadline is over.  gpuvec_store_changed ends all

@@ -37,7 +37,13 @@ make_tables() {
 		VACUUM (ANALYZE, FREEZE) flat, parts, queries;
 	SQL
 	progress "loading the copies"
-	psql_ -c "SELECT gpuvec_prewarm('flat', 'tokens')" -c "SELECT gpuvec_prewarm('parts', 'tokens')" >/dev/null || die "no copies"
+	# the engine makes lists in the background, unless they are asked for
+	psql_ <<-SQL >/dev/null || die "no copies"
+		SET gpuvec.method = 'inverted';
+		SELECT gpuvec_prewarm(t, 'tokens') FROM unnest('{flat,parts}'::regclass[]) t;
+		SELECT count(*) FROM gpuvec_topk('flat', 'tokens', '{1}', 1);
+		SELECT count(*) FROM gpuvec_topk('parts', 'tokens', '{1}', 1);
+	SQL
 }
 
 query="(SELECT tokens FROM queries WHERE n = :n)"

@@ -8,6 +8,7 @@
 #ifndef GPUVEC_THREAD_POOL_H
 #define GPUVEC_THREAD_POOL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #ifdef __cplusplus

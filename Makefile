@@ -3,6 +3,7 @@
 #   make            the extension and the engine
 #   make install    into the PostgreSQL that PG_CONFIG names
 #   make check      every suite, against private servers (see scripts/check.sh)
+#   make check-quick  a few tests of everything
 #   make stress     the randomised tester (see scripts/stress.sh)
 #   make demo       a private server with real data and a few searches; makes demo.html
 #   make documents  writes what statements of the pages print, the reference and the charts anew
@@ -15,7 +16,7 @@ PG_CONFIG ?= pg_config
 srcdir ?= .
 
 # these build for themselves, and may have to install PostgreSQL first
-ifneq ($(filter check stress demo documents,$(MAKECMDGOALS)),)
+ifneq ($(filter check check-quick stress demo documents,$(MAKECMDGOALS)),)
 include $(srcdir)/check.mk
 else
 

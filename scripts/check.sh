@@ -41,8 +41,8 @@ default_jobs() {
 : "${QUICK:=no}"
 if [ "$QUICK" = yes ]; then
 	: "${SUITES:=house unit regress isolation tap}" "${PRELOAD:=no}"
-	: "${TESTS:=measure method stage idset_type idset_algebra search_brute_force search_among_rows search_partitions
-		index_set_operators index_threshold embedding_nearest als_recommend mirror_freshness
+	: "${TESTS:=measure method stage idset_type idset_threshold index_set_operators index_filtered_order search_equal_scores
+		search_plan_node security_rights embedding_pool als_recommend mirror_freshness
 		index_feed index_entries_writers engine_restarts}"
 	TESTS=$(xargs <<<"$TESTS")
 fi

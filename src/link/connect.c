@@ -12,11 +12,11 @@
 #include "gpuvec.h"
 
 #include "access/xact.h"
+#include "core/clock.h"
 #include "link/connection.h"
 #include "link/shared.h"
 #include "link/supervisor.h"
 #include "miscadmin.h"
-#include "utils/timestamp.h"
 
 /* Wait this long for a supervisor to open its socket */
 #define SUPERVISOR_PATIENCE_MS	10000
@@ -56,7 +56,7 @@ supervisor_state(void)
 static bool
 reach_supervisor(bool start, const char **reason)
 {
-	TimestampTz begin = GetCurrentTimestamp();
+	int64		begin = gpuvec_clock_us();
 
 	for (;;)
 	{
@@ -82,7 +82,7 @@ reach_supervisor(bool start, const char **reason)
 			if (result != STREAM_NOBODY_LISTENS)
 				return result == STREAM_CONNECTED;
 		}
-		if (TimestampDifferenceExceeds(begin, GetCurrentTimestamp(), SUPERVISOR_PATIENCE_MS))
+		if (gpuvec_clock_us() - begin >= SUPERVISOR_PATIENCE_MS * INT64CONST(1000))
 		{
 			*reason = "its supervisor did not start";
 			return false;

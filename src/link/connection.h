@@ -34,9 +34,8 @@ typedef struct EngineConnection
 								 * postmaster's death */
 	uint64		generation;		/* number of connections that this session has
 								 * opened */
-	TimestampTz opened;
-	int64		last_use;		/* when bytes last arrived, in ms of a
-								 * monotonic clock */
+	int64		opened;			/* of gpuvec_clock_coarse_us() */
+	int64		last_use;		/* when bytes last arrived, of the same clock */
 	bool		waited;			/* the current read or write has waited for
 								 * LOOK_MS or more */
 	bool		in_request;		/* a request is unfinished: see engine_link.c */

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "access/xact.h"
+#include "core/clock.h"
 #include "link/connection.h"
 #include "link/faults.h"
 #include "link/shared.h"
@@ -26,7 +27,6 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/fd.h"
-#include "utils/timestamp.h"
 
 /* Wait this long for WELCOME from an engine that is ready */
 #define GREETING_PATIENCE_MS	10000
@@ -70,16 +70,6 @@ StreamClose(void)
 	connection.nearly = 0;
 }
 
-/* A monotonic clock in ms that is cheap to read */
-static int64
-clock_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
-	return (int64) t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 /*
  * True if the supervisor has given up the engine of this connection.  Before
  * WELCOME, that is the engine that runs.
@@ -108,7 +98,7 @@ greeting_overdue(void)
 	ready = state->engine_ready;
 	SpinLockRelease(&state->mutex);
 	return connection.engine.pid == 0 && ready &&
-		TimestampDifferenceExceeds(connection.opened, GetCurrentTimestamp(), GREETING_PATIENCE_MS);
+		gpuvec_clock_coarse_us() - connection.opened >= GREETING_PATIENCE_MS * INT64CONST(1000);
 }
 
 /* Note that the engine is of no use: this statement does not try again */
@@ -189,7 +179,7 @@ receive(void *to, Size size, bool waits)
 		pgstat_report_wait_end();
 	if (n <= 0)
 		return n;
-	connection.last_use = clock_ms();
+	connection.last_use = gpuvec_clock_coarse_us();
 	if (early)
 	{
 		connection.next_early = 0;
@@ -434,7 +424,7 @@ StreamOpen(void)
 		return STREAM_HOPELESS;
 	connection.generation++;
 	connection.engine.pid = 0;
-	connection.opened = GetCurrentTimestamp();
+	connection.opened = gpuvec_clock_coarse_us();
 	return STREAM_CONNECTED;
 }
 
@@ -445,7 +435,7 @@ StreamAlive(void)
 
 	if (connection.nearly > 0)
 		return false;
-	return clock_ms() - connection.last_use < IDLE_MS ||
+	return gpuvec_clock_coarse_us() - connection.last_use < IDLE_MS * INT64CONST(1000) ||
 		(GPUVEC_CALL(recv(connection.fd, &c, 1, MSG_DONTWAIT | MSG_PEEK)) < 0 &&
 		 (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR));
 }

@@ -482,7 +482,11 @@ job_build() {
 		return
 	fi
 	bad=$(lines_like "$log" 'warning:')
-	bash "$work/src/scripts/exported.sh" "$work/src/gpuvec.so" >>"$log" 2>&1 || bad=$((bad + 1))
+	bash "$work/src/scripts/exported.sh" "$work/src/gpuvec.so" "$bindir/postgres" >>"$log" 2>&1 || bad=$((bad + 1))
+	if ! gpuvec_make -n -B PG_CFLAGS=-O2 src/link/stream.o 2>>"$log" | grep -q -- '-fvisibility=hidden'; then
+		echo "PG_CFLAGS of the command line let all symbols be exported" >>"$log"
+		bad=$((bad + 1))
+	fi
 	[ "$bad" = 0 ] || bad=1
 	count $((1 - bad)) "$bad"
 }

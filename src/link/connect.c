@@ -77,7 +77,7 @@ reach_supervisor(bool start, const char **reason)
 		}
 		else if (s.listening)
 		{
-			StreamStatus result = StreamOpen();
+			LinkStreamStatus result = LinkStreamOpen();
 
 			if (result != STREAM_NOBODY_LISTENS)
 				return result == STREAM_CONNECTED;
@@ -87,7 +87,7 @@ reach_supervisor(bool start, const char **reason)
 			*reason = "its supervisor did not start";
 			return false;
 		}
-		StreamSleep(5);
+		LinkStreamSleep(5);
 	}
 }
 
@@ -114,7 +114,7 @@ send_hello(void)
 	message.hello.pid = MyProcPid;
 	message.hello.database = MyDatabaseId;
 	/* an engine that refuses us may answer before it reads HELLO */
-	return StreamWrite(&piece, 1, false, &spoke) || spoke;
+	return LinkStreamWrite(&piece, 1, false, &spoke) || spoke;
 }
 
 /*
@@ -186,7 +186,7 @@ ConnectToEngine(bool start, const char **reason)
 			return GPUVEC_LINK_UNAVAILABLE;
 		}
 		if (connection.given_up == 0)
-			StreamSleep(20 << attempt);
+			LinkStreamSleep(20 << attempt);
 	}
 	*reason = "it closes connections";
 	return GPUVEC_LINK_UNAVAILABLE;

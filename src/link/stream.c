@@ -56,7 +56,7 @@
 EngineConnection connection = {.fd = -1};
 
 void
-StreamClose(void)
+LinkStreamClose(void)
 {
 	if (connection.events != NULL)
 		FreeWaitEventSet(connection.events);
@@ -152,7 +152,7 @@ wait_socket(uint32 events)
 }
 
 void
-StreamSleep(long ms)
+LinkStreamSleep(long ms)
 {
 	(void) GPUVEC_RAISING(WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, ms,
 									GpuvecWaitEvent(GPUVEC_WAIT_ENGINE_START)));
@@ -201,7 +201,7 @@ take_early(void *to, Size size)
 }
 
 bool
-StreamRead(void *to, Size size)
+LinkStreamRead(void *to, Size size)
 {
 	char	   *p = to;
 	bool		waits = true;
@@ -270,7 +270,7 @@ engine_spoke(void)
 }
 
 bool
-StreamWrite(struct iovec *pieces, int npieces, bool awaited, bool *spoke)
+LinkStreamWrite(struct iovec *pieces, int npieces, bool awaited, bool *spoke)
 {
 	struct msghdr message = {.msg_iov = pieces, .msg_iovlen = npieces};
 
@@ -303,11 +303,11 @@ StreamWrite(struct iovec *pieces, int npieces, bool awaited, bool *spoke)
 }
 
 /* Close the connection; errno says why there is none */
-static StreamStatus
+static LinkStreamStatus
 hopeless(const char *what)
 {
 	snprintf(connection.why_not, sizeof(connection.why_not), "%s: %s", what, strerror(errno));
-	StreamClose();
+	LinkStreamClose();
 	return STREAM_HOPELESS;
 }
 
@@ -328,7 +328,7 @@ let_wait(void)
  * Connect to the engine's socket without blocking.  A socket of another
  * user's process counts as nobody listening.
  */
-static StreamStatus
+static LinkStreamStatus
 connect_socket(void)
 {
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};
@@ -353,14 +353,14 @@ connect_socket(void)
 		/* a full backlog (EAGAIN) means that nobody accepts at the moment */
 		if (errno != ENOENT && errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR)
 			return hopeless("could not connect to it");
-		StreamClose();
+		LinkStreamClose();
 		return STREAM_NOBODY_LISTENS;
 	}
 	if (GPUVEC_CALL(getsockopt(connection.fd, SOL_SOCKET, SO_PEERCRED, &peer, &size)) < 0)
 		return hopeless("could not find out who it is");
 	if (peer.uid != geteuid())
 	{
-		StreamClose();
+		LinkStreamClose();
 		return STREAM_NOBODY_LISTENS;
 	}
 
@@ -409,14 +409,14 @@ make_events(void)
 	}
 	PG_END_TRY();
 	if (!ok)
-		StreamClose();
+		LinkStreamClose();
 	return ok;
 }
 
-StreamStatus
-StreamOpen(void)
+LinkStreamStatus
+LinkStreamOpen(void)
 {
-	StreamStatus result = connect_socket();
+	LinkStreamStatus result = connect_socket();
 
 	if (result != STREAM_CONNECTED)
 		return result;
@@ -429,7 +429,7 @@ StreamOpen(void)
 }
 
 bool
-StreamAlive(void)
+LinkStreamAlive(void)
 {
 	char		c;
 

@@ -469,6 +469,7 @@ suite_house() {
 	plan house floors 5 - job_house scripts/floors.sh
 	plan house release 5 - job_house scripts/release.sh
 	plan house measures 5 - job_house scripts/house.sh
+	plan house clocks 5 - job_house scripts/clocks.sh
 	plan house documents 5 - job_house scripts/docs.sh
 	plan house pages 5 - job_house scripts/documents.pl check
 	plan house charts 5 - job_house scripts/charts.pl --check

@@ -53,7 +53,7 @@ gpuvec_wall_clock_us(void)
 	return gpuvec_clock_read(CLOCK_REALTIME) / 1000;
 }
 
-/* What the wall clock said, as it is set now, at a time of the monotonic one */
+/* What the wall clock, as it is set now, said at that time */
 static inline int64_t
 gpuvec_wall_clock_at(int64_t us)
 {

@@ -149,7 +149,7 @@ lowest_limit(const group_limit *limit)
 		char	   *controllers = strchr(line, ':');
 		char	   *group = controllers ? strchr(controllers + 1, ':') : NULL;
 
-		/* the line is "number:controllers:path"; version 2 has no controllers */
+		/* "number:controllers:path"; that of version 2 has no controllers */
 		if (group == NULL)
 			continue;
 		controllers++;

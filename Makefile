@@ -34,10 +34,10 @@ OBJS = $(sort $(patsubst $(srcdir)/%.c,%.o,$(wildcard \
 	$(srcdir)/src/link/*.c $(srcdir)/src/search/*.c $(srcdir)/src/index/*.c \
 	$(srcdir)/src/embedding/*.c $(srcdir)/src/recommend/*.c)))
 
-# PGXS itself does not know which headers a file needs
-PG_CPPFLAGS = -I$(srcdir)/src -DGPUVEC_VERSION='"$(EXTVERSION)"' $(GPUVEC_CPPFLAGS) -MMD -MP
-# PostgreSQL loads libraries with RTLD_GLOBAL: only what is declared PGDLLEXPORT is visible
-PG_CFLAGS = -fvisibility=hidden -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers -fno-fast-math -ffp-contract=off $(GPUVEC_CFLAGS)
+# PGXS itself does not know which headers a file needs.  PostgreSQL loads libraries with
+# RTLD_GLOBAL: only what is declared PGDLLEXPORT is visible, whatever flags "make" is given.
+override PG_CPPFLAGS += -I$(srcdir)/src -DGPUVEC_VERSION='"$(EXTVERSION)"' $(GPUVEC_CPPFLAGS) -MMD -MP -fvisibility=hidden
+PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers -fno-fast-math -ffp-contract=off $(GPUVEC_CFLAGS)
 SHLIB_LINK = -lm
 
 EXTRA_CLEAN = gpuvec-engine build $(OBJS:.o=.d) $(OBJS:.o=.bc.d)

@@ -478,6 +478,7 @@ suite_house() {
 	plan house floors 5 - job_house scripts/floors.sh
 	plan house release 5 - job_house scripts/release.sh
 	plan house measures 5 - job_house scripts/house.sh
+	plan house clocks 5 - job_house scripts/clocks.sh
 	plan house documents 5 - job_house scripts/docs.sh
 	plan house pages 5 - job_house scripts/documents.pl check
 	plan house charts 5 - job_house scripts/charts.pl --check
@@ -491,7 +492,11 @@ job_build() {
 		return
 	fi
 	bad=$(lines_like "$log" 'warning:')
-	bash "$work/src/scripts/exported.sh" "$work/src/gpuvec.so" >>"$log" 2>&1 || bad=$((bad + 1))
+	bash "$work/src/scripts/exported.sh" "$work/src/gpuvec.so" "$bindir/postgres" >>"$log" 2>&1 || bad=$((bad + 1))
+	if ! gpuvec_make -n -B PG_CFLAGS=-O2 src/link/stream.o 2>>"$log" | grep -q -- '-fvisibility=hidden'; then
+		echo "PG_CFLAGS of the command line let all symbols be exported" >>"$log"
+		bad=$((bad + 1))
+	fi
 	[ "$bad" = 0 ] || bad=1
 	# warnings show only when a file is compiled
 	[ "$bad" = 0 ] || forget_build

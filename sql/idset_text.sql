@@ -27,7 +27,7 @@ END$$;
 SELECT t.* FROM unnest(ARRAY[
 	$$SELECT idset_hash('{"(1,2)"}'::point[])$$, $$SELECT idset_hash('{101}'::bit(3)[])$$, $$SELECT idset_hash(ARRAY[ROW(point(1, 2))])$$,
 	$$SELECT idset_hash('{a,NULL}'::text[])$$, $$SELECT idset_hash('{{a,b},{c,d}}'::text[])$$,
-	$$SELECT idset_shingles('a b', 0)$$, $$SELECT idset_shingles('a b', -2147483648)$$]) WITH ORDINALITY u(statement, n), try(statement) t ORDER BY n;
+	$$SELECT idset_shingles('a b', 0)$$, $$SELECT idset_shingles('a b', -2147483648)$$, $$SELECT idset_shingles('a b', 100)$$, $$SELECT idset_shingles('a b', 101)$$, $$SELECT idset_shingles('a b', 2147483647)$$]) WITH ORDINALITY u(statement, n), try(statement) t ORDER BY n;
 -- a collation that takes different strings for equal hashes them alike; without any there is an error
 CREATE TABLE mixed (a text COLLATE "C", b text COLLATE "POSIX");
 INSERT INTO mixed VALUES ('x', 'y');

@@ -303,6 +303,7 @@ gpuvec_gradient_rows(PG_FUNCTION_ARGS)
 	shares = MemoryContextAllocHuge(CurrentMemoryContext, bags.nkeys * sizeof(gpuvec_share));
 	for (uint64 i = 0; i < bags.nkeys; i++)
 	{
+		GPUVEC_STEP(i);
 		shares[i].key = bags.keys[i];
 		shares[i].row = i;
 		shares[i].factor = 1;
@@ -318,7 +319,10 @@ gpuvec_gradient_rows(PG_FUNCTION_ARGS)
 
 		CHECK_FOR_INTERRUPTS();
 		while (i < bags.nkeys && shares[i].key == shares[first].key)
+		{
+			GPUVEC_STEP(i);
 			i++;
+		}
 		gpuvec_sum_shares(sum, shares + first, i - first, &up, scratch);
 		values[0] = Int64GetDatum(shares[first].key);
 		values[1] = EmbeddingArray(sum, width);
@@ -365,7 +369,10 @@ gpuvec_vector_axpy(PG_FUNCTION_ARGS)
 	float	   *out = palloc_array(float, n + 1);
 
 	for (int i = 0; i < n; i++)
+	{
+		GPUVEC_STEP(i);
 		out[i] = (float) (a * x[i] + y[i]);
+	}
 	return EmbeddingArray(out, n);
 }
 
@@ -379,7 +386,10 @@ gpuvec_vector_square(PG_FUNCTION_ARGS)
 	float	   *out = palloc_array(float, n + 1);
 
 	for (int i = 0; i < n; i++)
+	{
+		GPUVEC_STEP(i);
 		out[i] = (float) (a * x[i] * x[i]);
+	}
 	return EmbeddingArray(out, n);
 }
 
@@ -394,7 +404,10 @@ gpuvec_sgd_step(PG_FUNCTION_ARGS)
 	float	   *out = palloc_array(float, n + 1);
 
 	for (int i = 0; i < n; i++)
+	{
+		GPUVEC_STEP(i);
 		out[i] = (float) (x[i] - rate * g[i]);
+	}
 	return EmbeddingArray(out, n);
 }
 
@@ -442,7 +455,10 @@ gpuvec_adagrad_step(PG_FUNCTION_ARGS)
 	epsilon = PG_GETARG_FLOAT8(5);
 	out = palloc_array(float, n + 1);
 	for (int i = 0; i < n; i++)
+	{
+		GPUVEC_STEP(i);
 		out[i] = (float) (x[i] - rate * g[i] / (sqrt(v[i]) + epsilon));
+	}
 	return EmbeddingArray(out, n);
 }
 
@@ -475,7 +491,10 @@ gpuvec_adam_step(PG_FUNCTION_ARGS)
 	epsilon = PG_GETARG_FLOAT8(7);
 	out = palloc_array(float, n + 1);
 	for (int i = 0; i < n; i++)
+	{
+		GPUVEC_STEP(i);
 		out[i] = (float) (x[i] - rate * (m[i] / first) / (sqrt(v[i] / second) + epsilon));
+	}
 	return EmbeddingArray(out, n);
 }
 

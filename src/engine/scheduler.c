@@ -23,7 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/clock.h"
+#include "core/clock.h"
 #include "engine/method_costs.h"
 #include "engine/scheduler.h"
 

@@ -44,9 +44,12 @@ set_from_bits(const uint8 *bytes, int nbytes, bool leftmost_first)
 		return idset_from_sorted(NULL, (uint32) Min(count, PG_UINT32_MAX)); /* an error */
 	ids = palloc_array(uint32, Max(count, 1));
 	for (int byte = 0; byte < nbytes; byte++)
+	{
+		GPUVEC_STEP(byte);
 		for (int i = 0; bytes[byte] != 0 && i < 8; i++)
 			if (bytes[byte] & bit_mask(i, leftmost_first))
 				ids[n++] = idset_check_id((int64) byte * 8 + i);
+	}
 	return idset_from_sorted(ids, n);
 }
 

@@ -279,8 +279,8 @@ extern void MirrorSearchReset(MirrorSearch *search);
 extern double MirrorRowsToLookAt(const MirrorSearch *search, uint64 n);
 
 /* refusal.c: when the engine cannot serve a request, or keep a mirror */
-extern bool MirrorMayTry(const MirrorTarget *target, TimestampTz *claim);
-extern void MirrorNoteRefusal(const MirrorTarget *target, TimestampTz began);
+extern bool MirrorMayTry(const MirrorTarget *target, int64 *claim);
+extern void MirrorNoteRefusal(const MirrorTarget *target, int64 began);
 extern void MirrorRefuseBusy(const MirrorTarget *target);
 extern void MirrorRefuseEvicted(const MirrorTarget *target);
 extern void MirrorRefuseLost(const MirrorTarget *target, const char **reason);

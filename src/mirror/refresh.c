@@ -64,6 +64,7 @@
 
 #include "access/xact.h"
 #include "common/hashfn.h"
+#include "core/clock.h"
 #include "link/engine_link.h"
 #include "mirror/facts.h"
 #include "mirror/feed.h"
@@ -77,7 +78,6 @@
 #include "storage/bufmgr.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
-#include "utils/timestamp.h"
 
 /* The mirror of the refresh whose answer was left (MirrorRefreshLeave()) */
 static gpuvec_mirror_key late_key;
@@ -113,8 +113,8 @@ struct MirrorRefresh
 	bool		covered;		/* another session's refresh is enough */
 	bool		locked;
 	LOCKTAG		tag;
-	TimestampTz began;			/* when the lock was taken */
-	TimestampTz claim;			/* of FactsMayTry(), or 0 */
+	int64		began;			/* when the lock was taken */
+	int64		claim;			/* of FactsMayTry(), or 0 */
 	int			attempts;
 
 	bool		failed;			/* the connection was lost, or the engine
@@ -170,7 +170,7 @@ fail(MirrorRefresh *refresh)
  * sent meanwhile (0: none), no session has to try again soon.
  */
 static void
-note_failure(const MirrorTarget *target, TimestampTz began, uint64 request)
+note_failure(const MirrorTarget *target, int64 began, uint64 request)
 {
 	const GpuvecRefusal *refusal = GpuvecLinkRefusal();
 
@@ -220,7 +220,7 @@ take_lock(MirrorRefresh *refresh)
 	if (!free)
 		(void) LockAcquire(&refresh->tag, ExclusiveLock, false, false);
 	refresh->locked = true;
-	refresh->began = GetCurrentTimestamp();
+	refresh->began = gpuvec_clock_us();
 	return !free;
 }
 
@@ -757,8 +757,8 @@ bool
 MirrorLoadPrivate(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
 				  gpuvec_state *state)
 {
-	TimestampTz began = GetCurrentTimestamp();
-	TimestampTz claim = 0;
+	int64		began = gpuvec_clock_us();
+	int64		claim = 0;
 	bool		ok;
 
 	if (!MirrorMayTry(target, &claim))

@@ -57,6 +57,7 @@
 
 #include "access/xact.h"
 #include "common/hashfn.h"
+#include "core/clock.h"
 #include "link/engine_link.h"
 #include "link/shared.h"
 #include "link/wait_events.h"
@@ -64,7 +65,6 @@
 #include "miscadmin.h"
 #include "storage/condition_variable.h"
 #include "storage/spin.h"
-#include "utils/timestamp.h"
 
 #define ENTRIES			64
 #define PROBES			4
@@ -86,8 +86,8 @@ typedef struct Entry
 	uint64		leader;			/* number of the refresh under way; 0: none */
 	gpuvec_freshness covers;	/* what it will cover, if announced */
 	int			last_leader;	/* its process id, */
-	TimestampTz last_lead;		/* and when it took the lead */
-	TimestampTz crowded;		/* when a session last had to wait, or came
+	int64		last_lead;		/* and when it took the lead */
+	int64		crowded;		/* when a session last had to wait, or came
 								 * soon after another one */
 
 	/* by the parity of a refresh's number */
@@ -332,7 +332,7 @@ RefreshingNoteWal(const gpuvec_mirror_key *key, XLogRecPtr from, XLogRecPtr to, 
 
 /* Begin a refresh that this session leads; the entry is locked */
 static void
-lead(Entry *entry, TimestampTz now)
+lead(Entry *entry, int64 now)
 {
 	led = entry;
 	led_round = entry->leader = ++entry->round;
@@ -380,7 +380,7 @@ find_state(Joining *joining, const Entry *entry)
 static ConditionVariable *
 decide(Joining *joining, RefreshingTurn *turn)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	int64		now = gpuvec_clock_us();
 	Entry	   *entry = lock_entry(joining->key, true);
 	ConditionVariable *ended = NULL;
 
@@ -444,7 +444,7 @@ RefreshingJoin(const gpuvec_mirror_key *key, const gpuvec_freshness *need,
 void
 RefreshingLead(const gpuvec_mirror_key *key)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	int64		now = gpuvec_clock_us();
 	Entry	   *entry = lock_entry(key, true);
 	bool		leads;
 

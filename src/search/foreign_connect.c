@@ -31,6 +31,7 @@
 #include "catalog/pg_foreign_server.h"
 #include "commands/dbcommands.h"
 #include "commands/defrem.h"
+#include "core/clock.h"
 #include "foreign/fdwapi.h"
 #include "foreign/foreign.h"
 #include "mb/pg_wchar.h"
@@ -529,7 +530,7 @@ make_options(ConnectOptions *options, const ForeignServer *server, const UserMap
 }
 
 /* When to give up connecting; libpq obeys connect_timeout only if it waits */
-static TimestampTz
+static int64
 connect_deadline(const ConnectOptions *options)
 {
 	int			seconds = 0;
@@ -538,7 +539,7 @@ connect_deadline(const ConnectOptions *options)
 		if (strcmp(options->keywords[i], "connect_timeout") == 0)
 			seconds = atoi(options->values[i]);
 	return seconds <= 0 ? 0 :
-		TimestampTzPlusMilliseconds(GetCurrentTimestamp(), Max(seconds, 2) * (int64) 1000);
+		gpuvec_clock_us() + Max(seconds, 2) * INT64CONST(1000000);
 }
 
 /* The value of an option, of which the last one counts; or NULL */

@@ -21,8 +21,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "core/clock.h"
 #include "engine/als/als_math.h"
 #include "engine/als/cpu_solver.h"
 #include "engine/als/interactions.h"
@@ -365,13 +365,11 @@ put_factors(gpuvec_training *training, gpuvec_error *error)
 
 /* Seconds since *last, which becomes the present time */
 static double
-lap(struct timespec *last)
+lap(uint64_t *last)
 {
-	struct timespec now;
-	double		seconds;
+	uint64_t	now = gpuvec_clock_ns();
+	double		seconds = (double) (now - *last) / 1e9;
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	seconds = (double) (now.tv_sec - last->tv_sec) + (double) (now.tv_nsec - last->tv_nsec) / 1e9;
 	*last = now;
 	return seconds;
 }
@@ -392,9 +390,8 @@ static bool
 run_iteration(gpuvec_training *training, const int *canceled, double *loss, gpuvec_error *error)
 {
 	gpuvec_training_times *times = &training->times;
-	struct timespec last = {0};
+	uint64_t	last = gpuvec_clock_ns();
 
-	(void) lap(&last);
 	if (!solve_side(training, GPUVEC_ALS_USERS, canceled, error))
 		return false;
 	times->users = lap(&last);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/clock.h"
 #include "engine/embedding/embedding_mirror.h"
 #include "engine/embedding/embedding_query.h"
 #include "engine/fault.h"
@@ -77,7 +78,7 @@ answer_request(gpuvec_session *s, const gpuvec_request *request, const table_req
 		return gpuvec_answer_canceled(s, request);
 	if (!ok)
 		return gpuvec_answer_error(s, request, error);
-	r->answer->engine_us = (uint32_t) (gpuvec_stopwatch() - started);
+	r->answer->engine_us = (uint32_t) (gpuvec_clock_us() - started);
 	return gpuvec_send_frame(s->fd, request->number, GPUVEC_MSG_EMBEDDING_ANSWER, pieces, 3);
 }
 
@@ -113,7 +114,7 @@ keep_map(gpuvec_session *s, gpuvec_embedding_query *q, gpuvec_error *error)
 bool
 gpuvec_serve_pooling(gpuvec_session *s, const gpuvec_request *request)
 {
-	int64_t		started = gpuvec_stopwatch();
+	int64_t		started = gpuvec_clock_us();
 	gpuvec_embedding_query q;
 	gpuvec_error error;
 	const char *wrong = gpuvec_embedding_parse(&q, request->data, request->length);
@@ -142,7 +143,7 @@ gpuvec_serve_pooling(gpuvec_session *s, const gpuvec_request *request)
 bool
 gpuvec_serve_nearest(gpuvec_session *s, const gpuvec_request *request)
 {
-	int64_t		started = gpuvec_stopwatch();
+	int64_t		started = gpuvec_clock_us();
 	gpuvec_nearest_query q;
 	gpuvec_error error;
 	const char *wrong = gpuvec_nearest_parse(&q, request->data, request->length);
@@ -169,7 +170,7 @@ gpuvec_serve_nearest(gpuvec_session *s, const gpuvec_request *request)
 bool
 gpuvec_serve_gram(gpuvec_session *s, const gpuvec_request *request)
 {
-	int64_t		started = gpuvec_stopwatch();
+	int64_t		started = gpuvec_clock_us();
 	gpuvec_gram_query q;
 	gpuvec_error error;
 	const char *wrong = gpuvec_gram_parse(&q, request->data, request->length);

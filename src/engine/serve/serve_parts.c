@@ -23,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/clock.h"
 #include "engine/host_memory.h"
 #include "engine/serve/search_run.h"
 #include "engine/sets/compound.h"
@@ -563,7 +564,7 @@ answer_parts(gpuvec_session *s, const gpuvec_request *request, const parts_run *
 	write_rows(run, body, heads, heads + run->head.nparts);
 	for (uint32_t i = 0; i < run->head.nqueries; i++)
 		gpuvec_count_ways(run->found[i].ways, ((gpuvec_result *) body)->ways);
-	((gpuvec_result *) body)->engine_us = (uint32_t) (gpuvec_stopwatch() - started);
+	((gpuvec_result *) body)->engine_us = (uint32_t) (gpuvec_clock_us() - started);
 	ok = gpuvec_send_frame(s->fd, request->number, GPUVEC_MSG_PARTS_RESULT, &piece, 1);
 	free(heads);
 	free(body);
@@ -588,7 +589,7 @@ free_parts(parts_run *run)
 bool
 gpuvec_serve_search_parts(gpuvec_session *s, const gpuvec_request *request)
 {
-	int64_t		started = gpuvec_stopwatch();
+	int64_t		started = gpuvec_clock_us();
 	parts_run	run = {.nopen = 0};
 	gpuvec_error error;
 	bool		ok = parse_parts(&run, request, &error);

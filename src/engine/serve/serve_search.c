@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/clock.h"
 #include "engine/fault.h"
 #include "engine/host_memory.h"
 #include "engine/serve/page_rows.h"
@@ -391,7 +392,7 @@ answer_search(gpuvec_session *s, const gpuvec_request *request, const search_run
 		make_passed(q, (uint64_t *) (body + counts_size));
 	if (hits_size > 0)
 		make_hits(q, (gpuvec_hit *) (body + heads_size));
-	result.engine_us = (uint32_t) (gpuvec_stopwatch() - started);
+	result.engine_us = (uint32_t) (gpuvec_clock_us() - started);
 	pieces[1].iov_base = body;
 	pieces[1].iov_len = heads_size + hits_size;
 	pieces[2].iov_base = pages;
@@ -541,7 +542,7 @@ open_mirror(gpuvec_session *s, search_run *q)
 bool
 gpuvec_serve_search(gpuvec_session *s, const gpuvec_request *request)
 {
-	int64_t		started = gpuvec_stopwatch();
+	int64_t		started = gpuvec_clock_us();
 	search_run	q = {.canceled = 0};
 	gpuvec_error error;
 	bool		ok;

@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "engine/fault.h"
 #include "engine/host_memory.h"
 #include "engine/log.h"
@@ -68,15 +68,6 @@ static gpuvec_request_handler *const handlers[] = {
 };
 
 #define N_HANDLERS		(sizeof(handlers) / sizeof(handlers[0]))
-
-int64_t
-gpuvec_stopwatch(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t) t.tv_sec * 1000000 + t.tv_nsec / 1000;
-}
 
 bool
 gpuvec_answer(gpuvec_session *s, const gpuvec_request *request, gpuvec_message type,
@@ -233,11 +224,11 @@ trim_buffer(gpuvec_session *s)
 static void
 await_message(gpuvec_session *s)
 {
-	int64_t		end = gpuvec_stopwatch() + HURRY_US;
+	int64_t		end = gpuvec_clock_us() + HURRY_US;
 
 	if (gpuvec_cores() == 1)
 		return;
-	while (!gpuvec_can_read(&s->reader) && gpuvec_stopwatch() < end)
+	while (!gpuvec_can_read(&s->reader) && gpuvec_clock_us() < end)
 		 /* again */ ;
 }
 

@@ -131,7 +131,4 @@ extern bool gpuvec_answer_violation(gpuvec_session *s, const gpuvec_request *req
  */
 extern bool gpuvec_answer_canceled(gpuvec_session *s, const gpuvec_request *request);
 
-/* Microseconds of a monotonic clock */
-extern int64_t gpuvec_stopwatch(void);
-
 #endif							/* GPUVEC_SESSION_H */

@@ -8,7 +8,7 @@
  */
 #include <stdlib.h>
 
-#include "engine/clock.h"
+#include "core/clock.h"
 #include "engine/fault.h"
 #include "engine/log.h"
 #include "engine/store/joint_load.h"
@@ -195,7 +195,7 @@ count_update(const gpuvec_update *update, uint64_t rows)
 		mirror->refreshes++;
 		mirror->page_rows += rows;
 	}
-	mirror->last_use = gpuvec_now();
+	mirror->last_use = gpuvec_clock_us();
 }
 
 /*

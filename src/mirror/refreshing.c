@@ -90,6 +90,10 @@ typedef struct Entry
 	TimestampTz crowded;		/* when a session last had to wait, or came
 								 * soon after another one */
 
+	uint32		term;			/* number of the mirror's lock */
+	pg_atomic_uint64 moves;		/* steps of all loads and refreshes; not
+								 * protected */
+
 	/* by the parity of a refresh's number */
 	bool		wanted[2];		/* others wait for its end */
 	ConditionVariable ended[2];
@@ -105,6 +109,9 @@ static Entry *led = NULL;
 static uint64 led_round;
 static bool led_crowded;
 
+/* Where steps of this process are counted, or NULL */
+static Entry *moving = NULL;
+
 /* Initialize the table */
 static void
 init_entries(void *part)
@@ -114,6 +121,7 @@ init_entries(void *part)
 	for (int i = 0; i < ENTRIES; i++)
 	{
 		SpinLockInit(&table->entries[i].mutex);
+		pg_atomic_init_u64(&table->entries[i].moves, 0);
 		ConditionVariableInit(&table->entries[i].ended[0]);
 		ConditionVariableInit(&table->entries[i].ended[1]);
 	}
@@ -135,6 +143,7 @@ give_up(void)
 {
 	Entry	   *entry = led;
 
+	moving = NULL;
 	if (entry == NULL)
 		return;
 	led = NULL;
@@ -165,6 +174,7 @@ void
 RefreshingInit(void)
 {
 	GpuvecSharedAsk(&entries_part);
+	GpuvecLinkWaits = RefreshingMove;
 	RegisterXactCallback(refreshing_xact_callback, NULL);
 	RegisterSubXactCallback(refreshing_subxact_callback, NULL);
 }
@@ -201,6 +211,7 @@ take_entry(Entry *entry, const gpuvec_mirror_key *key, bool replace)
 	{
 		entry->key = *key;
 		entry->engine = 0;
+		entry->term = 0;
 		memset(&entry->facts, 0, sizeof(entry->facts));
 		return true;
 	}
@@ -334,7 +345,7 @@ RefreshingNoteWal(const gpuvec_mirror_key *key, XLogRecPtr from, XLogRecPtr to, 
 static void
 lead(Entry *entry, TimestampTz now)
 {
-	led = entry;
+	led = moving = entry;
 	led_round = entry->leader = ++entry->round;
 	led_crowded = now - entry->crowded < CROWDED_US;
 	if (entry->last_leader != MyProcPid && now - entry->last_lead < CROWDED_US)
@@ -490,6 +501,7 @@ RefreshingEnd(void)
 	uint32		which = led_round % 2;
 	bool		leads;
 
+	moving = NULL;
 	if (entry == NULL)
 		return;
 	led = NULL;
@@ -506,4 +518,55 @@ RefreshingEnd(void)
 	ConditionVariableBroadcast(&entry->ended[which]);
 	/* this one leads the refresh that the others have to wait for */
 	ConditionVariableSignal(&entry->ended[1 - which]);
+}
+
+void
+RefreshingGiveUp(void)
+{
+	give_up();
+}
+
+void
+RefreshingMove(void)
+{
+	if (moving != NULL)
+		(void) pg_atomic_fetch_add_u64(&moving->moves, 1);
+}
+
+void
+RefreshingHelp(const gpuvec_mirror_key *key)
+{
+	moving = lock_entry(key, false);
+	if (moving != NULL)
+		SpinLockRelease(&moving->mutex);
+}
+
+bool
+RefreshingTermNow(const gpuvec_mirror_key *key, uint32 *term, uint64 *moves)
+{
+	Entry	   *entry = lock_entry(key, true);
+
+	*term = 0;
+	*moves = 0;
+	if (entry == NULL)
+		return false;
+	*term = entry->term;
+	*moves = pg_atomic_read_u64(&entry->moves);
+	SpinLockRelease(&entry->mutex);
+	return true;
+}
+
+bool
+RefreshingOvertake(const gpuvec_mirror_key *key, uint32 term)
+{
+	Entry	   *entry = lock_entry(key, true);
+	bool		ours;
+
+	if (entry == NULL)
+		return false;
+	ours = entry->term == term;
+	if (ours)
+		entry->term++;
+	SpinLockRelease(&entry->mutex);
+	return ours;
 }

@@ -38,6 +38,21 @@
  * at a time load or refresh a mirror.  It tells the others, and they try
  * again.
  *
+ * Nobody waits for another session for ever.  The session that holds the lock
+ * may make no step: it was stopped, reads from a disk that does not answer, or
+ * waits for another lock.  It counts its steps in shared memory (the engine
+ * would not do: it hears nothing of WAL and pages that need not be sent).  If
+ * the count stays as it is for GPUVEC_LOAD_PATIENCE_MS, one of those who wait
+ * overtakes it: the mirror gets the lock of the next term, and the engine
+ * closes the connection by which the stopped session has sent pages, if any.
+ * So there is still one updater, and what was sent before counts no more than
+ * if the session had ended.  When it goes on, it finds its connection closed,
+ * and starts over.  If whoever has overtaken makes no step either, those who
+ * have waited for both do without the mirror.
+ *
+ * Nor does a client stop others that does not read its socket: nothing is
+ * sent to clients under the lock, and an error releases it (quiet.c).
+ *
  * There is one refresh of a mirror at a time, also if several would read
  * different pages.  Two refreshes could not be published in any order: the
  * position of each says that the mirror has all changes up to it, so the

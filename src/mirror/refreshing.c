@@ -40,12 +40,17 @@
  * lock.  Who gets that lock takes the lead from whoever has it.
  *
  * A leader that ends with an error, is canceled or terminated, gives up the
- * lead when its (sub)transaction ends, and wakes all.  A woken session may be
+ * lead, and wakes all.  A woken session may be
  * canceled before it leads.  Then the others wait until their patience ends,
  * or another session comes.
  *
  * A session that is alone does not wait for its own refresh (ahead.c).
  * Beside others it does: only a refresh that was published is of use to them.
+ *
+ * An entry also counts the steps of those who load or refresh the mirror, and
+ * has the number of the mirror's lock (refresh.c).  If an entry is lost, the
+ * first lock is the mirror's again, and two sessions may hold locks of it.
+ * Then one of them finds that the engine lets the other one go first.
  *
  * Entries are found by hash.  If there is no free entry for a mirror, it
  * takes that of another one that is not being refreshed.  If all are in use,
@@ -154,19 +159,14 @@ give_up(void)
 	wake_all(entry);
 }
 
-/* A refresh that an error cut off has ended */
+/*
+ * The process ends.  (After an error the lead was given up before: see
+ * refresh.c.)
+ */
 static void
 refreshing_xact_callback(XactEvent event, void *arg)
 {
 	if (event == XACT_EVENT_ABORT || event == XACT_EVENT_PARALLEL_ABORT)
-		give_up();
-}
-
-static void
-refreshing_subxact_callback(SubXactEvent event, SubTransactionId mySubid,
-							SubTransactionId parentSubid, void *arg)
-{
-	if (event == SUBXACT_EVENT_ABORT_SUB)
 		give_up();
 }
 
@@ -176,7 +176,6 @@ RefreshingInit(void)
 	GpuvecSharedAsk(&entries_part);
 	GpuvecLinkWaits = RefreshingMove;
 	RegisterXactCallback(refreshing_xact_callback, NULL);
-	RegisterSubXactCallback(refreshing_subxact_callback, NULL);
 }
 
 /* The i-th place where a mirror's entry may be */

@@ -96,10 +96,23 @@ for (['embedding', q{SELECT gpuvec_pool('vectors', 'key', 'vector', '{4,8000}')}
 	is($node->safe_psql('postgres', $sql), $expected, "$name: and does no harm");
 }
 
-# ---- a load that makes steps is waited for ----
+# ---- a load that makes steps is waited for: the engine works longer than patience lasts ----
 
-$node->safe_psql('postgres', 'SELECT gpuvec_evict_all()');
+$holder->quit;
+{
+	local $ENV{GPUVEC_ENGINE_FAULT} = 'slow-commit:20000';
+	$node->restart;
+}
+$node->safe_psql('postgres', q{ALTER SYSTEM SET gpuvec.load_patience = '8s'; SELECT pg_reload_conf()});
 my $offset = -s $node->logfile;
+my @both = map { start_psql($node, $all) } 1 .. 2;
+is(finish_psql($_), $node->safe_psql('postgres', $brute), 'a slow load') for @both;
+is(takeovers($offset), 0, 'nobody takes over a load that makes steps');
+$node->safe_psql('postgres', 'ALTER SYSTEM RESET gpuvec.load_patience');
+$node->restart;
+$holder = $node->background_psql('postgres');
+$node->safe_psql('postgres', 'SELECT gpuvec_evict_all()');
+$offset = -s $node->logfile;
 ask($holder, 'SELECT pg_advisory_lock(71866, 0)');
 
 # ---- whoever takes over stops, too: who has waited for both looks for itself ----

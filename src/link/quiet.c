@@ -23,6 +23,7 @@
 #include "link/quiet.h"
 #include "tcop/dest.h"
 #include "tcop/tcopprot.h"
+#include "utils/resowner.h"
 
 /* Raise the current error again, as one that may be sent to the client */
 static void
@@ -42,6 +43,7 @@ bool
 GpuvecQuietly(bool (*work) (void *arg), void (*release) (void *arg), void *arg)
 {
 	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
 	CommandDest dest = whereToSendOutput;
 	volatile bool result = false;
 
@@ -54,6 +56,7 @@ GpuvecQuietly(bool (*work) (void *arg), void (*release) (void *arg), void *arg)
 	PG_CATCH();
 	{
 		whereToSendOutput = dest;
+		CurrentResourceOwner = owner;
 		if (release != NULL)
 			release(arg);
 		raise_again(context);

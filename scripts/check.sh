@@ -244,6 +244,7 @@ job_regress() {
 	shift 4
 	# steps of isolation tests must not depend on when the feeder comes
 	if ! gpuvec_start "data-$name" "$common_conf
+$patient_conf
 $([[ $name != isolation-* ]] || echo "gpuvec.feeder = off")
 $([ "$preload" = no ] || echo "shared_preload_libraries = 'gpuvec'")" >"$log" 2>&1; then
 		count 0 $#
@@ -349,7 +350,7 @@ job_old() {
 suite_tap() {
 	local name
 	[ -z "${OLD_PG_CONFIG:-}" ] || plan tap old 10000 - job_old
-	{ gpuvec_settings; printf '%s\n' "$common_conf"; } >"$work/tap.conf"
+	{ gpuvec_settings; printf '%s\n' "$common_conf" "$patient_conf"; } >"$work/tap.conf"
 	chmod a+r "$work/tap.conf"
 	as_user mkdir -p "$work/tap"
 	for name in $(wanted "$(cd "$work/src/test/tap" && for file in *.pl; do echo "${file%.pl}"; done)"); do
@@ -521,6 +522,8 @@ gpuvec.verify = $VERIFY
 gpuvec.method = $METHOD
 gpuvec.cpu_parts = $CPU_PARTS
 ${DEVICES:+gpuvec.devices = '$DEVICES'}"
+# sessions that a test stops are not overtaken, however slow the machine is
+patient_conf="gpuvec.load_patience = '1h'"
 # many segments, so that each device has some
 if [ "$CPU_PARTS" != 0 ] || [ -n "$DEVICES" ]; then
 	export GPUVEC_ENGINE_FAULT=${GPUVEC_ENGINE_FAULT:-full-segment:96}

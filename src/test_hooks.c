@@ -26,6 +26,7 @@ bool		gpuvec_feeder = true;
 int			gpuvec_feed_ring_bytes = 0;
 int			gpuvec_feed_idle = GPUVEC_FEED_IDLE_MS;
 int			gpuvec_refresh_patience = GPUVEC_REFRESH_PATIENCE_MS;
+int			gpuvec_load_patience = GPUVEC_LOAD_PATIENCE_MS;
 int			gpuvec_read_ahead_bytes = GPUVEC_READ_AHEAD_BYTES;
 int			gpuvec_cpu_parts = 0;
 
@@ -101,6 +102,12 @@ GpuvecDefineTestSettings(void)
 							"How long a session waits for another one's refresh before it waits for the lock.",
 							NULL,
 							&gpuvec_refresh_patience, GPUVEC_REFRESH_PATIENCE_MS, 1, INT_MAX,
+							PGC_SUSET, GUC_UNIT_MS | GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("gpuvec.load_patience",
+							"How long a load or refresh may make no step before another session takes it over.",
+							NULL,
+							&gpuvec_load_patience, GPUVEC_LOAD_PATIENCE_MS, 1, INT_MAX,
 							PGC_SUSET, GUC_UNIT_MS | GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 
 	DefineCustomIntVariable("gpuvec.read_ahead_bytes",

@@ -55,6 +55,12 @@ typedef enum GpuvecSharedMemory
  */
 #define GPUVEC_REFRESH_PATIENCE_MS	200
 
+/*
+ * A load or refresh that makes no step for this long is taken over by another
+ * session
+ */
+#define GPUVEC_LOAD_PATIENCE_MS		5000
+
 /* WAL of at least so many bytes is read ahead (mirror/stale_pages.c) */
 #define GPUVEC_READ_AHEAD_BYTES		(64 * 1024)
 
@@ -73,6 +79,7 @@ extern bool gpuvec_feeder;		/* sessions start the feeder (feeder.h) */
 extern int	gpuvec_feed_ring_bytes;
 extern int	gpuvec_feed_idle;	/* ms */
 extern int	gpuvec_refresh_patience;	/* ms */
+extern int	gpuvec_load_patience;	/* ms */
 extern int	gpuvec_read_ahead_bytes;
 extern int	gpuvec_cpu_parts;	/* devices that the CPU pretends to be */
 
@@ -102,6 +109,7 @@ extern void GpuvecTestLook(void);
 #define gpuvec_feed_ring_bytes	0
 #define gpuvec_feed_idle	GPUVEC_FEED_IDLE_MS
 #define gpuvec_refresh_patience	GPUVEC_REFRESH_PATIENCE_MS
+#define gpuvec_load_patience	GPUVEC_LOAD_PATIENCE_MS
 #define gpuvec_read_ahead_bytes	GPUVEC_READ_AHEAD_BYTES
 #define gpuvec_cpu_parts	0
 #define GpuvecDefineTestSettings() ((void) 0)

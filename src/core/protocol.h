@@ -40,7 +40,7 @@
 #include "core/weighting.h"
 
 #define GPUVEC_PROTOCOL_MAGIC	UINT32_C(0x47505643)	/* "GPVC" */
-#define GPUVEC_PROTOCOL_VERSION 21
+#define GPUVEC_PROTOCOL_VERSION 22
 
 /* Largest length of a frame; senders split pages into much shorter frames */
 #define GPUVEC_MAX_FRAME		(UINT32_C(1) << 30)
@@ -85,6 +85,9 @@ typedef enum gpuvec_message
 	GPUVEC_MSG_LOAD_JOIN,		/* gpuvec_load_join -> STATE; LOADING: PAGES
 								 * may follow */
 	GPUVEC_MSG_LOAD_LEAVE,		/* nothing -> COUNT of pages */
+	GPUVEC_MSG_OUST,			/* gpuvec_mirror_key -> COUNT: connections that
+								 * were closed, as their load or refresh of the
+								 * mirror makes no step */
 
 	/* engine -> session */
 	GPUVEC_MSG_WELCOME = 64,	/* gpuvec_welcome */

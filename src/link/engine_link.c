@@ -34,6 +34,8 @@ static GpuvecRefusal refusal;
 static bool refusal_noted = false;	/* `refusal` was set since the last
 									 * GpuvecLinkOpen() */
 
+void		(*GpuvecLinkWaits) (void) = NULL;
+
 /* The answer left unread by GpuvecLinkLeave() */
 static struct
 {
@@ -108,19 +110,26 @@ GpuvecLinkRaiseRefusal(void)
 }
 
 /* A request that an error cut off cannot be finished */
+void
+GpuvecLinkAbandon(void)
+{
+	if (connection.in_request)
+		GpuvecLinkClose();
+}
+
 static void
 link_xact_callback(XactEvent event, void *arg)
 {
-	if (connection.in_request && (event == XACT_EVENT_ABORT || event == XACT_EVENT_PARALLEL_ABORT))
-		GpuvecLinkClose();
+	if (event == XACT_EVENT_ABORT || event == XACT_EVENT_PARALLEL_ABORT)
+		GpuvecLinkAbandon();
 }
 
 static void
 link_subxact_callback(SubXactEvent event, SubTransactionId mySubid,
 					  SubTransactionId parentSubid, void *arg)
 {
-	if (connection.in_request && event == SUBXACT_EVENT_ABORT_SUB)
-		GpuvecLinkClose();
+	if (event == SUBXACT_EVENT_ABORT_SUB)
+		GpuvecLinkAbandon();
 }
 
 /*

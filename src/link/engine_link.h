@@ -102,6 +102,15 @@ extern void GpuvecLinkExpectMore(void);
 
 extern void GpuvecLinkClose(void);
 
+/* Close the connection if an error has cut off a request or a load */
+extern void GpuvecLinkAbandon(void);
+
+/*
+ * Called about once a second while a request waits for the engine, which is
+ * alive; or NULL
+ */
+extern void (*GpuvecLinkWaits) (void);
+
 /*
  * The engine's refusal since GpuvecLinkOpen(), or NULL.  GpuvecLinkRefuse()
  * notes a refusal in the engine's place.

@@ -144,6 +144,8 @@ wait_socket(uint32 events)
 			give_up("it does not accept connections");
 			return false;
 		}
+		if (GpuvecLinkWaits != NULL)
+			GpuvecLinkWaits();
 	}
 	else if (event.events & WL_LATCH_SET)
 		ResetLatch(MyLatch);

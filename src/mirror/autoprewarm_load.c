@@ -4,10 +4,11 @@
  *	  The background worker that loads the listed mirrors of one database.
  *
  * The worker gives way to all others.  It passes over a table that is locked,
- * as by ALTER TABLE.  Each mirror has a transaction of its own.  SIGTERM,
- * which the leader sends if the database is to be dropped or copied, ends the
- * worker between two pages.  Resident mirrors are left as they are, so a
- * worker that is started again goes on where the last one ended.
+ * as by ALTER TABLE, and over one that a session loads without getting on.
+ * Each mirror has a transaction of its own.  SIGTERM, which the leader sends
+ * if the database is to be dropped or copied, ends the worker between two
+ * pages.  Resident mirrors are left as they are, so a worker that is started
+ * again goes on where the last one ended.
  *
  *-------------------------------------------------------------------------
  */
@@ -257,6 +258,7 @@ begin_worker(Oid database)
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
 	pgstat_report_appname("gpuvec autoprewarm worker");
+	MirrorGivesWay = true;
 
 	/*
 	 * the database's owner may have set a search path, and we are superuser

@@ -515,13 +515,37 @@ ask_along(MirrorConversation *talk, MirrorRequest *request, MirrorRefresh *refre
 	return ok && read_answer(request, number, answer);
 }
 
+/* What is asked while a mirror is refreshed */
+typedef struct Asking
+{
+	MirrorConversation *talk;
+	MirrorRequest *request;
+	Answer	   *answer;
+} Asking;
+
+/* Refresh the mirror, and send the request at the best moment */
+static bool
+ask_meanwhile(MirrorRefresh *refresh, void *arg)
+{
+	Asking	   *asking = arg;
+	MirrorConversation *talk = asking->talk;
+	MirrorRequest *request = asking->request;
+	MirrorRefreshStep step = MirrorRefreshNext(refresh);
+
+	if (step == MIRROR_REFRESH_READ)
+		return request->ahead && MirrorRefreshYields(refresh) ?
+			ask_ahead(talk, request, refresh, asking->answer) :
+			ask_along(talk, request, refresh, asking->answer);
+	MirrorRefreshEnd(refresh, 0);
+	return step == MIRROR_REFRESH_FRESH && ask(talk, request, asking->answer);
+}
+
 /* Refresh a mirror that is known to be behind, and send a request */
 static bool
 refresh_and_ask(MirrorConversation *talk, MirrorRequest *request, Answer *answer)
 {
 	MirrorTarget *target = talk->target;
-	MirrorRefresh *refresh;
-	MirrorRefreshStep step;
+	Asking		asking = {talk, request, answer};
 
 	talk->is_behind = false;
 	if (!request->along)
@@ -533,14 +557,8 @@ refresh_and_ask(MirrorConversation *talk, MirrorRequest *request, Answer *answer
 		MirrorRemember(&target->key, &state);
 		return ask(talk, request, answer);
 	}
-	refresh = MirrorRefreshBegin(target, talk->snapshot, &talk->need, &talk->behind);
-	step = MirrorRefreshNext(refresh);
-	if (step == MIRROR_REFRESH_READ)
-		return request->ahead && MirrorRefreshYields(refresh) ?
-			ask_ahead(talk, request, refresh, answer) :
-			ask_along(talk, request, refresh, answer);
-	MirrorRefreshEnd(refresh, 0);
-	return step == MIRROR_REFRESH_FRESH && ask(talk, request, answer);
+	return MirrorRefreshDo(target, talk->snapshot, &talk->need, &talk->behind, ask_meanwhile,
+						   &asking);
 }
 
 /* Make the mirror as fresh as needed.  `known`: its state, or NULL. */

@@ -654,7 +654,10 @@ FeedCopyRows(uint64 feed, uint64 from, uint64 to, Size most, FeedRows *rows)
 	return true;
 }
 
-/* List the pages; the slot is locked */
+/*
+ * List the pages; the slot is locked, so lack of memory is no error.  Its
+ * message would go to the client before the lock is released.
+ */
 static bool
 take_pages(FeedRing *ring, uint64 from, uint64 to, BlockNumber **blocks, uint32 *n)
 {
@@ -662,7 +665,9 @@ take_pages(FeedRing *ring, uint64 from, uint64 to, BlockNumber **blocks, uint32 
 
 	if (most < 0)
 		return false;
-	*blocks = palloc_array(BlockNumber, most);
+	*blocks = palloc_extended(most * sizeof(BlockNumber), MCXT_ALLOC_NO_OOM);
+	if (*blocks == NULL)
+		return false;
 	*n = FeedRingPages(ring, from, to, *blocks);
 	return true;
 }

@@ -36,6 +36,7 @@
 #include "mirror/load_workers.h"
 #include "mirror/page_reader.h"
 #include "mirror/page_stream.h"
+#include "mirror/refreshing.h"
 #include "mirror/scan_workers.h"
 #include "miscadmin.h"
 #include "utils/snapmgr.h"
@@ -89,6 +90,7 @@ read_range(PageReader *reader, PageStream *stream, BlockNumber begin, BlockNumbe
 	for (BlockNumber block = begin; block < end; block++)
 	{
 		CHECK_FOR_INTERRUPTS();
+		RefreshingMove();
 		PageReaderRead(reader, block, &stream->out);
 		if (!PageStreamSend(stream, false))
 			return false;
@@ -166,6 +168,7 @@ gpuvec_load_pages(dsm_segment *segment, shm_toc * toc)
 		return;
 	pg_atomic_fetch_add_u32(&task->joined, 1);
 	GPUVEC_INJECTION("load-worker-joined");
+	RefreshingHelp(&task->target.key);
 	target.rel = table_open(task->relid, AccessShareLock);
 	if (read_ranges(task, &target, GetActiveSnapshot()) && leave_load())
 		pg_atomic_fetch_add_u32(&task->left, 1);

@@ -21,6 +21,7 @@
 
 #include "access/xact.h"
 #include "link/engine_link.h"
+#include "link/quiet.h"
 #include "mirror/load_workers.h"
 #include "miscadmin.h"
 #include "utils/resowner.h"
@@ -121,9 +122,17 @@ undo(MemoryContext context, ResourceOwner owner)
 	GpuvecLinkClose();
 }
 
-bool
-LoadWithWorkers(const LoadJob *job, Snapshot snapshot)
+/* What run_in_subtransaction() is called with */
+typedef struct Running
 {
+	const LoadJob *job;
+	Snapshot	snapshot;
+} Running;
+
+static bool
+run_in_subtransaction(void *arg)
+{
+	const Running *running = arg;
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
 	volatile bool ok = false;
@@ -132,7 +141,7 @@ LoadWithWorkers(const LoadJob *job, Snapshot snapshot)
 	MemoryContextSwitchTo(context);
 	PG_TRY();
 	{
-		ok = run_job(job, snapshot);
+		ok = run_job(running->job, running->snapshot);
 		ReleaseCurrentSubTransaction();
 		MemoryContextSwitchTo(context);
 		CurrentResourceOwner = owner;
@@ -143,6 +152,20 @@ LoadWithWorkers(const LoadJob *job, Snapshot snapshot)
 		ok = false;
 	}
 	PG_END_TRY();
+	return ok;
+}
+
+/*
+ * Workers hold locks of mirrors, or this process does.  They wait for this
+ * process if it does not take their messages.
+ */
+bool
+LoadWithWorkers(const LoadJob *job, Snapshot snapshot)
+{
+	Running		running = {job, snapshot};
+	bool		ok;
+
+	ok = GpuvecQuietly(run_in_subtransaction, NULL, &running);
 	has_failed = !ok;
 	return ok;
 }

@@ -282,6 +282,7 @@ extern double MirrorRowsToLookAt(const MirrorSearch *search, uint64 n);
 extern bool MirrorMayTry(const MirrorTarget *target, int64 *claim);
 extern void MirrorNoteRefusal(const MirrorTarget *target, int64 began);
 extern void MirrorRefuseBusy(const MirrorTarget *target);
+extern void MirrorRefuseStalled(const MirrorTarget *target);
 extern void MirrorRefuseEvicted(const MirrorTarget *target);
 extern void MirrorRefuseLost(const MirrorTarget *target, const char **reason);
 extern bool MirrorRefused(const char **reason);

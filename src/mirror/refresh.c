@@ -38,6 +38,21 @@
  * at a time load or refresh a mirror.  It tells the others, and they try
  * again.
  *
+ * Nobody waits for another session for ever.  The session that holds the lock
+ * may make no step: it was stopped, reads from a disk that does not answer, or
+ * waits for another lock.  It counts its steps in shared memory (the engine
+ * would not do: it hears nothing of WAL and pages that need not be sent).  If
+ * the count stays as it is for GPUVEC_LOAD_PATIENCE_MS, one of those who wait
+ * overtakes it: the mirror gets the lock of the next term, and the engine
+ * closes the connection by which the stopped session has sent pages, if any.
+ * So there is still one updater, and what was sent before counts no more than
+ * if the session had ended.  When it goes on, it finds its connection closed,
+ * and starts over.  If whoever has overtaken makes no step either, those who
+ * have waited for both do without the mirror.
+ *
+ * Nor does a client stop others that does not read its socket: nothing is
+ * sent to clients under the lock, and an error releases it (quiet.c).
+ *
  * There is one refresh of a mirror at a time, also if several would read
  * different pages.  Two refreshes could not be published in any order: the
  * position of each says that the mirror has all changes up to it, so the
@@ -66,6 +81,7 @@
 #include "common/hashfn.h"
 #include "core/clock.h"
 #include "link/engine_link.h"
+#include "link/quiet.h"
 #include "mirror/facts.h"
 #include "mirror/feed.h"
 #include "mirror/known.h"
@@ -76,15 +92,24 @@
 #include "mirror/stale_pages.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
+#include "storage/condition_variable.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
 
 /* The mirror of the refresh whose answer was left (MirrorRefreshLeave()) */
 static gpuvec_mirror_key late_key;
 
+bool		MirrorGivesWay = false;
+
 /* Attempts while other sessions' unfinished work is in the way, for 10 s */
 #define BUSY_ATTEMPTS		500
 #define BUSY_NAP_MS			20
+
+/*
+ * If it is not known whether the holder of the lock makes steps, we wait so
+ * many times for it
+ */
+#define UNKNOWN_WAITS		10
 
 /*
  * How often to look whether the feeder's rows have been applied, and how long
@@ -110,12 +135,17 @@ struct MirrorRefresh
 	gpuvec_state later;			/* what others have told since, or ABSENT */
 	gpuvec_state state;			/* the mirror's state, as far as we know */
 
+	/* what is done under the lock */
+	bool		(*work) (MirrorRefresh *refresh, void *arg);
+	void	   *arg;
+
 	bool		covered;		/* another session's refresh is enough */
 	bool		locked;
 	LOCKTAG		tag;
 	int64		began;			/* when the lock was taken */
 	int64		claim;			/* of FactsMayTry(), or 0 */
 	int			attempts;
+	uint64		moves;			/* while another session's work is in the way */
 
 	bool		failed;			/* the connection was lost, or the engine
 								 * refused */
@@ -136,14 +166,14 @@ struct MirrorRefresh
 	uint64		number;			/* of the request that publishes the pages */
 };
 
-/* The lock for loading or refreshing a mirror */
+/* The lock of a term for loading or refreshing a mirror */
 static void
-mirror_lock_tag(const gpuvec_mirror_key *key, LOCKTAG *tag)
+mirror_lock_tag(const gpuvec_mirror_key *key, uint32 term, LOCKTAG *tag)
 {
 	memset(tag, 0, sizeof(*tag));
 	tag->locktag_field1 = key->database;
 	tag->locktag_field2 = key->relation;
-	tag->locktag_field3 = hash_bytes((const unsigned char *) key, sizeof(*key));
+	tag->locktag_field3 = hash_combine(hash_bytes((const unsigned char *) key, sizeof(*key)), term);
 	tag->locktag_field4 = (uint16) key->attnum;
 	tag->locktag_type = LOCKTAG_USERLOCK;
 	tag->locktag_lockmethodid = USER_LOCKMETHOD;
@@ -191,15 +221,21 @@ MirrorNap(long ms, GpuvecWait wait)
  * Wait for a moment while another session's work is in the way, though the
  * session holds no lock any more.  It may have gone before the engine
  * noticed, or while the engine was publishing its pages.  Gives up after
- * BUSY_ATTEMPTS, unless the work may be that of a process of the same
- * parallel query.  False: gave up.
+ * BUSY_ATTEMPTS, unless the work is that of a process of the same parallel
+ * query, and goes on.  False: gave up.
  */
 static bool
-busy_nap(const MirrorTarget *target, int attempt)
+busy_nap(MirrorRefresh *refresh, int attempt)
 {
-	if (attempt >= BUSY_ATTEMPTS && MyProc->lockGroupLeader == NULL)
+	uint64		before = refresh->moves;
+	uint32		term;
+
+	if (attempt % BUSY_ATTEMPTS == 0)
+		(void) RefreshingTermNow(&refresh->target->key, &term, &refresh->moves);
+	if (attempt > 0 && attempt % BUSY_ATTEMPTS == 0 &&
+		(MyProc->lockGroupLeader == NULL || refresh->moves == before))
 	{
-		MirrorRefuseBusy(target);
+		MirrorRefuseBusy(refresh->target);
 		return false;
 	}
 	MirrorNap(BUSY_NAP_MS, GPUVEC_WAIT_REFRESH);
@@ -207,21 +243,144 @@ busy_nap(const MirrorTarget *target, int attempt)
 }
 
 /*
- * Take the mirror's lock.  Returns true if we had to wait: another session
- * may have refreshed the mirror.
+ * Wait for the mirror's lock for at most so many milliseconds, beside those
+ * that we have waited before.  False: it was not to be had.
+ *
+ * The lock manager has a timeout of its own, that of lock_timeout.  If the
+ * user's ends first, its error goes on.  Ours is dropped: the lock manager
+ * has left the queue before it raises it.
  */
 static bool
-take_lock(MirrorRefresh *refresh)
+lock_in_time(MirrorRefresh *refresh, int ms, int64 waited)
 {
-	bool		free;
+	MemoryContext context = CurrentMemoryContext;
+	uint32		held_off = InterruptHoldoffCount;
+	uint32		cancel_held_off = QueryCancelHoldoffCount;
+	int			users = LockTimeout;
+	volatile bool ok = true;
+	volatile bool ours = users == 0 || users > waited + ms;
 
-	mirror_lock_tag(&refresh->target->key, &refresh->tag);
-	free = LockAcquire(&refresh->tag, ExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL;
-	if (!free)
+	LockTimeout = ours ? ms : (int) Max(users - waited, 1);
+	PG_TRY();
+	{
 		(void) LockAcquire(&refresh->tag, ExclusiveLock, false, false);
-	refresh->locked = true;
+	}
+	PG_CATCH();
+	{
+		LockTimeout = users;
+		if (!ours || geterrcode() != ERRCODE_LOCK_NOT_AVAILABLE)
+			PG_RE_THROW();
+		MemoryContextSwitchTo(context);
+		InterruptHoldoffCount = held_off;
+		QueryCancelHoldoffCount = cancel_held_off;
+		FlushErrorState();
+		ok = false;
+	}
+	PG_END_TRY();
+	LockTimeout = users;
+	return ok;
+}
+
+static void
+unlock(MirrorRefresh *refresh)
+{
+	if (refresh->locked)
+		LockRelease(&refresh->tag, ExclusiveLock, false);
+	refresh->locked = false;
+}
+
+/*
+ * The holder of the mirror's lock makes no step, so this session takes its
+ * place, unless another one is faster: the mirror gets another lock, and the
+ * engine closes the connection by which the holder has sent pages.  If the
+ * engine does not answer, the next step will show it.
+ */
+static void
+overtake(MirrorRefresh *refresh, uint32 term)
+{
+	const gpuvec_mirror_key *key = &refresh->target->key;
+	GpuvecPiece piece = {key, sizeof(*key)};
+	GpuvecReply reply;
+
+	if (!RefreshingOvertake(key, term))
+		return;
+	ereport(LOG,
+			(errmsg("gpuvec takes over the load or refresh of relation \"%s\", which has made no step for %d ms",
+					RelationGetRelationName(refresh->target->rel), gpuvec_load_patience)));
+	if (GpuvecLinkCall(GPUVEC_MSG_OUST, &piece, 1, GPUVEC_MSG_COUNT, sizeof(uint64), &reply))
+		pfree(reply.data);
+}
+
+/* Do without the mirror, as nobody loads or refreshes it */
+static void
+give_up(MirrorRefresh *refresh)
+{
+	refresh->failed = true;
+	if (MirrorGivesWay)
+		MirrorRefuseStalled(refresh->target);
+	else
+		MirrorRefuseBusy(refresh->target);
+}
+
+/*
+ * Wait for the mirror's lock, which the holder of this term has.  False: gave
+ * up.
+ */
+static bool
+wait_for_lock(MirrorRefresh *refresh, uint32 term, uint64 moves)
+{
+	const gpuvec_mirror_key *key = &refresh->target->key;
+	bool		overtaken = false;
+	int64		waited = 0;
+
+	for (int waits = 1;; waits++)
+	{
+		uint32		term_then = term;
+		uint64		moves_then = moves;
+		bool		known;
+
+		mirror_lock_tag(key, term, &refresh->tag);
+		refresh->locked = lock_in_time(refresh, gpuvec_load_patience, waited);
+		waited += gpuvec_load_patience;
+		known = RefreshingTermNow(key, &term, &moves);
+		if (refresh->locked && term == term_then)
+			return true;
+		unlock(refresh);
+		if (term == term_then && (known ? moves != moves_then : waits < UNKNOWN_WAITS))
+			continue;
+		if (overtaken || MirrorGivesWay || !known)
+			return false;
+		if (term == term_then)
+			overtake(refresh, term);
+		overtaken = true;
+		(void) RefreshingTermNow(key, &term, &moves);
+	}
+}
+
+/*
+ * Take the mirror's lock, or give up.  *waited: another session may have
+ * refreshed the mirror.
+ */
+static void
+take_lock(MirrorRefresh *refresh, bool *waited)
+{
+	const gpuvec_mirror_key *key = &refresh->target->key;
+	uint32		term;
+	uint32		term_now;
+	uint64		moves;
+
+	(void) RefreshingTermNow(key, &term, &moves);
+	mirror_lock_tag(key, term, &refresh->tag);
+	refresh->locked = LockAcquire(&refresh->tag, ExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL;
+	(void) RefreshingTermNow(key, &term_now, &moves);
+	if (!refresh->locked || term_now != term)
+	{
+		unlock(refresh);
+		*waited = true;
+		if (!wait_for_lock(refresh, term_now, moves))
+			give_up(refresh);
+	}
 	refresh->began = gpuvec_clock_us();
-	return !free;
 }
 
 /*
@@ -265,34 +424,71 @@ take_turn(MirrorRefresh *refresh)
 	bool		waited;
 
 	if (RefreshingJoin(&refresh->target->key, need, refresh->known, &refresh->later,
-					   &waited) != REFRESHING_COVERED &&
-		take_lock(refresh))
+					   &waited) != REFRESHING_COVERED)
 	{
-		waited = true;
-		look_again(refresh);
+		bool		joined = waited;
+
+		waited = false;
+		take_lock(refresh, &waited);
+		if (waited)
+			look_again(refresh);
+		waited |= joined;
 	}
 	refresh->covered = refresh->done = gpuvec_fresh(&refresh->later, need);
-	if (!refresh->covered)
+	if (!refresh->covered && !refresh->failed)
 		take_lead(refresh, waited);
 }
 
-MirrorRefresh *
-MirrorRefreshBegin(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
-				   const gpuvec_state *known)
+/* Called by GpuvecQuietly() */
+static bool
+work_quietly(void *arg)
+{
+	MirrorRefresh *refresh = arg;
+
+	/* do not wait for others if the attempt will be refused */
+	if (MirrorMayTry(refresh->target, &refresh->claim))
+		take_turn(refresh);
+	else
+		refresh->failed = true;
+	return refresh->work(refresh, refresh->arg);
+}
+
+/*
+ * An error has cut off the work.  The lock and the engine must not have to
+ * wait until its transaction is aborted: the client gets the error first.
+ */
+static void
+release(void *arg)
+{
+	MirrorRefresh *refresh = arg;
+
+	/* as an abort does before it releases locks */
+	LWLockReleaseAll();
+	ConditionVariableCancelSleep();
+	LockErrorCleanup();
+	GpuvecLinkAbandon();
+	unlock(refresh);
+	RefreshingGiveUp();
+}
+
+bool
+MirrorRefreshDo(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
+				const gpuvec_state *known, bool (*work) (MirrorRefresh *refresh, void *arg),
+				void *arg)
 {
 	MirrorRefresh *refresh = palloc0(sizeof(MirrorRefresh));
+	bool		ok;
 
 	refresh->target = target;
 	refresh->snapshot = snapshot;
 	refresh->need = need;
 	refresh->ours = *need;
 	refresh->known = known;
-	/* do not wait for others if the attempt will be refused */
-	if (MirrorMayTry(target, &refresh->claim))
-		take_turn(refresh);
-	else
-		refresh->failed = true;
-	return refresh;
+	refresh->work = work;
+	refresh->arg = arg;
+	ok = GpuvecQuietly(work_quietly, release, refresh);
+	pfree(refresh);
+	return ok;
 }
 
 /* Free what the refresh of a few pages has allocated */
@@ -321,12 +517,10 @@ MirrorRefreshEnd(MirrorRefresh *refresh, uint64 request)
 		RefreshingNoteState(&target->key, &refresh->state);
 		FeedNoteState(&refresh->state);
 	}
-	if (refresh->locked)
-		LockRelease(&refresh->tag, ExclusiveLock, false);
+	unlock(refresh);
 	RefreshingEnd();
 	if (refresh->done && refresh->claim != 0)
 		FactsForgetRefusal(&target->key);
-	pfree(refresh);
 }
 
 /* Sends the pages that were read before, once they fill a frame */
@@ -721,7 +915,7 @@ MirrorRefreshNext(MirrorRefresh *refresh)
 		bool		few;
 
 		if (again && state->state == GPUVEC_LOADING &&
-			!busy_nap(refresh->target, refresh->attempts - 2))
+			!busy_nap(refresh, refresh->attempts - 2))
 			break;
 		/* an attempt may have made the mirror fresh enough */
 		if (!(again && gpuvec_fresh(state, refresh->need)) && !find_state(refresh))
@@ -738,11 +932,11 @@ MirrorRefreshNext(MirrorRefresh *refresh)
 	return MIRROR_REFRESH_FAILED;
 }
 
-bool
-MirrorEnsure(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
-			 const gpuvec_state *known, gpuvec_state *state)
+/* Load or refresh in all steps; `arg`: the state to set */
+static bool
+ensure(MirrorRefresh *refresh, void *arg)
 {
-	MirrorRefresh *refresh = MirrorRefreshBegin(target, snapshot, need, known);
+	gpuvec_state *state = arg;
 	MirrorRefreshStep step;
 
 	while ((step = MirrorRefreshNext(refresh)) == MIRROR_REFRESH_READ)
@@ -751,6 +945,13 @@ MirrorEnsure(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *ne
 	*state = refresh->state;
 	MirrorRefreshEnd(refresh, 0);
 	return step == MIRROR_REFRESH_FRESH;
+}
+
+bool
+MirrorEnsure(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
+			 const gpuvec_state *known, gpuvec_state *state)
+{
+	return MirrorRefreshDo(target, snapshot, need, known, ensure, state);
 }
 
 bool

@@ -58,10 +58,17 @@ extern bool MirrorLoadPrivate(MirrorTarget *target, Snapshot snapshot,
 							  const gpuvec_freshness *need, gpuvec_state *state);
 
 /*
+ * This process takes over no load that makes no step, but gives way: for
+ * work that can wait
+ */
+extern bool MirrorGivesWay;
+
+/*
  * The same as MirrorEnsure(), step by step, for a caller that has a request
- * for the engine meanwhile:
+ * for the engine meanwhile.  MirrorRefreshDo() takes the mirror's lock, calls
+ * work(refresh, arg), and returns what it returns.  Nothing goes to the
+ * client meanwhile, and an error releases the lock.  For `work`:
  *
- *	MirrorRefreshBegin		takes the mirror's lock
  *	MirrorRefreshNext		does all that needs no help of the caller; READ: a
  *							refresh of a few pages is left to be made
  *	MirrorRefreshYields		true if the request may be sent before the pages
@@ -71,7 +78,7 @@ extern bool MirrorLoadPrivate(MirrorTarget *target, Snapshot snapshot,
  *	MirrorRefreshAnswer		reads the answer to the refresh; or
  *	MirrorRefreshLeave		leaves it for later, after the answer to a request
  *							that went ahead was read
- *	MirrorRefreshEnd		releases the lock
+ *	MirrorRefreshEnd		releases the lock; always to be called
  *
  * After READ the caller has to read all pages and publish them.  Then it may
  * call MirrorRefreshNext again, unless it left the answer.
@@ -87,8 +94,9 @@ typedef enum MirrorRefreshStep
 } MirrorRefreshStep;
 
 /* `need` and `known` must stay valid until MirrorRefreshEnd() */
-extern MirrorRefresh *MirrorRefreshBegin(MirrorTarget *target, Snapshot snapshot,
-										 const gpuvec_freshness *need, const gpuvec_state *known);
+extern bool MirrorRefreshDo(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
+							const gpuvec_state *known,
+							bool (*work) (MirrorRefresh *refresh, void *arg), void *arg);
 extern MirrorRefreshStep MirrorRefreshNext(MirrorRefresh *refresh);
 extern bool MirrorRefreshYields(MirrorRefresh *refresh);
 

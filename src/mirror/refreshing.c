@@ -40,12 +40,17 @@
  * lock.  Who gets that lock takes the lead from whoever has it.
  *
  * A leader that ends with an error, is canceled or terminated, gives up the
- * lead when its (sub)transaction ends, and wakes all.  A woken session may be
+ * lead, and wakes all.  A woken session may be
  * canceled before it leads.  Then the others wait until their patience ends,
  * or another session comes.
  *
  * A session that is alone does not wait for its own refresh (ahead.c).
  * Beside others it does: only a refresh that was published is of use to them.
+ *
+ * An entry also counts the steps of those who load or refresh the mirror, and
+ * has the number of the mirror's lock (refresh.c).  If an entry is lost, the
+ * first lock is the mirror's again, and two sessions may hold locks of it.
+ * Then one of them finds that the engine lets the other one go first.
  *
  * Entries are found by hash.  If there is no free entry for a mirror, it
  * takes that of another one that is not being refreshed.  If all are in use,
@@ -90,6 +95,10 @@ typedef struct Entry
 	int64		crowded;		/* when a session last had to wait, or came
 								 * soon after another one */
 
+	uint32		term;			/* number of the mirror's lock */
+	pg_atomic_uint64 moves;		/* steps of all loads and refreshes; not
+								 * protected */
+
 	/* by the parity of a refresh's number */
 	bool		wanted[2];		/* others wait for its end */
 	ConditionVariable ended[2];
@@ -105,6 +114,9 @@ static Entry *led = NULL;
 static uint64 led_round;
 static bool led_crowded;
 
+/* Where steps of this process are counted, or NULL */
+static Entry *moving = NULL;
+
 /* Initialize the table */
 static void
 init_entries(void *part)
@@ -114,6 +126,7 @@ init_entries(void *part)
 	for (int i = 0; i < ENTRIES; i++)
 	{
 		SpinLockInit(&table->entries[i].mutex);
+		pg_atomic_init_u64(&table->entries[i].moves, 0);
 		ConditionVariableInit(&table->entries[i].ended[0]);
 		ConditionVariableInit(&table->entries[i].ended[1]);
 	}
@@ -135,6 +148,7 @@ give_up(void)
 {
 	Entry	   *entry = led;
 
+	moving = NULL;
 	if (entry == NULL)
 		return;
 	led = NULL;
@@ -145,7 +159,10 @@ give_up(void)
 	wake_all(entry);
 }
 
-/* A refresh that an error cut off has ended */
+/*
+ * The process ends.  (After an error the lead was given up before: see
+ * refresh.c.)
+ */
 static void
 refreshing_xact_callback(XactEvent event, void *arg)
 {
@@ -153,20 +170,12 @@ refreshing_xact_callback(XactEvent event, void *arg)
 		give_up();
 }
 
-static void
-refreshing_subxact_callback(SubXactEvent event, SubTransactionId mySubid,
-							SubTransactionId parentSubid, void *arg)
-{
-	if (event == SUBXACT_EVENT_ABORT_SUB)
-		give_up();
-}
-
 void
 RefreshingInit(void)
 {
 	GpuvecSharedAsk(&entries_part);
+	GpuvecLinkWaits = RefreshingMove;
 	RegisterXactCallback(refreshing_xact_callback, NULL);
-	RegisterSubXactCallback(refreshing_subxact_callback, NULL);
 }
 
 /* The i-th place where a mirror's entry may be */
@@ -201,6 +210,7 @@ take_entry(Entry *entry, const gpuvec_mirror_key *key, bool replace)
 	{
 		entry->key = *key;
 		entry->engine = 0;
+		entry->term = 0;
 		memset(&entry->facts, 0, sizeof(entry->facts));
 		return true;
 	}
@@ -334,7 +344,7 @@ RefreshingNoteWal(const gpuvec_mirror_key *key, XLogRecPtr from, XLogRecPtr to, 
 static void
 lead(Entry *entry, int64 now)
 {
-	led = entry;
+	led = moving = entry;
 	led_round = entry->leader = ++entry->round;
 	led_crowded = now - entry->crowded < CROWDED_US;
 	if (entry->last_leader != MyProcPid && now - entry->last_lead < CROWDED_US)
@@ -490,6 +500,7 @@ RefreshingEnd(void)
 	uint32		which = led_round % 2;
 	bool		leads;
 
+	moving = NULL;
 	if (entry == NULL)
 		return;
 	led = NULL;
@@ -506,4 +517,55 @@ RefreshingEnd(void)
 	ConditionVariableBroadcast(&entry->ended[which]);
 	/* this one leads the refresh that the others have to wait for */
 	ConditionVariableSignal(&entry->ended[1 - which]);
+}
+
+void
+RefreshingGiveUp(void)
+{
+	give_up();
+}
+
+void
+RefreshingMove(void)
+{
+	if (moving != NULL)
+		(void) pg_atomic_fetch_add_u64(&moving->moves, 1);
+}
+
+void
+RefreshingHelp(const gpuvec_mirror_key *key)
+{
+	moving = lock_entry(key, false);
+	if (moving != NULL)
+		SpinLockRelease(&moving->mutex);
+}
+
+bool
+RefreshingTermNow(const gpuvec_mirror_key *key, uint32 *term, uint64 *moves)
+{
+	Entry	   *entry = lock_entry(key, true);
+
+	*term = 0;
+	*moves = 0;
+	if (entry == NULL)
+		return false;
+	*term = entry->term;
+	*moves = pg_atomic_read_u64(&entry->moves);
+	SpinLockRelease(&entry->mutex);
+	return true;
+}
+
+bool
+RefreshingOvertake(const gpuvec_mirror_key *key, uint32 term)
+{
+	Entry	   *entry = lock_entry(key, true);
+	bool		ours;
+
+	if (entry == NULL)
+		return false;
+	ours = entry->term == term;
+	if (ours)
+		entry->term++;
+	SpinLockRelease(&entry->mutex);
+	return ours;
 }

@@ -82,4 +82,25 @@ extern bool RefreshingWanted(void);
 extern bool RefreshingCrowded(void);
 extern void RefreshingEnd(void);
 
+/* Give up the lead after an error; nobody has to wait for that any more */
+extern void RefreshingGiveUp(void);
+
+/*
+ * Who loads or refreshes a mirror, and whether that goes on.
+ *
+ * RefreshingMove		the work goes on: called at each page, each record of
+ *						WAL, and while the engine works; by the session that
+ *						leads, and by workers after RefreshingHelp
+ * RefreshingTermNow	*term is the number of the mirror's lock, and *moves
+ *						how often anybody has called RefreshingMove.  False:
+ *						there is no place for the mirror.
+ * RefreshingOvertake	the mirror has another lock from now on, as the holder
+ *						of the lock of this term makes no step.  False:
+ *						somebody else was faster.
+ */
+extern void RefreshingMove(void);
+extern void RefreshingHelp(const gpuvec_mirror_key *key);
+extern bool RefreshingTermNow(const gpuvec_mirror_key *key, uint32 *term, uint64 *moves);
+extern bool RefreshingOvertake(const gpuvec_mirror_key *key, uint32 term);
+
 #endif							/* GPUVEC_REFRESHING_H */

@@ -69,6 +69,20 @@ MirrorRefuseBusy(const MirrorTarget *target)
 	MirrorNoteRefusal(target, gpuvec_clock_us());
 }
 
+/*
+ * A session that makes no step keeps us from loading or refreshing the
+ * mirror.  That concerns nobody else: others may take it over.
+ */
+void
+MirrorRefuseStalled(const MirrorTarget *target)
+{
+	char		message[128];
+
+	snprintf(message, sizeof(message), "relation \"%s\" is being loaded or refreshed by a session that makes no step",
+			 RelationGetRelationName(target->rel));
+	GpuvecLinkRefuse(ERRCODE_OBJECT_IN_USE, message, "", "");
+}
+
 /* The mirror is evicted before a request can search it */
 void
 MirrorRefuseEvicted(const MirrorTarget *target)

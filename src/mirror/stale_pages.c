@@ -19,6 +19,7 @@
 #include "mirror/feed.h"
 #include "mirror/known.h"
 #include "mirror/refresh.h"
+#include "mirror/refreshing.h"
 #include "mirror/stale_pages.h"
 #include "mirror/wal.h"
 #include "miscadmin.h"
@@ -184,6 +185,7 @@ StalePagesNext(StalePages *stale, PageReader *reader, BlockNumber block)
 		 block = next_block(stale, block + 1))
 	{
 		CHECK_FOR_INTERRUPTS();
+		RefreshingMove();
 		if (is_stale(stale, reader, block))
 			return block;
 	}

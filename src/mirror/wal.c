@@ -29,6 +29,7 @@
 #include "access/xlog.h"
 #include "access/xlog_internal.h"
 #include "access/xlogreader.h"
+#include "mirror/refreshing.h"
 #include "mirror/wal.h"
 #include "mirror/wal_lines.h"
 #include "miscadmin.h"
@@ -79,6 +80,7 @@ read_wal_page(XLogReaderState *reader, XLogRecPtr page, int wanted, XLogRecPtr r
 	XLogSegNo	segment;
 
 	CHECK_FOR_INTERRUPTS();
+	RefreshingMove();
 	XLByteToSeg(page, segment, wal_segment_size);
 	if (!open_segment(file, segment) ||
 		pg_pread(file->fd, buffer, XLOG_BLCKSZ,

@@ -383,3 +383,68 @@ test_joint_concurrency(void)
 	client_close(&c);
 	engine_stop(&e);
 }
+
+/* Oust whoever changes the mirror; returns how many were hung up */
+static uint64_t
+oust(client *c, const model *m)
+{
+	return client_call(c, GPUVEC_MSG_OUST, &m->key, sizeof(m->key), GPUVEC_MSG_COUNT) ?
+		*(uint64_t *) c->data : UINT64_MAX;
+}
+
+/* A session that was hung up sends what it has left: nothing of it counts */
+static void
+send_late(client *late, const model *m)
+{
+	model		other = *m;
+
+	(void) model_send_range(late, &other, true, m->nblocks / 2, m->nblocks);
+	check(!commit(late, m), "a late commit fails");
+	client_close(late);
+}
+
+/* A load or refresh that makes no step, and the one that takes its place */
+void
+test_oust(void)
+{
+	engine		e = engine_start(NULL, plain);
+	client		c = client_open(&e);
+	client		stalled = client_open(&e);
+	client		helpers[2] = {client_open(&e), client_open(&e)};
+	model		m = model_new(100, 20, &small);
+
+	check(oust(&c, &m) == 0, "nobody to oust");
+
+	/* a load, of which some pages came, those of others too */
+	check(begin(&stalled, &m, NUMBER), "begin");
+	check(join(&helpers[0], &m.key, NUMBER) && join(&helpers[1], &m.key, NUMBER), "join");
+	check(model_send_range(&stalled, &m, true, 0, 5), "send");
+	check(model_send_range(&helpers[0], &m, true, 5, 9) && leave(&helpers[0], 4), "leave");
+	check(model_send_range(&helpers[1], &m, true, 9, 10), "send");
+	check(oust(&c, &m) == 2, "the loader and a helper are hung up");
+	check(is_absent(&c, &m), "nothing is left of the load");
+	check(join(&helpers[0], &m.key, NUMBER) == false, "nobody joins it any more");
+	for (uint32_t block = 0; block < m.nblocks; block++)
+		model_rewrite_page(&m, block, &small);
+	check(begin(&c, &m, 0) && model_send_pages(&c, &m, true), "another load");
+	send_late(&stalled, &m);
+	client_close(&helpers[1]);
+	check(model_commit(&c, &m), "commit");
+	check(model_check_random(&c, &m, &small), "its pages count");
+
+	/* a refresh */
+	stalled = client_open(&e);
+	check(client_call(&stalled, GPUVEC_MSG_REFRESH_BEGIN, &(gpuvec_refresh) {.key = m.key,.lsns = 1},
+					  sizeof(gpuvec_refresh), GPUVEC_MSG_STATE), "refresh");
+	check(model_send_range(&stalled, &m, true, 0, 5), "send");
+	check(oust(&c, &m) == 1, "the refresher is hung up");
+	for (uint32_t block = 0; block < m.nblocks; block += 2)
+		model_rewrite_page(&m, block, &small);
+	check(model_refresh(&c, &m), "another refresh");
+	send_late(&stalled, &m);
+	check(oust(&c, &m) == 0 && model_check_random(&c, &m, &small), "its pages count");
+	client_close(&helpers[0]);
+	client_close(&c);
+	model_free(&m);
+	engine_stop(&e);
+}

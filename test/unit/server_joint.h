@@ -12,6 +12,7 @@ extern void test_joint(void);
 extern void test_joint_order(void);
 extern void test_joint_violations(void);
 extern void test_joint_ends(void);
+extern void test_oust(void);
 extern void test_joint_budget(void);
 extern void test_joint_concurrency(void);
 

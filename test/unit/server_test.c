@@ -2657,6 +2657,7 @@ static const struct
 	{"joint_violations", test_joint_violations},
 	{"joint_ends", test_joint_ends},
 	{"joint_budget", test_joint_budget},
+	{"oust", test_oust},
 	{"joint_concurrency", test_joint_concurrency},
 	{"refresh", test_refresh},
 	{"wide", test_wide},

@@ -7,6 +7,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "engine/fault.h"
 #include "engine/serve/session.h"
@@ -283,4 +284,33 @@ gpuvec_serve_refresh(gpuvec_session *s, const gpuvec_request *request)
 	gpuvec_merger_wake(&s->server->store);
 	gpuvec_fault_sleep("slow-after-refresh", NULL);
 	return ok;
+}
+
+/*
+ * Close the connection of a session.  Its thread reads what came before, then
+ * the end; an answer that it is sending fails.
+ */
+static void
+hang_up(const void *session)
+{
+	const gpuvec_session *s = session;
+
+	shutdown(s->fd, SHUT_RDWR);
+}
+
+/*
+ * Close the connection of the session that loads or refreshes a mirror and
+ * makes no step, so that this one may do it
+ */
+bool
+gpuvec_serve_oust(gpuvec_session *s, const gpuvec_request *request)
+{
+	gpuvec_mirror_key key;
+	uint64_t	n;
+
+	if (request->length != sizeof(key) || s->update || s->parted)
+		return gpuvec_answer_violation(s, request, "OUST is out of place.");
+	memcpy(&key, request->data, sizeof(key));
+	n = gpuvec_update_oust(&s->server->store, &key, s, hang_up);
+	return gpuvec_answer(s, request, GPUVEC_MSG_COUNT, &n, sizeof(n));
 }

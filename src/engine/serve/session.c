@@ -60,6 +60,7 @@ static gpuvec_request_handler *const handlers[] = {
 	[GPUVEC_MSG_ALS_LIST] = gpuvec_serve_als_list,
 	[GPUVEC_MSG_NEIGHBORS_BEGIN] = gpuvec_serve_neighbors_begin,
 	[GPUVEC_MSG_NEIGHBORS] = gpuvec_serve_neighbors,
+	[GPUVEC_MSG_OUST] = gpuvec_serve_oust,
 	[GPUVEC_MSG_DROP] = gpuvec_serve_drop,
 	[GPUVEC_MSG_LIST] = gpuvec_serve_list,
 	[GPUVEC_MSG_ENGINE] = gpuvec_serve_engine,

@@ -81,6 +81,7 @@ extern gpuvec_request_handler gpuvec_serve_pages;
 extern gpuvec_request_handler gpuvec_serve_commit;
 extern gpuvec_request_handler gpuvec_serve_refresh_pages;
 extern gpuvec_request_handler gpuvec_serve_refresh;
+extern gpuvec_request_handler gpuvec_serve_oust;
 
 /* serve_rows.c */
 extern gpuvec_request_handler gpuvec_serve_rows;

@@ -26,6 +26,8 @@ typedef struct gpuvec_joint_load
 {
 	int			refs;			/* atomic: the load, and its parts */
 	uint64_t	number;
+	gpuvec_update *sending;		/* parts that were not handed over; guarded by
+								 * the store's mutex */
 	pthread_mutex_t mutex;		/* guards what follows */
 	bool		open;			/* the load has not ended, nor begun to commit */
 	gpuvec_update *parts;		/* that were handed over */
@@ -73,8 +75,39 @@ gpuvec_joint_find(gpuvec_update *part, const gpuvec_load_join *join, const void 
 		return;
 	part->mirror = mirror;
 	part->joint = mirror->joint;
+	part->session = session;
+	part->next = part->joint->sending;
+	part->joint->sending = part;
 	mirror->refs++;
 	__atomic_add_fetch(&mirror->joint->refs, 1, __ATOMIC_RELAXED);
+}
+
+uint64_t
+gpuvec_joint_hang_up(const gpuvec_mirror *mirror, void (*hang_up) (const void *session))
+{
+	uint64_t	n = 0;
+
+	if (mirror->joint == NULL)
+		return 0;
+	for (const gpuvec_update *part = mirror->joint->sending; part; part = part->next)
+	{
+		hang_up(part->session);
+		n++;
+	}
+	return n;
+}
+
+/* The session has sent all of its part, or does not go on */
+static void
+end_sending(gpuvec_update *part)
+{
+	gpuvec_update **link = &part->joint->sending;
+
+	pthread_mutex_lock(&part->store->mutex);
+	while (*link != part)
+		link = &(*link)->next;
+	*link = part->next;
+	pthread_mutex_unlock(&part->store->mutex);
 }
 
 /* Free a part, which nobody else has */
@@ -109,6 +142,7 @@ gpuvec_update_failed(gpuvec_update *update, const gpuvec_error *error)
 void
 gpuvec_joint_lose(gpuvec_update *part)
 {
+	end_sending(part);
 	free_part(part);
 }
 
@@ -125,6 +159,7 @@ gpuvec_update_hand_over(gpuvec_update *part, uint64_t *pages)
 	bool		open;
 
 	*pages = part->npages;
+	end_sending(part);
 	pthread_mutex_lock(&joint->mutex);
 	open = joint->open;
 	if (open)

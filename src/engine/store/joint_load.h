@@ -29,6 +29,14 @@ extern void gpuvec_joint_close(gpuvec_update *update);
 extern void gpuvec_joint_find(gpuvec_update *part, const gpuvec_load_join *join,
 							  const void *session);
 
+/*
+ * hang_up(session) for those that send parts of the load of this mirror, if
+ * others may join it; returns their number.  The caller holds the store's
+ * mutex.
+ */
+extern uint64_t gpuvec_joint_hang_up(const gpuvec_mirror *mirror,
+									 void (*hang_up) (const void *session));
+
 /* End and free a part that was not handed over */
 extern void gpuvec_joint_lose(gpuvec_update *part);
 

@@ -87,7 +87,9 @@ struct gpuvec_update
 	struct gpuvec_joint_load *joint;	/* or NULL */
 	bool		is_part;		/* what a session sends that has joined */
 	size_t		charged;		/* bytes that count for it in joint->bytes */
-	struct gpuvec_update *next; /* in the list of parts */
+	struct gpuvec_update *next; /* in the list of parts: of those that were
+								 * handed over, or of those that were not */
+	const void *session;		/* that sends a part */
 };
 
 /*

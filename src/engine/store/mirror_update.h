@@ -87,6 +87,14 @@ extern bool gpuvec_update_rows(gpuvec_store *store, const gpuvec_rows *rows,
 							   gpuvec_state *state, gpuvec_error *error);
 
 /*
+ * The load or refresh of a mirror makes no step: hang_up(its session), which
+ * may not wait, then wait for its end.  For one by several sessions, those
+ * that have joined it are hung up, too.  Returns the number of sessions.
+ */
+extern uint64_t gpuvec_update_oust(gpuvec_store *store, const gpuvec_mirror_key *key,
+								   const void *session, void (*hang_up) (const void *session));
+
+/*
  * End and free an update.  An update that was not published leaves the mirror
  * unchanged; a mirror that was never loaded is dropped.
  */

@@ -9,6 +9,11 @@
  * that takes time is done without the mutex, and before publishing, which
  * cannot fail.
  *
+ * If the updater's session makes no step, the next one may oust it: the engine
+ * closes its connection, and the update ends as if the session had gone.  So
+ * no page counts that the session sends when it goes on, and there is still
+ * one updater at a time.
+ *
  * A load or refresh of another session may take long; who comes then is told
  * so.  Rows of a feed (update_rows.c) are applied within one message, and
  * often.  So others wait until that is done: a load, a refresh, or more rows.
@@ -30,6 +35,9 @@
 
 /* Microseconds that others wait while rows are applied */
 #define ROWS_PATIENCE_US	5000000
+
+/* Microseconds to wait for the end of an update whose session was hung up */
+#define OUST_PATIENCE_US	5000000
 
 void
 gpuvec_update_drop_rows(gpuvec_update *update)
@@ -279,6 +287,35 @@ gpuvec_update_begin_rows(gpuvec_store *store, const gpuvec_rows *rows, const voi
 	update->mirror = claim_for_rows(store, rows, session, state);
 	pthread_mutex_unlock(&store->mutex);
 	return start_update(update, error);
+}
+
+/*
+ * A session is not freed before its update has ended, which takes the mutex.
+ * Rows of a feed are applied within one message: their session is not hung
+ * up.
+ */
+uint64_t
+gpuvec_update_oust(gpuvec_store *store, const gpuvec_mirror_key *key, const void *session,
+				   void (*hang_up) (const void *session))
+{
+	struct timespec deadline = gpuvec_deadline(OUST_PATIENCE_US);
+	gpuvec_mirror *mirror;
+	const void *updater;
+	uint64_t	n = 0;
+
+	pthread_mutex_lock(&store->mutex);
+	mirror = gpuvec_store_find(store, key, session);
+	updater = mirror && !mirror->applying ? mirror->updater : NULL;
+	if (updater && updater != session)
+	{
+		n = 1 + gpuvec_joint_hang_up(mirror, hang_up);
+		hang_up(updater);
+		do
+			mirror = gpuvec_store_find(store, key, session);
+		while (mirror && mirror->updater == updater && gpuvec_store_wait(store, &deadline));
+	}
+	pthread_mutex_unlock(&store->mutex);
+	return n;
 }
 
 void

@@ -1,6 +1,7 @@
 # Partitions that are searched by one request are asked of one engine: another one that takes its place while the
 # conversations about them begin counts refreshes from the beginning, so that the number of a partition that was told
-# before it would cover rows that have come since.
+# before it would cover rows that have come since.  The first partition's conversation has begun then, the second one's
+# finds its mirror behind, and the third one's meets the other engine.
 use strict;
 use warnings;
 
@@ -20,8 +21,19 @@ $node->safe_psql('postgres', q{
 	CREATE TABLE parts (id int, part int, tokens idset) PARTITION BY LIST (part);
 	CREATE TABLE parts_1 PARTITION OF parts FOR VALUES IN (1) WITH (fillfactor = 50);
 	CREATE TABLE parts_2 PARTITION OF parts FOR VALUES IN (2) WITH (fillfactor = 50);
-	INSERT INTO parts SELECT i, 1 + i % 2, ARRAY[1, i + 100]::idset FROM generate_series(1, 600) i;});
+	CREATE TABLE parts_3 PARTITION OF parts FOR VALUES IN (3) WITH (fillfactor = 50);
+	INSERT INTO parts SELECT i, 1 + i % 3, ARRAY[1, i + 100]::idset FROM generate_series(1, 900) i;});
 my $holder = $node->background_psql('postgres');
+my $next_holder = $node->background_psql('postgres');
+
+# Locks of the injection point's: which are held, and which are waited for
+sub wait_for_locks
+{
+	my ($held, $waiting) = @_;
+	return $node->poll_query_until('postgres', q{SELECT coalesce(string_agg(mode, ' ' ORDER BY mode) FILTER (WHERE granted), '') || ', ' ||
+		coalesce(string_agg(mode, ' ' ORDER BY mode) FILTER (WHERE NOT granted), '') FROM pg_locks WHERE locktype = 'advisory'}, "$held, $waiting");
+}
+
 for my $name (sort keys %searches)
 {
 	my $search = $searches{$name};
@@ -30,30 +42,34 @@ for my $name (sort keys %searches)
 	# the first engine counts many refreshes
 	for my $i (1 .. 10)
 	{
-		$node->safe_psql('postgres', "UPDATE parts SET id = id WHERE id IN ($i, $i + 1)");
-		$node->safe_psql('postgres', "VACUUM $_") for 'parts_1', 'parts_2';
+		$node->safe_psql('postgres', "UPDATE parts SET id = id WHERE id BETWEEN $i AND $i + 2");
+		$node->safe_psql('postgres', "VACUUM $_") for 'parts_1', 'parts_2', 'parts_3';
 		ask($session, $search);
 	}
 	my $expected = ask($session, $search);
 	my $old = engine_pid($node);
 
-	# the session has got the number and the map of the first partition, but nothing of the second one
+	# the session is let go on from the first partition to the second
 	ask($holder, 'SELECT pg_advisory_lock(71866, 0)');
 	ask($session, q{SET gpuvec.injection_point = 'ask-before-position'});
 	$session->query_until(qr/started/, "\\echo started\n$search;\n");
-	$node->poll_query_until('postgres', "SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted");
-	$node->safe_psql('postgres', "INSERT INTO parts SELECT 9000, p, $set FROM generate_series(1, 2) p");
+	wait_for_locks('ExclusiveLock', 'ShareLock');
+	$next_holder->query_until(qr/queued/, "\\echo queued\nSELECT pg_advisory_lock(71866, 0);\n");
+	wait_for_locks('ExclusiveLock', 'ExclusiveLock ShareLock');
+	ask($holder, 'SELECT pg_advisory_unlock(71866, 0)');
+	wait_for_locks('ExclusiveLock', 'ShareLock');
+	$node->safe_psql('postgres', "INSERT INTO parts SELECT 9000, p, $set FROM generate_series(1, 3) p");
 	kill 'KILL', $old;
 	wait_for(sub { !kill(0, $old) }, 'the end of the engine');
 	isnt($node->safe_psql('postgres', $search), $expected, "$name: another session finds the new rows");
 	isnt(engine_pid($node), $old, "$name: with another engine");
-	is($node->safe_psql('postgres', q{SELECT string_agg(loads || ' ' || refreshes, ', ') FROM gpuvec_mirrors WHERE relation IN ('parts_1'::regclass, 'parts_2')}),
-		'1 0, 1 0', "$name: which has counted one refresh of each");
-	ask($holder, 'SELECT pg_advisory_unlock(71866, 0)');
+	is($node->safe_psql('postgres', q{SELECT string_agg(loads || ' ' || refreshes, ', ') FROM gpuvec_mirrors WHERE relation IN ('parts_1'::regclass, 'parts_2', 'parts_3')}),
+		'1 0, 1 0, 1 0', "$name: which has counted one refresh of each");
+	ask($next_holder, 'SELECT pg_advisory_unlock(71866, 0)');
 	is(ask($session, q{SET gpuvec.injection_point = ''}), $expected, "$name: the session does not find them: its snapshot is older");
 	$session->quit;
 	$node->safe_psql('postgres', 'DELETE FROM parts WHERE id = 9000');
 }
-$holder->quit;
+$_->quit for $holder, $next_holder;
 $node->stop;
 done_testing();

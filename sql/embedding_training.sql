@@ -114,6 +114,27 @@ TRUNCATE state;
 SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,1}}', 'adam', 0.1, 'state');
 SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,1}}', 'adagrad', 0.1, 'state');
 SELECT id, step, m IS NULL AS no_m, v IS NULL AS no_v FROM items JOIN state ON key = id;
+-- what is not finite is never stored: gradients, sums of them, vectors and states that are there, and results
+TRUNCATE state;
+CREATE TABLE kept AS SELECT id, embedding FROM items;
+UPDATE items SET embedding = CASE id WHEN 1 THEN '{1,1}' WHEN 2 THEN '{1,NaN}' ELSE '{1e38,1}' END::real[] WHERE id < 4;
+CREATE TABLE before AS SELECT id, embedding FROM items;
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{3,1}', '{{1,1},{1,NaN}}');
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{2}', '{{1,1}}');
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1e20,1}}', 'adagrad', 1, 'state');
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{0,1}}', 'adagrad', 1, 'state', epsilon => 0);
+SELECT gpuvec_ensure_keys('items', 'id', 'embedding', '{1001}', 2, scale => 1e300);
+CREATE FUNCTION refusal_of(call text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN EXECUTE call; RETURN 'done'; EXCEPTION WHEN numeric_value_out_of_range THEN RETURN SQLERRM; END $$;
+SELECT optimizer, given, refusal_of(format($$SELECT gpuvec_apply_grad('items', 'id', 'embedding', %L, %L, %L, %s, %s)$$, keys, gradients, optimizer, rate,
+	CASE optimizer WHEN 'sgd' THEN 'NULL' ELSE $$'state'$$ END)) AS refusal
+FROM unnest('{sgd,adagrad,adam}'::text[]) WITH ORDINALITY o(optimizer, n), (VALUES (1, 'NaN', '{1}', '{1,NaN}', '1'), (2, 'infinite', '{1}', '{-Infinity,1}', '1'),
+	(3, 'too large for real', '{1}', '{1,1e39}', '1'), (4, 'a sum too large', '{1,1}', '{1,3e38,1,3e38}', '1'), (5, 'of a key that is not there', '{1,77}', '{1,1,NaN,1}', '1'),
+	(6, 'a vector with NaN', '{1,2}', '{1,1,1,1}', '1'), (7, 'a great step', '{1,3}', '{1,1,1,1}', '1e300')) v(m, given, keys, gradients, rate) ORDER BY m, n;
+SELECT count(*) AS states FROM state;
+SELECT count(*) AS changed FROM items i JOIN before b USING (id) WHERE i.embedding::text IS DISTINCT FROM b.embedding::text;
+UPDATE items i SET embedding = k.embedding FROM kept k WHERE k.id = i.id;
+DROP FUNCTION refusal_of;
+DROP TABLE kept, before;
 -- what is pooled now
 SELECT gpuvec_pool('items', 'id', 'embedding', '{2,3}') AS pooled;
 -- wrong arguments

@@ -506,6 +506,10 @@ CREATE FUNCTION idset_shingles(document text, n int4) RETURNS idset
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100;
 COMMENT ON FUNCTION idset_shingles(text, int4) IS 'hashes of each run of n words';
 
+CREATE FUNCTION idset_ngrams(document text, n int4) RETURNS idset
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION idset_ngrams(text, int4) IS 'hashes of each run of n characters';
+
 CREATE FUNCTION idset_hash(anyarray) RETURNS idset
 	AS 'MODULE_PATHNAME', 'idset_hash_array' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset_hash(anyarray) IS 'hashes of the elements of an array';

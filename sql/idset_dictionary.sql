@@ -162,6 +162,12 @@ CREATE FUNCTION keep_away() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN 
 CREATE TRIGGER keep BEFORE INSERT ON parent FOR EACH ROW EXECUTE FUNCTION keep_away();
 SELECT * FROM try($$SELECT idset_encode('parent', '{b,unwanted}')$$);
 SELECT idset_encode('parent', '{b}');
+-- a token that the unique index has no room for, among others and alone; one that compresses has
+SELECT t.* FROM (VALUES (1, 1), (2, 3)) v (n, shorter), LATERAL (SELECT format($$SELECT idset_encode('parent', ARRAY[%s])$$, string_agg(token, ', ')) AS statement FROM (
+	SELECT quote_literal('short ' || i) AS token FROM generate_series(2, shorter) i UNION ALL SELECT quote_literal(string_agg(md5(i::text), '')) FROM generate_series(1, 200) i) u) s, try(s.statement) t ORDER BY n;
+SELECT idset_encode('parent', ARRAY[repeat('long', 5000)]);
+SELECT count(*) AS added FROM parent WHERE token LIKE 'short %';
+DELETE FROM parent WHERE length(token) > 1000;
 -- a smaller vocabulary by a constraint
 CREATE TABLE bounded (id int PRIMARY KEY CHECK (id BETWEEN 0 AND 2), token text UNIQUE);
 SELECT idset_encode('bounded', '{a,b,c}');

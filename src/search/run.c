@@ -390,17 +390,18 @@ search_alone(MirrorTarget *target, MirrorSearch *search, SearchAnswer *answers)
 void
 SearchRun(MirrorTarget *targets, int ntargets, MirrorSearch *search, SearchAnswer *answers)
 {
-	uint32		group = MirrorPartsQueries(search);
+	uint32		last;
 
 	memset(answers, 0, search->nqueries * sizeof(SearchAnswer));
 	if (ntargets == 1)
 		search_alone(targets, search, answers);
-	for (uint32 first = 0; ntargets > 1 && first < search->nqueries; first += group)
+	for (uint32 first = 0; ntargets > 1 && first < search->nqueries; first = last)
 	{
 		MirrorSearch some = *search;
 
+		last = MirrorPartsGroup(search, first);
 		some.queries += first;
-		some.nqueries = Min(search->nqueries - first, group);
+		some.nqueries = last - first;
 		search_together(targets, ntargets, &some, answers + first);
 	}
 }

@@ -2710,6 +2710,7 @@ static const struct
 	{"neighbors_violations", test_neighbors_violations},
 	{"als_budget", test_als_budget},
 	{"memory", test_memory},
+	{"request_budget", test_request_budget},
 	{"wide_memory", test_wide_memory},
 	{"embed_memory", test_embed_memory},
 	{"als_memory", test_als_memory},

@@ -404,6 +404,17 @@ run_iteration(gpuvec_training *training, const int *canceled, double *loss, gpuv
 	return true;
 }
 
+/*
+ * The loss of a sum over all pairs.  A solver makes this sum of squares from
+ * sums that nearly cancel where the factors fit the pairs, as those of ones
+ * alone do.  What is left there are roundings, of either sign.
+ */
+static double
+loss_of_sum(const gpuvec_training *training, double sum)
+{
+	return (sum < 0 ? 0 : sum) / training->confidence;
+}
+
 bool
 gpuvec_training_iterate(gpuvec_training *training, const int *canceled, double *loss,
 						gpuvec_error *error)
@@ -411,7 +422,7 @@ gpuvec_training_iterate(gpuvec_training *training, const int *canceled, double *
 	*loss = NAN;
 	if (!put_factors(training, error) || !run_iteration(training, canceled, loss, error))
 		return false;
-	*loss /= training->confidence;
+	*loss = loss_of_sum(training, *loss);
 	if (isfinite(*loss) || gpuvec_als_canceled(canceled))
 		return true;
 	return gpuvec_fail(error, GPUVEC_OUT_OF_RANGE, "The loss is not a finite number any more.",

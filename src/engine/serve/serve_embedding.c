@@ -73,11 +73,14 @@ answer_request(gpuvec_session *s, const gpuvec_request *request, const table_req
 			   int64_t started)
 {
 	struct iovec pieces[3] = {{r->answer, sizeof(*r->answer)}, first, second};
+	gpuvec_error no_room;
 
 	if (r->canceled && (ok || !error->fatal))
 		return gpuvec_answer_canceled(s, request);
 	if (!ok)
 		return gpuvec_answer_error(s, request, error);
+	if (!gpuvec_session_take(s, first.iov_len + second.iov_len, &no_room))
+		return gpuvec_answer_error(s, request, &no_room);
 	r->answer->engine_us = (uint32_t) (gpuvec_clock_us() - started);
 	return gpuvec_send_frame(s->fd, request->number, GPUVEC_MSG_EMBEDDING_ANSWER, pieces, 3);
 }

@@ -543,15 +543,17 @@ answer_parts(gpuvec_session *s, const gpuvec_request *request, const parts_run *
 {
 	size_t	   *heads = malloc(run->head.nparts * 2 * sizeof(size_t));
 	size_t		size = heads ? place_parts(run, heads, heads + run->head.nparts) : 0;
-	char	   *body = heads ? calloc(1, size) : NULL;
-	struct iovec piece = {body, size};
+	char	   *body = NULL;
+	struct iovec piece = {NULL, size};
 	gpuvec_error error;
 	bool		ok;
 
+	gpuvec_fail_memory(&error, size);
+	if (heads && gpuvec_session_take(s, size, &error))
+		piece.iov_base = body = calloc(1, size);
 	if (body == NULL)
 	{
 		free(heads);
-		gpuvec_fail_memory(&error, size);
 		return gpuvec_answer_error(s, request, &error);
 	}
 	for (uint32_t i = 0; i < run->head.nparts; i++)

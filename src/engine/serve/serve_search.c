@@ -374,6 +374,8 @@ answer_search(gpuvec_session *s, const gpuvec_request *request, const search_run
 	result.npassed = q->filtered ? nqueries : 0;
 	heads_size = counts_size + result.npassed * sizeof(uint64_t);
 	hits_size = bare ? 0 : result.nhits * sizeof(gpuvec_hit);
+	if (!gpuvec_session_take(s, heads_size + result.nhits * sizeof(gpuvec_hit), &error))
+		return gpuvec_answer_error(s, request, &error);
 	body = malloc(heads_size + hits_size + 1);
 	if (bare)
 		pages = gpuvec_page_rows_new(q->queries[0].tids, q->queries[0].nmatches,

@@ -97,6 +97,13 @@ extern int	no_such_variable
 #define GpuvecAmRoutine(routine) memcpy(palloc(sizeof(*(routine))), routine, sizeof(*(routine)))
 #endif
 
+/* Estimated length of an array; needs utils/selfuncs.h */
+#if PG_VERSION_NUM >= 170000
+#define GpuvecArrayLength(root, array) estimate_array_length(root, array)
+#else
+#define GpuvecArrayLength(root, array) ((void) (root), (double) estimate_array_length(array))
+#endif
+
 /* An item for PageAddItem() */
 #if PG_VERSION_NUM >= 190000
 #define GpuvecItem(item)		(item)

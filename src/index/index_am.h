@@ -102,6 +102,9 @@ typedef struct KeyedRow
 	bool		ranks;
 } KeyedRow;
 
+/* qsort comparator of roots */
+extern int	GpuvecCompareRoots(const void *a, const void *b);
+
 extern uint64 GpuvecFetchFound(IndexScanDesc scan, GpuvecFound *found, gpuvec_measure measure,
 							   IdSet *query, KeyedRow **rows);
 

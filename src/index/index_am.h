@@ -156,8 +156,18 @@ extern void gpuvec_costestimate(PlannerInfo *root, IndexPath *path, double loop_
 /* explain.c */
 extern void GpuvecExplainInit(void);
 
+/* The operator family of float4 and float8; server headers do not name it */
+#define FLOAT_BTREE_FAMILY	1970
+
 /* comparisons.c */
 extern void GpuvecComparisonsInit(void);
+
+/*
+ * orders.c; a sort key that is a distance, if the order of that is the one
+ * that the query's first sort key asks for; or NULL
+ */
+extern void GpuvecOrdersInit(void);
+extern PathKey *GpuvecFindOrder(PlannerInfo *root, RelOptInfo *rel);
 
 /* joined.c; true for a node that is an ordered scan of one of our indexes */
 extern void GpuvecJoinedInit(void);

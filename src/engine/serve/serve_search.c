@@ -306,7 +306,8 @@ allocate_matches(search_run *q, gpuvec_error *error)
 
 /*
  * A hit tells whether its page was read by a later refresh than the session
- * knows, according to the version of the mirror that was searched
+ * knows, and whether it was all-visible then, according to the version of the
+ * mirror that was searched
  */
 gpuvec_hit
 gpuvec_search_hit(const gpuvec_sets_reader *mirror, uint64_t known, const gpuvec_match *match,
@@ -320,7 +321,8 @@ gpuvec_search_hit(const gpuvec_sets_reader *mirror, uint64_t known, const gpuvec
 	gpuvec_hit	hit;
 
 	hit.score = match->score;
-	hit.place = gpuvec_hit_place(tid, match->common, newer);
+	hit.place = gpuvec_hit_place(tid, match->common, newer) |
+		(gpuvec_page_numbers_visible(numbers, block) ? GPUVEC_HIT_ALL_VISIBLE : 0);
 	return hit;
 }
 

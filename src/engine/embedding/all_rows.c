@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "engine/embedding/embedding_query.h"
+#include "engine/fault.h"
 
 /*
  * If the session had to decide about more rows, it had better read them.  A
@@ -41,16 +42,18 @@ gpuvec_all_rows_seen(gpuvec_embedding_table *table, gpuvec_gram_query *q, gpuvec
 	gpuvec_resolved *resolved = gpuvec_resolve(table, &q->sight, error);
 	uint64_t   *tids = NULL;
 	uint64_t	n = 0;
+	long		most = MOST_UNDECIDED;
 	bool		ok = resolved != NULL;
 
+	(void) gpuvec_fault("most-undecided", &most);
 	q->answer.status = GPUVEC_EMBEDDING_DONE;
 	if (ok && misses_rows(resolved))
 		q->answer.status = GPUVEC_EMBEDDING_UNFIT;
 	else if (ok)
-		ok = gpuvec_undecided_rows(table, &q->sight, resolved, UINT32_MAX, MOST_UNDECIDED, &tids,
+		ok = gpuvec_undecided_rows(table, &q->sight, resolved, UINT32_MAX, (uint64_t) most, &tids,
 								   &n, error);
 	gpuvec_resolved_unref(resolved);
-	if (n > MOST_UNDECIDED)
+	if (n > (uint64_t) most)
 		q->answer.status = GPUVEC_EMBEDDING_UNFIT;
 	else if (n > 0)
 	{

@@ -315,14 +315,15 @@ gpuvec_search_hit(const gpuvec_sets_reader *mirror, uint64_t known, const gpuvec
 {
 	const gpuvec_page_numbers *numbers = mirror->numbers;
 	uint32_t	block = gpuvec_tid_block(tid);
-	bool		newer = (known < mirror->state.refresh || numbers->unproven) &&
+	bool		visible = gpuvec_page_numbers_visible(numbers, block);
+	bool		newer = !visible && (known < mirror->state.refresh || numbers->unproven) &&
 		(known == 0 || block >= numbers->nblocks ||
 		 gpuvec_page_numbers_get(numbers, block) > known);
 	gpuvec_hit	hit;
 
 	hit.score = match->score;
 	hit.place = gpuvec_hit_place(tid, match->common, newer) |
-		(gpuvec_page_numbers_visible(numbers, block) ? GPUVEC_HIT_ALL_VISIBLE : 0);
+		(visible ? GPUVEC_HIT_ALL_VISIBLE : 0);
 	return hit;
 }
 

@@ -168,6 +168,8 @@ take_whole(gpuvec_update *update, const gpuvec_page *page, gpuvec_sent_page *min
 {
 	const gpuvec_mirror *mirror = update->mirror;
 
+	if (page->all_visible && mirror->key.rooted)
+		return gpuvec_update_bad_pages(error, "A page of a rooted mirror cannot be all-visible.");
 	mine->state.lsn = page->lsn;
 	mine->state.rows = gpuvec_fingerprint_of(rows, page->bytes);
 	mine->all_visible = page->all_visible;

@@ -425,7 +425,7 @@ send_refresh(client *c, const model *m, const gpuvec_refresh_once *head, bool sp
 			ok = ok && client_send(c, GPUVEC_MSG_REFRESH_PAGES, b.data, b.length);
 			last.length = sizeof(*head);
 		}
-		add_page(&last, block, &m->pages[block]);
+		add_page(&last, m, block);
 	}
 	ok = ok && client_call(c, GPUVEC_MSG_REFRESH, last.data, last.length, GPUVEC_MSG_STATE);
 	free(b.data);

@@ -337,7 +337,7 @@ add_tid(tid_list *list, uint64_t first, uint64_t tid)
 	return true;
 }
 
-/* Add the undecided rows of a page; only those of a bank, or UINT32_MAX: all */
+/* Add the undecided rows of a page, of one bank or (UINT32_MAX) of all */
 static bool
 add_page(const gpuvec_embedding_table *table, const gpuvec_sight *sight,
 		 const gpuvec_resolved *resolved, uint32_t block, uint32_t only, tid_list *list)

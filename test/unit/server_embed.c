@@ -970,11 +970,13 @@ choose_exclusions(const vector_model *m, gpuvec_nearest_head *head, near_exclusi
 	}
 }
 
-/* A random search for the nearest rows, until there is an answer */
+/*
+ * A random search for the nearest rows, until there is an answer; of a session
+ * that knows what this request knows
+ */
 static bool
-check_nearest(client *c, const vector_model *m)
+check_nearest_of(client *c, const vector_model *m, request *r)
 {
-	request		r = {0};
 	gpuvec_nearest_head head = {.key = m->key,.metric = (uint32_t) random_below(GPUVEC_N_METRICS),
 		.k = 1 + (uint32_t) random_below(30),.nqueries = random_below(4) ? 1 : 1 + (uint32_t) random_below(random_below(4) ? 12 : MAX_NEAR_QUERIES),
 		.width = m->width,.nexcluded = random_below(MAX_EXCLUDED + 1)
@@ -987,23 +989,22 @@ check_nearest(client *c, const vector_model *m)
 	choose_exclusions(m, &head, &out);
 	for (uint64_t i = 0; i < nfloats; i++)
 		queries[i] = (float) random_below(7) - 3;
-	make_map(&r, m);
-	head.known = r.head.known;
-	head.map_bytes = r.head.map_bytes;
+	head.known = r->head.known;
+	head.map_bytes = r->head.map_bytes;
 	for (int round = 0; round < 2000; round++)
 	{
 		buffer		b = {0};
 		gpuvec_embedding_answer answer;
 
-		head.nverdicts = r.head.nverdicts;
+		head.nverdicts = r->head.nverdicts;
 		buffer_add(&b, &head, sizeof(head));
-		buffer_add(&b, r.verdicts, r.head.nverdicts * sizeof(uint64_t));
+		buffer_add(&b, r->verdicts, r->head.nverdicts * sizeof(uint64_t));
 		buffer_add(&b, out.all, head.nexcluded * sizeof(int64_t));
 		if (head.nlisted > 0)
 			buffer_add(&b, out.offsets, (head.nqueries + 1) * sizeof(uint64_t));
 		buffer_add(&b, out.listed, head.nlisted * sizeof(int64_t));
 		buffer_add(&b, queries, (nfloats + 1) / 2 * 2 * sizeof(float));
-		buffer_add(&b, r.map, r.head.map_bytes);
+		buffer_add(&b, r->map, r->head.map_bytes);
 		ok = client_call(c, GPUVEC_MSG_NEAREST, b.data, b.length, GPUVEC_MSG_EMBEDDING_ANSWER);
 		free(b.data);
 		if (!ok)
@@ -1016,11 +1017,40 @@ check_nearest(client *c, const vector_model *m)
 			break;
 		}
 		ok = false;
-		if (!decide(c, &r, m, answer.count))
+		if (!decide(c, r, m, answer.count))
 			break;
 	}
-	free_request(&r);
 	free(queries);
+	return ok;
+}
+
+static bool
+check_nearest(client *c, const vector_model *m)
+{
+	request		r = {0};
+	bool		ok;
+
+	make_map(&r, m);
+	ok = check_nearest_of(c, m, &r);
+	free_request(&r);
+	return ok;
+}
+
+/* As check_two_sights(): the second session knows less, with the same map */
+static bool
+check_near_sights(client *c, vector_model *m)
+{
+	request		r = knowing_request(m);
+	bool		ok = check_nearest_of(c, m, &r);
+
+	r.head.known = random_below(m->refresh + 1);
+	r.head.nverdicts = 0;
+	for (uint32_t block = 0; block < m->nblocks; block++)
+		m->pages[block].unsure = !m->pages[block].proven && m->pages[block].refresh > r.head.known;
+	hide_rows(m, true);
+	ok = ok && check_nearest_of(c, m, &r);
+	hide_rows(m, false);
+	free_request(&r);
 	return ok;
 }
 
@@ -1199,6 +1229,8 @@ nearest_rounds(const char *fault)
 		{
 			for (int j = 0; j < 10; j++)
 				check(check_nearest(&c, &m), "a random search");
+			for (int j = 0; j < 4; j++)
+				check(check_near_sights(&c, &m), "searches of two sessions");
 			check(check_random(&c, &m), "a random request");
 			change(&m);
 			check(refresh(&c, &m), "refresh");

@@ -296,9 +296,12 @@ suite_regress() {
 
 suite_isolation() {
 	local tests specs=$work/src/test/isolation/specs expected=$work/src/test/isolation/expected
+	local spec
 	# the same interleavings, but changes are found out in another way
-	sed 's/gpuvec.freshness = sweep/gpuvec.freshness = wal/' "$specs/search_interleavings.spec" >"$specs/search_interleavings_wal.spec"
-	cp "$expected/search_interleavings.out" "$expected/search_interleavings_wal.out"
+	for spec in search_interleavings all_visible; do
+		sed 's/gpuvec.freshness = sweep/gpuvec.freshness = wal/' "$specs/$spec.spec" >"$specs/${spec}_wal.spec"
+		cp "$expected/$spec.out" "$expected/${spec}_wal.out"
+	done
 	tests=$(wanted "$(tests_in "$specs" spec "$expected")")
 	[ -z "$tests" ] || plan_regress isolation specs "$testdir/isolation/pg_isolation_regress" "$work/src/test/isolation" no "$hands" $tests
 }

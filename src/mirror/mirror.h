@@ -300,7 +300,8 @@ extern void MirrorVerifyRow(MirrorVisibility *visibility, uint64 tid, const Mirr
 							const MirrorSearch *search);
 extern bool MirrorPageHasMember(MirrorVisibility *visibility, BlockNumber block,
 								OffsetNumber before);
-extern bool MirrorRowVisible(MirrorVisibility *visibility, ItemPointer tid);
+extern void MirrorRowsVisible(MirrorVisibility *visibility, const uint64 *tids, uint64 n,
+							  bool *visible);
 extern bool MirrorVisible(MirrorVisibility *visibility, gpuvec_hit *hit,
 						  const MirrorQuery *query, const MirrorSearch *search);
 extern void MirrorVisibilityEnd(MirrorVisibility *visibility);

@@ -24,6 +24,8 @@ typedef struct model_page
 {
 	uint64_t	lsn;
 	uint64_t	refresh;		/* number of the refresh that last sent it */
+	bool		all_visible;	/* it is, for those who read it now */
+	bool		proven;			/* the engine has it so */
 	bool		dirty;			/* changed since */
 	bool		partial;		/* then, only in lines[] */
 	uint32_t	nlines;

@@ -497,6 +497,8 @@ fed_table_new(uint32_t relation, uint32_t nblocks)
 {
 	fed_table	t = {.table = first_table(relation, nblocks),.mirror = model_new(relation, 0, &none)};
 
+	/* the mirror of an index; no page of it is sent as all-visible */
+	t.mirror.key.rooted = t.table.key.rooted = 1;
 	t.starts = calloc(1, sizeof(size_t));
 	while (t.number == 0)
 		change_table(&t);

@@ -1088,10 +1088,10 @@ search_versions(void *arg)
 			memcpy(&hit, c.data + sizeof(result) + 8 + i * sizeof(hit), sizeof(hit));
 			/*
 			 * every page is newer than what a session knows that knows
-			 * nothing
+			 * nothing, or all-visible
 			 */
 			if (gpuvec_hit_common(hit.place) != gpuvec_hit_common(first.place) ||
-				!gpuvec_hit_newer(hit.place))
+				!(gpuvec_hit_newer(hit.place) || gpuvec_hit_all_visible(hit.place)))
 				s->consistent = false;
 		}
 		s->searches++;
@@ -1890,6 +1890,7 @@ test_violations(void)
 	BAD_PAGE(p[0].page.partial = 1, "a partial page of a load");
 	BAD_PAGE(p[0].page.partial = 2, "a page neither whole nor partial");
 	BAD_PAGE(p[0].page.nlines = 1, "lines of a whole page");
+	BAD_PAGE(p[0].page.all_visible = 2, "a page more than all-visible");
 	p[0] = p[1] = good_page();
 	expect_bad_pages(&e, p, sizeof(p), "a page twice");
 	expect_bad_pages(&e, p, sizeof(p) - 1, "a page that is cut off");
@@ -2701,6 +2702,7 @@ static const struct
 	{"embed_concurrency", test_embed_concurrency},
 	{"embed_violations", test_embed_violations},
 	{"embed_verdicts", test_embed_verdicts},
+	{"embed_near", test_embed_near},
 	{"embed_fuzz", test_embed_fuzz},
 	{"als", test_als},
 	{"als_violations", test_als_violations},

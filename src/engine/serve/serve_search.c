@@ -307,7 +307,8 @@ allocate_matches(search_run *q, gpuvec_error *error)
 
 /*
  * A hit tells whether its page was read by a later refresh than the session
- * knows, according to the version of the mirror that was searched
+ * knows, and whether it was all-visible then, according to the version of the
+ * mirror that was searched
  */
 gpuvec_hit
 gpuvec_search_hit(const gpuvec_sets_reader *mirror, uint64_t known, const gpuvec_match *match,
@@ -315,13 +316,15 @@ gpuvec_search_hit(const gpuvec_sets_reader *mirror, uint64_t known, const gpuvec
 {
 	const gpuvec_page_numbers *numbers = mirror->numbers;
 	uint32_t	block = gpuvec_tid_block(tid);
-	bool		newer = (known < mirror->state.refresh || numbers->unproven) &&
+	bool		visible = gpuvec_page_numbers_visible(numbers, block);
+	bool		newer = !visible && (known < mirror->state.refresh || numbers->unproven) &&
 		(known == 0 || block >= numbers->nblocks ||
 		 gpuvec_page_numbers_get(numbers, block) > known);
 	gpuvec_hit	hit;
 
 	hit.score = match->score;
-	hit.place = gpuvec_hit_place(tid, match->common, newer);
+	hit.place = gpuvec_hit_place(tid, match->common, newer) |
+		(visible ? GPUVEC_HIT_ALL_VISIBLE : 0);
 	return hit;
 }
 

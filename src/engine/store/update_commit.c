@@ -76,7 +76,9 @@ numbers_page(const gpuvec_update *update, const gpuvec_sent_page *page)
 static uint64_t
 number_of(const gpuvec_update *update, const gpuvec_sent_page *page)
 {
-	return page->partial ? GPUVEC_UNPROVEN : update->mirror->refresh;
+	if (page->partial)
+		return GPUVEC_UNPROVEN;
+	return page->all_visible ? GPUVEC_ALL_VISIBLE : update->mirror->refresh;
 }
 
 /*
@@ -101,6 +103,7 @@ make_numbers(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
 		const gpuvec_sent_page *page = &update->pages[i];
 
 		update->numbers->unproven |= page->partial;
+		update->numbers->visible |= page->all_visible;
 		if (numbers_page(update, page) &&
 			!gpuvec_page_numbers_own(update->numbers, page->block))
 			return gpuvec_fail_memory(error, nblocks * sizeof(uint64_t));

@@ -22,8 +22,10 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "engine/clock.h"
+#include "engine/fault.h"
 #include "engine/method_costs.h"
 #include "engine/scheduler.h"
 
@@ -324,6 +326,29 @@ run_batch(gpuvec_scheduler *scheduler, const topk_batch *batch)
 	}
 }
 
+/*
+ * If a fault asks for it, wait until so many requests are in the queue, or
+ * for a second.  The mutex is held at call and return.
+ */
+static void
+hold_back(gpuvec_scheduler *scheduler, const topk_request *mine)
+{
+	long		wanted = 0;
+	long		waiting = 0;
+
+	if (!gpuvec_fault("together", &wanted))
+		return;
+	for (int ms = 0; ms < 1000 && !mine->done && waiting < wanted; ms++)
+	{
+		pthread_mutex_unlock(&scheduler->mutex);
+		usleep(1000);
+		pthread_mutex_lock(&scheduler->mutex);
+		waiting = 0;
+		for (const topk_request *r = scheduler->head; r; r = r->next)
+			waiting++;
+	}
+}
+
 bool
 gpuvec_scheduler_topk(gpuvec_scheduler *scheduler, const gpuvec_view *view,
 					  gpuvec_measure measure, gpuvec_method method,
@@ -345,6 +370,7 @@ gpuvec_scheduler_topk(gpuvec_scheduler *scheduler, const gpuvec_view *view,
 	else
 		scheduler->head = &mine;
 	scheduler->tail = &mine;
+	hold_back(scheduler, &mine);
 
 	while (!mine.done)
 	{

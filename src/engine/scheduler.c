@@ -11,6 +11,10 @@
  * (flat combining: Hendler, Incze, Shavit and Tzafrir 2010).  Each
  * batch starts with the oldest request, so no request starves.
  *
+ * A batch copies the queries of its requests, so each request must get back
+ * all that its queries were answered with (run_together()).  Else, an answer
+ * would depend on whether others have searched at the same time.
+ *
  * A backend of several devices runs as many batches at a time as it has
  * devices that are idle, for views that one device can search alone: each of
  * its lanes is busy or idle.  Other searches take all lanes.  What waits for

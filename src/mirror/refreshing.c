@@ -48,8 +48,10 @@
  * Beside others it does: only a refresh that was published is of use to them.
  *
  * Entries are found by hash.  If there is no free entry for a mirror, it
- * takes that of another one that is not being refreshed.  If all are in use,
- * its sessions wait for the heavyweight lock only.
+ * takes that of another one that is not being refreshed, with nothing of what
+ * was known of that: the WAL that does not change one relation may change
+ * the other.  If all are in use, its sessions wait for the heavyweight lock
+ * only.
  *
  *-------------------------------------------------------------------------
  */

@@ -35,18 +35,17 @@ sub found
 	return 'SELECT count(*), count(DISTINCT x), md5(string_agg(x::text, chr(32) ORDER BY x)) FROM (' . sprintf($forms{$form}, $n) . ') x';
 }
 
-my @sessions = map { $node->background_psql('postgres', on_error_stop => 0) } 1 .. $sessions;
-ask($_, 'SET enable_seqscan = off; SET enable_sort = off; SET enable_bitmapscan = off') for @sessions;
-ask($sessions[0], found('the first rows of all', 1));
+my $by_index = 'SET enable_seqscan = off; SET enable_sort = off; SET enable_bitmapscan = off; ';
+
+$node->safe_psql('postgres', $by_index . found('the first rows of all', 1));
 for my $form (sort keys %forms)
 {
-	my @expected = map { $node->safe_psql('postgres', "SET enable_indexscan = off; SET enable_bitmapscan = off; " . found($form, $_)) } 1 .. $sessions;
+	my @expected = map { $node->safe_psql('postgres', 'SET enable_indexscan = off; SET enable_bitmapscan = off; ' . found($form, $_)) } 1 .. $sessions;
 	my $before = $node->safe_psql('postgres', 'SELECT requests - batches FROM gpuvec_engine');
+	my @runs = map { start_psql($node, $by_index . found($form, $_)) } 1 .. $sessions;
 
-	$sessions[$_]->query_until(qr/started/, "\\echo started\n" . found($form, $_ + 1) . ";\n") for 0 .. $#sessions;
-	is(ask($sessions[$_], 'RESET search_path'), $expected[$_], "$form, in a batch") for 0 .. $#sessions;
+	is(finish_psql($runs[$_]), $expected[$_], "$form, in a batch") for 0 .. $#runs;
 	cmp_ok($node->safe_psql('postgres', 'SELECT requests - batches FROM gpuvec_engine'), '>', $before, "$form: there was a batch");
 }
-$_->quit for @sessions;
 $node->stop;
 done_testing();

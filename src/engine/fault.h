@@ -16,6 +16,8 @@
  *						time only)
  *	 slow-search:MS		a search takes MS milliseconds longer; it makes
  *						progress meanwhile
+ *	 together:N			searches of sets are held until N of them wait, so
+ *						that they run in batches; at most for a second
  *	 stuck-search:MS	a search never ends and makes no progress; the
  *						engine counts as stuck after MS
  *	 crash-on-training	SIGSEGV when an iteration of a training begins

@@ -19,6 +19,10 @@
  * that insert rows do not take it; the unique indexes keep their ids and
  * tokens apart, with an error for the second one.
  *
+ * An expression keeps its plans from call to call, and they name the table.
+ * Another one may have taken that name meanwhile, so plans are made anew for
+ * a dictionary that was renamed or moved.
+ *
  * Without unique indexes, two rows could have one token.  So the table must
  * have them.
  *

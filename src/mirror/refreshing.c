@@ -53,8 +53,10 @@
  * Then one of them finds that the engine lets the other one go first.
  *
  * Entries are found by hash.  If there is no free entry for a mirror, it
- * takes that of another one that is not being refreshed.  If all are in use,
- * its sessions wait for the heavyweight lock only.
+ * takes that of another one that is not being refreshed, with nothing of what
+ * was known of that: the WAL that does not change one relation may change
+ * the other.  If all are in use, its sessions wait for the heavyweight lock
+ * only.
  *
  *-------------------------------------------------------------------------
  */

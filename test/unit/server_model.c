@@ -586,8 +586,8 @@ search_request(buffer *b, const gpuvec_mirror_key *key, uint64_t position, gpuve
 	((gpuvec_search *) (b->data + start))->nids = (b->length - ids) / sizeof(uint16_t);
 }
 
-static int
-compare_hits(const void *a, const void *b)
+int
+model_compare_hits(const void *a, const void *b)
 {
 	const gpuvec_hit *x = a;
 	const gpuvec_hit *y = b;
@@ -668,7 +668,7 @@ brute_force(const model *m, gpuvec_measure measure, const model_query *q, uint64
 		}
 	}
 	free(wanted);
-	qsort(hits, *n, sizeof(*hits), compare_hits);
+	qsort(hits, *n, sizeof(*hits), model_compare_hits);
 	if (q->wire.nconditions == 0)
 		*passed = GPUVEC_NOT_COUNTED;
 	*passed |= disjoint ? GPUVEC_DISJOINT_TOO : 0;
@@ -798,7 +798,7 @@ model_check(client *c, const model *m, gpuvec_measure measure, const model_query
 			expected = count;
 		else if (queries[i].wire.k == GPUVEC_ALL_ROWS && count != GPUVEC_FIRST_ROWS)
 			qsort(c->data + (hits - (const char *) c->data) + at * sizeof(gpuvec_hit), count, sizeof(gpuvec_hit),
-				  compare_hits);
+				  model_compare_hits);
 		if (expected > queries[i].wire.k)
 			expected = queries[i].wire.k;
 		ok = check(count == expected, "the number of hits") &&

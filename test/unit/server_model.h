@@ -110,6 +110,9 @@ extern void search_request(buffer *b, const gpuvec_mirror_key *key, uint64_t pos
 extern bool model_check(client *c, const model *m, gpuvec_measure measure,
 						const model_query *queries, uint32_t n);
 
+/* qsort comparator of hits: by score, then by tid */
+extern int	model_compare_hits(const void *a, const void *b);
+
 /* A random search, compared with brute force */
 extern bool model_check_random(client *c, const model *m, const shape *s);
 

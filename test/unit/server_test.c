@@ -1179,6 +1179,162 @@ test_concurrency(void)
 	engine_stop(&e);
 }
 
+#define TOGETHER	8			/* requests, held until all have come */
+
+/* A search, one of those that are sent together */
+typedef struct together_request
+{
+	client		c;
+	uint32_t	n;
+	model_query queries[3];
+	buffer		request;
+} together_request;
+
+/* A random request; those of a round have their measure and method in common */
+static void
+make_together(together_request *r, const model *m, const shape *s, gpuvec_measure measure, uint32_t method)
+{
+	r->n = 1 + (uint32_t) random_below(3);
+	for (uint32_t i = 0; i < r->n; i++)
+	{
+		gpuvec_query *wire = &r->queries[i].wire;
+
+		r->queries[i] = random_query(s);
+		if (wire->k == GPUVEC_ALL_ROWS)
+			wire->flags |= random_below(2) ? GPUVEC_QUERY_PAGES : 0;
+		else if (random_below(3) == 0)
+		{
+			wire->flags |= GPUVEC_QUERY_AFTER;
+			wire->after_score = (double) random_below(5) / 4;
+			wire->after_tid = gpuvec_tid((uint32_t) random_below(m->nblocks), 4);
+		}
+	}
+	r->request.length = 0;
+	search_request(&r->request, &m->key, 0, measure, r->queries, r->n);
+	((gpuvec_search *) r->request.data)->method = method;
+}
+
+static int
+compare_lines(const void *a, const void *b)
+{
+	return *(const uint16_t *) a - *(const uint16_t *) b;
+}
+
+/*
+ * Sort what an answer may have in any order, and forget how long it took, and
+ * ways that depend on what searches took before
+ */
+static void
+tidy_answer(const client *c, const together_request *r)
+{
+	gpuvec_result *result = (gpuvec_result *) c->data;
+	const uint32_t *counts = (const uint32_t *) (result + 1);
+	char	   *at = (char *) (counts + (result->nqueries + 1) / 2 * 2) + result->npassed * sizeof(uint64_t);
+
+	result->engine_us = 0;
+	if (((gpuvec_search *) r->request.data)->method == GPUVEC_METHOD_AUTO)
+		memset(result->ways, 0, sizeof(result->ways));
+	for (uint64_t left = result->page_bytes; left > 0;)
+	{
+		gpuvec_page_rows *page = (gpuvec_page_rows *) at;
+
+		qsort(page + 1, page->n, sizeof(uint16_t), compare_lines);
+		at += gpuvec_page_rows_bytes(page->n);
+		left -= gpuvec_page_rows_bytes(page->n);
+	}
+	for (uint32_t i = 0; i < result->nqueries && result->page_bytes == 0; i++)
+	{
+		if (r->queries[i].wire.k == GPUVEC_ALL_ROWS && counts[i] != GPUVEC_FIRST_ROWS)
+			qsort(at, counts[i], sizeof(gpuvec_hit), model_compare_hits);
+		at += counts[i] * sizeof(gpuvec_hit);
+	}
+}
+
+/*
+ * Send requests at the same time, and compare answers with those of an engine
+ * that is asked one by one
+ */
+static bool
+check_together(together_request *requests, client *alone)
+{
+	bool		ok = true;
+
+	for (int i = 0; i < TOGETHER; i++)
+		ok = ok && client_send(&requests[i].c, GPUVEC_MSG_SEARCH, requests[i].request.data, requests[i].request.length);
+	for (int i = 0; i < TOGETHER && ok; i++)
+	{
+		together_request *r = &requests[i];
+
+		ok = check(client_read(&r->c) && r->c.frame.type == GPUVEC_MSG_RESULT, "an answer") &&
+			check(client_call(alone, GPUVEC_MSG_SEARCH, r->request.data, r->request.length, GPUVEC_MSG_RESULT), "one alone");
+		if (!ok)
+			break;
+		tidy_answer(&r->c, r);
+		tidy_answer(alone, r);
+		check(alone->frame.length == r->c.frame.length && memcmp(alone->data, r->c.data, alone->frame.length) == 0,
+			  "a request has the same answer in a batch as alone");
+	}
+	return ok;
+}
+
+/* Searches of one mirror, all in batches with those of other sessions */
+static void
+together_rounds(const char *fault, const shape *s, uint32_t nblocks)
+{
+	char		faults[100];
+	engine		one;
+	engine		held;
+	client		alone;
+	together_request requests[TOGETHER];
+	model		m = model_new(100, nblocks, s);
+	gpuvec_engine_info info;
+
+	snprintf(faults, sizeof(faults), "%s,together:%d", fault, TOGETHER);
+	one = engine_start(fault, plain);
+	held = engine_start(faults, plain);
+	alone = client_open(&one);
+	memset(requests, 0, sizeof(requests));
+	for (int i = 0; i < TOGETHER; i++)
+		requests[i].c = client_open(&held);
+	check(model_load(&alone, &m), "load");
+	m.position = m.refresh = m.applied = 0;
+	check(model_load(&requests[0].c, &m), "load");
+	for (uint32_t round = 0; round < 3 * (GPUVEC_TVERSKY + 1); round++)
+	{
+		for (int i = 0; i < TOGETHER; i++)
+			make_together(&requests[i], &m, s, (gpuvec_measure) (round / 3), round % GPUVEC_N_METHODS);
+		if (!check_together(requests, &alone))
+			break;
+		for (int i = 0; i < TOGETHER; i++)
+			for (uint32_t j = 0; j < requests[i].n; j++)
+				free(requests[i].queries[j].ids);
+	}
+	info = client_engine_info(&requests[0].c);
+	check(info.batches * 2 < info.requests, "requests were batched");
+	for (int i = 0; i < TOGETHER; i++)
+	{
+		client_close(&requests[i].c);
+		free(requests[i].request.data);
+	}
+	client_close(&alone);
+	model_free(&m);
+	engine_stop(&one);
+	engine_stop(&held);
+}
+
+static void
+test_together(void)
+{
+	together_rounds("lists:1", &small, 60);
+	together_rounds("lists:1000000", &small, 60);
+	model_filters = 3;
+	together_rounds("lists:1", &small, 60);
+	together_rounds("lists:1000000", &tiny_sets, 100);
+	wide_from = 120;
+	together_rounds("lists:1,first-number:65400", &wide, 30);
+	model_filters = wide_from = 0;
+}
+
 /* One of two sessions loads, the other is told so */
 static void *
 race_to_load(void *arg)
@@ -2669,6 +2825,7 @@ static const struct
 	{"budget", test_budget},
 	{"budget_refresh", test_budget_refresh},
 	{"concurrency", test_concurrency},
+	{"together", test_together},
 	{"one_loader", test_one_loader},
 	{"cancel", test_cancel},
 	{"private", test_private},

@@ -16,7 +16,7 @@ CREATE TABLE unpopulated_statements (n int GENERATED ALWAYS AS IDENTITY, stateme
 INSERT INTO unpopulated_statements (statement) VALUES
 	($$SELECT count(*) FROM gpuvec_topk('mv_sets', 's', '{1,11}', 5)$$),
 	($$SELECT gpuvec_topk('mv_plain', 's', '{1,11}', 5)$$),
-	($$SELECT count(*) FROM gpuvec_topk('mv_plain', 's', '{}', 0)$$),
+	($$SELECT count(*) FROM gpuvec_topk('mv_plain', 's', '{}', 1)$$),
 	($$SELECT count(*) FROM gpuvec_topk('mv_plain', 's', '{1}', 5, 'jaccard', 0.5)$$),
 	($$SELECT count(*) FROM gpuvec_topk('mv_sets', 's', '{1}', 5, among => '{"(0,1)"}')$$),
 	($$SELECT count(*) FROM gpuvec_topk_batch('mv_sets', 's', '{"{1}","{2,3}"}', 5)$$),
@@ -45,7 +45,7 @@ INSERT INTO unpopulated_statements (statement) VALUES
 	($$SELECT gpuvec_pool_grad_weights('mv_items', 'key', 'embedding', '{1}', '{1,2}')$$),
 	($$SELECT count(*) FROM gpuvec_pool_grad_weights_batch('mv_items', 'key', 'embedding', '{1,2}', '{1,2,3,4}', hotness => 1)$$),
 	($$SELECT count(*) FROM gpuvec_nearest('mv_items', 'key', 'embedding', '{1,2}', 3)$$),
-	($$SELECT count(*) FROM gpuvec_nearest_batch('mv_items', 'key', 'embedding', '{1,2,3,4}', 3)$$),
+	($$SELECT count(*) FROM gpuvec_nearest_batch('mv_items', 'key', 'embedding', '{{1,2},{3,4}}', 3)$$),
 	($$SELECT count(*) FROM gpuvec_nearest_keys('mv_items', 'key', 'embedding', '{1,2}', 3)$$),
 	($$SELECT count(*) FROM gpuvec_recommend('mv_users', 'unpopulated_items', NULL, 2)$$),
 	($$SELECT count(*) FROM gpuvec_recommend('unpopulated_users', 'mv_items', NULL, 2)$$),

@@ -23,8 +23,6 @@ $node->safe_psql('postgres', q{
 	CREATE TABLE parts_2 PARTITION OF parts FOR VALUES IN (2) WITH (fillfactor = 50);
 	CREATE TABLE parts_3 PARTITION OF parts FOR VALUES IN (3) WITH (fillfactor = 50);
 	INSERT INTO parts SELECT i, 1 + i % 3, ARRAY[1, i + 100]::idset FROM generate_series(1, 900) i;});
-my $holder = $node->background_psql('postgres');
-my $next_holder = $node->background_psql('postgres');
 
 # Locks of the injection point's: which are held, and which are waited for
 sub wait_for_locks
@@ -37,7 +35,7 @@ sub wait_for_locks
 for my $name (sort keys %searches)
 {
 	my $search = $searches{$name};
-	my $session = $node->background_psql('postgres');
+	my ($session, $holder, $next_holder) = map { $node->background_psql('postgres') } 1 .. 3;
 
 	# the first engine counts many refreshes
 	for my $i (1 .. 10)
@@ -67,9 +65,8 @@ for my $name (sort keys %searches)
 		'1 0, 1 0, 1 0', "$name: which has counted one refresh of each");
 	ask($next_holder, 'SELECT pg_advisory_unlock(71866, 0)');
 	is(ask($session, q{SET gpuvec.injection_point = ''}), $expected, "$name: the session does not find them: its snapshot is older");
-	$session->quit;
+	$_->quit for $session, $holder, $next_holder;
 	$node->safe_psql('postgres', 'DELETE FROM parts WHERE id = 9000');
 }
-$_->quit for $holder, $next_holder;
 $node->stop;
 done_testing();

@@ -24,9 +24,9 @@
  *
  * What cannot be a condition is left out: operators of the first column
  * (key_search.c), ranges of other texts, thresholds of further sets, and more
- * conditions or values than the engine takes.  Then, or if a condition is not exact, the
- * executor checks the rows once more.  No row satisfies a key whose value is
- * null, or whose array has no value.
+ * conditions or values than the engine takes.  Then, or if a condition is not
+ * exact, the executor checks the rows once more.  No row satisfies a key whose
+ * value is null, or whose array has no value.
  *
  *-------------------------------------------------------------------------
  */

@@ -28,9 +28,8 @@
  * that of '<@': scores of sets in the mirror are computed as the operators
  * compute them.  What is found then satisfies the keys if there is only one
  * of the first column, all its bounds are exact, and so are the conditions on
- * filter columns.
- * The set in the mirror is that of the row which the executor finds (and so
- * are the keys of its filter columns):
+ * filter columns.  The set in the mirror is that of the row which the executor
+ * finds (and so are the keys of its filter columns):
  *
  *	 - The executor returns from a root only the row version that the
  *	   snapshot sees.  If there is one, it cannot be removed while the
@@ -68,7 +67,7 @@
 #define MOST_QUERIES	1024
 #define MOST_BYTES		((Size) 32 * 1024 * 1024)
 
-/* Rows of which several queries may have found this many twice */
+/* Roots that may be there twice before they are dropped */
 #define MOST_DOUBLES	65536
 
 /* A search under way */
@@ -218,10 +217,12 @@ find_scores(KeySearch *search, const Bound *bounds, uint32 n)
 		GpuvecLinkWarn(reason);
 	for (uint32 i = 0; i < n && ok; i++)
 	{
-		if (made.queries[i].nhits < made.k)
-			add_roots(search, &made.queries[i]);
+		bool		more = made.queries[i].nhits >= made.k;
+
+		if (more)
+			ok = find_scores(search, &bounds[i], 1);
 		else
-			ok = find_scores(search, &bounds[i], 1);	/* it has more rows */
+			add_roots(search, &made.queries[i]);
 	}
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(context);

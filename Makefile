@@ -3,6 +3,7 @@
 #   make            the extension and the engine
 #   make install    into the PostgreSQL that PG_CONFIG names
 #   make check      every suite, against private servers (see scripts/check.sh)
+#   make check-quick  a few tests of everything
 #   make stress     the randomised tester (see scripts/stress.sh)
 #   make demo       a private server with real data and a few searches; makes demo.html
 #   make documents  writes what statements of the pages print, the reference and the charts anew
@@ -15,7 +16,7 @@ PG_CONFIG ?= pg_config
 srcdir ?= .
 
 # these build for themselves, and may have to install PostgreSQL first
-ifneq ($(filter check stress demo documents,$(MAKECMDGOALS)),)
+ifneq ($(filter check check-quick stress demo documents,$(MAKECMDGOALS)),)
 include $(srcdir)/check.mk
 else
 
@@ -33,10 +34,10 @@ OBJS = $(sort $(patsubst $(srcdir)/%.c,%.o,$(wildcard \
 	$(srcdir)/src/link/*.c $(srcdir)/src/search/*.c $(srcdir)/src/index/*.c \
 	$(srcdir)/src/embedding/*.c $(srcdir)/src/recommend/*.c)))
 
-# PGXS itself does not know which headers a file needs
-PG_CPPFLAGS = -I$(srcdir)/src -DGPUVEC_VERSION='"$(EXTVERSION)"' $(GPUVEC_CPPFLAGS) -MMD -MP
-# PostgreSQL loads libraries with RTLD_GLOBAL: only what is declared PGDLLEXPORT is visible
-PG_CFLAGS = -fvisibility=hidden -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers -fno-fast-math -ffp-contract=off $(GPUVEC_CFLAGS)
+# PGXS itself does not know which headers a file needs.  PostgreSQL loads libraries with
+# RTLD_GLOBAL: only what is declared PGDLLEXPORT is visible, whatever flags "make" is given.
+override PG_CPPFLAGS += -I$(srcdir)/src -DGPUVEC_VERSION='"$(EXTVERSION)"' $(GPUVEC_CPPFLAGS) -MMD -MP -fvisibility=hidden
+PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers -fno-fast-math -ffp-contract=off $(GPUVEC_CFLAGS)
 SHLIB_LINK = -lm
 
 EXTRA_CLEAN = gpuvec-engine build $(OBJS:.o=.d) $(OBJS:.o=.bc.d)

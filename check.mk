@@ -1,12 +1,16 @@
 # Tests, demonstration and pages by private servers; see scripts/check.sh, scripts/stress.sh,
 # scripts/demo.sh and scripts/documents.sh.
 
-VARIABLES = PG_CONFIG WITH_CUDA SUITES ENGINE PRELOAD VERIFY METHOD CPU_PARTS DEVICES SANITIZE TESTS KEEP \
+VARIABLES = PG_CONFIG WITH_CUDA SUITES QUICK ENGINE PRELOAD VERIFY METHOD CPU_PARTS DEVICES SANITIZE TESTS KEEP \
 	CUDA_ARCHS BUILT_SOURCES JOBS JOB_SECONDS PYTHON PG_TESTS OLD_PG_CONFIG \
 	STRESS_SECONDS MINUTES SEED CLIENTS ROWS PATIENCE STANDBY LENIENT
 SETTINGS = $(foreach v,$(VARIABLES),$(if $($(v)),$(v)='$($(v))'))
 
-.PHONY: check stress demo documents
+.PHONY: check check-quick stress demo documents
+
+# a minute or two: something of every folder
+check-quick:
+	@$(MAKE) --no-print-directory -f $(srcdir)/check.mk srcdir=$(srcdir) PG_CONFIG='$(PG_CONFIG)' QUICK=yes check
 
 # first install what is missing (as root), or say what is
 check stress demo documents:

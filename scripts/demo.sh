@@ -63,6 +63,12 @@ section() {
 		printf '<details><summary>The statement</summary><pre>%s</pre></details></section>\n' "$(escaped "$2")"
 	} >>"$work/sections.html" || exit 1
 }
+# listed TITLE SQL: an exhibit that doc/recommendations.md shows; says if it shows other rows
+listed() {
+	exhibit "$@"
+	sql -c "$2" | sed 's/ *$//' | grep -vxFf "$top/doc/recommendations.md" >/dev/null || return 0
+	echo "doc/recommendations.md shows other rows than these." >&2
+}
 escaped() { sed 's/&/\&amp;/g;s/</\&lt;/g;s/>/\&gt;/g' <<<"$1"; }
 
 sql -c 'CREATE EXTENSION gpuvec' || exit 1
@@ -100,19 +106,19 @@ WHERE p.name <> q.names[t.query] ORDER BY t.query, t.rank;"
 show "2,000 queries in one statement: the nearest neighbours of 2,000 packages" \
 	"SELECT count(*) AS results, round(avg(score)::numeric, 3) AS mean_score FROM gpuvec_topk_batch('packages', 'words', (SELECT array_agg(words) FROM (SELECT words FROM packages ORDER BY name LIMIT 2000) q), 10);"
 show "Factors of packages and tags: packages are users, their tags are items" \
-	"CREATE TABLE numbered AS SELECT row_number() OVER (ORDER BY name) AS package, name, words FROM packages;
+	"CREATE TABLE numbered AS SELECT row_number() OVER (ORDER BY name COLLATE \"C\") AS package, name, words FROM packages;
 CREATE TABLE package_tags AS SELECT package, w.id AS tag FROM numbered, unnest(words) i JOIN words w ON w.id = i WHERE w.word ~ ':';
 CREATE TABLE package_factors (key bigint PRIMARY KEY, embedding real[]);
 CREATE TABLE tag_factors (key bigint PRIMARY KEY, embedding real[]);
 SELECT iteration, round(loss::numeric, 6) AS loss FROM gpuvec_als('package_tags', 'package', 'tag', 'package_factors', 'tag_factors', factors => 32, regularization => 0.1, alpha => 10) WHERE iteration % 5 = 0;"
-exhibit "Packages that are related to postgresql, by the cosine of their factors" \
+listed "Packages that are related to postgresql, by the cosine of their factors" \
 	"SELECT n.rank, round(n.score::numeric, 3) AS score, p.name, left(p.description, 60) AS description
 FROM numbered q JOIN package_factors f ON f.key = q.package, gpuvec_nearest('package_factors', 'key', 'embedding', f.embedding, 6, exclude => ARRAY[f.key]) n
   JOIN numbered t ON t.package = n.key JOIN packages p USING (name) WHERE q.name = 'postgresql' ORDER BY n.rank;"
-exhibit "Tags that gimp might have as well" \
+listed "Tags that gimp might have as well" \
 	"SELECT r.rank, round(r.score::numeric, 3) AS score, w.word AS tag
 FROM numbered q, gpuvec_recommend('package_factors', 'tag_factors', ARRAY[q.package], 4, 'package_tags', 'package', 'tag') r JOIN words w ON w.id = r.item_key WHERE q.name = 'gimp' ORDER BY r.rank;"
-exhibit "Why use::viewing: the tags that it has" \
+listed "Why use::viewing: the tags that it has" \
 	"SELECT round(e.contribution::numeric, 3) AS contribution, w.word AS tag
 FROM numbered q JOIN words v ON v.word = 'use::viewing', gpuvec_als_explain('package_tags', 'package', 'tag', 'tag_factors', q.package, v.id, regularization => 0.1, alpha => 10) e
   JOIN words w ON w.id = e.item_key WHERE q.name = 'gimp' ORDER BY e.contribution DESC LIMIT 4;"

@@ -30,14 +30,21 @@ while read -r file path; do
 	[ -e "$path" ] || fault "$file: there is no $path"
 done < <(paths)
 
-# "`a`, `b` in `file`"
-while IFS=$'\t' read -r file names path; do
+# "`a`, `b` in `file`", as "FILE NAME PAGE"
+named() {
+	grep -oE '`[A-Za-z0-9_]+`((,| and) `[A-Za-z0-9_]+`)* in `(src|kernels|test)/[^`]*`' $docs |
+		sed -E 's/^([^:]*):(.*) in `([^`]*)`$/\1\t\2\t\3/' | tr -d '`' |
+		awk -F '\t' '{ n = split($2, names, /, | and /); for (i = 1; i <= n; i++) print $3, names[i], $1 }' | sort -u
+}
+
+# each file is read once, with all words in it that are looked for
+while read -r path names; do
 	[ -f "$path" ] || continue
-	for name in $(tr -d '`,' <<<"$names" | sed 's/ and / /g'); do
-		grep -qw -- "$name" "$path" || fault "$file: there is no $name in $path"
+	missing=$(comm -23 <(tr ' ' '\n' <<<"$names" | sort -u) <(grep -owF -f <(tr ' ' '\n' <<<"$names") "$path" | sort -u))
+	for name in $missing; do
+		fault "there is no $name in $path, but in: $(named | awk -v p="$path" -v n="$name" '$1 == p && $2 == n { print $3 }' | xargs)"
 	done
-done < <(grep -oE '`[A-Za-z0-9_]+`((,| and) `[A-Za-z0-9_]+`)* in `(src|kernels|test)/[^`]*`' $docs |
-	sed -E 's/^([^:]*):(.*) in `([^`]*)`$/\1\t\2\t\3/')
+done < <(named | awk '{ names[$1] = names[$1] " " $2 } END { for (path in names) print path names[path] }')
 
 # test_exists KIND NAME
 test_exists() {
@@ -57,10 +64,10 @@ done < <(for file in $docs; do
 	sed -E 's/\([^()]*\)//g' "$file" | grep -oE '(regress|isolation|TAP|unit): [a-z0-9_, ]+' | sed -E "s,^([A-Za-z]+): (.*),$file\t\1\t\2,"
 done | sort -u)
 
-for patch in test/mutations/*.patch; do
-	name=$(basename "$patch" .patch)
-	grep -q "\`$name\`" doc/exactness.md || fault "doc/exactness.md does not name the mutant $name"
-done
+while read -r name; do
+	fault "doc/exactness.md does not name the mutant $name"
+done < <(comm -23 <(cd test/mutations && printf '%s\n' *.patch | sed 's/\.patch$//' | sort) \
+	<(grep -oE '`[a-z0-9_]+`' doc/exactness.md | tr -d '`' | sort -u))
 while read -r name; do
 	[ -e "test/mutations/$name.patch" ] || fault "doc/exactness.md: there is no mutant $name"
 done < <(awk -F ' *\\| *' 'NF > 5 { print $4 }' doc/exactness.md | grep -oE '`[a-z0-9_]+`' | tr -d '`' | sort -u)

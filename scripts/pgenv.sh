@@ -3,7 +3,7 @@
 #
 #   as_user COMMAND...      run as the user who runs servers: root becomes another
 #   gpuvec_workdir NAME     make $work, a scratch folder that user can write
-#   gpuvec_build            build a copy of the sources in $work/src
+#   gpuvec_build            build a copy of the sources in $work/src; what was built before stays
 #   gpuvec_stage            install it into $work/stage
 #   gpuvec_settings         settings that make a server find the staged extension
 #   gpuvec_start NAME CONF  start a server with data in $work/NAME
@@ -73,15 +73,58 @@ gpuvec_workdir() {
 	[ -z "$user" ] || chown "$user" "$sockets"
 }
 
-# Sources without what builds left behind.  BUILT_SOURCES is a folder with almost the
-# same sources, built: only what is newer has to be compiled.
-gpuvec_copy_sources() {
-	mkdir -p "$work/src"
-	[ -z "${BUILT_SOURCES:-}" ] || cp -a "$BUILT_SOURCES/." "$work/src"
+# Settings that objects depend on: folders of builds have names made of them
+build_settings() {
+	printf '%s|' "$PG_CONFIG" "$("$PG_CONFIG" --version)" "$WITH_CUDA" "$CUDA_ARCHS" "$SANITIZE" "$HOOKS" "${CC:-}" "${CFLAGS:-}" "$PATH"
+}
+
+# Makes $work/src: a link to build/check/NUMBER, which stays, so that make compiles only
+# what has changed.  A folder of its own, if that one is in use, or cannot be used.
+open_build() {
+	local kept
+	kept=$top/build/check/$(build_settings | cksum | cut -d ' ' -f 1)
+	[[ -z "${BUILT_SOURCES:-}" && "$work" == "$top"/* ]] && mkdir -p "$kept" && exec {build_lock}>"$kept.lock" &&
+		flock -n "$build_lock" && ln -s "$kept" "$work/src" || mkdir -p "$work/src"
+}
+
+# forget_build: the next one begins with nothing
+forget_build() { rm -f "$work/src/.sources"; }
+
+# The sources without what builds left behind, in $work/new, and their checksums
+list_sources() {
+	mkdir -p "$work/new"
 	(cd "$top" && tar -cf - --exclude=./.git --exclude=./.gpu --exclude=./build --exclude='./tmp_*' \
 		--exclude=./test/unit/bin --exclude=./test/bench/bin --exclude=./results \
 		--exclude='*.o' --exclude='*.so' --exclude='*.bc' --exclude=./gpuvec-engine .) |
-		tar -xf - --no-same-owner -C "$work/src"
+		tar -xf - --no-same-owner -C "$work/new"
+	(cd "$work/new" && find . -type f -exec cksum {} + | sort) >"$work/sources"
+}
+
+# other_lines FILE OTHER: names of files in lines of FILE that OTHER lacks
+other_lines() { comm -23 "$1" "$2" | cut -d ' ' -f 3-; }
+
+# Brings the sources to $work/src.  Those that differ from the last time get the time of
+# now.  After a change of makefiles, or if a file has gone, all is built anew.
+# BUILT_SOURCES is a folder with almost the same sources, built: only what is newer has to
+# be compiled.
+gpuvec_copy_sources() {
+	local last=$work/src/.sources
+	open_build
+	[ -z "${BUILT_SOURCES:-}" ] || cp -a "$BUILT_SOURCES/." "$work/src"
+	list_sources
+	if [ -z "${BUILT_SOURCES:-}" ] && { [ ! -e "$last" ] || other_lines "$last" "$work/sources" | grep -qE '(Makefile|\.mk)$' ||
+		comm -23 <(cut -d ' ' -f 3- "$last" | sort) <(cut -d ' ' -f 3- "$work/sources" | sort) | grep -q .; }; then
+		find "$work/src/" -mindepth 1 -delete
+		: >"$last"
+	fi
+	if [ -e "$last" ]; then
+		(cd "$work/new" && other_lines "$work/sources" "$last" | tr '\n' '\0' | xargs -0r touch)
+		(cd "$work/new" && other_lines "$work/sources" "$last" | tar -cf - -T -) | tar -xf - --no-same-owner -C "$work/src"
+	else
+		cp -a "$work/new/." "$work/src"
+	fi
+	mv "$work/sources" "$last"
+	rm -rf "$work/new"
 }
 
 gpuvec_make() {
@@ -100,7 +143,7 @@ gpuvec_build() {
 gpuvec_stage() {
 	stage=$work/stage
 	gpuvec_make install DESTDIR="$stage" >/dev/null
-	[ -z "$user" ] || chown -R "$user" "$work/src"
+	[ -z "$user" ] || chown -R "$user" "$work/src/"
 }
 
 gpuvec_settings() {

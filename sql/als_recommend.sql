@@ -136,6 +136,38 @@ SELECT count(*) FROM gpuvec_recommend('users', 'items', '{1,2}', 3);
 ROLLBACK;
 DROP TABLE "Odd ""Names"."a Table";
 DROP SCHEMA "Odd ""Names";
+-- Keys of each type, below 0 as well, of tables with rows that lack a user, an item or a weight: what there is of the keys above 0, for keys of bigint
+CREATE FUNCTION shifted(type text) RETURNS TABLE (what text, rows int8, wrong int8) LANGUAGE plpgsql AS $$
+BEGIN
+	EXECUTE format('CREATE TEMP TABLE moved_events (u %1$s, i %1$s, w real);
+		INSERT INTO moved_events VALUES (NULL, 1, 5), (1, NULL, 7), (NULL, NULL, 1), (-29, 2, NULL), (NULL, -5, -3);
+		INSERT INTO moved_events SELECT u - 30, i - 20, w FROM events;
+		INSERT INTO moved_events VALUES (NULL, -19, 2), (-29, NULL, 1), (NULL, 0, NULL);
+		CREATE TEMP TABLE moved_users (key %1$s, embedding real[]); INSERT INTO moved_users SELECT key - 30, embedding FROM users;
+		CREATE TEMP TABLE moved_items (key %1$s, embedding real[]); INSERT INTO moved_items SELECT key - 20, embedding FROM items;
+		CREATE TEMP TABLE trained_users (key %1$s, embedding real[]); CREATE TEMP TABLE trained_items (key %1$s, embedding real[])', type);
+	RETURN QUERY SELECT 'fold in', count(a.key), count(*) FILTER (WHERE a.embedding IS DISTINCT FROM b.embedding)
+		FROM gpuvec_als_fold_in('events', 'u', 'i', 'items', NULL, 'w', 0.1, 2) a FULL JOIN gpuvec_als_fold_in('moved_events', 'u', 'i', 'moved_items', NULL, 'w', 0.1, 2) b ON b.key = a.key - 30;
+	RETURN QUERY SELECT 'fold some in', count(a.key), count(*) FILTER (WHERE a.embedding IS DISTINCT FROM b.embedding)
+		FROM gpuvec_als_fold_in('events', 'u', 'i', 'items', '{1,2,40,NULL}', 'w', 0.1, 2) a FULL JOIN gpuvec_als_fold_in('moved_events', 'u', 'i', 'moved_items', '{-29,-28,10,NULL}', 'w', 0.1, 2) b ON b.key = a.key - 30;
+	RETURN QUERY SELECT 'explain', count(a.item_key), count(*) FILTER (WHERE (a.contribution, a.weight) IS DISTINCT FROM (b.contribution, b.weight))
+		FROM (SELECT u, x.* FROM (VALUES (1), (2), (40)) v (u), gpuvec_als_explain('events', 'u', 'i', 'items', u, 7, 'w', 0.1, 2) x) a
+		FULL JOIN (SELECT u, x.* FROM (VALUES (-29), (-28), (10)) v (u), gpuvec_als_explain('moved_events', 'u', 'i', 'moved_items', u, -13, 'w', 0.1, 2) x) b ON b.u = a.u - 30 AND b.item_key = a.item_key - 20;
+	RETURN QUERY SELECT 'recommend', count(a.user_key), count(*) FILTER (WHERE a.score IS DISTINCT FROM b.score)
+		FROM gpuvec_recommend('users', 'items', NULL, 5, 'events', 'u', 'i', '{3,30}') a FULL JOIN gpuvec_recommend('moved_users', 'moved_items', NULL, 5, 'moved_events', 'u', 'i', '{-17,10}') b
+		ON b.user_key = a.user_key - 30 AND b.item_key = a.item_key - 20 AND b.rank = a.rank;
+	RETURN QUERY SELECT 'recommend to some', count(a.user_key), count(*) FILTER (WHERE a.score IS DISTINCT FROM b.score)
+		FROM gpuvec_recommend('users', 'items', '{1,2,40,NULL}', 5, 'events', 'u', 'i', NULL, '{1,2,3,30,31,NULL}') a FULL JOIN gpuvec_recommend('moved_users', 'moved_items', '{-29,-28,10,NULL}', 5, 'moved_events', 'u', 'i', NULL, '{-19,-18,-17,10,11,NULL}') b
+		ON b.user_key = a.user_key - 30 AND b.item_key = a.item_key - 20 AND b.rank = a.rank;
+	RETURN QUERY SELECT 'neighbors', count(a.item_key), count(*) FILTER (WHERE a.score IS DISTINCT FROM b.score)
+		FROM gpuvec_item_neighbors('events', 'u', 'i', 5, 'w') a FULL JOIN gpuvec_item_neighbors('moved_events', 'u', 'i', 5, 'w') b ON b.item_key = a.item_key - 20 AND b.neighbor_key = a.neighbor_key - 20 AND b.rank = a.rank;
+	PERFORM gpuvec_als('moved_events', 'u', 'i', 'trained_users', 'trained_items', 'w', 6, 2);
+	PERFORM gpuvec_als('moved_events', 'u', 'i', 'trained_users', 'trained_items', 'w', 6, 1, warm_start => true);
+	RETURN QUERY SELECT 'train', count(e.u), count(*) FILTER (WHERE e.u IS NULL OR t.key IS NULL) FROM (SELECT DISTINCT u FROM (SELECT u FROM events WHERE w IS NOT NULL GROUP BY u, i HAVING sum(w) <> 0) x) e FULL JOIN trained_users t ON t.key = e.u - 30;
+	DROP TABLE moved_events, moved_users, moved_items, trained_users, trained_items;
+END $$;
+SELECT type, s.* FROM unnest('{smallint,int,bigint}'::text[]) WITH ORDINALITY t (type, number), shifted(type) s ORDER BY number, what;
+DROP FUNCTION shifted(text);
 -- errors
 SELECT gpuvec_als_fold_in(NULL, 'u', 'i', 'items');
 SELECT gpuvec_als_fold_in('events', 'u', 'i', 'items', alpha => NULL);

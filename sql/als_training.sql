@@ -58,6 +58,11 @@ SELECT same_factors();
 -- another seed begins elsewhere
 SELECT count(*) FROM gpuvec_als('events', 'u', 'i', 'users', 'items', factors => 8, iterations => 6, seed => 1);
 SELECT same_factors();
+-- everybody likes everything: what is left of the loss are roundings, and no loss is below zero
+TRUNCATE events;
+INSERT INTO events SELECT u, i, 1 FROM generate_series(1, 40) u, generate_series(1, 30) i;
+SELECT factors, alpha, (SELECT bool_and(loss >= 0 AND loss < 0.01) FROM gpuvec_als('events', 'u', 'i', 'users', 'items', NULL, factors, 12, 1e-9, alpha) WHERE iteration > 6) AS no_less_than_zero
+FROM unnest('{1,2,4,8}'::int[]) factors, unnest('{1,2,5}'::float8[]) alpha ORDER BY 1, 2;
 -- weights, repeated pairs, dislikes, zeros, nulls
 TRUNCATE events;
 INSERT INTO events SELECT u, i, (u * i) % 7 + 0.5 FROM generate_series(1, 15) u, generate_series(-4, 7) i WHERE (u * 5 + i * i) % 3 <> 0;

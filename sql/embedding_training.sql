@@ -99,6 +99,44 @@ SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1,2}', '{{0.5,-4},{0,1}}'
 SELECT id, embedding, step, m, v FROM items LEFT JOIN state ON key = id ORDER BY id;
 SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,1}}', 'adam', 0.1, 'state', 0.5, 0.75);
 SELECT id, embedding, step, m, v FROM items LEFT JOIN state ON key = id ORDER BY id;
+-- steps with options away from their defaults, some of them several times, against float8 arithmetic: epsilon matters where gradients are small
+CREATE TABLE stepped (id bigint PRIMARY KEY, embedding real[]);
+CREATE TABLE moments (key bigint PRIMARY KEY, step bigint, m real[], v real[]);
+CREATE FUNCTION stepped_by(optimizer text, rate float8, beta1 float8, beta2 float8, epsilon float8, given bool) RETURNS float8 LANGUAGE plpgsql AS $$
+DECLARE
+	x float8[] := '{1,2,-3}';
+	m float8[] := '{0,0,0}';
+	v float8[] := '{0,0,0}';
+	g float8[];
+	furthest float8 := 0;
+BEGIN
+	TRUNCATE stepped, moments;
+	INSERT INTO stepped VALUES (1, x::real[]), (2, x::real[]);
+	FOR step IN 1 .. 4 LOOP
+		g := ARRAY[1e-4 * step, -0.5 / step, 3e-3];
+		IF given THEN
+			PERFORM gpuvec_apply_grad('stepped', 'id', 'embedding', '{1}', g, optimizer, rate, 'moments', beta1, beta2, epsilon);
+		ELSE	-- the defaults, as they are documented
+			PERFORM gpuvec_apply_grad('stepped', 'id', 'embedding', '{1}', g, optimizer, state => 'moments');
+		END IF;
+		FOR i IN 1 .. 3 LOOP
+			m[i] := beta1 * m[i] + (1 - beta1) * g[i];
+			v[i] := CASE WHEN optimizer = 'adam' THEN beta2 * v[i] + (1 - beta2) * g[i] ^ 2 ELSE v[i] + g[i] ^ 2 END;
+			x[i] := x[i] - rate * CASE WHEN optimizer = 'adam' THEN m[i] / (1 - beta1 ^ step) / (sqrt(v[i] / (1 - beta2 ^ step)) + epsilon) ELSE g[i] / (sqrt(v[i]) + epsilon) END;
+		END LOOP;
+		furthest := greatest(furthest, (SELECT max(abs(a - b)) FROM stepped, unnest(embedding, x) e (a, b) WHERE id = 1));
+	END LOOP;
+	RETURN furthest;
+END $$;
+SELECT optimizer, epsilon, bool_and(stepped_by(optimizer, rate, beta1, beta2, epsilon, true) < 3e-6) AS right FROM unnest('{adagrad,adam}'::text[]) optimizer, unnest('{0.01,0.5}'::float8[]) rate,
+	(VALUES (0.9, 0.999), (0.5, 0.75), (0, 0)) b (beta1, beta2), unnest('{0,1e-8,1e-3,0.01,0.5,3}'::float8[]) epsilon GROUP BY optimizer, epsilon ORDER BY optimizer, epsilon;
+SELECT optimizer, stepped_by(optimizer, 0.01, 0.9, 0.999, 1e-8, false) < 3e-6 AS right FROM unnest('{adagrad,adam}'::text[]) optimizer;
+SELECT embedding FROM stepped WHERE id = 2;
+-- the functions that do the steps
+SELECT abs((gpuvec_adagrad_step('{1}', '{0.5}', NULL, '{0.25}', 0.1, e, 1))[1] - (1 - 0.1 * 0.5 / (0.5 + e))) < 1e-6 AS adagrad,
+	abs((gpuvec_adam_step('{1}', '{0.05}', '{0.01}', 1, 0.1, 0.9, 0.96, e, 1))[1] - (1 - 0.1 * 0.5 / (0.5 + e))) < 1e-6 AS adam FROM unnest('{0,0.25,2}'::float8[]) e;
+DROP TABLE stepped, moments;
+DROP FUNCTION stepped_by;
 -- the state of another optimizer
 UPDATE state SET m = NULL WHERE key = 1;
 SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,1}}', 'adam', 0.1, 'state');
@@ -114,6 +152,27 @@ TRUNCATE state;
 SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,1}}', 'adam', 0.1, 'state');
 SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1,1}}', 'adagrad', 0.1, 'state');
 SELECT id, step, m IS NULL AS no_m, v IS NULL AS no_v FROM items JOIN state ON key = id;
+-- what is not finite is never stored: gradients, sums of them, vectors and states that are there, and results
+TRUNCATE state;
+CREATE TABLE kept AS SELECT id, embedding FROM items;
+UPDATE items SET embedding = CASE id WHEN 1 THEN '{1,1}' WHEN 2 THEN '{1,NaN}' ELSE '{1e38,1}' END::real[] WHERE id < 4;
+CREATE TABLE before AS SELECT id, embedding FROM items;
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{3,1}', '{{1,1},{1,NaN}}');
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{2}', '{{1,1}}');
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{1e20,1}}', 'adagrad', 1, 'state');
+SELECT gpuvec_apply_grad('items', 'id', 'embedding', '{1}', '{{0,1}}', 'adagrad', 1, 'state', epsilon => 0);
+SELECT gpuvec_ensure_keys('items', 'id', 'embedding', '{1001}', 2, scale => 1e300);
+CREATE FUNCTION refusal_of(call text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN EXECUTE call; RETURN 'done'; EXCEPTION WHEN numeric_value_out_of_range THEN RETURN SQLERRM; END $$;
+SELECT optimizer, given, refusal_of(format($$SELECT gpuvec_apply_grad('items', 'id', 'embedding', %L, %L, %L, %s, %s)$$, keys, gradients, optimizer, rate,
+	CASE optimizer WHEN 'sgd' THEN 'NULL' ELSE $$'state'$$ END)) AS refusal
+FROM unnest('{sgd,adagrad,adam}'::text[]) WITH ORDINALITY o(optimizer, n), (VALUES (1, 'NaN', '{1}', '{1,NaN}', '1'), (2, 'infinite', '{1}', '{-Infinity,1}', '1'),
+	(3, 'too large for real', '{1}', '{1,1e39}', '1'), (4, 'a sum too large', '{1,1}', '{1,3e38,1,3e38}', '1'), (5, 'of a key that is not there', '{1,77}', '{1,1,NaN,1}', '1'),
+	(6, 'a vector with NaN', '{1,2}', '{1,1,1,1}', '1'), (7, 'a great step', '{1,3}', '{1,1,1,1}', '1e300')) v(m, given, keys, gradients, rate) ORDER BY m, n;
+SELECT count(*) AS states FROM state;
+SELECT count(*) AS changed FROM items i JOIN before b USING (id) WHERE i.embedding::text IS DISTINCT FROM b.embedding::text;
+UPDATE items i SET embedding = k.embedding FROM kept k WHERE k.id = i.id;
+DROP FUNCTION refusal_of;
+DROP TABLE kept, before;
 -- what is pooled now
 SELECT gpuvec_pool('items', 'id', 'embedding', '{2,3}') AS pooled;
 -- wrong arguments

@@ -506,6 +506,10 @@ CREATE FUNCTION idset_shingles(document text, n int4) RETURNS idset
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100;
 COMMENT ON FUNCTION idset_shingles(text, int4) IS 'hashes of each run of n words';
 
+CREATE FUNCTION idset_ngrams(document text, n int4) RETURNS idset
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION idset_ngrams(text, int4) IS 'hashes of each run of n characters';
+
 CREATE FUNCTION idset_hash(anyarray) RETURNS idset
 	AS 'MODULE_PATHNAME', 'idset_hash_array' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idset_hash(anyarray) IS 'hashes of the elements of an array';
@@ -636,6 +640,14 @@ COMMENT ON FUNCTION idset_reaching(idset, float8, text) IS 'the right side of <<
 CREATE FUNCTION idset_within(query idset, max_distance float8, measure text) RETURNS idset_threshold
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION idset_within(idset, float8, text) IS 'the right side of <<->> that finds all that is at most so far, and what is a rounding error farther';
+
+CREATE FUNCTION idset_limit(bound float8, scale float8, shift float8, slack float8) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_limit(float8, float8, float8, float8) IS 'the score for which scale * score + shift is the bound, and so much more';
+
+CREATE FUNCTION idset_limit(bound numeric, scale float8, shift float8, slack float8) RETURNS float8
+	AS 'MODULE_PATHNAME', 'idset_limit_numeric' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idset_limit(numeric, float8, float8, float8) IS 'the score for which scale * score + shift is the bound, and so much more';
 
 CREATE FUNCTION idset_reaches_threshold(idset, idset_threshold) RETURNS bool
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;

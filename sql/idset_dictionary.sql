@@ -162,16 +162,46 @@ CREATE FUNCTION keep_away() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN 
 CREATE TRIGGER keep BEFORE INSERT ON parent FOR EACH ROW EXECUTE FUNCTION keep_away();
 SELECT * FROM try($$SELECT idset_encode('parent', '{b,unwanted}')$$);
 SELECT idset_encode('parent', '{b}');
+-- a token that the unique index has no room for, among others and alone; one that compresses has
+SELECT t.* FROM (VALUES (1, 1), (2, 3)) v (n, shorter), LATERAL (SELECT format($$SELECT idset_encode('parent', ARRAY[%s])$$, string_agg(token, ', ')) AS statement FROM (
+	SELECT quote_literal('short ' || i) AS token FROM generate_series(2, shorter) i UNION ALL SELECT quote_literal(string_agg(md5(i::text), '')) FROM generate_series(1, 200) i) u) s, try(s.statement) t ORDER BY n;
+SELECT idset_encode('parent', ARRAY[repeat('long', 5000)]);
+SELECT count(*) AS added FROM parent WHERE token LIKE 'short %';
+DELETE FROM parent WHERE length(token) > 1000;
 -- a smaller vocabulary by a constraint
 CREATE TABLE bounded (id int PRIMARY KEY CHECK (id BETWEEN 0 AND 2), token text UNIQUE);
 SELECT idset_encode('bounded', '{a,b,c}');
 SELECT state FROM try($$SELECT idset_encode('bounded', '{d}')$$);
+-- renamed, moved, and in a renamed schema, within one expression, while another one takes its name: it stays the dictionary that it is
+CREATE TABLE one (id bigint PRIMARY KEY, token text COLLATE "C" NOT NULL UNIQUE);
+CREATE TABLE two (LIKE one INCLUDING ALL);
+INSERT INTO one VALUES (1, 'x'), (2, 'y');
+INSERT INTO two VALUES (11, 'x'), (12, 'y'), (1, 'wrong'), (2, 'wronger');
+CREATE SCHEMA moved;
+DO $$
+DECLARE
+	d regclass := 'one';
+	change text;
+	known idset;
+	added idset;
+	tokens text[];
+BEGIN
+	FOREACH change IN ARRAY ARRAY['SELECT', 'ALTER TABLE one RENAME TO old; ALTER TABLE two RENAME TO one', 'ALTER TABLE old SET SCHEMA moved; ALTER TABLE one RENAME TO old',
+		'ALTER SCHEMA moved RENAME TO dwelt; CREATE SCHEMA moved; ALTER TABLE old SET SCHEMA moved'] LOOP
+		EXECUTE change;
+		known := idset_encode(d, '{x,y}'::text[], false);
+		added := idset_encode(d, ARRAY[change], true);
+		tokens := idset_decode(d, '{1,2}');
+		RAISE NOTICE '%: % % %', d, known, added, tokens;
+	END LOOP;
+END $$;
+SELECT count(*) FROM moved.old;
 SELECT provolatile, proparallel, proisstrict FROM pg_proc WHERE proname IN ('idset_encode', 'idset_decode') ORDER BY proname DESC;
 SET client_min_messages = warning;
 DROP TABLE pg_temp.words;
 DROP VIEW looking;
 DROP TABLE words, docs, parent, parted, no_id, no_token, short_id, varchars, no_unique, partly, both_columns, later, expressed, loosely, bounded;
 DROP COLLATION loose;
-DROP SCHEMA evil, "other schema" CASCADE;
+DROP SCHEMA evil, moved, dwelt, "other schema" CASCADE;
 DROP FUNCTION try, encode_tags, keep_away;
 DROP ROLE regress_gpuvec_reader, regress_gpuvec_writer, regress_gpuvec_none;

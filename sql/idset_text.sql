@@ -27,7 +27,8 @@ END$$;
 SELECT t.* FROM unnest(ARRAY[
 	$$SELECT idset_hash('{"(1,2)"}'::point[])$$, $$SELECT idset_hash('{101}'::bit(3)[])$$, $$SELECT idset_hash(ARRAY[ROW(point(1, 2))])$$,
 	$$SELECT idset_hash('{a,NULL}'::text[])$$, $$SELECT idset_hash('{{a,b},{c,d}}'::text[])$$,
-	$$SELECT idset_shingles('a b', 0)$$, $$SELECT idset_shingles('a b', -2147483648)$$]) WITH ORDINALITY u(statement, n), try(statement) t ORDER BY n;
+	$$SELECT idset_shingles('a b', 0)$$, $$SELECT idset_shingles('a b', -2147483648)$$, $$SELECT idset_shingles('a b', 100)$$, $$SELECT idset_shingles('a b', 101)$$, $$SELECT idset_shingles('a b', 2147483647)$$,
+	$$SELECT idset_ngrams('a b', 0)$$, $$SELECT idset_ngrams('a b', 257)$$]) WITH ORDINALITY u(statement, n), try(statement) t ORDER BY n;
 -- a collation that takes different strings for equal hashes them alike; without any there is an error
 CREATE TABLE mixed (a text COLLATE "C", b text COLLATE "POSIX");
 INSERT INTO mixed VALUES ('x', 'y');
@@ -51,6 +52,12 @@ SELECT idset_shingles('The cat sat; ON the mat.', 3) = idset_hash('{the cat sat,
 	   idset_shingles('one two', 2147483647) = idset_hash('{one two}'::text[]) AS much_shorter,
 	   idset_shingles('one two', 2) = idset_hash('{one two}'::text[]) AS exactly,
 	   idset_shingles(' ?!', 2) AS nothing, idset_shingles('a', NULL) IS NULL AS "null";
+-- n-grams: runs of characters of a word in lower case
+SELECT idset_ngrams('Abcd, EF!', 3) = idset_hash('{abc,bcd,ef}'::text[]) AS three, idset_ngrams('abab', 2) = idset_hash('{ab,ba}'::text[]) AS two,
+	   idset_ngrams('aba', 1) = idset_hash('{a,b}'::text[]) AS one, idset_ngrams('one two', 256) = idset_hash('{one,two}'::text[]) AS shorter,
+	   idset_ngrams(' ?!', 2) AS nothing, idset_ngrams('', 1) AS empty, idset_ngrams('a', NULL) IS NULL AS "null";
+SELECT count(*) FILTER (WHERE idset_ngrams(word, n) IS DISTINCT FROM (SELECT idset_hash(array_agg(substr(word, i, n))) FROM generate_series(1, greatest(length(word) - n + 1, 1)) i)) AS differing
+FROM generate_series(1, 12) n, (SELECT substr(repeat(md5(i::text), 2), 1, i) AS word FROM generate_series(1, 40) i) w;
 SELECT count(*) FILTER (WHERE idset_shingles(array_to_string(w, ' '), n) IS DISTINCT FROM
 	idset_hash(ARRAY(SELECT array_to_string(w[i:i + n - 1], ' ') FROM generate_series(1, greatest(1, cardinality(w) - n + 1)) i))) AS wrong, count(*)
 FROM (SELECT n, ARRAY(SELECT 'w' || (i * i + n) % 11 FROM generate_series(1, m) i) AS w FROM generate_series(1, 9) n, generate_series(1, 150, 7) m) s;
@@ -82,7 +89,7 @@ CREATE INDEX ON texts (idset_hash(string_to_array(body, ' ')));
 SET enable_seqscan = off;
 SELECT id FROM texts WHERE idset_trigrams(body) = idset_trigrams('Postgres-Extension');
 RESET enable_seqscan;
-SELECT provolatile, proparallel, proisstrict, count(*) FROM pg_proc WHERE proname IN ('idset_trigrams', 'idset_words', 'idset_shingles') OR proname = 'idset_hash' AND prorettype = 'idset'::regtype GROUP BY 1, 2, 3;
+SELECT provolatile, proparallel, proisstrict, count(*) FROM pg_proc WHERE proname IN ('idset_trigrams', 'idset_words', 'idset_shingles', 'idset_ngrams') OR proname = 'idset_hash' AND prorettype = 'idset'::regtype GROUP BY 1, 2, 3;
 DROP TABLE texts;
 DROP FUNCTION trigrams, try;
 -- letters beyond ASCII, in UTF-8

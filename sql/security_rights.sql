@@ -211,6 +211,57 @@ SELECT count(*) FROM damaged;
 DROP CAST (bytea AS idset);
 DROP TABLE damaged;
 
+-- Who may not read one of the columns that a function is given learns nothing by it: each column of keys, vectors, users, items or weights alone is lacking.
+CREATE TABLE secret_users (id bigint PRIMARY KEY, v real[]);
+CREATE TABLE secret_items (id bigint PRIMARY KEY, v real[]);
+CREATE TABLE secret_state (key bigint PRIMARY KEY, step int, m real[], v real[]);
+CREATE TABLE secret_events (u bigint, i bigint, w real);
+INSERT INTO secret_users VALUES (1, '{1,0}'), (2, '{0,1}');
+INSERT INTO secret_items SELECT * FROM secret_users;
+INSERT INTO secret_state SELECT id, 1, v, v FROM secret_users;
+INSERT INTO secret_events VALUES (1, 1, 1), (1, 2, 2), (2, 2, 3);
+CREATE FUNCTION regress_sec.state_of(statement text) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM set_config('role', 'regress_sec_tenant', true);
+	EXECUTE statement;
+	RAISE SQLSTATE 'ALLOW' USING MESSAGE = 'to be undone';
+EXCEPTION WHEN object_not_in_prerequisite_state THEN
+	RETURN 'ALLOW';	-- but there is no copy to load, after GRANT
+WHEN OTHERS THEN
+	RETURN SQLSTATE;
+END $$;
+CREATE VIEW secret_columns AS SELECT attrelid::regclass AS t, attname AS c FROM pg_attribute WHERE attrelid = ANY ('{secret_users,secret_items,secret_state,secret_events}'::regclass[]) AND attnum > 0;
+CREATE VIEW secret_readers AS SELECT * FROM (VALUES
+	('{users.id,users.v}'::text[], ARRAY['SELECT * FROM gpuvec_gather($users, ''{1,2}'')', 'SELECT * FROM gpuvec_gather_batch($users, ''{1,2}'', hotness => 1)', 'SELECT gpuvec_pool($users, ''{1,2}'')',
+		'SELECT * FROM gpuvec_pool_batch($users, ''{1,2}'', hotness => 1)', 'SELECT gpuvec_sum_agg($users, 1)', 'SELECT gpuvec_weighted_sum_agg($users, 1, 2)', 'SELECT gpuvec_pool_agg($users, 1, 2, ''mean'', ''zero'')',
+		'SELECT * FROM gpuvec_pool_grad($users, ''{1,2}'', ''{1,1}'')', 'SELECT * FROM gpuvec_pool_grad_batch($users, ''{1,2}'', ''{{1,1},{1,1}}'', hotness => 1)', 'SELECT gpuvec_pool_grad_weights($users, ''{1,2}'', ''{1,1}'')',
+		'SELECT gpuvec_pool_grad_weights_batch($users, ''{1,2}'', ''{{1,1},{1,1}}'', hotness => 1)', 'SELECT * FROM gpuvec_nearest($users, ''{1,1}'')', 'SELECT * FROM gpuvec_nearest_batch($users, ''{{1,1},{1,2}}'')',
+		'SELECT * FROM gpuvec_nearest_keys($users)', 'SELECT * FROM gpuvec_nearest_keys($users, ''{1}'')', 'SELECT gpuvec_prewarm($users)', 'SELECT gpuvec_ensure_keys($users, ''{2,3}'')', 'SELECT gpuvec_apply_grad($users, ''{1}'', ''{{1,1}}'')']),
+	('{users.id}', ARRAY['SELECT gpuvec_ensure_keys($users, ''{2,3}'', 2)']),
+	('{users.id,users.v,state.key,state.step,state.m,state.v}', ARRAY['DELETE FROM secret_state; SELECT gpuvec_apply_grad($users, ''{1}'', ''{{1,1}}'', ''adagrad'', 0.1, ''secret_state'')', 'SELECT gpuvec_apply_grad($users, ''{1}'', ''{{1,1}}'', ''adam'', 0.1, ''secret_state'')']),
+	('{users.id,users.v,items.id,items.v}', ARRAY['SELECT * FROM gpuvec_recommend(''secret_users'', ''secret_items'')', 'SELECT * FROM gpuvec_recommend(''secret_users'', ''secret_items'', ''{1}'', 1)']),
+	('{users.id,users.v,items.id,items.v,events.u,events.i}', ARRAY['SELECT * FROM gpuvec_recommend(''secret_users'', ''secret_items'', ''{1}'', 1, ''secret_events'', ''u'', ''i'')']),
+	('{items.id,items.v,events.u,events.i,events.w}', ARRAY['SELECT * FROM gpuvec_als_fold_in($events, ''secret_items'', NULL, ''w'')', 'SELECT * FROM gpuvec_als_explain($events, ''secret_items'', 1, 1, ''w'')']),
+	('{events.u,events.i,events.w}', ARRAY['SELECT * FROM gpuvec_item_neighbors($events, 5, ''w'')', 'SELECT * FROM gpuvec_als($events, ''secret_users'', ''secret_items'', ''w'', 2, 1)']),
+	('{events.u,events.i,events.w,users.id,users.v,items.id,items.v}', ARRAY['SELECT * FROM gpuvec_als($events, ''secret_users'', ''secret_items'', ''w'', 2, 1, warm_start => true)'])
+	) r (columns, statements);
+-- with all rights, and with all but one
+CREATE FUNCTION regress_sec.states(lacking text) RETURNS TABLE (statement text, expected text, got text) LANGUAGE plpgsql AS $$
+DECLARE
+	r record;
+BEGIN
+	FOR r IN SELECT t, string_agg(quote_ident(c), ', ') FILTER (WHERE lacking IS DISTINCT FROM replace(t::text, 'secret_', '') || '.' || c) AS columns FROM secret_columns GROUP BY t LOOP
+		EXECUTE format('REVOKE ALL ON %s FROM regress_sec_tenant; GRANT INSERT, UPDATE, DELETE, SELECT (%s) ON %1$s TO regress_sec_tenant', r.t, r.columns);
+	END LOOP;
+	RETURN QUERY SELECT s, CASE WHEN lacking = ANY (columns) THEN '42501' ELSE 'ALLOW' END,
+			regress_sec.state_of(replace(replace(s, '$users', '''secret_users'', ''id'', ''v'''), '$events', '''secret_events'', ''u'', ''i'''))
+		FROM secret_readers, unnest(statements) s;
+END $$;
+SELECT lacking, count(*) FILTER (WHERE got = '42501') AS denied, count(*) FILTER (WHERE got = 'ALLOW') AS allowed, string_agg(statement || ' ' || got, '; ') FILTER (WHERE got <> expected) AS wrong
+	FROM (SELECT NULL UNION ALL SELECT replace(t::text, 'secret_', '') || '.' || c FROM secret_columns) l (lacking), regress_sec.states(lacking) GROUP BY lacking ORDER BY lacking COLLATE "C" NULLS FIRST;
+DROP VIEW secret_readers, secret_columns;
+DROP TABLE secret_users, secret_items, secret_state, secret_events;
+
 SET client_min_messages = warning;
 DROP VIEW told;
 DROP TABLE others, tenants, items, state, vectors;

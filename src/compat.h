@@ -66,6 +66,7 @@ extern int	no_such_variable
 #include "access/xlogrecovery.h"
 #endif
 #if PG_VERSION_NUM >= 160000
+#include "nodes/multibitmapset.h"
 #include "varatt.h"
 #endif
 #if PG_VERSION_NUM >= 180000
@@ -95,6 +96,13 @@ extern int	no_such_variable
 #define GpuvecAmRoutine(routine) (routine)
 #else
 #define GpuvecAmRoutine(routine) memcpy(palloc(sizeof(*(routine))), routine, sizeof(*(routine)))
+#endif
+
+/* Estimated length of an array; needs utils/selfuncs.h */
+#if PG_VERSION_NUM >= 170000
+#define GpuvecArrayLength(root, array) estimate_array_length(root, array)
+#else
+#define GpuvecArrayLength(root, array) ((void) (root), (double) estimate_array_length(array))
 #endif
 
 /* An item for PageAddItem() */
@@ -353,6 +361,73 @@ GpuvecRelationSmgr(Relation rel)
 	((info)->ppi_serials = bms_del_member((info)->ppi_serials, (clause)->rinfo_serial))
 #else
 #define GpuvecForgetSerial(info, clause) ((void) 0)
+#endif
+
+/* True if a sort key is ascending; make it so */
+#if PG_VERSION_NUM >= 180000
+#define GpuvecIsAscending(key)	((key)->pk_cmptype == COMPARE_LT)
+#define GpuvecSetAscending(key) ((key)->pk_cmptype = COMPARE_LT)
+#else
+#define GpuvecIsAscending(key)	((key)->pk_strategy == BTLessStrategyNumber)
+#define GpuvecSetAscending(key) ((key)->pk_strategy = BTLessStrategyNumber)
+#endif
+
+/*
+ * Members of an equivalence class, among them those of a base relation or a
+ * partition; a copy of a class that has no others than its ec_members
+ */
+#if PG_VERSION_NUM >= 180000
+#define GpuvecMembers(class, rel) \
+	((rel)->reloptkind != RELOPT_OTHER_MEMBER_REL ? (class)->ec_members : \
+	 (rel)->relid < (class)->ec_childmembers_size ? (class)->ec_childmembers[(rel)->relid] : NIL)
+#define GpuvecForgetChildren(class) \
+	((class)->ec_childmembers_size = 0, (class)->ec_childmembers = NULL)
+#else
+#define GpuvecMembers(class, rel)	((class)->ec_members)
+#define GpuvecForgetChildren(class) ((void) 0)
+#endif
+
+/* Does the planner use an index's order by the first of several sort keys? */
+#define GPUVEC_ORDERS_BY_FIRST	(PG_VERSION_NUM >= 170000)
+
+/* True for a column that is in what find_nonnullable_vars() returns */
+#if PG_VERSION_NUM >= 160000
+#define GpuvecIsNonnullable(vars, var) \
+	mbms_is_member((var)->varno, (var)->varattno - FirstLowInvalidHeapAttributeNumber, vars)
+#else
+#define GpuvecIsNonnullable(vars, var) list_member(vars, var)
+#endif
+
+/* True if no row breaks a NOT NULL that a column has (from 18 on one may) */
+#if PG_VERSION_NUM >= 180000
+#define GpuvecNotNullHolds(rel, attnum) bms_is_member(attnum, (rel)->notnullattnums)
+#else
+#define GpuvecNotNullHolds(rel, attnum) true
+#endif
+
+/*
+ * From 15 on a window may end early: whether one does, by which conditions,
+ * and by which functions
+ */
+#if PG_VERSION_NUM >= 150000
+#define GpuvecEndsEarly(path)	((path)->topwindow && (path)->winclause->partitionClause == NIL)
+#define GpuvecNumbersRows(function) ((function) == F_ROW_NUMBER || (function) == F_RANK_)
+#if PG_VERSION_NUM >= 170000
+#define GpuvecRunCondition(path) ((path)->runCondition)
+#else
+#define GpuvecRunCondition(path) ((path)->winclause->runCondition)
+#endif
+#else
+#define GpuvecEndsEarly(path)	false
+#define GpuvecNumbersRows(function) false
+#define GpuvecRunCondition(path) NIL
+#endif
+
+/* Count as many disabled nodes for a path as for the one below */
+#if PG_VERSION_NUM >= 180000
+#define GpuvecSetDisabled(path, below) ((path)->disabled_nodes = (below)->disabled_nodes)
+#else
+#define GpuvecSetDisabled(path, below) ((void) 0)
 #endif
 
 /* Vacuum's cost-based delay */

@@ -49,6 +49,7 @@ _PG_init(void)
 	RecommendInit();
 	SetScanInit();
 	GpuvecComparisonsInit();
+	GpuvecOrdersInit();
 	GpuvecExplainInit();
 	GpuvecJoinedInit();
 	EntryQueueInit();

@@ -3,8 +3,7 @@
  * gpuvec.h
  *	  Included first by every C file of the extension.
  *
- * This header includes nothing else of the extension but the three headers
- * below.
+ * This header includes nothing else of the extension but the headers below.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,5 +15,14 @@
 #include "compat.h"
 #include "settings.h"
 #include "test_hooks.h"
+
+#define GPUVEC_LOOK() \
+	do \
+	{ \
+		GpuvecTestLook(); \
+		CHECK_FOR_INTERRUPTS(); \
+	} while (0)
+
+#include "core/step.h"
 
 #endif							/* GPUVEC_H */

@@ -31,6 +31,7 @@ int			gpuvec_read_ahead_bytes = GPUVEC_READ_AHEAD_BYTES;
 int			gpuvec_cpu_parts = 0;
 
 static char *injection_point = NULL;
+static int	looks_left = 0;		/* 0: looks are not counted */
 
 static const struct config_enum_entry freshness_options[] = {
 	{"auto", GPUVEC_FRESHNESS_AUTO, false},
@@ -120,6 +121,27 @@ GpuvecDefineTestSettings(void)
 							NULL,
 							&gpuvec_cpu_parts, 0, 0, 64,
 							PGC_SIGHUP, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("gpuvec.looks_left",
+							"Looks of long loops until one cancels the statement.",
+							"Each look takes one off; 0 means that none cancels it.",
+							&looks_left, 0, 0, INT_MAX,
+							PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+}
+
+/*
+ * Cancel the statement if this is the look at which a test wants that, and
+ * the server would do so
+ */
+void
+GpuvecTestLook(void)
+{
+	if (looks_left == 0 || InterruptHoldoffCount != 0 || CritSectionCount != 0 ||
+		--looks_left != 0)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_QUERY_CANCELED),
+			 errmsg("canceling statement at a look of a long loop")));
 }
 
 /* True if a list of names, with spaces between them, has this one */

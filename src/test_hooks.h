@@ -94,6 +94,9 @@ extern void GpuvecDefineTestSettings(void);
  */
 #define GPUVEC_INJECTION_LOCK	71866
 extern void GpuvecInjection(const char *name);
+
+/* A look of a long loop (core/step.h): is it the one to be canceled at? */
+extern void GpuvecTestLook(void);
 #define GPUVEC_INJECTION(name) GpuvecInjection(name)
 
 #else
@@ -111,6 +114,7 @@ extern void GpuvecInjection(const char *name);
 #define gpuvec_cpu_parts	0
 #define GpuvecDefineTestSettings() ((void) 0)
 #define GPUVEC_INJECTION(name) ((void) 0)
+#define GpuvecTestLook() ((void) 0)
 
 #endif
 

@@ -189,10 +189,16 @@ devices_of(gpuvec_vectors *const *vectors, uint32_t n)
 	return devices;
 }
 
+/* Without memory to find it out, they cannot */
 bool
 banks_can_share(gpuvec_vectors *const *vectors, uint32_t n)
+try
 {
 	return can_share_range(devices_of(vectors, n).data(), n);
+}
+catch (const std::bad_alloc &)
+{
+	return false;
 }
 
 /*
@@ -213,6 +219,7 @@ whole_pages(const gpuvec_device_bank *bank, uint32_t room)
 bool
 banks_reserve_shared(gpuvec_vectors *const *vectors, gpuvec_device_bank *const *banks, uint32_t n,
 					 uint32_t room, uint32_t *distance, gpuvec_error *error)
+try
 {
 	std::vector<struct cuda_device *> devices = devices_of(vectors, n);
 	std::vector<struct new_arrays> made(n);
@@ -237,6 +244,10 @@ banks_reserve_shared(gpuvec_vectors *const *vectors, gpuvec_device_bank *const *
 	}
 	*distance = (uint32_t) slots;
 	return true;
+}
+catch (const std::bad_alloc &)
+{
+	return gpuvec_fail_memory(error, n * sizeof(struct new_arrays));
 }
 
 /* ---- filling slots ---- */

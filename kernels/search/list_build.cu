@@ -633,6 +633,7 @@ lists_build(struct search_backend *b, staged_stream &stream, const gpuvec_segmen
 	}
 	catch (const std::bad_alloc &)
 	{
+		stream.drain();
 		ok = gpuvec_fail_memory(error, nids * sizeof(uint32_t));
 	}
 	return ok || (!b->device.broken && strcmp(error->sqlstate, GPUVEC_OUT_OF_MEMORY) == 0);

@@ -179,6 +179,7 @@ gpuvec_near_sort(gpuvec_near_heap *heap)
 	{
 		gpuvec_near worst = heap->rows[0];
 
+		GPUVEC_STEP(heap->n);
 		heap->rows[0] = heap->rows[--heap->n];
 		gpuvec_near_sink(heap, 0);
 		heap->rows[heap->n] = worst;

@@ -46,6 +46,7 @@
 #include "core/half.h"
 #include "core/key_hash.h"
 #include "core/pooling_types.h"
+#include "core/step.h"
 
 /* sum += vector */
 static inline void
@@ -141,6 +142,7 @@ gpuvec_concat_bag(float *out, const gpuvec_bag *bag)
 
 	for (uint64_t i = 0; i < bag->n; i++)
 	{
+		GPUVEC_LOOK();
 		if (!gpuvec_bag_counts(bag, i))
 			continue;
 		if (bag->vectors[i] == NULL || bag->weights)
@@ -258,6 +260,7 @@ gpuvec_sum_bag(float *out, const gpuvec_bag *bag)
 	{
 		uint64_t	end = first + GPUVEC_PIECE < bag->n ? first + GPUVEC_PIECE : bag->n;
 
+		GPUVEC_LOOK();
 		gpuvec_levels_add(&levels, piece, gpuvec_sum_piece(piece, bag, first, end));
 	}
 	return gpuvec_levels_end(&levels);

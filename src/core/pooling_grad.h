@@ -57,8 +57,11 @@ gpuvec_bag_divisor(const gpuvec_bag *bag)
 	double		lanes[GPUVEC_DIVISOR_LANES] = {0};
 
 	for (uint64_t i = 0; i < bag->n; i++)
+	{
+		GPUVEC_STEP(i);
 		if (gpuvec_bag_counts(bag, i))
 			lanes[i % GPUVEC_DIVISOR_LANES] += bag->weights ? bag->weights[i] : 1;
+	}
 	for (int half = GPUVEC_DIVISOR_LANES / 2; half > 0; half /= 2)
 		for (int i = 0; i < half; i++)
 			lanes[i] += lanes[i + half];
@@ -80,6 +83,7 @@ gpuvec_bag_shares(gpuvec_share *shares, const gpuvec_bag *bag, uint64_t *row)
 	{
 		float		weight = bag->weights ? bag->weights[i] : 1;
 
+		GPUVEC_STEP(i);
 		if (!gpuvec_bag_counts(bag, i))
 			continue;
 		if (bag->vectors[i] != NULL)
@@ -149,6 +153,7 @@ gpuvec_sum_shares(float *out, const gpuvec_share *shares, uint64_t n, const gpuv
 	{
 		uint64_t	count = n - first < GPUVEC_PIECE ? n - first : GPUVEC_PIECE;
 
+		GPUVEC_LOOK();
 		gpuvec_sum_shares_piece(scratch, shares + first, count, up);
 		gpuvec_levels_add(&levels, scratch, 0);
 	}
@@ -176,7 +181,10 @@ gpuvec_sort_shares(gpuvec_share *shares, gpuvec_share *spare, uint64_t n)
 #define GPUVEC_DIGIT(share) \
 	((((uint64_t) (share).key ^ UINT64_C(1) << 63) >> shift) & (GPUVEC_DIGITS - 1))
 		for (uint64_t i = 0; i < n; i++)
+		{
+			GPUVEC_STEP(i);
 			start[GPUVEC_DIGIT(shares[i])]++;
+		}
 		if (n == 0 || start[GPUVEC_DIGIT(shares[0])] == n)
 			continue;
 		for (int digit = 0; digit < GPUVEC_DIGITS; digit++)
@@ -187,7 +195,10 @@ gpuvec_sort_shares(gpuvec_share *shares, gpuvec_share *spare, uint64_t n)
 			sum += count;
 		}
 		for (uint64_t i = 0; i < n; i++)
+		{
+			GPUVEC_STEP(i);
 			sorted[start[GPUVEC_DIGIT(shares[i])]++] = shares[i];
+		}
 #undef GPUVEC_DIGIT
 		spare = shares;
 		shares = sorted;
@@ -217,6 +228,7 @@ gpuvec_bag_weight_gradients(float *out, const gpuvec_bag *bag, const float *grad
 	{
 		double		dot = 0;
 
+		GPUVEC_LOOK();
 		out[i] = 0;
 		if (!gpuvec_bag_counts(bag, i))
 			continue;

@@ -276,6 +276,10 @@ typedef struct gpuvec_refresh
  * others uint16_t.  If the mirror has filter columns, the row's words follow
  * its ids (gpuvec_filter_words()), aligned to 4 bytes only.
  *
+ * With `all_visible` every snapshot sees all rows of the page: those that
+ * existed when it was read, and all later ones for as long as nothing on the
+ * page changes.  That counts until the page, or some of its lines, come again.
+ *
  * Or some lines of a page that the mirror has: `partial` is 1, and `nlines`
  * lines follow the rows, as uint16_t, ascending, padded to 4 bytes, and
  * counted in `bytes`.  The lines are even.  The rows replace what the mirror
@@ -288,7 +292,8 @@ typedef struct gpuvec_page
 	uint32_t	nrows;
 	uint64_t	lsn;
 	uint32_t	bytes;
-	uint16_t	partial;
+	uint8_t		partial;
+	uint8_t		all_visible;	/* 0 for a partial page */
 	uint16_t	nlines;
 } gpuvec_page;
 
@@ -599,9 +604,10 @@ typedef struct gpuvec_search_part
 #define GPUVEC_MAX_PARTS		4096
 
 /*
- * A row of an answer.  `place` packs three things: the row's tid, its number
- * of common ids, and whether its page was last read by a refresh with a
- * larger number than the search's `known`.
+ * A row of an answer.  `place` packs four things: the row's tid, whether its
+ * page was all-visible when it was last read (gpuvec_page), whether it was
+ * last read by a refresh with a larger number than the search's `known`, and
+ * the row's number of common ids.
  */
 typedef struct gpuvec_hit
 {
@@ -609,19 +615,21 @@ typedef struct gpuvec_hit
 	uint64_t	place;
 } gpuvec_hit;
 
-#define GPUVEC_HIT_COMMON_BITS	19	/* at most 65536 */
+#define GPUVEC_HIT_COMMON_BITS	18	/* at most 65536 */
 #define GPUVEC_HIT_NEWER		(UINT64_C(1) << GPUVEC_HIT_COMMON_BITS)
+#define GPUVEC_HIT_ALL_VISIBLE	(GPUVEC_HIT_NEWER << 1)
 
 #define gpuvec_hit_place(tid, common, newer) \
 	((uint64_t) gpuvec_tid_block(tid) << 32 | \
-	 (uint64_t) gpuvec_tid_line(tid) << (GPUVEC_HIT_COMMON_BITS + 1) | \
+	 (uint64_t) gpuvec_tid_line(tid) << (GPUVEC_HIT_COMMON_BITS + 2) | \
 	 ((newer) ? GPUVEC_HIT_NEWER : 0) | (common))
 #define gpuvec_hit_block(place)		((uint32_t) ((place) >> 32))
 #define gpuvec_hit_line(place) \
-	((uint16_t) ((place) >> (GPUVEC_HIT_COMMON_BITS + 1) & GPUVEC_MAX_LINE))
+	((uint16_t) ((place) >> (GPUVEC_HIT_COMMON_BITS + 2) & GPUVEC_MAX_LINE))
 #define gpuvec_hit_tid(place)		gpuvec_tid(gpuvec_hit_block(place), gpuvec_hit_line(place))
 #define gpuvec_hit_common(place)	((uint32_t) ((place) & (GPUVEC_HIT_NEWER - 1)))
 #define gpuvec_hit_newer(place)		(((place) & GPUVEC_HIT_NEWER) != 0)
+#define gpuvec_hit_all_visible(place)	(((place) & GPUVEC_HIT_ALL_VISIBLE) != 0)
 
 /*
  * Gather or pool vectors.  Followed, in this order, by
@@ -639,7 +647,8 @@ typedef struct gpuvec_hit
  *
  * Which rows does the session's snapshot see?  It sees all rows of a page
  * whose bit in `map` is set, if the page was last read by refresh `known` or
- * an earlier one.  About any other row the session must decide.  The engine
+ * an earlier one, and those of a page that was all-visible when it was last
+ * read.  About any other row the session must decide.  The engine
  * answers UNDECIDED with the rows that need a verdict and have none, and the
  * session sends its request again with more verdicts.  A verdict holds for as
  * long as its snapshot.

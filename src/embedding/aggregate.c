@@ -329,6 +329,7 @@ collect_bags(const PoolCollection *collection, EmbeddingBags *bags)
 	offsets[0] = 0;
 	for (PoolState *state = collection->states; state; state = state->next)
 	{
+		GPUVEC_LOOK();
 		if (is_pooled(state))
 			continue;
 		memcpy(keys + bags->nkeys, state->keys, state->n * sizeof(int64));

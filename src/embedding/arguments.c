@@ -65,28 +65,28 @@ EmbeddingKeysArgument(FunctionCallInfo fcinfo, int argument, const char *name, b
 {
 	ArrayType  *array = plain_array(fcinfo, argument, name);
 	int			count = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
-	Datum	   *values;
+	const int64 *values = (const int64 *) ARR_DATA_PTR(array);
+	bits8	   *bitmap = ARR_NULLBITMAP(array);
 	bool	   *is_null;
-	int16		typlen;
-	bool		typbyval;
-	char		typalign;
-	int			nvalues;
 	int64	   *keys;
 
 	*n = count;
 	if (nulls)
 		*nulls = NULL;
 	if (!array_contains_nulls(array))
-		return (const int64 *) ARR_DATA_PTR(array);
+		return values;
 	if (nulls == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("%s must not contain nulls", name)));
-	get_typlenbyvalalign(INT8OID, &typlen, &typbyval, &typalign);
-	deconstruct_array(array, INT8OID, typlen, typbyval, typalign, &values, &is_null, &nvalues);
-	keys = MemoryContextAllocHuge(CurrentMemoryContext, (Size) nvalues * sizeof(int64));
-	for (int i = 0; i < nvalues; i++)
-		keys[i] = is_null[i] ? 0 : DatumGetInt64(values[i]);
+	is_null = palloc_array(bool, count);
+	keys = MemoryContextAllocHuge(CurrentMemoryContext, (Size) count * sizeof(int64));
+	for (int i = 0; i < count; i++)
+	{
+		GPUVEC_STEP(i);
+		is_null[i] = (bitmap[i / 8] & (1 << (i % 8))) == 0;
+		keys[i] = is_null[i] ? 0 : *values++;
+	}
 	*nulls = is_null;
 	return keys;
 }
@@ -110,12 +110,18 @@ EmbeddingSortedKeysArgument(FunctionCallInfo fcinfo, int argument, const char *n
 	keys = EmbeddingKeysArgument(fcinfo, argument, name, &nulls, &nkeys);
 	sorted = MemoryContextAllocHuge(CurrentMemoryContext, (nkeys + 1) * sizeof(int64));
 	for (uint64 i = 0; i < nkeys; i++)
+	{
+		GPUVEC_STEP(i);
 		if (nulls == NULL || !nulls[i])
 			sorted[nsorted++] = keys[i];
+	}
 	EmbeddingSortKeys(sorted, nsorted);
 	for (uint64 i = 0; i < nsorted; i++)
+	{
+		GPUVEC_STEP(i);
 		if (i == 0 || sorted[i] != sorted[i - 1])
 			sorted[(*n)++] = sorted[i];
+	}
 	return sorted;
 }
 
@@ -139,7 +145,10 @@ EmbeddingWeightsArgument(FunctionCallInfo fcinfo, int argument, uint64 n)
 						   ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array)), n)));
 	weights = MemoryContextAllocHuge(CurrentMemoryContext, (n + 1) * sizeof(float));
 	for (uint64 i = 0; i < n; i++)
+	{
+		GPUVEC_STEP(i);
 		weights[i] = (float) values[i];
+	}
 	return weights;
 }
 
@@ -169,7 +178,10 @@ EmbeddingGradientArgument(FunctionCallInfo fcinfo, int argument, const char *nam
 	bags->ngradient = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
 	gradient = MemoryContextAllocHuge(CurrentMemoryContext, (bags->ngradient + 1) * sizeof(float));
 	for (uint64 i = 0; i < bags->ngradient; i++)
+	{
+		GPUVEC_STEP(i);
 		gradient[i] = (float) values[i];
+	}
 	bags->gradient = gradient;
 }
 
@@ -186,10 +198,13 @@ take_offsets(FunctionCallInfo fcinfo, int argument, EmbeddingBags *bags)
 				 errmsg("offsets must begin with 0 and end with the number of keys"),
 				 errhint("Bag i has the keys from offsets[i] + 1 to offsets[i + 1].")));
 	for (uint64 i = 1; i < n; i++)
+	{
+		GPUVEC_STEP(i);
 		if (offsets[i - 1] > offsets[i])
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					 errmsg("offsets must not descend")));
+	}
 	bags->nbags = n - 1;
 	bags->offsets = (const uint64 *) offsets;
 }
@@ -210,7 +225,10 @@ take_hotness(FunctionCallInfo fcinfo, int argument, EmbeddingBags *bags)
 	bags->nbags = bags->nkeys / hotness;
 	offsets = MemoryContextAllocHuge(CurrentMemoryContext, (bags->nbags + 1) * sizeof(uint64));
 	for (uint64 bag = 0; bag <= bags->nbags; bag++)
+	{
+		GPUVEC_STEP(bag);
 		offsets[bag] = bag * hotness;
+	}
 	bags->offsets = offsets;
 }
 

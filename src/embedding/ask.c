@@ -25,7 +25,6 @@
 
 #include "embedding/embedding_table.h"
 #include "mirror/usage.h"
-#include "miscadmin.h"
 #include "storage/bufpage.h"
 
 /*
@@ -263,9 +262,29 @@ read_answer(const Question *question, const GpuvecReply *reply, EmbeddingAnswer 
 }
 
 /*
+ * Fail unless the engine names rows in the order of their tids, and none that
+ * there is a verdict about already: so the requests come to an end
+ */
+static void
+check_tids(const uint64 *tids, uint64 n, const EmbeddingVerdicts *old)
+{
+	uint64		from = 0;
+
+	for (uint64 i = 0; i < n; i++)
+	{
+		while (from < old->n && gpuvec_verdict_tid(old->verdicts[from]) < tids[i])
+			from++;
+		if ((from < old->n && gpuvec_verdict_tid(old->verdicts[from]) == tids[i]) ||
+			(i > 0 && tids[i] <= tids[i - 1]))
+			ereport(ERROR,
+					(errcode(ERRCODE_PROTOCOL_VIOLATION),
+					 errmsg("invalid message from the gpuvec engine")));
+	}
+}
+
+/*
  * Look at the rows that the engine names, and merge the verdicts into the old
- * ones.  Fail if there is a verdict about a row already: so the requests come
- * to an end.
+ * ones
  */
 static void
 decide(const MirrorConversation *talk, const EmbeddingAnswer *answer, EmbeddingVerdicts *old)
@@ -273,26 +292,22 @@ decide(const MirrorConversation *talk, const EmbeddingAnswer *answer, EmbeddingV
 	const uint64 *tids = (const uint64 *) answer->body;
 	uint64		n = answer->head.count;
 	uint64	   *merged = MemoryContextAllocHuge(CurrentMemoryContext, (old->n + n) * sizeof(uint64));
+	bool	   *visible = MemoryContextAllocHuge(CurrentMemoryContext, n * sizeof(bool));
 	uint64		from = 0;
 	uint64		to = 0;
 
 	GPUVEC_INJECTION("ask-before-fetch");
+	check_tids(tids, n, old);
+	MirrorRowsVisible(talk->visibility, tids, n, visible);
 	for (uint64 i = 0; i < n; i++)
 	{
-		ItemPointerData tid;
-
-		CHECK_FOR_INTERRUPTS();
 		while (from < old->n && gpuvec_verdict_tid(old->verdicts[from]) < tids[i])
 			merged[to++] = old->verdicts[from++];
-		if (from < old->n && gpuvec_verdict_tid(old->verdicts[from]) == tids[i])
-			ereport(ERROR,
-					(errcode(ERRCODE_PROTOCOL_VIOLATION),
-					 errmsg("invalid message from the gpuvec engine")));
-		ItemPointerSet(&tid, gpuvec_tid_block(tids[i]), mirror_line_offset(gpuvec_tid_line(tids[i])));
-		merged[to++] = gpuvec_verdict(tids[i], MirrorRowVisible(talk->visibility, &tid));
+		merged[to++] = gpuvec_verdict(tids[i], visible[i]);
 	}
 	while (from < old->n)
 		merged[to++] = old->verdicts[from++];
+	pfree(visible);
 	if (old->verdicts)
 		pfree(old->verdicts);
 	old->verdicts = merged;

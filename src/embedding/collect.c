@@ -125,6 +125,7 @@ take_answer(EmbeddingCollection *collection, int target, const EmbeddingBags *ba
 	{
 		KeyEntry   *entry = keyhash_lookup(collection->keys, bags->keys[i]);
 
+		GPUVEC_STEP(i);
 		if (!answer->found[i])
 			continue;
 		entry->twice = entry->found;
@@ -171,21 +172,12 @@ forget_target(EmbeddingCollection *collection, int target)
 	{
 		KeyEntry   *entry = keyhash_lookup(collection->keys, collection->distinct[i]);
 
+		GPUVEC_STEP(i);
 		if (!entry->found || entry->target != target)
 			continue;
 		entry->found = entry->twice;
 		entry->twice = false;
 	}
-}
-
-/* qsort comparator of keys */
-static int
-compare_keys(const void *a, const void *b)
-{
-	int64		x = *(const int64 *) a;
-	int64		y = *(const int64 *) b;
-
-	return x < y ? -1 : x > y;
 }
 
 /* A growing list of keys */
@@ -223,11 +215,12 @@ EmbeddingAllKeys(EmbeddingTable *table, uint64 *n)
 		EmbeddingScan(&table->targets[i], table->snapshot, false, append_key, &list);
 	keys = list.keys;
 	*n = list.n;
-	qsort(keys, *n, sizeof(int64), compare_keys);
+	EmbeddingSortKeys(keys, *n);
 	for (uint64 i = 1; i < *n; i++)
 	{
 		gpuvec_embedding_answer complaint = {.status = GPUVEC_EMBEDDING_DUPLICATE, .key = keys[i]};
 
+		GPUVEC_STEP(i);
 		if (keys[i] == keys[i - 1])
 			EmbeddingComplain(table, &complaint);
 	}
@@ -257,7 +250,7 @@ enter_keys(EmbeddingCollection *collection, const int64 *keys, uint64 nkeys)
 		bool		known;
 		KeyEntry   *entry;
 
-		CHECK_FOR_INTERRUPTS();
+		GPUVEC_STEP(i);
 		entry = keyhash_insert(collection->keys, keys[i], &known);
 		if (known)
 			continue;
@@ -295,7 +288,10 @@ EmbeddingCollectMore(EmbeddingCollection *collection, EmbeddingTable *table, con
 		EmbeddingScan(scan.target, table->snapshot, false, take_row, &scan);
 	}
 	for (uint64 i = 0; i < collection->ndistinct; i++)
+	{
+		GPUVEC_STEP(i);
 		keyhash_lookup(collection->keys, collection->distinct[i])->complete = true;
+	}
 	pfree(collection->distinct);
 	return collection->ndistinct;
 }
@@ -345,6 +341,7 @@ EmbeddingLocate(EmbeddingCollection *collection, EmbeddingTable *table,
 		KeyEntry   *entry = keyhash_lookup(collection->keys, bags->keys[i]);
 		gpuvec_embedding_answer complaint;
 
+		GPUVEC_STEP(i);
 		if (entry->found && first == NULL)
 			first = entry;
 		memset(&complaint, 0, sizeof(complaint));

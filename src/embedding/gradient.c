@@ -49,7 +49,10 @@ check_gradient(const EmbeddingBags *bags, const bool *found, uint32 width)
 		rows = bags->nbags;
 	else
 		for (uint64 i = 0; i < bags->nkeys; i++)
+		{
+			GPUVEC_STEP(i);
 			rows += found[i] || bags->missing != GPUVEC_MISSING_SKIP;
+		}
 	complaint.count = rows * width;
 	if (bags->ngradient != complaint.count)
 		complain_of_gradient(bags, &complaint);
@@ -78,12 +81,16 @@ vectors_here(const EmbeddingBags *bags, const float **where, uint32 width, Embed
 	{
 		gpuvec_bag	one = EmbeddingBag(bags, where, width, bag, NULL);
 
+		GPUVEC_STEP(bag);
 		n += gpuvec_bag_shares(shares + n, &one, &row);
 	}
 	shares = gpuvec_sort_shares(shares, spare, n);
 	for (uint64 i = 0; i < n; i++)
+	{
+		GPUVEC_STEP(i);
 		if (i == 0 || shares[i].key != shares[i - 1].key)
 			keys[nkeys++] = shares[i].key;
+	}
 	elements = MemoryContextAllocHuge(CurrentMemoryContext, nkeys * width * sizeof(float) + 1);
 	result->n = nkeys;
 	result->keys = keys;
@@ -92,9 +99,12 @@ vectors_here(const EmbeddingBags *bags, const float **where, uint32 width, Embed
 	{
 		uint64		first = i;
 
-		CHECK_FOR_INTERRUPTS();
+		GPUVEC_LOOK();
 		while (i < n && shares[i].key == shares[first].key)
+		{
+			GPUVEC_STEP(i);
 			i++;
+		}
 		gpuvec_sum_shares(elements, shares + first, i - first, &up, scratch);
 		elements += width;
 	}
@@ -113,7 +123,7 @@ weights_here(const EmbeddingBags *bags, const float **where, uint32 width, Embed
 	{
 		gpuvec_bag	one = EmbeddingBag(bags, where, width, bag, scratch);
 
-		CHECK_FOR_INTERRUPTS();
+		GPUVEC_LOOK();
 		gpuvec_bag_weight_gradients(out + bags->offsets[bag], &one, bags->gradient, mean, &row);
 	}
 	result->n = bags->nkeys;
@@ -186,12 +196,18 @@ compare_nearly(EmbeddingTable *table, const float *a, const float *b, uint64 n)
 	double		largest = 0;
 
 	for (uint64 i = 0; i < n; i++)
+	{
+		GPUVEC_STEP(i);
 		if (isfinite(a[i]))
 			largest = Max(largest, fabs(a[i]));
+	}
 	for (uint64 i = 0; i < n; i++)
+	{
+		GPUVEC_STEP(i);
 		if (isfinite(a[i]) != isfinite(b[i]) ||
 			(isfinite(a[i]) && fabs((double) a[i] - b[i]) > WEIGHTS_TOLERANCE * largest))
 			EmbeddingReportWrong(table);
+	}
 }
 
 /* Fail if two answers differ */

@@ -95,7 +95,10 @@ queries_argument(FunctionCallInfo fcinfo, bool batch, EmbeddingNearest *nearest)
 	nearest->width = n == 0 ? 0 : n / nearest->nqueries;
 	queries = MemoryContextAllocHuge(CurrentMemoryContext, ((Size) n + 1) * sizeof(float));
 	for (int i = 0; i < n; i++)
+	{
+		GPUVEC_STEP(i);
 		queries[i] = (float) values[i];
+	}
 	nearest->queries = queries;
 }
 
@@ -113,10 +116,13 @@ list_offsets(FunctionCallInfo fcinfo, uint64 nkeys, uint64 nqueries)
 				 errmsg("exclude_offsets must have one element more than there are queries, begin with 0 and end with the number of keys in exclude"),
 				 errhint("Query i excludes the keys from exclude_offsets[i] + 1 to exclude_offsets[i + 1].")));
 	for (uint64 i = 1; i < n; i++)
+	{
+		GPUVEC_STEP(i);
 		if (offsets[i - 1] > offsets[i])
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					 errmsg("exclude_offsets must not descend")));
+	}
 	return offsets;
 }
 
@@ -147,8 +153,11 @@ exclude_argument(FunctionCallInfo fcinfo, bool batch, EmbeddingNearest *nearest)
 	nearest->listed = sorted;
 	nearest->offsets = list_offsets(fcinfo, n, nearest->nqueries);
 	for (uint32 i = 0; i < nearest->nqueries; i++)
+	{
+		GPUVEC_STEP(i);
 		EmbeddingSortKeys(sorted + nearest->offsets[i],
 						  nearest->offsets[i + 1] - nearest->offsets[i]);
+	}
 }
 
 /* What stands for a query in its rows */
@@ -290,6 +299,7 @@ queries_of_keys(EmbeddingTable *table, const int64 *keys, uint64 n, EmbeddingNea
 	EmbeddingGather(table, keys, n, &vectors);
 	for (uint64 i = 0; vectors.known && i < n; i++)
 	{
+		GPUVEC_STEP(i);
 		offsets[nfound] = nfound;
 		if (vectors.found[i])
 			found[nfound++] = keys[i];

@@ -77,6 +77,7 @@ offer_row(void *arg, const EmbeddingRow *row)
 	{
 		const float *query = nearest->queries + (Size) i * nearest->width;
 
+		GPUVEC_LOOK();
 		near.score = gpuvec_near_score(nearest->metric, query,
 									   gpuvec_product(query, query, nearest->width),
 									   vector.elements, nearest->width);
@@ -110,7 +111,10 @@ offer_answer(const EmbeddingAnswer *answer, uint32 nqueries, gpuvec_near_heap *h
 
 	for (uint32 i = 0; i < nqueries; i++)
 		for (uint32 j = 0; j < answer->counts[i]; j++)
+		{
+			GPUVEC_LOOK();
 			gpuvec_near_offer(&heaps[i], rows++);
+		}
 }
 
 /* Make heaps of the rows of an answer, which are in order already */
@@ -192,7 +196,10 @@ find_nearest(EmbeddingTable *table, const EmbeddingNearest *nearest, const Gpuve
 	}
 	heaps = heaps ? heaps : make_heaps(nearest);
 	for (uint32 i = 0; i < nearest->nqueries; i++)
+	{
+		GPUVEC_LOOK();
 		gpuvec_near_sort(&heaps[i]);
+	}
 	return heaps;
 }
 
@@ -219,6 +226,8 @@ EmbeddingCompareKeys(const void *a, const void *b)
 	int64		x = *(const int64 *) a;
 	int64		y = *(const int64 *) b;
 
+	/* the server's qsort() is in place, and may be left at any time */
+	GPUVEC_LOOK();
 	return x < y ? -1 : x > y;
 }
 

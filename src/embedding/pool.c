@@ -147,7 +147,10 @@ count_elements(const EmbeddingBags *bags, const bool *found, uint32 width)
 	if (bags->missing != GPUVEC_MISSING_SKIP)
 		return bags->nkeys * width;
 	for (uint64 i = 0; i < bags->nkeys; i++)
+	{
+		GPUVEC_STEP(i);
 		n += found[i];
+	}
 	return n * width;
 }
 
@@ -193,7 +196,7 @@ pool_collected(EmbeddingCollection *collection, EmbeddingTable *table, const Emb
 	{
 		gpuvec_bag	one = EmbeddingBag(bags, where, vectors->width, bag, scratch);
 
-		CHECK_FOR_INTERRUPTS();
+		GPUVEC_LOOK();
 		out += gpuvec_pool_bag(out, &one);
 	}
 }
@@ -236,8 +239,11 @@ void
 EmbeddingCompare(EmbeddingTable *table, const float *a, const float *b, uint64 n)
 {
 	for (uint64 i = 0; i < n; i++)
+	{
+		GPUVEC_STEP(i);
 		if (memcmp(&a[i], &b[i], sizeof(float)) != 0 && !(isnan(a[i]) && isnan(b[i])))
 			EmbeddingReportWrong(table);
+	}
 }
 
 /* Fail if two answers differ */
@@ -248,7 +254,10 @@ compare_vectors(EmbeddingTable *table, const EmbeddingVectors *a, const Embeddin
 	bool		same = a->known == b->known && a->width == b->width && a->count == b->count;
 
 	for (uint64 i = 0; same && i < nkeys && a->found && b->found; i++)
+	{
+		GPUVEC_STEP(i);
 		same = a->found[i] == b->found[i];
+	}
 	if (!same)
 		EmbeddingReportWrong(table);
 	EmbeddingCompare(table, a->elements, b->elements, a->count);
@@ -264,7 +273,10 @@ part_of(const EmbeddingBags *bags, uint64 first, uint64 end)
 	EmbeddingBags part = *bags;
 
 	for (uint64 bag = first; bag <= end; bag++)
+	{
+		GPUVEC_STEP(bag);
 		offsets[bag - first] = bags->offsets[bag] - start;
+	}
 	part.offsets = offsets;
 	part.nbags = end - first;
 	part.keys += start;
@@ -445,7 +457,10 @@ EmbeddingBagElements(const EmbeddingBags *bags, const EmbeddingVectors *vectors,
 	if (bags->missing != GPUVEC_MISSING_SKIP)
 		return (end - start) * vectors->width;
 	for (uint64 i = start; i < end; i++)
+	{
+		GPUVEC_STEP(i);
 		n += vectors->found[i];
+	}
 	return n * vectors->width;
 }
 

@@ -66,8 +66,11 @@ keys_that_are(const int64 **keys, const bool *nulls, uint64 n)
 		return n;
 	kept = MemoryContextAllocHuge(CurrentMemoryContext, (n + 1) * sizeof(int64));
 	for (uint64 i = 0; i < n; i++)
+	{
+		GPUVEC_STEP(i);
 		if (!nulls[i])
 			kept[nkept++] = (*keys)[i];
+	}
 	*keys = kept;
 	return nkept;
 }

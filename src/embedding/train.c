@@ -18,6 +18,10 @@
  *
  * Arithmetic is in float64; each result is rounded to float32.
  *
+ * What is not finite is never stored: one such element makes all scores of
+ * its vector NaN, and each later step keeps it.  So gradients, vectors,
+ * states and results are checked, and an error takes the whole step back.
+ *
  *-------------------------------------------------------------------------
  */
 #include "gpuvec.h"
@@ -54,6 +58,38 @@ PG_FUNCTION_INFO_V1(gpuvec_apply_grad);
 #define AS_FLOAT8		"::pg_catalog.float8"
 #define AS_REALS		"::pg_catalog.float4[]"
 #define AS_INT8			"::pg_catalog.int8"
+
+/* Fail unless all elements of something of a key, if it has it, are finite */
+static void
+require_finite(const float *elements, int n, int64 key, const char *what, const char *hint)
+{
+	for (int i = 0; elements != NULL && i < n; i++)
+		if (!isfinite(elements[i]))
+			ereport(ERROR,
+					(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+					 errmsg("%s of key " INT64_FORMAT " is not finite", what, key),
+					 errdetail("Element %d is %s.", i + 1,
+							   isnan(elements[i]) ? "NaN" : "infinite, or too large for type real"),
+					 errhint("%s", hint)));
+}
+
+/* The vector that a step begins with, and the optimizer's state for it */
+static void
+require_begun(const float *x, const float *m, const float *v, int n, int64 key)
+{
+	require_finite(x, n, key, "vector", "A step would keep that: store another vector first.");
+	require_finite(m, n, key, "state", "Try smaller gradients, or delete the state of this key.");
+	require_finite(v, n, key, "state", "Try smaller gradients, or delete the state of this key.");
+}
+
+/* The vector that a step has made for a key, or an error */
+static Datum
+stepped(const float *elements, int n, int64 key)
+{
+	require_finite(elements, n, key, "new vector",
+				   "Try a smaller learning rate, smaller gradients, or an epsilon above 0.");
+	return EmbeddingArray(elements, n);
+}
 
 /* Distributions of the elements of new vectors */
 typedef enum Initializer
@@ -132,6 +168,7 @@ gpuvec_initial_vector(PG_FUNCTION_ARGS)
 	elements = palloc_array(float, width);
 	for (int32 i = 0; i < width; i++)
 		elements[i] = initial_element(initializer, scale, seed, key, i);
+	require_finite(elements, width, key, "initial vector", "Try a smaller scale.");
 	return EmbeddingArray(elements, width);
 }
 
@@ -303,6 +340,7 @@ gpuvec_gradient_rows(PG_FUNCTION_ARGS)
 	shares = MemoryContextAllocHuge(CurrentMemoryContext, bags.nkeys * sizeof(gpuvec_share));
 	for (uint64 i = 0; i < bags.nkeys; i++)
 	{
+		GPUVEC_STEP(i);
 		shares[i].key = bags.keys[i];
 		shares[i].row = i;
 		shares[i].factor = 1;
@@ -318,8 +356,13 @@ gpuvec_gradient_rows(PG_FUNCTION_ARGS)
 
 		CHECK_FOR_INTERRUPTS();
 		while (i < bags.nkeys && shares[i].key == shares[first].key)
+		{
+			GPUVEC_STEP(i);
 			i++;
+		}
 		gpuvec_sum_shares(sum, shares + first, i - first, &up, scratch);
+		require_finite(sum, width, shares[first].key, "gradient",
+					   "Leave such gradients out, or clip them.");
 		values[0] = Int64GetDatum(shares[first].key);
 		values[1] = EmbeddingArray(sum, width);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
@@ -365,7 +408,10 @@ gpuvec_vector_axpy(PG_FUNCTION_ARGS)
 	float	   *out = palloc_array(float, n + 1);
 
 	for (int i = 0; i < n; i++)
+	{
+		GPUVEC_STEP(i);
 		out[i] = (float) (a * x[i] + y[i]);
+	}
 	return EmbeddingArray(out, n);
 }
 
@@ -379,7 +425,10 @@ gpuvec_vector_square(PG_FUNCTION_ARGS)
 	float	   *out = palloc_array(float, n + 1);
 
 	for (int i = 0; i < n; i++)
+	{
+		GPUVEC_STEP(i);
 		out[i] = (float) (a * x[i] * x[i]);
+	}
 	return EmbeddingArray(out, n);
 }
 
@@ -391,11 +440,16 @@ gpuvec_sgd_step(PG_FUNCTION_ARGS)
 	const float *x = vector_argument(fcinfo, 0, &n, 3);
 	const float *g = vector_argument(fcinfo, 1, &n, 3);
 	double		rate = PG_GETARG_FLOAT8(2);
+	int64		key = PG_GETARG_INT64(3);
 	float	   *out = palloc_array(float, n + 1);
 
+	require_begun(x, NULL, NULL, n, key);
 	for (int i = 0; i < n; i++)
+	{
+		GPUVEC_STEP(i);
 		out[i] = (float) (x[i] - rate * g[i]);
-	return EmbeddingArray(out, n);
+	}
+	return stepped(out, n, key);
 }
 
 /*
@@ -440,10 +494,14 @@ gpuvec_adagrad_step(PG_FUNCTION_ARGS)
 	v = vector_argument(fcinfo, 3, &n, 6);
 	rate = PG_GETARG_FLOAT8(4);
 	epsilon = PG_GETARG_FLOAT8(5);
+	require_begun(x, NULL, v, n, PG_GETARG_INT64(6));
 	out = palloc_array(float, n + 1);
 	for (int i = 0; i < n; i++)
+	{
+		GPUVEC_STEP(i);
 		out[i] = (float) (x[i] - rate * g[i] / (sqrt(v[i]) + epsilon));
-	return EmbeddingArray(out, n);
+	}
+	return stepped(out, n, PG_GETARG_INT64(6));
 }
 
 /*
@@ -473,10 +531,14 @@ gpuvec_adam_step(PG_FUNCTION_ARGS)
 	first = 1 - pow(PG_GETARG_FLOAT8(5), step);
 	second = 1 - pow(PG_GETARG_FLOAT8(6), step);
 	epsilon = PG_GETARG_FLOAT8(7);
+	require_begun(x, m, v, n, PG_GETARG_INT64(8));
 	out = palloc_array(float, n + 1);
 	for (int i = 0; i < n; i++)
+	{
+		GPUVEC_STEP(i);
 		out[i] = (float) (x[i] - rate * (m[i] / first) / (sqrt(v[i] / second) + epsilon));
-	return EmbeddingArray(out, n);
+	}
+	return stepped(out, n, PG_GETARG_INT64(8));
 }
 
 /*

@@ -16,6 +16,8 @@
  *						time only)
  *	 slow-search:MS		a search takes MS milliseconds longer; it makes
  *						progress meanwhile
+ *	 together:N			searches of sets are held until N of them wait, so
+ *						that they run in batches; at most for a second
  *	 stuck-search:MS	a search never ends and makes no progress; the
  *						engine counts as stuck after MS
  *	 crash-on-training	SIGSEGV when an iteration of a training begins
@@ -42,8 +44,11 @@
  *	 embed-limit:N		an answer has room for N elements of vectors
  *	 device-keys:N		a device looks up the keys of requests that have N
  *						or more
+ *	 most-undecided:N	a session is asked to decide about N rows or so at a
+ *						time; for a Gram matrix about N at most
  *	 near-spare:N		a search for the nearest rows keeps at most N
  *						spare rows
+ *	 near-asked:N		it asks about all rows at once if they are N at most
  *	 no-sweep			stale mirrors are not dropped
  *	 unread:MS			an answer of which nothing is read for MS is given up
  *	 least-idle:MS		a session that was idle for MS may lose its seat

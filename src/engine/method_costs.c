@@ -43,8 +43,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "core/clock.h"
 #include "engine/method_costs.h"
 
 /* Records of a mirror, in sets of WAYS */
@@ -265,15 +265,6 @@ gpuvec_method_note(gpuvec_method_record *record, gpuvec_method method, uint32_t 
 	cost->last = record->searches;
 }
 
-static double
-now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double) now.tv_sec * 1e9 + (double) now.tv_nsec;
-}
-
 /* A search that is measured */
 typedef struct measured_search
 {
@@ -299,11 +290,11 @@ static bool
 search(const measured_search *s, gpuvec_method method, gpuvec_topk_query *queries,
 	   uint32_t nqueries)
 {
-	double		start = now_ns();
+	uint64_t	start = gpuvec_clock_ns();
 
 	if (!s->backend->topk(s->backend, s->view, s->measure, method, queries, nqueries, s->error))
 		return false;
-	note(s, method, nqueries, now_ns() - start);
+	note(s, method, nqueries, (double) (gpuvec_clock_ns() - start));
 	return true;
 }
 

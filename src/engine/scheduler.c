@@ -11,6 +11,10 @@
  * (flat combining: Hendler, Incze, Shavit and Tzafrir 2010).  Each
  * batch starts with the oldest request, so no request starves.
  *
+ * A batch copies the queries of its requests, so each request must get back
+ * all that its queries were answered with (run_together()).  Else, an answer
+ * would depend on whether others have searched at the same time.
+ *
  * A backend of several devices runs as many batches at a time as it has
  * devices that are idle, for views that one device can search alone: each of
  * its lanes is busy or idle.  Other searches take all lanes.  What waits for
@@ -22,8 +26,10 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "engine/clock.h"
+#include "core/clock.h"
+#include "engine/fault.h"
 #include "engine/method_costs.h"
 #include "engine/scheduler.h"
 
@@ -324,6 +330,29 @@ run_batch(gpuvec_scheduler *scheduler, const topk_batch *batch)
 	}
 }
 
+/*
+ * If a fault asks for it, wait until so many requests are in the queue, or
+ * for a second.  The mutex is held at call and return.
+ */
+static void
+hold_back(gpuvec_scheduler *scheduler, const topk_request *mine)
+{
+	long		wanted = 0;
+	long		waiting = 0;
+
+	if (!gpuvec_fault("together", &wanted))
+		return;
+	for (int ms = 0; ms < 1000 && !mine->done && waiting < wanted; ms++)
+	{
+		pthread_mutex_unlock(&scheduler->mutex);
+		usleep(1000);
+		pthread_mutex_lock(&scheduler->mutex);
+		waiting = 0;
+		for (const topk_request *r = scheduler->head; r; r = r->next)
+			waiting++;
+	}
+}
+
 bool
 gpuvec_scheduler_topk(gpuvec_scheduler *scheduler, const gpuvec_view *view,
 					  gpuvec_measure measure, gpuvec_method method,
@@ -345,6 +374,7 @@ gpuvec_scheduler_topk(gpuvec_scheduler *scheduler, const gpuvec_view *view,
 	else
 		scheduler->head = &mine;
 	scheduler->tail = &mine;
+	hold_back(scheduler, &mine);
 
 	while (!mine.done)
 	{

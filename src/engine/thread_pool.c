@@ -20,10 +20,12 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
-#include "engine/clock.h"
+#include "core/clock.h"
+#include "engine/control_group.h"
 #include "engine/thread_pool.h"
 
 /* Parts of the gate; the number of the run, from RUN_SHIFT on, wraps around */
@@ -99,14 +101,31 @@ gpuvec_thread_start(void *(*run) (void *arg), void *arg)
 	return create_thread(&thread, run, arg) && pthread_detach(thread) == 0;
 }
 
+/* Cores that this process may run on, and may keep busy all the time */
+static int
+count_cores(void)
+{
+	cpu_set_t	set;
+	double		busy = ceil(gpuvec_control_group_cores());
+	int			cores = 1;
+
+	if (sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) > 0)
+		cores = CPU_COUNT(&set);
+	return busy < cores ? (int) busy : cores;
+}
+
 int
 gpuvec_cores(void)
 {
-	cpu_set_t	set;
+	static int	known = 0;		/* files have to be read, once is enough */
+	int			cores = __atomic_load_n(&known, __ATOMIC_RELAXED);
 
-	if (sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) > 0)
-		return CPU_COUNT(&set);
-	return 1;
+	if (cores == 0)
+	{
+		cores = count_cores();
+		__atomic_store_n(&known, cores, __ATOMIC_RELAXED);
+	}
+	return cores;
 }
 
 int

@@ -55,7 +55,10 @@ extern uint64_t gpuvec_progress(void);
 /* Start a thread that takes no signals, and that nobody waits for */
 extern bool gpuvec_thread_start(void *(*run) (void *arg), void *arg);
 
-/* Cores that this process may use */
+/*
+ * Cores that this process may use: those it may run on, and no more than its
+ * control groups let it keep busy, a part of a core as a whole one
+ */
 extern int	gpuvec_cores(void);
 
 #ifdef __cplusplus

@@ -125,6 +125,7 @@ from_many_narrow(const uint32 *ids, uint32 n)
 	{
 		uint64		bit = UINT64CONST(1) << (ids[i] % 64);
 
+		GPUVEC_STEP(i);
 		count += (bitmap[ids[i] / 64] & bit) == 0;
 		bitmap[ids[i] / 64] |= bit;
 	}
@@ -150,11 +151,17 @@ sort_by_byte(const uint32 *ids, uint32 *out, uint32 n, int shift)
 	uint32		starts[257] = {0};
 
 	for (uint32 i = 0; i < n; i++)
+	{
+		GPUVEC_STEP(i);
 		starts[((ids[i] >> shift) & 0xFF) + 1]++;
+	}
 	for (int byte = 0; byte < 256; byte++)
 		starts[byte + 1] += starts[byte];
 	for (uint32 i = 0; i < n; i++)
+	{
+		GPUVEC_STEP(i);
 		out[starts[(ids[i] >> shift) & 0xFF]++] = ids[i];
+	}
 }
 
 /* Sort ids[], with duplicates or not */
@@ -184,8 +191,11 @@ idset_sort_distinct(uint32 *ids, uint32 n)
 
 	idset_sort(ids, n);
 	for (uint32 i = 0; i < n; i++)
+	{
+		GPUVEC_STEP(i);
 		if (count == 0 || ids[count - 1] != ids[i])
 			ids[count++] = ids[i];
+	}
 	return count;
 }
 
@@ -199,10 +209,16 @@ idset_from_ids_safe(uint32 *ids, uint32 n, Node *escontext)
 	uint32		all = n > 0 ? ids[0] : 0;
 	bool		sorted = true;
 
-	for (uint32 i = 1; i < n; i++)
+	for (uint32 start = 1; start < n; start += GPUVEC_STEPS)
 	{
-		sorted &= ids[i - 1] < ids[i];
-		all |= ids[i];
+		uint32		end = Min(start + GPUVEC_STEPS, n);
+
+		GPUVEC_LOOK();
+		for (uint32 i = start; i < end; i++)
+		{
+			sorted &= ids[i - 1] < ids[i];
+			all |= ids[i];
+		}
 	}
 	if (sorted)
 		return set_of_sorted(ids, n, escontext);

@@ -182,6 +182,8 @@ extern Datum idset_add_id(PG_FUNCTION_ARGS);
  * Operator functions and the constructor of thresholds: the planner
  * recognizes them by address
  */
+extern Datum idset_cardinality(PG_FUNCTION_ARGS);
+extern Datum idset_intersect(PG_FUNCTION_ARGS);
 extern Datum idset_overlaps(PG_FUNCTION_ARGS);
 extern Datum idset_contains(PG_FUNCTION_ARGS);
 extern Datum idset_contains_id(PG_FUNCTION_ARGS);

@@ -44,9 +44,12 @@ set_from_bits(const uint8 *bytes, int nbytes, bool leftmost_first)
 		return idset_from_sorted(NULL, (uint32) Min(count, PG_UINT32_MAX)); /* an error */
 	ids = palloc_array(uint32, Max(count, 1));
 	for (int byte = 0; byte < nbytes; byte++)
+	{
+		GPUVEC_STEP(byte);
 		for (int i = 0; bytes[byte] != 0 && i < 8; i++)
 			if (bytes[byte] & bit_mask(i, leftmost_first))
 				ids[n++] = idset_check_id((int64) byte * 8 + i);
+	}
 	return idset_from_sorted(ids, n);
 }
 
@@ -94,6 +97,11 @@ bit_string(const IdSet *set, int bits)
 {
 	VarBit	   *result;
 
+	if (bits < 0 || bits > VARBITMAXLEN)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("a bit string cannot have %d bits", bits),
+				 errhint("Give a length from 0 to %d.", VARBITMAXLEN)));
 	check_fits(set, bits);
 	result = palloc0(VARBITTOTALLEN(bits));
 	SET_VARSIZE(result, VARBITTOTALLEN(bits));
@@ -123,13 +131,7 @@ varbit_to_idset(PG_FUNCTION_ARGS)
 Datum
 idset_to_bit(PG_FUNCTION_ARGS)
 {
-	int32		bits = PG_GETARG_INT32(1);
-
-	if (bits < 0 || bits > VARBITMAXLEN)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("a bit string cannot have %d bits", bits)));
-	PG_RETURN_VARBIT_P(bit_string(PG_GETARG_IDSET_P(0), bits));
+	PG_RETURN_VARBIT_P(bit_string(PG_GETARG_IDSET_P(0), PG_GETARG_INT32(1)));
 }
 
 /*
@@ -178,7 +180,8 @@ idset_to_bytea(PG_FUNCTION_ARGS)
 	if (nbytes < 0 || nbytes > MaxAllocSize - VARHDRSZ)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("a bytea cannot have %d bytes", nbytes)));
+				 errmsg("a bytea cannot have %d bytes", nbytes),
+				 errhint("Give a length from 0 to %d.", (int) (MaxAllocSize - VARHDRSZ))));
 	check_fits(set, (int64) nbytes * 8);
 	result = palloc0(VARHDRSZ + nbytes);
 	SET_VARSIZE(result, VARHDRSZ + nbytes);

@@ -30,7 +30,10 @@ first_null(ArrayType *array, int n)
 	int			i = 0;
 
 	while (i < n && (bitmap[i / 8] & (1 << (i % 8))) != 0)
+	{
+		GPUVEC_STEP(i);
 		i++;
+	}
 	return i + 1;
 }
 
@@ -53,9 +56,10 @@ set_from_array(ArrayType *array, int width)
 				 errmsg("cannot convert an array with null elements to idset"),
 				 errdetail("Element %d is null.", first_null(array, n)),
 				 errhint("Leave them out with array_remove(array, NULL).")));
-	ids = MemoryContextAllocHuge(CurrentMemoryContext, Max(n, 1) * sizeof(uint32));
+	ids = MemoryContextAllocHuge(CurrentMemoryContext, (Size) Max(n, 1) * sizeof(uint32));
 	for (int i = 0; i < n; i++, data += width)
 	{
+		GPUVEC_STEP(i);
 		if (width == sizeof(int16))
 			ids[i] = idset_check_id(*(const int16 *) data);
 		else if (width == sizeof(int32))

@@ -9,6 +9,7 @@
  *		jaccard_similarity(tokens, q) >= 0.5, and other measures
  *		tokens <%> q < 0.5, and other distances
  *
+ * There may be arithmetic around the score (idset_spelling.c).
  * src/index/comparisons.c finds them, and makes a condition with <<->>, from
  * what is here.  Its right side is a call of idset_reaching() or of
  * idset_within().  They make null of NaN, which no score reaches, where the

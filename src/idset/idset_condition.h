@@ -28,6 +28,9 @@ typedef struct IdSetScored
 /* What is known of a function; NULL if it is none of ours */
 extern const IdSetScored *idset_scored(Oid function);
 
+/* The number of common ids, however it is counted */
+extern const IdSetScored *idset_scored_common(void);
+
 /*
  * A score that all sets reach that are at most this far from the query.  Some
  * that are a little farther may reach it.

@@ -73,7 +73,10 @@ static void
 skip_space(IdSetReader *reader)
 {
 	while (scanner_isspace(*reader->p))
+	{
+		GPUVEC_STEP(reader->p - reader->text);
 		reader->p++;
+	}
 }
 
 /* isdigit() that is the same in every locale */
@@ -101,7 +104,10 @@ element_error(IdSetReader *reader)
 	if (*reader->p == '"')
 		return syntax_error(reader, "A quoted element must be one whole number.");
 	while (!ends_element(reader->p[length]))
+	{
+		GPUVEC_STEP(length);
 		length++;
+	}
 	if (length == 0)
 		return unexpected(reader);
 	if (length == 4 && pg_strncasecmp(reader->p, "null", 4) == 0)
@@ -123,9 +129,12 @@ read_number(IdSetReader *reader, uint32 *id)
 	if (!is_digit(*p))
 		return element_error(reader);
 	for (; is_digit(*p); p++)
+	{
+		GPUVEC_STEP(p - start);
 		if (number <= IDSET_MAX_ID) /* no overflow: a larger number is out of
 									 * range anyway */
 			number = number * 10 + (*p - '0');
+	}
 	if (!ends_element(*p))
 		return element_error(reader);
 	if (number > IDSET_MAX_ID || (negative && number > 0))
@@ -193,6 +202,7 @@ read_set(IdSetReader *reader, IdSet **set)
 			room *= 2;
 			ids = repalloc_huge(ids, room * sizeof(uint32));
 		}
+		GPUVEC_STEP(n);
 		if (!read_id(reader, &ids[n++]))
 			return false;
 		skip_space(reader);

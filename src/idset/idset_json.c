@@ -99,6 +99,7 @@ set_from_jsonb(Jsonb *jsonb)
 	JsonbIteratorNext(&iterator, &value, true); /* the beginning of the array */
 	while (JsonbIteratorNext(&iterator, &value, true) == WJB_ELEM)
 	{
+		GPUVEC_LOOK();
 		ids[n] = id_of_value(&value, n + 1);
 		n++;
 	}
@@ -182,8 +183,11 @@ set_of_row(const char *row, int n, int width)
 	IdSet	   *set;
 
 	for (int i = 0; i < n; i++, row += width)
+	{
+		GPUVEC_STEP(i);
 		ids[i] = idset_check_id(width == sizeof(int32) ?
 								*(const int32 *) row : *(const int64 *) row);
+	}
 	set = idset_from_ids(ids, n);
 	pfree(ids);
 	return set;

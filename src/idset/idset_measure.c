@@ -290,3 +290,11 @@ idset_scored(Oid function)
 			return &scored[i];
 	return NULL;
 }
+
+const IdSetScored *
+idset_scored_common(void)
+{
+	static const IdSetScored common = SCORE(intersection_count, GPUVEC_INTERSECTION, "intersection");
+
+	return &common;
+}

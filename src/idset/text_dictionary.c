@@ -19,6 +19,10 @@
  * that insert rows do not take it; the unique indexes keep their ids and
  * tokens apart, with an error for the second one.
  *
+ * An expression keeps its plans from call to call, and they name the table.
+ * Another one may have taken that name meanwhile, so plans are made anew for
+ * a dictionary that was renamed or moved.
+ *
  * Without unique indexes, two rows could have one token.  So the table must
  * have them.
  *
@@ -51,6 +55,9 @@ PG_FUNCTION_INFO_V1(idset_decode);
 
 /* Bytes of a token that an error shows */
 #define SHOWN_BYTES		60
+
+/* Bytes of a row of a btree index: a third of a page, without the headers */
+#define LONGEST_KEY		((Size) BLCKSZ / 3 / 8 * 8 - 24)
 
 /*
  * The statements about a dictionary; each has %s for the table.  Rows are
@@ -416,6 +423,50 @@ check_room(Dictionary *dictionary, int64 last, int n)
 			 errhint("A column \"id\" of type bigint has ids up to %u.", (uint32) IDSET_MAX_ID) : 0));
 }
 
+/*
+ * Raise the error that an index has no room for a token.  The server's names
+ * sizes of index rows, which the caller has not made, and compresses before it
+ * measures: so only the longest token can be named.
+ */
+static void
+complain_of_length(Dictionary *dictionary, ArrayType *tokens)
+{
+	Datum	   *elements;
+	Size		longest = 0;
+	int			n;
+
+	deconstruct_array(tokens, TEXTOID, -1, false, TYPALIGN_INT, &elements, NULL, &n);
+	for (int i = 0; i < n; i++)
+		longest = Max(longest, VARSIZE_ANY_EXHDR(DatumGetPointer(elements[i])));
+	ereport(ERROR,
+			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+			 errmsg("a token is too long for dictionary \"%s\"", get_rel_name(dictionary->relid)),
+			 errdetail("The longest one has %zu bytes, and the unique index takes up to %zu, compressed.",
+					   longest, LONGEST_KEY),
+			 errhint("Encode hashes of long tokens, as md5() makes them, or use idset_hash().")));
+}
+
+/* Insert tokens; an index that cannot have one is an error of ours */
+static void
+insert_tokens(Dictionary *dictionary, ArrayType *tokens, Datum *values)
+{
+	MemoryContext context = CurrentMemoryContext;
+
+	PG_TRY();
+	{
+		run_statement(dictionary, ADD, values, NULL);
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		if (geterrcode() != ERRCODE_PROGRAM_LIMIT_EXCEEDED)
+			PG_RE_THROW();
+		FlushErrorState();
+		complain_of_length(dictionary, tokens);
+	}
+	PG_END_TRY();
+}
+
 /* Add tokens, which the dictionary lacks, to it and their ids to the list */
 static void
 add_tokens(Dictionary *dictionary, ArrayType *tokens, TextIds *ids)
@@ -425,7 +476,7 @@ add_tokens(Dictionary *dictionary, ArrayType *tokens, TextIds *ids)
 	Datum		values[] = {PointerGetDatum(tokens), Int64GetDatum(last)};
 
 	check_room(dictionary, last, n);
-	run_statement(dictionary, ADD, values, NULL);
+	insert_tokens(dictionary, tokens, values);
 	if (SPI_processed != n)
 		ereport(ERROR,
 				(errcode(ERRCODE_TRIGGERED_ACTION_EXCEPTION),

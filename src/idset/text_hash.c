@@ -20,6 +20,7 @@
  */
 #include "gpuvec.h"
 
+#include "access/tupmacs.h"
 #include "idset/text_ids.h"
 #include "tsearch/ts_utils.h"
 #include "utils/builtins.h"
@@ -56,20 +57,22 @@ idset_hash_array(PG_FUNCTION_ARGS)
 {
 	ArrayType  *array = PG_GETARG_ARRAYTYPE_P(0);
 	TypeCacheEntry *type = element_type(fcinfo, ARR_ELEMTYPE(array));
-	Datum	   *elements;
-	int			n;
+	int			n = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+	const char *at = ARR_DATA_PTR(array);
 	TextIds		ids;
 
 	text_check_array(array, "hash");
-	deconstruct_array(array, ARR_ELEMTYPE(array), type->typlen, type->typbyval, type->typalign,
-					  &elements, NULL, &n);
 	text_ids_init(&ids);
 	for (int i = 0; i < n; i++)
 	{
+		Datum		element = fetch_att(at, type->typbyval, type->typlen);
 		Datum		hash = FunctionCall2Coll(&type->hash_extended_proc_finfo, PG_GET_COLLATION(),
-											 elements[i], Int64GetDatum(0));
+											 element, Int64GetDatum(0));
 
+		GPUVEC_STEP(i);
 		text_ids_add(&ids, (uint32) DatumGetUInt64(hash));
+		at = att_addlength_pointer(at, type->typlen, at);
+		at = (const char *) att_align_nominal(at, type->typalign);
 	}
 	PG_RETURN_IDSET_P(text_ids_finish(&ids));
 }
@@ -89,11 +92,20 @@ idset_words(PG_FUNCTION_ARGS)
 	parsetext(PG_GETARG_OID(0), &parsed, VARDATA_ANY(document), VARSIZE_ANY_EXHDR(document));
 	text_ids_init(&ids);
 	for (int i = 0; i < parsed.curwords; i++)
+	{
+		GPUVEC_STEP(i);
 		text_ids_add(&ids, text_token_id(parsed.words[i].word, parsed.words[i].len));
+	}
 	PG_RETURN_IDSET_P(text_ids_finish(&ids));
 }
 
 /* ---- shingles ---- */
+
+/*
+ * Most words of a shingle.  Each word is in as many shingles, and hashed as
+ * often.
+ */
+#define MOST_WORDS		100
 
 /* The words of a document with a blank behind each, and where they begin */
 typedef struct Words
@@ -118,6 +130,7 @@ read_words(Words *words, const text *document)
 	words->starts[0] = 0;
 	while (text_next_word(&reader, &words->text))
 	{
+		GPUVEC_STEP(words->n);
 		appendStringInfoChar(&words->text, ' ');
 		if (++words->n == words->size)
 		{
@@ -146,17 +159,19 @@ idset_shingles(PG_FUNCTION_ARGS)
 	Words		words;
 	TextIds		ids;
 
-	if (n < 1)
+	if (n < 1 || n > MOST_WORDS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("the number of words of a shingle must be at least 1, not %d", n)));
+				 errmsg("the number of words of a shingle must be between 1 and %d, not %d",
+						MOST_WORDS, n),
+				 errhint("Documents are mostly compared by shingles of 2 to 10 words.")));
 	read_words(&words, PG_GETARG_TEXT_PP(0));
 	text_ids_init(&ids);
 	if (words.n > 0 && words.n < n)
 		text_ids_add(&ids, shingle_id(&words, 0, words.n));
 	for (int i = 0; i <= words.n - n; i++)
 	{
-		CHECK_FOR_INTERRUPTS();
+		GPUVEC_LOOK();
 		text_ids_add(&ids, shingle_id(&words, i, i + n));
 	}
 	PG_RETURN_IDSET_P(text_ids_finish(&ids));

@@ -161,11 +161,15 @@ text_next_word(TextReader *reader, StringInfo out)
 	const char *word;
 	bool		plain = true;
 
-	while (p < reader->end && !is_word_char(p))
-		p += text_char_bytes(p, reader->end);
-	word = p;
-	while (p < reader->end && is_word_char(p))
+	for (uint64 i = 1; p < reader->end && !is_word_char(p); i++)
 	{
+		GPUVEC_STEP(i);
+		p += text_char_bytes(p, reader->end);
+	}
+	word = p;
+	for (uint64 i = 1; p < reader->end && is_word_char(p); i++)
+	{
+		GPUVEC_STEP(i);
 		plain = plain && !IS_HIGHBIT_SET(*p) && !(*p >= 'A' && *p <= 'Z');
 		p += text_char_bytes(p, reader->end);
 	}

@@ -59,10 +59,11 @@ add_trigrams(TextIds *ids, const char *word, const char *end)
 	const char *second = first + 1; /* both are blanks */
 	const char *third = second + 1;
 
-	while (third < end)
+	for (uint64 i = 0; third < end; i++)
 	{
 		const char *next = third + text_char_bytes(third, end);
 
+		GPUVEC_STEP(i);
 		text_ids_add(ids, trigram_id(first, (int) (next - first)));
 		first = second;
 		second = third;
@@ -82,8 +83,9 @@ idset_trigrams(PG_FUNCTION_ARGS)
 	text_ids_init(&ids);
 	initStringInfo(&word);
 	appendStringInfoString(&word, "  ");
-	while (text_next_word(&reader, &word))
+	for (uint64 i = 0; text_next_word(&reader, &word); i++)
 	{
+		GPUVEC_STEP(i);
 		appendStringInfoChar(&word, ' ');
 		add_trigrams(&ids, word.data, word.data + word.len);
 		word.len = 2;

@@ -13,7 +13,9 @@
  * condition is there only while paths are made.  What an index path has found
  * by it, the executor filters by the condition as it was written, which stays
  * where it was.  So no row is wrong, whatever the new condition lets through.
- * Conditions that are combined by OR and AND are taken apart.
+ * Conditions that are combined by OR and AND are taken apart.  There may be
+ * arithmetic around the score, as in 1 - (tokens <%> q) >= 0.5: then the
+ * limit is solved for the score (idset_spelling.c).
  *
  * A path whose parameters come from another table keeps a list of conditions
  * that it enforces.  From these the new ones are taken out again, or they
@@ -30,8 +32,9 @@
  * depend on sets).  <<->> is not, for it has errors for bad measures and NaN,
  * which may be values of a hidden row.  But those that are made here have
  * good ones.  And where the right side is known when the statement is
- * planned, and good, a condition tokens <<->> threshold is searched for as
- * well: with its own words, and taken as leakproof.
+ * planned, and good, a condition tokens <<->> threshold is taken as leakproof,
+ * whether it was written so, or made of a comparison with functions that are
+ * not: the executor evaluates these where it would without an index.
  *
  *-------------------------------------------------------------------------
  */
@@ -44,6 +47,7 @@
 #include "catalog/pg_type.h"
 #include "common/shortest_dec.h"
 #include "idset/idset_condition.h"
+#include "idset/idset_spelling.h"
 #include "idset/idset_threshold.h"
 #include "index/index_am.h"
 #include "nodes/makefuncs.h"
@@ -60,8 +64,8 @@
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
-/* The operator family of float4 and float8; server headers do not name it */
-#define FLOAT_BTREE_FAMILY	1970
+/* That of numeric */
+#define NUMERIC_BTREE_FAMILY	1988
 
 /* An index, and what its conditions are made of */
 typedef struct Searched
@@ -113,37 +117,19 @@ find_operator(PlannerInfo *root, IndexOptInfo *index, Searched *searched)
 	return OidIsValid(searched->operator);
 }
 
-/* The function of a call or an operator with at least two arguments */
-static Oid
-called_function(Node *node, List **args)
-{
-	if (IsA(node, FuncExpr))
-	{
-		*args = ((FuncExpr *) node)->args;
-		return list_length(*args) >= 2 ? ((FuncExpr *) node)->funcid : InvalidOid;
-	}
-	if (!IsA(node, OpExpr))
-		return InvalidOid;
-	*args = ((OpExpr *) node)->args;
-	set_opfuncid((OpExpr *) node);
-	return list_length(*args) == 2 ? ((OpExpr *) node)->opfuncid : InvalidOid;
-}
-
 /*
  * The name of the measure of a call; NULL if it is not known.  If the weights
  * are bad, the executor reports it.
  */
 static const char *
-measure_name(const IdSetScored *scored, List *args, bool turned)
+measure_name(const IdSetSpelling *spelling, bool turned)
 {
+	const Const *alpha = (const Const *) spelling->weights[turned ? 1 : 0];
+	const Const *beta = (const Const *) spelling->weights[turned ? 0 : 1];
 	char		shortest[2][DOUBLE_SHORTEST_DECIMAL_LEN];
-	const Const *alpha;
-	const Const *beta;
 
-	if (!scored->weighted)
-		return turned ? scored->turned : scored->name;
-	alpha = list_nth(args, turned ? 3 : 2);
-	beta = list_nth(args, turned ? 2 : 3);
+	if (!spelling->scored->weighted)
+		return turned ? spelling->scored->turned : spelling->scored->name;
 	if (!IsA(alpha, Const) || !IsA(beta, Const) || alpha->constisnull || beta->constisnull ||
 		!gpuvec_weights_valid(DatumGetFloat8(alpha->constvalue), DatumGetFloat8(beta->constvalue)))
 		return NULL;
@@ -189,54 +175,103 @@ make_threshold(const Searched *searched, const IdSetScored *scored, const char *
 														DEFAULT_COLLATION_OID, COERCE_EXPLICIT_CALL));
 }
 
-/* True if a comparison says that sets are similar: a score >= limit */
-static bool
-asks_for_similar(Oid operator, bool turned, bool distance)
+/*
+ * The strategy of a comparison of numbers, as if the limit were on the right;
+ * 0: it is none
+ */
+static int
+comparison_strategy(Oid operator, bool turned)
 {
-	int			strategy = get_op_opfamily_strategy(operator, FLOAT_BTREE_FAMILY);
+	static const Oid families[] = {FLOAT_BTREE_FAMILY, INTEGER_BTREE_FAM_OID, NUMERIC_BTREE_FAMILY};
 
-	if (strategy == 0)
-		strategy = get_op_opfamily_strategy(operator, INTEGER_BTREE_FAM_OID);
-	if (strategy == BTEqualStrategyNumber)
-		return true;
-	if (turned != distance)
-		return strategy == BTLessStrategyNumber || strategy == BTLessEqualStrategyNumber;
-	return strategy == BTGreaterStrategyNumber || strategy == BTGreaterEqualStrategyNumber;
+	for (int i = 0; i < lengthof(families); i++)
+	{
+		int			strategy = get_op_opfamily_strategy(operator, families[i]);
+
+		if (strategy != 0)
+			return turned ? BTMaxStrategyNumber + 1 - strategy : strategy;
+	}
+	return 0;
 }
 
 /*
- * The condition that a comparison of a call with a limit implies; NULL if the
- * index has none
+ * True if a comparison says that sets are similar, and nothing of those that
+ * are null
+ */
+static bool
+asks_for_similar(const IdSetSpelling *spelling, int strategy, const Node *limit)
+{
+	bool		rises = idset_spelling_rises(spelling);
+
+	if (strategy == 0 || (strategy < BTEqualStrategyNumber && rises) ||
+		(strategy > BTEqualStrategyNumber && !rises))
+		return false;
+	return !spelling->has_fallback || idset_spelling_null_fails(spelling, strategy, limit);
+}
+
+/*
+ * The limit of the score or the distance itself, if this is one of the
+ * spelling; NULL if it cannot be made
  */
 static Node *
-condition_of_call(const Searched *searched, Node *call, Node *limit, Oid comparison, bool turned)
+solve_limit(const Searched *searched, const IdSetSpelling *spelling, Node *limit)
+{
+	bool		numeric = exprType(limit) == NUMERICOID;
+	Oid			types[] = {numeric ? NUMERICOID : FLOAT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID};
+	double		numbers[] = {spelling->scale, spelling->shift, idset_spelling_slack(spelling)};
+	List	   *args;
+	Oid			function;
+
+	if (!numeric)
+		limit = coerce_to_target_type(NULL, limit, exprType(limit), FLOAT8OID, -1,
+									  COERCION_EXPLICIT, COERCE_EXPLICIT_CAST, -1);
+	if (limit == NULL || (!numeric && idset_spelling_is_plain(spelling)))
+		return limit;
+	function = idset_own_function(get_func_namespace(get_opcode(searched->operator)), "idset_limit",
+								  types, lengthof(types),
+								  numeric ? idset_limit_numeric : idset_limit);
+	if (!OidIsValid(function))
+		return NULL;
+	args = list_make1(limit);
+	for (int i = 0; i < lengthof(numbers); i++)
+		args = lappend(args, makeConst(FLOAT8OID, -1, InvalidOid, sizeof(float8),
+									   Float8GetDatum(numbers[i]), false, FLOAT8PASSBYVAL));
+	return (Node *) makeFuncExpr(function, FLOAT8OID, args, InvalidOid, InvalidOid,
+								 COERCE_EXPLICIT_CALL);
+}
+
+/*
+ * The condition that a comparison of a score with a limit implies; NULL if
+ * the index has none
+ */
+static Node *
+condition_of_score(const Searched *searched, Node *score, Node *limit, int strategy)
 {
 	IndexOptInfo *index = searched->index;
-	List	   *args;
-	Oid			function = called_function(call, &args);
-	const IdSetScored *scored = OidIsValid(function) ? idset_scored(function) : NULL;
+	IdSetSpelling spelling;
 	const char *measure;
 	Node	   *threshold;
 	int			column;
 
-	if (scored == NULL || !asks_for_similar(comparison, turned, scored->distance))
+	if (strategy == 0 || !idset_spelling(score, &spelling) ||
+		!asks_for_similar(&spelling, strategy, limit))
 		return NULL;
-	column = match_index_to_operand(linitial(args), 0, index) ? 0 : 1;
-	measure = measure_name(scored, args, column == 0);
-	if (measure == NULL || !match_index_to_operand(list_nth(args, column), 0, index) ||
-		!GpuvecIsIndexConstant(searched->root, list_nth(args, 1 - column), index) ||
+	column = match_index_to_operand(spelling.sets[0], 0, index) ? 0 : 1;
+	measure = measure_name(&spelling, column == 0);
+	if (measure == NULL || !match_index_to_operand(spelling.sets[column], 0, index) ||
+		!GpuvecIsIndexConstant(searched->root, spelling.sets[1 - column], index) ||
 		!GpuvecIsIndexConstant(searched->root, limit, index))
 		return NULL;
-	limit = coerce_to_target_type(NULL, limit, exprType(limit), FLOAT8OID, -1, COERCION_EXPLICIT,
-								  COERCE_EXPLICIT_CAST, -1);
+	limit = solve_limit(searched, &spelling, limit);
 	if (limit == NULL)
 		return NULL;
-	threshold = make_threshold(searched, scored, measure, list_nth(args, 1 - column),
+	threshold = make_threshold(searched, spelling.scored, measure, spelling.sets[1 - column],
 							   eval_const_expressions(searched->root, limit));
 	if (threshold == NULL)
 		return NULL;
-	return (Node *) make_opclause(searched->operator, BOOLOID, false, list_nth(args, column),
-								  (Expr *) threshold, InvalidOid, InvalidOid);
+	return (Node *) make_opclause(searched->operator, BOOLOID, false,
+								  (Expr *) spelling.sets[column], (Expr *) threshold, InvalidOid,
+								  InvalidOid);
 }
 
 /*
@@ -246,9 +281,10 @@ condition_of_call(const Searched *searched, Node *call, Node *limit, Oid compari
 static Node *
 condition_of(Searched *searched, Node *clause)
 {
-	Node	   *made = NULL;
+	Node	   *made;
 	List	   *args;
 	ListCell   *cell;
+	Oid			operator;
 
 	if (is_orclause(clause) || is_andclause(clause))
 	{
@@ -260,9 +296,12 @@ condition_of(Searched *searched, Node *clause)
 	if (!is_opclause(clause) || list_length(((OpExpr *) clause)->args) != 2)
 		return clause;
 	args = ((OpExpr *) clause)->args;
-	made = condition_of_call(searched, linitial(args), lsecond(args), ((OpExpr *) clause)->opno, false);
+	operator = ((OpExpr *) clause)->opno;
+	made = condition_of_score(searched, linitial(args), lsecond(args),
+							  comparison_strategy(operator, false));
 	if (made == NULL)
-		made = condition_of_call(searched, lsecond(args), linitial(args), ((OpExpr *) clause)->opno, true);
+		made = condition_of_score(searched, lsecond(args), linitial(args),
+								  comparison_strategy(operator, true));
 	searched->found |= made != NULL;
 	return made != NULL ? made : clause;
 }
@@ -303,7 +342,7 @@ make_conditions(Searched *searched, List *restrictions, Made *made)
 		if (from->pseudoconstant || !(good || searched->found))
 			continue;
 		to = GpuvecRestrictionLike(searched->root, (Expr *) clause, from);
-		to->leakproof = from->leakproof || good;
+		to->leakproof = from->leakproof || is_good_threshold(searched, (OpExpr *) clause);
 		made->made = lappend(made->made, to);
 		made->from = lappend(made->from, from);
 	}
@@ -368,9 +407,41 @@ forget_conditions(RelOptInfo *rel, const List *made)
 	}
 }
 
-/* Make the paths of a table's indexes once more, with these conditions */
+/*
+ * Make paths of indexes as if the query were sorted by a distance.  Those
+ * that are have the query's own first sort key.
+ */
 static void
-make_paths(PlannerInfo *root, RelOptInfo *rel, const Made *own, const Made *joins)
+make_ordered_paths(PlannerInfo *root, RelOptInfo *rel, PathKey *order)
+{
+	List	   *keys = root->query_pathkeys;
+	List	   *first = list_length(keys) == 1 ? keys : list_make1(linitial(keys));
+	List	   *before = rel->pathlist;
+	List	   *made;
+	ListCell   *cell;
+
+	rel->pathlist = NIL;
+	root->query_pathkeys = list_make1(order);
+	create_index_paths(root, rel);
+	root->query_pathkeys = keys;
+	made = rel->pathlist;
+	rel->pathlist = before;
+	foreach(cell, made)
+	{
+		Path	   *path = lfirst(cell);
+
+		if (path->pathkeys != NIL && linitial(path->pathkeys) == order)
+			path->pathkeys = first;
+		add_path(rel, path);
+	}
+}
+
+/*
+ * Make the paths of a table's indexes once more, with these conditions, and
+ * with an order if there is one
+ */
+static void
+make_paths(PlannerInfo *root, RelOptInfo *rel, const Made *own, const Made *joins, PathKey *order)
 {
 	List	   *restrictions = rel->baserestrictinfo;
 	List	   *joininfo = rel->joininfo;
@@ -387,7 +458,10 @@ make_paths(PlannerInfo *root, RelOptInfo *rel, const Made *own, const Made *join
 		before = lappend(before, index->indrestrictinfo);
 		index->indrestrictinfo = list_concat(list_copy(index->indrestrictinfo), own->made);
 	}
-	create_index_paths(root, rel);
+	if (order != NULL)
+		make_ordered_paths(root, rel, order);
+	else
+		create_index_paths(root, rel);
 	forboth(cell, rel->indexlist, saved, before)
 		((IndexOptInfo *) lfirst(cell))->indrestrictinfo = lfirst(saved);
 	rel->baserestrictinfo = restrictions;
@@ -401,6 +475,7 @@ add_paths(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 {
 	Made		own = {0};
 	Made		joins = {0};
+	PathKey    *order;
 	ListCell   *cell;
 
 	if (previous_hook)
@@ -419,8 +494,9 @@ add_paths(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 	}
 	if (own.made != NIL)
 		estimate_rows(root, rel, &own);
-	if (own.made != NIL || joins.made != NIL)
-		make_paths(root, rel, &own, &joins);
+	order = GpuvecFindOrder(root, rel);
+	if (own.made != NIL || joins.made != NIL || order != NULL)
+		make_paths(root, rel, &own, &joins, order);
 }
 
 /* Called once, when the library is loaded */

@@ -15,15 +15,16 @@
  *						pg_enum when the scan begins.  Labels that are added
  *						later are in no row that its snapshot sees.
  *		&& @> <@ = v	bits that a further set shares with v, has, or has at
- *						most
+ *						most.  A set that has all bits of one value of an
+ *						array has those that all values have.
  *		IS [NOT] NULL	of any column, the first one included
  *
  * With an array, a comparison holds for the least or the greatest value of it,
  * so the ranges of all values together are one range.
  *
  * What cannot be a condition is left out: operators of the first column
- * (key_search.c), ranges of other texts, arrays of sets, and more conditions
- * or values than the engine takes.  Then, or if a condition is not exact, the
+ * (key_search.c), ranges of other texts, thresholds of further sets, and more
+ * conditions or values than the engine takes.  Then, or if a condition is not exact, the
  * executor checks the rows once more.  No row satisfies a key whose value is
  * null, or whose array has no value.
  *
@@ -271,13 +272,20 @@ add_labels(Maker *maker, ScanKey key, const uint64 *keys, uint32 n)
 	pfree(labels);
 }
 
-/* Add a condition on the bits of a further set */
+/* Add a condition on the bits of a further set, which n > 0 sets have */
 static void
-add_bits(Maker *maker, ScanKey key, uint64 bits)
+add_bits(Maker *maker, ScanKey key, const uint64 *keys, uint32 n)
 {
-	gpuvec_condition condition = {.column = key->sk_attno - 1, .low = bits};
+	gpuvec_condition condition = {.column = key->sk_attno - 1, .low = keys[0]};
 
 	maker->made->exact = false;
+	for (uint32 i = 1; i < n; i++)
+	{
+		if (key->sk_strategy == GPUVEC_CONTAINS)
+			condition.low &= keys[i];
+		else
+			condition.low |= keys[i];
+	}
 	switch (key->sk_strategy)
 	{
 		case GPUVEC_OVERLAPS:
@@ -291,7 +299,7 @@ add_bits(Maker *maker, ScanKey key, uint64 bits)
 			break;
 		default:
 			condition.kind = GPUVEC_KEY_BETWEEN;
-			condition.high = bits;
+			condition.high = keys[0];
 			break;
 	}
 	add(maker, &condition);
@@ -328,7 +336,7 @@ is_condition(const FilterColumn *column, ScanKey key)
 	switch (column->kind)
 	{
 		case FILTER_SET:
-			return (key->sk_flags & SK_SEARCHARRAY) == 0 && key->sk_strategy != GPUVEC_REACHES;
+			return key->sk_strategy != GPUVEC_REACHES;
 		case FILTER_TEXT:
 		case FILTER_BPCHAR:
 			return key->sk_strategy == GPUVEC_FILTER_EQUAL || column->prefix;
@@ -388,11 +396,13 @@ add_comparison(Maker *maker, ScanKey key)
 			column.type = key->sk_subtype;
 		single = FilterKeyOfAny(&column, key->sk_argument);
 	}
-	if (column.kind == FILTER_SET)
-		add_bits(maker, key, single);
+	if (n == 0)
+		maker->made->nothing = true;
+	else if (column.kind == FILTER_SET && (key->sk_strategy != GPUVEC_EQUALS || n == 1))
+		add_bits(maker, key, keys, n);
 	else if (column.kind == FILTER_ENUM && key->sk_strategy != GPUVEC_FILTER_EQUAL)
 		add_labels(maker, key, keys, n);
-	else if (key->sk_strategy == GPUVEC_FILTER_EQUAL && n != 1)
+	else if (column.kind == FILTER_SET || (key->sk_strategy == GPUVEC_FILTER_EQUAL && n != 1))
 		add_any(maker, key->sk_attno - 1, keys, n);
 	else
 		add_range(maker, key, keys, n);

@@ -32,6 +32,9 @@
  * both are about as fast: at some thousand of 10,000 rows, and at 100,000 and
  * more of a million.  A query without LIMIT sorts.
  *
+ * For each value of an array that the set is compared with, all rows are
+ * ranked once more, in one round trip.
+ *
  * A scan without an order has all rows found before it returns the first one.
  * The engine sorts, sends, and has to be asked for more, and the session
  * checks the rows.  For a large part of the table, this is most of the cost
@@ -142,12 +145,12 @@ find_facts(PlannerInfo *root, const IndexOptInfo *info, Facts *facts)
 }
 
 /*
- * Cost of a round trip to the engine, which ranks about `rows` rows, and a
- * share of the load
+ * Cost of a round trip to the engine, which ranks about `rows` rows for each
+ * of several queries, and a share of the load
  */
 static Cost
 trip_cost(const IndexOptInfo *info, FactsKnown known, const Facts *facts, double rows,
-		  double loops)
+		  double queries, double loops)
 {
 	Cost		cost = 0;
 
@@ -156,7 +159,7 @@ trip_cost(const IndexOptInfo *info, FactsKnown known, const Facts *facts, double
 	if (known == FACTS_NONE || (known == FACTS_KNOWN && !FactsResident(facts)))
 		cost = LOAD_SCANS * cost_without_mirror(info->rel, info->rel->tuples, false) /
 			(LOAD_SEARCHES * Max(loops, 1.0));
-	return cost + (FactsTripOperators() + rows * FactsRankOperators(facts)) * cpu_operator_cost;
+	return cost + (FactsTripOperators() + queries * rows * FactsRankOperators(facts)) * cpu_operator_cost;
 }
 
 /*
@@ -164,7 +167,8 @@ trip_cost(const IndexOptInfo *info, FactsKnown known, const Facts *facts, double
  * there is no mirror
  */
 static Cost
-begin_cost(PlannerInfo *root, const IndexOptInfo *info, double rows, bool ordered, double loops)
+begin_cost(PlannerInfo *root, const IndexOptInfo *info, double rows, double queries, bool ordered,
+		   double loops)
 {
 	if (has_mirrors(root, info->rel))
 	{
@@ -172,23 +176,40 @@ begin_cost(PlannerInfo *root, const IndexOptInfo *info, double rows, bool ordere
 		FactsKnown	known = find_facts(root, info, &facts);
 
 		if (!FactsRefused(&facts))
-			return trip_cost(info, known, &facts, rows, loops);
+			return trip_cost(info, known, &facts, rows, queries, loops);
 	}
 	return cost_without_mirror(info->rel, rows, ordered);
 }
 
 /*
  * True if the engine finds the rows of an index clause: not what is known of
- * null sets without filter columns, nor sets that are compared with an array
+ * null sets without filter columns
  */
 static bool
 clause_is_searched(const IndexOptInfo *info, const IndexClause * clause)
 {
-	const Node *node = (const Node *) clause->rinfo->clause;
+	return clause->indexcol > 0 || !IsA(clause->rinfo->clause, NullTest) || info->nkeycolumns > 1;
+}
 
-	if (clause->indexcol == 0)
-		return IsA(node, NullTest) ? info->nkeycolumns > 1 : !IsA(node, ScalarArrayOpExpr);
-	return true;
+/*
+ * Number of queries that a clause of the set is searched by.  (From
+ * PostgreSQL 18 on a clause with OR may have become a condition with an
+ * array.)
+ */
+static double
+clause_queries(PlannerInfo *root, const IndexClause * clause)
+{
+	double		queries = 1;
+	ListCell   *cell;
+
+	foreach(cell, clause->indexquals)
+	{
+		Node	   *node = (Node *) lfirst_node(RestrictInfo, cell)->clause;
+
+		if (IsA(node, ScalarArrayOpExpr))
+			queries = Max(queries, GpuvecArrayLength(root, lsecond(((ScalarArrayOpExpr *) node)->args)));
+	}
+	return queries;
 }
 
 /* What the clauses of a path let the engine do */
@@ -199,12 +220,13 @@ typedef struct Clauses
 								 * while rows are ranked */
 	bool		filter;			/* one is of another column: only rows that
 								 * satisfy it are ranked */
+	double		queries;		/* that rank rows at once */
 } Clauses;
 
 static Clauses
-look_at_clauses(const IndexPath *path)
+look_at_clauses(PlannerInfo *root, const IndexPath *path)
 {
-	Clauses		found = {false, false, false};
+	Clauses		found = {.queries = 1};
 	ListCell   *cell;
 
 	foreach(cell, path->indexclauses)
@@ -214,7 +236,10 @@ look_at_clauses(const IndexPath *path)
 
 		found.searched |= searched;
 		found.filter |= clause->indexcol > 0;
-		found.set |= searched && clause->indexcol == 0 && !IsA(clause->rinfo->clause, NullTest);
+		if (clause->indexcol > 0 || IsA(clause->rinfo->clause, NullTest))
+			continue;
+		found.set = true;
+		found.queries = Max(found.queries, clause_queries(root, clause));
 	}
 	return found;
 }
@@ -268,7 +293,7 @@ gpuvec_costestimate(PlannerInfo *root, IndexPath *path, double loop_count,
 {
 	IndexOptInfo *info = path->indexinfo;
 	bool		ordered = path->indexorderbys != NIL;
-	Clauses		found = look_at_clauses(path);
+	Clauses		found = look_at_clauses(root, path);
 	List	   *predicate = add_predicate_to_index_quals(info, NIL);
 	List	   *clauses = add_predicate_to_index_quals(info, get_quals_from_indexclauses(path->indexclauses));
 	Selectivity indexed = clauselist_selectivity(root, predicate, info->rel->relid, JOIN_INNER, NULL);
@@ -283,7 +308,7 @@ gpuvec_costestimate(PlannerInfo *root, IndexPath *path, double loop_count,
 		*startup_cost += disable_cost;
 	if (cannot_serve(path))
 		forbid(path, startup_cost);
-	*startup_cost += begin_cost(root, info, rows, ordered, loop_count);
+	*startup_cost += begin_cost(root, info, rows, found.queries, ordered, loop_count);
 	rows = *selectivity * info->rel->tuples;
 	if (ordered && !found.set)
 		ExpectedNote(info->indexoid, path->path.rows, rows, root->limit_tuples);

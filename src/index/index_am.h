@@ -102,6 +102,9 @@ typedef struct KeyedRow
 	bool		ranks;
 } KeyedRow;
 
+/* qsort comparator of roots */
+extern int	GpuvecCompareRoots(const void *a, const void *b);
+
 extern uint64 GpuvecFetchFound(IndexScanDesc scan, GpuvecFound *found, gpuvec_measure measure,
 							   IdSet *query, KeyedRow **rows);
 
@@ -153,8 +156,18 @@ extern void gpuvec_costestimate(PlannerInfo *root, IndexPath *path, double loop_
 /* explain.c */
 extern void GpuvecExplainInit(void);
 
+/* The operator family of float4 and float8; server headers do not name it */
+#define FLOAT_BTREE_FAMILY	1970
+
 /* comparisons.c */
 extern void GpuvecComparisonsInit(void);
+
+/*
+ * orders.c; a sort key that is a distance, if the order of that is the one
+ * that the query's first sort key asks for; or NULL
+ */
+extern void GpuvecOrdersInit(void);
+extern PathKey *GpuvecFindOrder(PlannerInfo *root, RelOptInfo *rel);
 
 /* joined.c; true for a node that is an ordered scan of one of our indexes */
 extern void GpuvecJoinedInit(void);

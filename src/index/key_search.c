@@ -3,27 +3,8 @@
  * key_search.c
  *	  Finds the rows that may satisfy the search keys, with the mirror.
  *
- * The rows that satisfy a key reach a bound of some measure:
- *
- *		tokens && q		at least one common id: intersection >= 1
- *		tokens @> q		all of q's ids are common: containment >= 1
- *		tokens @> id	the same with the set of the id.  No set has a number
- *						that is out of the range of ids.
- *		tokens = q		the larger set has no more ids than are common:
- *						braun_blanquet >= 1; hamming >= 0 if q is empty
- *		tokens <@ q		all of the row's ids are common.  So the smaller set
- *						has no more ids than are common: overlap >= 1.
- *						(Rows that contain q reach that, too.)
- *						Empty rows have no common ids.  They are at distance 0
- *						from the empty set: hamming >= 0, with the query '{}'.
- *		tokens <<->> t	t names the measure and the bound
- *
- * The engine returns the rows that reach the bound.  It leaves out rows
- * without a common id, unless they rank (gpuvec_ranks_disjoint).  If they
- * do not rank, their score is 0, and no score is lower.  A key says
- * nothing if no score is below its bound, or if it asks for containment of
- * no ids.  No row has a common id with an empty set.  No row satisfies a
- * key that is null, or that has a null query or score.
+ * The rows that satisfy a key reach a bound of some measure, or one of several
+ * bounds (key_bounds.c).
  *
  * The second search for '<@' may find a root that the first one has found,
  * with the set of another row, which came after the first row was removed.
@@ -36,11 +17,18 @@
  * says anything, they are all that is searched for (filtered.c).  If there are
  * none either, or if there is no mirror, every row may satisfy the keys.
  *
+ * A key with an array has a bound for each of its values.  These are queries
+ * of one request, as far as they are of one measure and a request takes them.
+ * The answer to several queries has the first rows of each.  Those that have
+ * more are asked for again, each alone, as a key without an array is.  Rows
+ * that several values find are returned once.
+ *
  * Rows are rechecked by the executor unless the bound proves them (rule A3).
  * A bound is exact if only rows that satisfy its key reach it.  All are but
  * that of '<@': scores of sets in the mirror are computed as the operators
  * compute them.  What is found then satisfies the keys if there is only one
- * of the first column, and if the conditions on filter columns are exact.
+ * of the first column, all its bounds are exact, and so are the conditions on
+ * filter columns.
  * The set in the mirror is that of the row which the executor finds (and so
  * are the keys of its filter columns):
  *
@@ -61,120 +49,40 @@
  */
 #include "gpuvec.h"
 
+#include <math.h>
+
 #include "access/relscan.h"
-#include "catalog/pg_type.h"
 #include "entries/entries.h"
 #include "idset/idset.h"
-#include "idset/idset_threshold.h"
 #include "index/conditions.h"
 #include "index/index_am.h"
+#include "index/key_bounds.h"
 #include "link/engine_link.h"
 #include "mirror/mirror.h"
 #include "miscadmin.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-/* Kinds of bounds: a lower kind leaves fewer rows, and is searched for */
-typedef enum BoundKind
+/* Most queries of one request, and most bytes of their sets and filters */
+#define MOST_QUERIES	1024
+#define MOST_BYTES		((Size) 32 * 1024 * 1024)
+
+/* Rows of which several queries may have found this many twice */
+#define MOST_DOUBLES	65536
+
+/* A search under way */
+typedef struct KeySearch
 {
-	BOUND_NOTHING,				/* no row */
-	BOUND_EQUALS,
-	BOUND_SCORE,
-	BOUND_CONTAINS,
-	BOUND_CONTAINED,
-	BOUND_OVERLAPS,
-	BOUND_NONE					/* every row */
-} BoundKind;
-
-/*
- * A search key as a bound: rows that reach min_score with the query, and
- * empty rows if `empty` is set
- */
-typedef struct Bound
-{
-	BoundKind	kind;
-	gpuvec_measure measure;
-	gpuvec_weights weights;		/* of tversky */
-	double		min_score;
-	IdSet	   *query;
-	bool		empty;
-	bool		exact;			/* rows that reach it satisfy the key */
-} Bound;
-
-/* The lowest score that any set has with a query of `len` ids */
-static double
-lowest_score(gpuvec_measure measure, uint32 len)
-{
-	return gpuvec_ranks_disjoint(measure) ?
-		gpuvec_score(measure, 0, len, GPUVEC_MAX_ID + 1) : 0;
-}
-
-/* The bound of an idset_threshold */
-static void
-threshold_bound(Datum value, Bound *bound)
-{
-	IdSetThreshold threshold;
-
-	idset_threshold_parse(DatumGetHeapTupleHeader(value), &threshold, true);
-	if (threshold.query == NULL)
-		return;
-	bound->query = threshold.query;
-	bound->measure = threshold.measure;
-	bound->weights = threshold.weights;
-	bound->min_score = threshold.min_score;
-	if (bound->min_score <= lowest_score(bound->measure, idset_count(bound->query)))
-		bound->kind = BOUND_NONE;
-	else if (idset_count(bound->query) > 0 || gpuvec_ranks_disjoint(bound->measure))
-		bound->kind = BOUND_SCORE;
-}
-
-/* The bound of set @> number */
-static void
-number_bound(int64 number, Bound *bound)
-{
-	uint32		id = (uint32) number;
-
-	if (number < 0 || number > (int64) IDSET_MAX_ID)
-		return;
-	bound->kind = BOUND_CONTAINS;
-	bound->measure = GPUVEC_CONTAINMENT;
-	bound->min_score = 1;
-	bound->query = idset_from_sorted(&id, 1);
-}
-
-/* The bound of an operator with a set */
-static void
-set_bound(StrategyNumber strategy, Datum value, Bound *bound)
-{
-	bool		empty;
-
-	bound->query = DatumGetIdSetP(value);
-	bound->min_score = 1;
-	empty = idset_count(bound->query) == 0;
-	switch (strategy)
-	{
-		case GPUVEC_OVERLAPS:
-			bound->kind = empty ? BOUND_NOTHING : BOUND_OVERLAPS;
-			bound->measure = GPUVEC_INTERSECTION;
-			break;
-		case GPUVEC_CONTAINS:
-			bound->kind = empty ? BOUND_NONE : BOUND_CONTAINS;
-			bound->measure = GPUVEC_CONTAINMENT;
-			break;
-		case GPUVEC_CONTAINED:
-			bound->kind = BOUND_CONTAINED;
-			bound->measure = GPUVEC_OVERLAP;
-			bound->empty = true;
-			break;
-		case GPUVEC_EQUALS:
-			bound->kind = BOUND_EQUALS;
-			bound->measure = GPUVEC_BRAUN_BLANQUET;
-			bound->empty = empty;
-			break;
-		default:
-			elog(ERROR, "unexpected strategy number %d", strategy);
-	}
-}
+	IndexScanDesc scan;
+	MirrorTarget target;
+	const GpuvecConditions *conditions;
+	MemoryContext context;		/* has found->roots */
+	GpuvecFound *found;
+	uint64		room;			/* of found->roots */
+	uint64		distinct;		/* as many were distinct roots when they were
+								 * counted last */
+} KeySearch;
 
 /* Describe the mirror for an index scan */
 void
@@ -185,51 +93,46 @@ GpuvecDescribe(IndexScanDesc scan, MirrorTarget *target)
 		MirrorFollow(target);
 }
 
-/* The bound of a search key of the first column */
-static void
-key_bound(ScanKey key, Bound *bound)
-{
-	memset(bound, 0, sizeof(*bound));
-	bound->kind = BOUND_NONE;
-	if (key->sk_flags & (SK_SEARCHNULL | SK_SEARCHNOTNULL | SK_SEARCHARRAY))
-		return;
-	bound->kind = BOUND_NOTHING;
-	bound->exact = key->sk_strategy != GPUVEC_CONTAINED;
-	if (key->sk_flags & SK_ISNULL)
-		return;
-	if (key->sk_strategy == GPUVEC_REACHES)
-		threshold_bound(key->sk_argument, bound);
-	else if (key->sk_subtype == INT8OID)
-		number_bound(DatumGetInt64(key->sk_argument), bound);
-	else
-		set_bound(key->sk_strategy, key->sk_argument, bound);
-}
-
-/* Choose the bound to search for; the executor checks the other keys */
-static void
-choose_bound(IndexScanDesc scan, Bound *best)
-{
-	memset(best, 0, sizeof(*best));
-	best->kind = BOUND_NONE;
-	for (int i = 0; i < scan->numberOfKeys; i++)
-	{
-		Bound		bound;
-
-		if (scan->keyData[i].sk_attno != 1)
-			continue;
-		key_bound(&scan->keyData[i], &bound);
-		if (bound.kind < best->kind)
-			*best = bound;
-	}
-}
-
 bool
 GpuvecHasBound(IndexScanDesc scan)
 {
-	Bound		bound;
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec bounds",
+												  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(context);
+	Bounds		bounds;
 
-	choose_bound(scan, &bound);
-	return bound.kind != BOUND_NONE;
+	GpuvecChooseBounds(scan, &bounds);
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(context);
+	return bounds.kind != BOUND_NONE;
+}
+
+/* Drop roots that were found before */
+static void
+drop_doubles(KeySearch *search)
+{
+	GpuvecFound *found = search->found;
+	uint64		n = 0;
+
+	qsort(found->roots, found->n, sizeof(int64), GpuvecCompareRoots);
+	for (uint64 i = 0; i < found->n; i++)
+		if (n == 0 || found->roots[i] != found->roots[n - 1])
+			found->roots[n++] = found->roots[i];
+	found->n = search->distinct = n;
+}
+
+/* Make room for more roots */
+static void
+reserve_roots(KeySearch *search, uint64 n)
+{
+	GpuvecFound *found = search->found;
+
+	if (found->n + n > 2 * search->distinct + MOST_DOUBLES && found->n > search->distinct)
+		drop_doubles(search);
+	if (found->n + n <= search->room)
+		return;
+	search->room = Max(found->n + n, 2 * search->room);
+	found->roots = repalloc_huge(found->roots, search->room * sizeof(int64));
 }
 
 /* Add the roots that a search of a rooted mirror has found by pages */
@@ -245,82 +148,131 @@ add_pages(const MirrorPages *pages, GpuvecFound *found)
 	found->n += pages->nrows;
 }
 
-/* Add the roots that a search has found */
+/* Add the roots that a query has found */
 static void
-add_roots(const MirrorTarget *target, const MirrorQuery *query, MemoryContext context,
-		  GpuvecFound *found)
+add_roots(KeySearch *search, const MirrorQuery *query)
 {
-	uint64		n = query->pages.data ? query->pages.nrows : query->nhits;
-	int64	   *roots = MemoryContextAllocHuge(context, (found->n + n + 1) * sizeof(int64));
-	RootFinder	finder = {.heap = target->rel, .block = InvalidBlockNumber};
+	GpuvecFound *found = search->found;
+	RootFinder	finder = {.heap = search->target.rel, .block = InvalidBlockNumber};
 
-	if (found->roots != NULL)
-	{
-		memcpy(roots, found->roots, found->n * sizeof(int64));
-		pfree(found->roots);
-	}
-	found->roots = roots;
+	reserve_roots(search, query->pages.data ? query->pages.nrows : query->nhits);
 	if (query->pages.data)
 		add_pages(&query->pages, found);
 	for (uint64 i = 0; i < query->nhits; i++)
 	{
 		int64		root = hit_root(&query->hits[i]);
 
-		roots[found->n++] = target->key.rooted ? root : GpuvecVersionRoot(&finder, root);
+		found->roots[found->n++] = search->target.key.rooted ? root :
+			GpuvecVersionRoot(&finder, root);
 	}
 }
 
-/* Find the rows that reach a score.  False: the mirror cannot be used. */
-static bool
-find_scores(IndexScanDesc scan, MirrorTarget *target, const Bound *bound,
-			const GpuvecConditions *conditions, MemoryContext context, GpuvecFound *found)
+/*
+ * Make the search for the rows of n bounds of one measure.  One has all its
+ * rows, in any order; of several each has its first rows.
+ */
+static void
+make_search(const KeySearch *search, const Bound *bounds, uint32 n, MirrorSearch *made)
 {
-	MirrorSearch search = {0};
-	MirrorQuery query = {0};
-	const char *reason = NULL;
-
-	query.set = bound->query;
-	query.len = idset_count(bound->query);
-	if (conditions->filter.n > 0)
-		query.filter = &conditions->filter;
-	search.measure = bound->measure;
-	search.weights = bound->weights;
-	search.k = UINT64_MAX;
-	search.unordered = true;
-	search.roots = target->key.rooted;
-	search.has_min_score = true;
-	search.min_score = bound->min_score;
-	search.queries = &query;
-	search.nqueries = 1;
-	search.snapshot = scan->xs_snapshot;
-	search.context = context;
-	if (!MirrorTopK(target, &search, &reason))
+	memset(made, 0, sizeof(*made));
+	made->measure = bounds[0].measure;
+	made->weights = bounds[0].weights;
+	made->k = n == 1 ? UINT64_MAX : GPUVEC_FAST_K;
+	made->unordered = n == 1;
+	made->roots = search->target.key.rooted;
+	made->queries = palloc0_array(MirrorQuery, n);
+	made->nqueries = n;
+	made->snapshot = search->scan->xs_snapshot;
+	made->context = CurrentMemoryContext;
+	for (uint32 i = 0; i < n; i++)
 	{
-		GpuvecLinkWarn(reason);
-		return false;
+		MirrorQuery *query = &made->queries[i];
+
+		query->set = bounds[i].query;
+		query->len = idset_count(bounds[i].query);
+		/* scores above the next one below are scores from min_score on */
+		query->has_above = true;
+		query->above = nextafter(bounds[i].min_score, -INFINITY);
+		if (search->conditions->filter.n > 0)
+			query->filter = &search->conditions->filter;
 	}
-	add_roots(target, &query, context, found);
-	return true;
 }
 
-/* Find the rows of a bound.  False: the mirror cannot be used. */
+/*
+ * Find the rows of n bounds of one measure.  False: the mirror cannot be
+ * used.
+ */
 static bool
-find_bound(IndexScanDesc scan, const Bound *bound, const GpuvecConditions *conditions,
-		   MemoryContext context, GpuvecFound *found)
+find_scores(KeySearch *search, const Bound *bounds, uint32 n)
+{
+	MemoryContext context = AllocSetContextCreate(search->context, "gpuvec key search",
+												  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(context);
+	const char *reason = NULL;
+	MirrorSearch made;
+	bool		ok;
+
+	make_search(search, bounds, n, &made);
+	ok = MirrorTopK(&search->target, &made, &reason);
+	if (!ok)
+		GpuvecLinkWarn(reason);
+	for (uint32 i = 0; i < n && ok; i++)
+	{
+		if (made.queries[i].nhits < made.k)
+			add_roots(search, &made.queries[i]);
+		else
+			ok = find_scores(search, &bounds[i], 1);	/* it has more rows */
+	}
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(context);
+	return ok;
+}
+
+/* How many of n bounds, the first of all, go into one request */
+static uint32
+bounds_of_request(const KeySearch *search, const Bound *bounds, uint32 n)
+{
+	const gpuvec_filter *filter = &search->conditions->filter;
+	Size		each = filter->n * sizeof(gpuvec_condition) + filter->nvalues * sizeof(uint64);
+	Size		bytes = 0;
+	uint32		taken = 0;
+
+	while (taken < Min(n, MOST_QUERIES) && GpuvecSameMeasure(&bounds[0], &bounds[taken]))
+	{
+		bytes += VARSIZE(bounds[taken].query) + each;
+		if (taken > 0 && bytes > MOST_BYTES)
+			break;
+		taken++;
+	}
+	return taken;
+}
+
+/* Find the rows of bounds.  False: the mirror cannot be used. */
+static bool
+find_bounds(KeySearch *search, const Bounds *bounds)
 {
 	Bound		no_ids = {.measure = GPUVEC_HAMMING, .query = idset_alloc(0)};
-	MirrorTarget target;
+	uint32		n;
 
-	GpuvecDescribe(scan, &target);
-	if (target.mode != MIRROR_SHARED)
+	GpuvecDescribe(search->scan, &search->target);
+	if (search->target.mode != MIRROR_SHARED)
 		return false;
-	found->exact = bound->exact && conditions->set_keys == 1 && conditions->exact &&
-		target.key.rooted && !scan->xs_snapshot->takenDuringRecovery;
-	if ((idset_count(bound->query) > 0 || gpuvec_ranks_disjoint(bound->measure)) &&
-		!find_scores(scan, &target, bound, conditions, context, found))
+	search->found->exact = bounds->exact && search->conditions->set_keys == 1 &&
+		search->conditions->exact && search->target.key.rooted &&
+		!search->scan->xs_snapshot->takenDuringRecovery;
+	search->found->roots = palloc(sizeof(int64));
+	search->room = 1;
+	for (uint32 i = 0; i < bounds->n; i += n)
+	{
+		n = bounds_of_request(search, &bounds->bounds[i], bounds->n - i);
+		if (!find_scores(search, &bounds->bounds[i], n))
+			return false;
+	}
+	if (bounds->empty && !find_scores(search, &no_ids, 1))
 		return false;
-	return !bound->empty ||
-		find_scores(scan, &target, &no_ids, conditions, context, found);
+	if (bounds->n > 1)
+		drop_doubles(search);
+	return true;
 }
 
 /* Find the rows of the conditions.  False: the mirror cannot be used. */
@@ -349,15 +301,18 @@ GpuvecFind(IndexScanDesc scan, const GpuvecConditions *conditions, MemoryContext
 		   GpuvecFound *found)
 {
 	MemoryContext old = MemoryContextSwitchTo(context);
-	Bound		bound;
+	KeySearch	search = {
+		.scan = scan, .conditions = conditions, .context = context, .found = found
+	};
+	Bounds		bounds;
 
 	memset(found, 0, sizeof(*found));
-	choose_bound(scan, &bound);
-	if (conditions->nothing || bound.kind == BOUND_NOTHING)
+	GpuvecChooseBounds(scan, &bounds);
+	if (conditions->nothing || bounds.kind == BOUND_NOTHING)
 		found->roots = palloc(sizeof(int64));
-	else if (bound.kind == BOUND_NONE)
+	else if (bounds.kind == BOUND_NONE)
 		found->all = !find_filtered(scan, conditions, context, found);
 	else
-		found->all = !find_bound(scan, &bound, conditions, context, found);
+		found->all = !find_bounds(&search, &bounds);
 	MemoryContextSwitchTo(old);
 }

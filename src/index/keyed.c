@@ -47,8 +47,8 @@ GpuvecCompareKeyed(const void *a, const void *b)
 	return x->root < y->root ? -1 : x->root > y->root;
 }
 
-static int
-compare_roots(const void *a, const void *b)
+int
+GpuvecCompareRoots(const void *a, const void *b)
 {
 	int64		x = *(const int64 *) a;
 	int64		y = *(const int64 *) b;
@@ -135,7 +135,7 @@ GpuvecFetchFound(IndexScanDesc scan, GpuvecFound *found, gpuvec_measure measure,
 	if (EntriesKept(scan->indexRelation))
 		source.entries = EntryReaderBegin(scan->indexRelation);
 	*rows = MemoryContextAllocHuge(context, (found->n + 1) * sizeof(KeyedRow));
-	qsort(found->roots, found->n, sizeof(int64), compare_roots);
+	qsort(found->roots, found->n, sizeof(int64), GpuvecCompareRoots);
 	MemoryContextSwitchTo(row_context);
 	for (uint64 i = 0; i < found->n; i++)
 	{

@@ -12,11 +12,11 @@
 #include "gpuvec.h"
 
 #include "access/xact.h"
+#include "core/clock.h"
 #include "link/connection.h"
 #include "link/shared.h"
 #include "link/supervisor.h"
 #include "miscadmin.h"
-#include "utils/timestamp.h"
 
 /* Wait this long for a supervisor to open its socket */
 #define SUPERVISOR_PATIENCE_MS	10000
@@ -56,7 +56,7 @@ supervisor_state(void)
 static bool
 reach_supervisor(bool start, const char **reason)
 {
-	TimestampTz begin = GetCurrentTimestamp();
+	int64		begin = gpuvec_clock_us();
 
 	for (;;)
 	{
@@ -77,17 +77,17 @@ reach_supervisor(bool start, const char **reason)
 		}
 		else if (s.listening)
 		{
-			StreamStatus result = StreamOpen();
+			LinkStreamStatus result = LinkStreamOpen();
 
 			if (result != STREAM_NOBODY_LISTENS)
 				return result == STREAM_CONNECTED;
 		}
-		if (TimestampDifferenceExceeds(begin, GetCurrentTimestamp(), SUPERVISOR_PATIENCE_MS))
+		if (gpuvec_clock_us() - begin >= SUPERVISOR_PATIENCE_MS * INT64CONST(1000))
 		{
 			*reason = "its supervisor did not start";
 			return false;
 		}
-		StreamSleep(5);
+		LinkStreamSleep(5);
 	}
 }
 
@@ -114,7 +114,7 @@ send_hello(void)
 	message.hello.pid = MyProcPid;
 	message.hello.database = MyDatabaseId;
 	/* an engine that refuses us may answer before it reads HELLO */
-	return StreamWrite(&piece, 1, false, &spoke) || spoke;
+	return LinkStreamWrite(&piece, 1, false, &spoke) || spoke;
 }
 
 /*
@@ -186,7 +186,7 @@ ConnectToEngine(bool start, const char **reason)
 			return GPUVEC_LINK_UNAVAILABLE;
 		}
 		if (connection.given_up == 0)
-			StreamSleep(20 << attempt);
+			LinkStreamSleep(20 << attempt);
 	}
 	*reason = "it closes connections";
 	return GPUVEC_LINK_UNAVAILABLE;

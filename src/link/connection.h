@@ -34,9 +34,8 @@ typedef struct EngineConnection
 								 * postmaster's death */
 	uint64		generation;		/* number of connections that this session has
 								 * opened */
-	TimestampTz opened;
-	int64		last_use;		/* when bytes last arrived, in ms of a
-								 * monotonic clock */
+	int64		opened;			/* of gpuvec_clock_coarse_us() */
+	int64		last_use;		/* when bytes last arrived, of the same clock */
 	bool		waited;			/* the current read or write has waited for
 								 * LOOK_MS or more */
 	bool		in_request;		/* a request is unfinished: see engine_link.c */
@@ -53,17 +52,17 @@ typedef struct EngineConnection
 extern EngineConnection connection;
 
 /* How an attempt to connect ended */
-typedef enum StreamStatus
+typedef enum LinkStreamStatus
 {
 	STREAM_CONNECTED,
 	STREAM_NOBODY_LISTENS,		/* no engine or supervisor accepts connections
 								 * at the moment */
 	STREAM_HOPELESS				/* not possible: connection.why_not says why */
-} StreamStatus;
+} LinkStreamStatus;
 
 /* stream.c */
-extern StreamStatus StreamOpen(void);
-extern void StreamClose(void);
+extern LinkStreamStatus LinkStreamOpen(void);
+extern void LinkStreamClose(void);
 
 /*
  * True if the engine has not closed the connection.  It closes connections
@@ -71,10 +70,10 @@ extern void StreamClose(void);
  * while.  The engine sends nothing unasked, so bytes to read are a fault,
  * too.
  */
-extern bool StreamAlive(void);
+extern bool LinkStreamAlive(void);
 
 /* Read exactly `size` bytes.  False: the connection was lost. */
-extern bool StreamRead(void *to, Size size);
+extern bool LinkStreamRead(void *to, Size size);
 
 /*
  * Write pieces of memory; changes the array.  False: the connection was lost,
@@ -82,9 +81,9 @@ extern bool StreamRead(void *to, Size size);
  * report an error, and *spoke is set.  If `awaited`, earlier requests are
  * unanswered: bytes from the engine are their answers, and writing goes on.
  */
-extern bool StreamWrite(struct iovec *pieces, int npieces, bool awaited, bool *spoke);
+extern bool LinkStreamWrite(struct iovec *pieces, int npieces, bool awaited, bool *spoke);
 
-extern void StreamSleep(long ms);
+extern void LinkStreamSleep(long ms);
 
 /* An error frame; the strings are in the memory of the reply */
 typedef struct EngineError

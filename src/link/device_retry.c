@@ -24,10 +24,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "lib/stringinfo.h"
 #include "link/engine_process.h"
 #include "link/faults.h"
-#include "utils/timestamp.h"
 
 /* The longest time until a probe; the first is gpuvec_device_retry */
 #define LONGEST_RETRY_MS	3600000
@@ -49,10 +49,10 @@ static DeviceList failed;
 static DeviceList lost;
 
 static int	retry_ms = 0;		/* until the next probe; 0: as the first one */
-static TimestampTz last_failure = 0;
-static TimestampTz next_probe = 0;
+static int64 last_failure = 0;	/* all times are of gpuvec_clock_us() */
+static int64 next_probe = 0;
 static pid_t probe = 0;			/* a running one, or 0 */
-static TimestampTz probe_began = 0;
+static int64 probe_began = 0;
 
 static void
 add_device(DeviceList *list, int number)
@@ -83,16 +83,16 @@ plan_probe(void)
 {
 	int			delay = retry_ms > 0 ? retry_ms : gpuvec_device_retry;
 
-	next_probe = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), delay);
+	next_probe = gpuvec_clock_us() + delay * INT64CONST(1000);
 	retry_ms = Min(delay, LONGEST_RETRY_MS / 2) * 2;
 }
 
 void
 DeviceFailed(int number)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	int64		now = gpuvec_clock_us();
 
-	if (TimestampDifferenceExceeds(last_failure, now, LONGEST_RETRY_MS))
+	if (now - last_failure >= LONGEST_RETRY_MS * INT64CONST(1000))
 		retry_ms = 0;
 	last_failure = now;
 	add_device(&failed, number);
@@ -154,7 +154,7 @@ start_probe(void)
 		EngineExec(argv, null, null, parent);
 	if (null >= 0)
 		close(null);
-	probe_began = GetCurrentTimestamp();
+	probe_began = gpuvec_clock_us();
 	if (probe > 0)
 		return;
 	probe = 0;
@@ -183,14 +183,14 @@ probe_ended(int status)
 void
 DevicesRetry(void)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	int64		now = gpuvec_clock_us();
 	int			status;
 
 	if (probe != 0)
 	{
 		if (waitpid(probe, &status, WNOHANG) == probe)
 			probe_ended(status);
-		else if (TimestampDifferenceExceeds(probe_began, now, PROBE_MS))
+		else if (now - probe_began >= PROBE_MS * INT64CONST(1000))
 		{
 			/* a process that waits in the driver may not end: leave it */
 			kill(probe, SIGKILL);

@@ -49,7 +49,7 @@ static struct
 void
 GpuvecLinkClose(void)
 {
-	StreamClose();
+	LinkStreamClose();
 	connection.in_request = unanswered = awaited = false;
 	late.number = 0;
 }
@@ -170,7 +170,7 @@ GpuvecLinkOpen(bool start, const char **reason)
 	/* if the engine is gone, the answer left unread may be missing */
 	if (connection.fd >= 0 && GpuvecLinkSettle())
 	{
-		if (StreamAlive())
+		if (LinkStreamAlive())
 			return GPUVEC_LINK_READY;
 		GpuvecLinkClose();
 	}
@@ -191,7 +191,7 @@ refuse_large(Size length)
 
 /*
  * Send a frame of several pieces, in one write so that the engine wakes up
- * once.  False: as StreamWrite(), or the frame is too large.
+ * once.  False: as LinkStreamWrite(), or the frame is too large.
  */
 static bool
 send_frame(gpuvec_message type, const GpuvecPiece *pieces, int npieces, bool *spoke)
@@ -223,7 +223,7 @@ send_frame(gpuvec_message type, const GpuvecPiece *pieces, int npieces, bool *sp
 	{
 		unconstify(void *, pieces[i].data), pieces[i].size
 	};
-	return StreamWrite(all, npieces + 1, awaited, spoke);
+	return LinkStreamWrite(all, npieces + 1, awaited, spoke);
 }
 
 /*

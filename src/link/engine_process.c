@@ -26,11 +26,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "link/engine_process.h"
 #include "link/faults.h"
 #include "link/shared.h"
 #include "miscadmin.h"
-#include "utils/timestamp.h"
 
 /*
  * The engine's program, in the directory of postgres, unless
@@ -288,7 +288,7 @@ start_failed(const char *what)
 
 	snprintf(trouble, sizeof(trouble), "could not %s: %s", what, strerror(errno));
 	supervisor.failures++;
-	supervisor.next_start = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), retry_delay());
+	supervisor.next_start = gpuvec_clock_us() + retry_delay() * INT64CONST(1000);
 	ereport(LOG, (errmsg("gpuvec supervisor %s", trouble)));
 	SupervisorPublishTrouble(trouble);
 	SupervisorPublishEngine();
@@ -327,7 +327,7 @@ EngineStart(void)
 	supervisor.line_len = 0;
 	supervisor.ready = supervisor.heard = supervisor.silent = false;
 	supervisor.silence_ms = 0;
-	supervisor.last_look = GetCurrentTimestamp();
+	supervisor.last_look = gpuvec_clock_us();
 	DevicesStarting();
 	SupervisorPublishStart();
 }
@@ -427,13 +427,13 @@ describe_exit(int status)
  * CRASH_WINDOW_MS.
  */
 static bool
-crashes_often(TimestampTz now)
+crashes_often(int64 now)
 {
-	TimestampTz oldest = supervisor.crash[supervisor.ncrashes % CUDA_CRASHES];
+	int64		oldest = supervisor.crash[supervisor.ncrashes % CUDA_CRASHES];
 
 	supervisor.crash[supervisor.ncrashes++ % CUDA_CRASHES] = now;
 	return supervisor.ncrashes > CUDA_CRASHES &&
-		!TimestampDifferenceExceeds(oldest, now, CRASH_WINDOW_MS);
+		now - oldest < CRASH_WINDOW_MS * INT64CONST(1000);
 }
 
 static void
@@ -449,7 +449,7 @@ forget_engine(void)
 static void
 engine_ended(int status)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	int64		now = gpuvec_clock_us();
 	char	   *what = describe_exit(status);
 	bool		often = supervisor.ready && crashes_often(now);
 	int			delay;
@@ -470,7 +470,7 @@ engine_ended(int status)
 		supervisor.failures = 0;
 	}
 	delay = often && supervisor.failures == 0 ? FIRST_DELAY_MS : retry_delay();
-	supervisor.next_start = TimestampTzPlusMilliseconds(now, delay);
+	supervisor.next_start = now + delay * INT64CONST(1000);
 	SupervisorPublishTrouble(what);
 	SupervisorPublishEngine();
 }
@@ -587,8 +587,8 @@ give_up_engine(void)
 void
 EngineWatch(void)
 {
-	TimestampTz now = GetCurrentTimestamp();
-	long		elapsed = TimestampDifferenceMilliseconds(supervisor.last_look, now);
+	int64		now = gpuvec_clock_us();
+	long		elapsed = (long) ((now - supervisor.last_look) / 1000);
 
 	supervisor.last_look = now;
 	if (take_signs())

@@ -12,8 +12,6 @@
 
 #include <sys/types.h>
 
-#include "datatype/timestamp.h"
-
 /* Delays after failed starts, and after too many ends of a running engine */
 #define FIRST_DELAY_MS		500
 #define LONGEST_DELAY_MS	60000
@@ -32,7 +30,8 @@ typedef struct Supervisor
 	ino_t		socket_inode;	/* inode of the socket's file */
 	int			listen_failures;	/* failed attempts to open the socket, in
 									 * a row */
-	TimestampTz next_listen;	/* not before this */
+	int64		next_listen;	/* not before this; all times are of
+								 * gpuvec_clock_us() */
 	bool		cannot_accept;	/* accept4() failed: do not wait for
 								 * connections until the next look */
 
@@ -46,13 +45,13 @@ typedef struct Supervisor
 								 * killed */
 	long		silence_ms;		/* since its last sign of life, while the
 								 * supervisor ran */
-	TimestampTz last_look;		/* last time it was checked for signs of life */
+	int64		last_look;		/* last time it was checked for signs of life */
 	bool		no_exec;		/* the program cannot be executed */
 	int			failures;		/* failed starts in a row */
-	TimestampTz crash[CUDA_CRASHES];	/* last ends of running engines, a
-										 * ring buffer */
+	int64		crash[CUDA_CRASHES];	/* last ends of running engines, a ring
+										 * buffer */
 	int			ncrashes;
-	TimestampTz next_start;		/* not before this */
+	int64		next_start;		/* not before this */
 	bool		on_cpu;			/* CUDA failed too often: start it on the CPU */
 	char		line[2048];		/* unfinished line of the engine's log */
 	Size		line_len;

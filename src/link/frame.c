@@ -41,7 +41,7 @@ FrameRead(GpuvecReply *reply, uint64 *request)
 	gpuvec_frame frame;
 
 	connection.waited = false;
-	if (!StreamRead(&frame, sizeof(frame)))
+	if (!LinkStreamRead(&frame, sizeof(frame)))
 		return false;
 	if (frame.length > GPUVEC_MAX_FRAME)
 		ereport(ERROR,
@@ -52,7 +52,7 @@ FrameRead(GpuvecReply *reply, uint64 *request)
 	reply->data = allocate_reply((Size) frame.length + 1);
 	reply->data[frame.length] = '\0';
 	*request = frame.request;
-	return StreamRead(reply->data, frame.length);
+	return LinkStreamRead(reply->data, frame.length);
 }
 
 void

@@ -48,6 +48,7 @@
  */
 #include "gpuvec.h"
 
+#include "core/clock.h"
 #include "link/attempt.h"
 #include "link/shared.h"
 #include "miscadmin.h"
@@ -57,7 +58,6 @@
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 #include "utils/resowner.h"
-#include "utils/timestamp.h"
 
 /*
  * After a failure to make or attach the rest, do not try again for this long
@@ -90,7 +90,7 @@ static GpuvecShared *shared = NULL;
 static slist_head parts = SLIST_STATIC_INIT(parts);
 static Size rest_size = MAXALIGN(sizeof(GpuvecShared)); /* bytes of the rest,
 														 * with all parts */
-static TimestampTz next_try = 0;	/* do not make or attach the rest before */
+static int64 next_try = 0;		/* do not make or attach the rest before */
 static char trouble[256];		/* why the rest could not be made or attached */
 
 static shmem_request_hook_type prev_shmem_request_hook = NULL;
@@ -303,7 +303,7 @@ forget_segment(void)
 static bool
 get_rest(bool make)
 {
-	TimestampTz now;
+	int64		now;
 
 	if (!rest_is_ours())
 		return false;
@@ -312,7 +312,7 @@ get_rest(bool make)
 		shared = head->resident;
 		return true;
 	}
-	now = GetCurrentTimestamp();
+	now = gpuvec_clock_us();
 	if (now < next_try)
 		return false;
 	if (make && pg_atomic_read_u32(&head->segment) == 0)
@@ -320,7 +320,7 @@ get_rest(bool make)
 	if (shared == NULL && pg_atomic_read_u32(&head->segment) != 0 && !attempt(attach_rest))
 		forget_segment();
 	if (shared == NULL)
-		next_try = TimestampTzPlusMilliseconds(now, PATIENCE_MS);
+		next_try = now + PATIENCE_MS * INT64CONST(1000);
 	return shared != NULL;
 }
 

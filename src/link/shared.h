@@ -10,7 +10,6 @@
 
 #include "postgres.h"
 
-#include "datatype/timestamp.h"
 #include "lib/ilist.h"
 #include "storage/spin.h"
 
@@ -18,7 +17,7 @@
  * Change this when GpuvecShared or a part, or the meaning of anything in
  * them, changes
  */
-#define GPUVEC_SHARED_VERSION	2
+#define GPUVEC_SHARED_VERSION	3
 
 /*
  * The state in shared memory, about 9 MB with all parts; see shared.c.  A
@@ -32,8 +31,8 @@ typedef struct GpuvecShared
 	uint8		incarnation[16];
 	int			supervisor_pid; /* 0: none */
 	bool		listening;		/* the supervisor's socket exists */
-	TimestampTz starting;		/* when a session began to start a supervisor;
-								 * 0: none does */
+	int64		starting;		/* when a session began to start a supervisor,
+								 * of gpuvec_clock_us(); 0: none does */
 	int			engine_pid;		/* 0: none */
 	uint32		starts;			/* number of engines started so far */
 	char		trouble[256];	/* why the engine is not running, or "" */
@@ -45,7 +44,7 @@ typedef struct GpuvecShared
 
 	/* supervisors in a row that ended with an error or did not begin */
 	int			failed_supervisors;
-	TimestampTz next_supervisor;	/* start none before this */
+	int64		next_supervisor;	/* start none before this */
 	uint32		arrivals;		/* number of supervisors that have begun */
 } GpuvecShared;
 

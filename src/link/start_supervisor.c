@@ -12,12 +12,12 @@
  */
 #include "gpuvec.h"
 
+#include "core/clock.h"
 #include "link/faults.h"
 #include "link/shared.h"
 #include "link/supervisor.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
-#include "utils/timestamp.h"
 
 /*
  * Do not wait longer for a session that began to start a supervisor: it may
@@ -65,13 +65,13 @@ void
 GpuvecNoteSupervisorFailure(const char *why)
 {
 	GpuvecShared *state = GpuvecSharedState();
-	TimestampTz now = GetCurrentTimestamp();
+	int64		now = gpuvec_clock_us();
 	long		rest;
 
 	SpinLockAcquire(&state->mutex);
 	rest = Min(FIRST_REST_MS << Min(state->failed_supervisors, 10), LONGEST_REST_MS);
 	state->failed_supervisors++;
-	state->next_supervisor = TimestampTzPlusMilliseconds(now, rest);
+	state->next_supervisor = now + rest * INT64CONST(1000);
 	strlcpy(state->trouble, why, sizeof(state->trouble));
 	SpinLockRelease(&state->mutex);
 }
@@ -81,13 +81,11 @@ static bool
 must_rest(GpuvecShared *state, const char **reason)
 {
 	static char trouble[sizeof(state->trouble)];
-	TimestampTz now = GetCurrentTimestamp();
+	int64		now = gpuvec_clock_us();
 	bool		rest;
 
 	SpinLockAcquire(&state->mutex);
-	/* ignore the time if the clock was set back */
-	rest = state->supervisor_pid == 0 && now < state->next_supervisor &&
-		state->next_supervisor - now <= LONGEST_REST_MS * INT64CONST(1000);
+	rest = state->supervisor_pid == 0 && now < state->next_supervisor;
 	if (rest)
 		strlcpy(trouble, state->trouble, sizeof(trouble));
 	SpinLockRelease(&state->mutex);
@@ -114,13 +112,13 @@ arrivals(GpuvecShared *state)
 static bool
 claim_start(GpuvecShared *state)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	int64		now = gpuvec_clock_us();
 	bool		mine = false;
 
 	SpinLockAcquire(&state->mutex);
 	if (state->supervisor_pid == 0 &&
 		(state->starting == 0 ||
-		 TimestampDifferenceExceeds(state->starting, now, STARTING_TIMEOUT_MS)))
+		 now - state->starting >= STARTING_TIMEOUT_MS * INT64CONST(1000)))
 	{
 		state->starting = now;
 		mine = true;

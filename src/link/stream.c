@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "access/xact.h"
+#include "core/clock.h"
 #include "link/connection.h"
 #include "link/faults.h"
 #include "link/shared.h"
@@ -26,7 +27,6 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/fd.h"
-#include "utils/timestamp.h"
 
 /* Wait this long for WELCOME from an engine that is ready */
 #define GREETING_PATIENCE_MS	10000
@@ -56,7 +56,7 @@
 EngineConnection connection = {.fd = -1};
 
 void
-StreamClose(void)
+LinkStreamClose(void)
 {
 	if (connection.events != NULL)
 		FreeWaitEventSet(connection.events);
@@ -68,16 +68,6 @@ StreamClose(void)
 	}
 	connection.fd = -1;
 	connection.nearly = 0;
-}
-
-/* A monotonic clock in ms that is cheap to read */
-static int64
-clock_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
-	return (int64) t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
 /*
@@ -108,7 +98,7 @@ greeting_overdue(void)
 	ready = state->engine_ready;
 	SpinLockRelease(&state->mutex);
 	return connection.engine.pid == 0 && ready &&
-		TimestampDifferenceExceeds(connection.opened, GetCurrentTimestamp(), GREETING_PATIENCE_MS);
+		gpuvec_clock_coarse_us() - connection.opened >= GREETING_PATIENCE_MS * INT64CONST(1000);
 }
 
 /* Note that the engine is of no use: this statement does not try again */
@@ -164,7 +154,7 @@ wait_socket(uint32 events)
 }
 
 void
-StreamSleep(long ms)
+LinkStreamSleep(long ms)
 {
 	(void) GPUVEC_RAISING(WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, ms,
 									GpuvecWaitEvent(GPUVEC_WAIT_ENGINE_START)));
@@ -191,7 +181,7 @@ receive(void *to, Size size, bool waits)
 		pgstat_report_wait_end();
 	if (n <= 0)
 		return n;
-	connection.last_use = clock_ms();
+	connection.last_use = gpuvec_clock_coarse_us();
 	if (early)
 	{
 		connection.next_early = 0;
@@ -213,7 +203,7 @@ take_early(void *to, Size size)
 }
 
 bool
-StreamRead(void *to, Size size)
+LinkStreamRead(void *to, Size size)
 {
 	char	   *p = to;
 	bool		waits = true;
@@ -282,7 +272,7 @@ engine_spoke(void)
 }
 
 bool
-StreamWrite(struct iovec *pieces, int npieces, bool awaited, bool *spoke)
+LinkStreamWrite(struct iovec *pieces, int npieces, bool awaited, bool *spoke)
 {
 	struct msghdr message = {.msg_iov = pieces, .msg_iovlen = npieces};
 
@@ -315,11 +305,11 @@ StreamWrite(struct iovec *pieces, int npieces, bool awaited, bool *spoke)
 }
 
 /* Close the connection; errno says why there is none */
-static StreamStatus
+static LinkStreamStatus
 hopeless(const char *what)
 {
 	snprintf(connection.why_not, sizeof(connection.why_not), "%s: %s", what, strerror(errno));
-	StreamClose();
+	LinkStreamClose();
 	return STREAM_HOPELESS;
 }
 
@@ -340,7 +330,7 @@ let_wait(void)
  * Connect to the engine's socket without blocking.  A socket of another
  * user's process counts as nobody listening.
  */
-static StreamStatus
+static LinkStreamStatus
 connect_socket(void)
 {
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};
@@ -365,14 +355,14 @@ connect_socket(void)
 		/* a full backlog (EAGAIN) means that nobody accepts at the moment */
 		if (errno != ENOENT && errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR)
 			return hopeless("could not connect to it");
-		StreamClose();
+		LinkStreamClose();
 		return STREAM_NOBODY_LISTENS;
 	}
 	if (GPUVEC_CALL(getsockopt(connection.fd, SOL_SOCKET, SO_PEERCRED, &peer, &size)) < 0)
 		return hopeless("could not find out who it is");
 	if (peer.uid != geteuid())
 	{
-		StreamClose();
+		LinkStreamClose();
 		return STREAM_NOBODY_LISTENS;
 	}
 
@@ -421,14 +411,14 @@ make_events(void)
 	}
 	PG_END_TRY();
 	if (!ok)
-		StreamClose();
+		LinkStreamClose();
 	return ok;
 }
 
-StreamStatus
-StreamOpen(void)
+LinkStreamStatus
+LinkStreamOpen(void)
 {
-	StreamStatus result = connect_socket();
+	LinkStreamStatus result = connect_socket();
 
 	if (result != STREAM_CONNECTED)
 		return result;
@@ -436,18 +426,18 @@ StreamOpen(void)
 		return STREAM_HOPELESS;
 	connection.generation++;
 	connection.engine.pid = 0;
-	connection.opened = GetCurrentTimestamp();
+	connection.opened = gpuvec_clock_coarse_us();
 	return STREAM_CONNECTED;
 }
 
 bool
-StreamAlive(void)
+LinkStreamAlive(void)
 {
 	char		c;
 
 	if (connection.nearly > 0)
 		return false;
-	return clock_ms() - connection.last_use < IDLE_MS ||
+	return gpuvec_clock_coarse_us() - connection.last_use < IDLE_MS * INT64CONST(1000) ||
 		(GPUVEC_CALL(recv(connection.fd, &c, 1, MSG_DONTWAIT | MSG_PEEK)) < 0 &&
 		 (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR));
 }

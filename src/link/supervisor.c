@@ -24,6 +24,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "core/protocol.h"
 #include "link/engine_process.h"
 #include "link/faults.h"
@@ -39,7 +40,6 @@
 #include "storage/latch.h"
 #include "storage/proc.h"
 #include "utils/guc.h"
-#include "utils/timestamp.h"
 
 /*
  * After this many failed starts in a row, sessions are told to do without an
@@ -201,7 +201,7 @@ start_listening(void)
 		ereport(WARNING,
 				(errmsg("gpuvec supervisor %s", trouble),
 				 errdetail("Sessions search without the engine until that is mended.")));
-	supervisor.next_listen = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), delay);
+	supervisor.next_listen = gpuvec_clock_us() + delay * INT64CONST(1000);
 	SupervisorPublishTrouble(trouble);
 	SupervisorPublishEngine();
 }
@@ -241,11 +241,11 @@ refuse_connections(void)
 	supervisor.cannot_accept = errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR;
 }
 
-/* Milliseconds from now until `when`; 0 if it has passed */
+/* Milliseconds from now until `when`, rounded up; 0 if it has passed */
 static long
-delay_until(TimestampTz when)
+delay_until(int64 when)
 {
-	return TimestampDifferenceMilliseconds(GetCurrentTimestamp(), when);
+	return (long) Max((when - gpuvec_clock_us() + 999) / 1000, 0);
 }
 
 /* Milliseconds until something must be done, if no event comes first */

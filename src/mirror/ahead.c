@@ -109,7 +109,10 @@ is_replaced(const MirrorHit *hit, const void *arg)
 		HasChangedLine(&ahead->read, block, mirror_line_offset(gpuvec_hit_line(hit->place)));
 }
 
-/* Other rows that were given of partial pages are not proven any more */
+/*
+ * Other rows that were given of partial pages are not proven any more: they
+ * count as newer, and not as all-visible
+ */
 static void
 mark_newer(const MirrorAhead *ahead, GpuvecReply *reply)
 {

@@ -40,6 +40,7 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/pg_database.h"
+#include "core/clock.h"
 #include "link/engine_link.h"
 #include "link/shared.h"
 #include "mirror/autoprewarm.h"
@@ -51,7 +52,6 @@
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "utils/guc.h"
-#include "utils/timestamp.h"
 
 /* How often the leader looks while it waits for an engine, and later */
 #define WAIT_MS				1000
@@ -84,8 +84,8 @@ typedef struct Leader
 {
 	uint32		served;			/* number of the last engine that was served;
 								 * 0: none */
-	TimestampTz next_round;		/* when a round may begin */
-	TimestampTz next_order;		/* when a changed order may be written */
+	int64		next_round;		/* when a round may begin */
+	int64		next_order;		/* when a changed order may be written */
 	PrewarmList written;		/* what the file holds */
 	bool		complained;		/* it was logged that no worker is available */
 } Leader;
@@ -323,7 +323,7 @@ remember_list(const PrewarmList *list)
 static void
 keep_list(void *arg)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	int64		now = gpuvec_clock_us();
 	GpuvecReply reply;
 	PrewarmList list;
 	bool		running;
@@ -336,7 +336,7 @@ keep_list(void *arg)
 	if (same_mirrors(&list, &me.written) &&
 		(now < me.next_order || same_lists(&list, &me.written)))
 		return;
-	me.next_order = TimestampTzPlusMilliseconds(now, ORDER_MS);
+	me.next_order = now + ORDER_MS * INT64CONST(1000);
 	if (PrewarmWriteList(&list))
 		remember_list(&list);
 }
@@ -562,7 +562,7 @@ serve_engine(void *arg)
 	if (limit > 0)
 	{
 		done = load_databases(listed_databases(&list, limit), limit);
-		me.next_round = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), ROUND_MS);
+		me.next_round = gpuvec_clock_us() + ROUND_MS * INT64CONST(1000);
 	}
 	if (!done)
 		return;
@@ -585,7 +585,7 @@ work(void)
 
 	if (running && number != me.served)
 	{
-		if (GetCurrentTimestamp() >= me.next_round)
+		if (gpuvec_clock_us() >= me.next_round)
 			(void) AutoprewarmTry(serve_engine, NULL, "gpuvec autoprewarm could not load mirrors");
 		waits = number != me.served;
 	}

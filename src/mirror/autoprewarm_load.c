@@ -164,13 +164,14 @@ load_target(MirrorTarget *target, Progress *progress)
 }
 
 /*
- * True if the relation has rows of its own.  Its OID may belong to another
- * kind of relation by now.
+ * True if the relation has rows of its own, and is no materialized view
+ * without data.  Its OID may belong to another kind of relation by now.
  */
 static bool
 has_rows(Relation rel)
 {
-	return rel->rd_rel->relkind == RELKIND_RELATION || rel->rd_rel->relkind == RELKIND_MATVIEW;
+	return (rel->rd_rel->relkind == RELKIND_RELATION || rel->rd_rel->relkind == RELKIND_MATVIEW) &&
+		RelationIsScannable(rel);
 }
 
 /* Open a relation; NULL if it is gone or locked */

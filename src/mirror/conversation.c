@@ -39,6 +39,7 @@
  */
 #include "gpuvec.h"
 
+#include "core/clock.h"
 #include "mirror/conversation.h"
 #include "mirror/facts.h"
 #include "mirror/feed.h"
@@ -48,7 +49,6 @@
 #include "portability/instr_time.h"
 #include "storage/predicate.h"
 #include "utils/memutils.h"
-#include "utils/timestamp.h"
 
 /*
  * Reading a page of the visibility map costs as much as fetching
@@ -622,26 +622,26 @@ MirrorTakeReply(MirrorConversation *talk, MirrorRequest *request, GpuvecReply *r
 
 /* Note how long a request took that had to wait for rows or pages; 0: none */
 static void
-note_wait(const MirrorConversation *talk, TimestampTz since)
+note_wait(const MirrorConversation *talk, int64 since)
 {
 	if (since == 0)
 		return;
 	MirrorUsed.waits++;
-	FactsNoteWait(&talk->target->key, GetCurrentTimestamp() - since);
+	FactsNoteWait(&talk->target->key, gpuvec_clock_us() - since);
 }
 
 bool
 MirrorAsk(MirrorConversation *talk, MirrorRequest *request, GpuvecReply *reply)
 {
 	Answer		answer = {.reply = reply};
-	TimestampTz since = 0;
+	int64		since = 0;
 
 	request->trip_us = 0;
 	GPUVEC_INJECTION("ask-before-request");
 	for (int attempt = 0; attempt < ASK_ATTEMPTS; attempt++)
 	{
 		if (since == 0 && (talk->is_behind || talk->patience_us > 0 || attempt > 0))
-			since = GetCurrentTimestamp();
+			since = gpuvec_clock_us();
 		if (!(talk->is_behind ? refresh_and_ask(talk, request, &answer) :
 			  ask(talk, request, &answer)))
 			return false;

@@ -63,14 +63,13 @@
  */
 #include "gpuvec.h"
 
-#include "access/xact.h"
 #include "common/hashfn.h"
+#include "core/clock.h"
 #include "link/engine_link.h"
 #include "link/shared.h"
 #include "mirror/facts.h"
 #include "miscadmin.h"
 #include "storage/spin.h"
-#include "utils/timestamp.h"
 
 /* Facts that were not noted for this long may be replaced */
 #define SLOT_IDLE_MS	60000
@@ -235,14 +234,14 @@ FactsResident(const Facts *facts)
 
 /* True if new facts may replace these */
 static bool
-is_dispensable(const Facts *facts, TimestampTz now)
+is_dispensable(const Facts *facts, int64 now)
 {
 	return !FactsResident(facts) || now - facts->used > INT64CONST(1000) * SLOT_IDLE_MS;
 }
 
 /* The slot that new facts may take, or NULL; the group is locked */
 static FactsSlot *
-choose_slot(FactsGroup *group, TimestampTz now)
+choose_slot(FactsGroup *group, int64 now)
 {
 	FactsSlot  *best = NULL;
 
@@ -262,7 +261,7 @@ choose_slot(FactsGroup *group, TimestampTz now)
 
 /* Take a slot for a key that has none, if one is available */
 static void
-take_slot(FactsGroup *group, const FactsKey *key, TimestampTz now)
+take_slot(FactsGroup *group, const FactsKey *key, int64 now)
 {
 	FactsSlot  *slot;
 
@@ -306,7 +305,7 @@ FactsRankOperators(const Facts *facts)
  * no room, or no shared memory.
  */
 static FactsSlot *
-make_slot(const FactsKey *key, TimestampTz now)
+make_slot(const FactsKey *key, int64 now)
 {
 	FactsGroup *group = facts_group(key);
 	FactsSlot  *slot;
@@ -325,7 +324,7 @@ make_slot(const FactsKey *key, TimestampTz now)
 void
 FactsNoteState(const gpuvec_mirror_key *mirror, const gpuvec_state *state)
 {
-	TimestampTz now = GetCurrentStatementStartTimestamp();
+	int64		now = gpuvec_clock_us();
 	int			engine = state->state == GPUVEC_READY ? (int) GpuvecLinkEngine()->pid : 0;
 	bool		gpu = strcmp(GpuvecLinkEngine()->backend, "cpu") != 0;
 	FactsSlot  *slot;
@@ -374,7 +373,7 @@ FactsNoteTrip(const gpuvec_mirror_key *mirror, double trip_us, double engine_us)
 	if (!facts_key(mirror, &key) || (slot = lock_slot(facts_group(&key), &key)) == NULL)
 		return;
 	trip += average_rank(&slot->facts, engine_us * FACTS_OPERATORS_PER_US);
-	slot->facts.used = GetCurrentStatementStartTimestamp();
+	slot->facts.used = gpuvec_clock_us();
 	SpinLockRelease(&slot->mutex);
 	trip = clamp(trip, FACTS_TRIP_OPERATORS * TRIP_LEAST, FACTS_TRIP_OPERATORS * TRIP_MOST);
 	SpinLockAcquire(&table->mutex);
@@ -443,9 +442,9 @@ FactsNoteDropped(Oid database, Oid relation, AttrNumber attnum)
  */
 void
 FactsNoteRefusal(const gpuvec_mirror_key *mirror, int sqlerrcode, bool any_engine,
-				 TimestampTz began)
+				 int64 began)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	int64		now = gpuvec_clock_us();
 	int64		stands = clamp((now - began) * REFUSAL_TIMES, INT64CONST(1000) * REFUSAL_MS,
 							   INT64CONST(1000) * REFUSAL_MOST_MS);
 	int			engine = any_engine ? 0 : (int) GpuvecLinkEngine()->pid;
@@ -478,7 +477,7 @@ FactsForgetRefusal(const gpuvec_mirror_key *mirror)
 
 /* True if a refusal stands with this engine */
 static bool
-refusal_stands(const Facts *facts, int engine, TimestampTz now)
+refusal_stands(const Facts *facts, int engine, int64 now)
 {
 	return now < facts->refused_until && (facts->refused_by == 0 || facts->refused_by == engine);
 }
@@ -488,7 +487,7 @@ bool
 FactsRefused(const Facts *facts)
 {
 	return facts->refused_until != 0 &&
-		refusal_stands(facts, GpuvecSharedState()->engine_pid, GetCurrentTimestamp());
+		refusal_stands(facts, GpuvecSharedState()->engine_pid, gpuvec_clock_us());
 }
 
 /*
@@ -499,9 +498,9 @@ FactsRefused(const Facts *facts)
  * session.  *sqlerrcode: that of the refusal.
  */
 bool
-FactsMayTry(const gpuvec_mirror_key *mirror, TimestampTz *claim, int *sqlerrcode)
+FactsMayTry(const gpuvec_mirror_key *mirror, int64 *claim, int *sqlerrcode)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	int64		now = gpuvec_clock_us();
 	int			engine = (int) GpuvecLinkEngine()->pid;
 	bool		may = true;
 	FactsSlot  *slot;

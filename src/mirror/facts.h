@@ -11,7 +11,6 @@
 #include "postgres.h"
 
 #include "core/protocol.h"
-#include "datatype/timestamp.h"
 #include "storage/block.h"
 
 /*
@@ -45,9 +44,10 @@ typedef struct Facts
 	uint64		waits;			/* searches that had to wait until the mirror
 								 * was fresh ... */
 	uint64		wait_us;		/* ... and how long all of them waited */
-	TimestampTz used;			/* when facts were last noted */
-	TimestampTz refused_until;	/* a refusal stands until then; 0: there is
-								 * none */
+	int64		used;			/* when facts were last noted, of
+								 * gpuvec_clock_us() */
+	int64		refused_until;	/* a refusal stands until then, of the same
+								 * clock; 0: there is none */
 	int			refused_by;		/* pid of the engine that refused; 0: any
 								 * engine */
 	int			refusal;		/* SQLSTATE of the refusal */
@@ -80,9 +80,9 @@ extern void FactsNoteDropped(Oid database, Oid relation, AttrNumber attnum);
 
 /* Before an attempt to load or refresh a mirror, and after it failed */
 extern void FactsNoteRefusal(const gpuvec_mirror_key *mirror, int sqlerrcode, bool any_engine,
-							 TimestampTz began);
+							 int64 began);
 extern void FactsForgetRefusal(const gpuvec_mirror_key *mirror);
-extern bool FactsMayTry(const gpuvec_mirror_key *mirror, TimestampTz *claim, int *sqlerrcode);
+extern bool FactsMayTry(const gpuvec_mirror_key *mirror, int64 *claim, int *sqlerrcode);
 
 /* For the planner */
 extern FactsKnown FactsRead(const FactsKey *key, Facts *facts);

@@ -67,6 +67,7 @@
 
 #include "access/xact.h"
 #include "idset/idset.h"
+#include "core/clock.h"
 #include "link/shared.h"
 #include "mirror/feed.h"
 #include "mirror/feed_queue.h"
@@ -76,7 +77,6 @@
 #include "miscadmin.h"
 #include "storage/lwlock.h"
 #include "storage/spin.h"
-#include "utils/timestamp.h"
 
 #define TRANCHE_NAME	"gpuvec feed"
 #define FEED_BUILD_BYTES 16
@@ -449,7 +449,7 @@ read_number(FeedTable *table, int i, const MirrorTarget *target, gpuvec_freshnes
 
 /* Read the number of the target's slot.  False: it has none that counts. */
 static bool
-read_slot(FeedTable *table, const MirrorTarget *target, TimestampTz now, gpuvec_freshness *need)
+read_slot(FeedTable *table, const MirrorTarget *target, int64 now, gpuvec_freshness *need)
 {
 	for (int i = 0; i < FEED_SLOTS; i++)
 	{
@@ -466,7 +466,7 @@ read_slot(FeedTable *table, const MirrorTarget *target, TimestampTz now, gpuvec_
  * free one, or an idle one.  -1: there is none.
  */
 static int
-choose_slot(FeedTable *table, const MirrorTarget *target, TimestampTz now)
+choose_slot(FeedTable *table, const MirrorTarget *target, int64 now)
 {
 	FeedIndex	key = index_of(target);
 	int			oldest = 0;
@@ -478,7 +478,7 @@ choose_slot(FeedTable *table, const MirrorTarget *target, TimestampTz now)
 		if (pg_atomic_read_u64(&table->slots[i].used) < pg_atomic_read_u64(&table->slots[oldest].used))
 			oldest = i;
 	}
-	if (now - (TimestampTz) pg_atomic_read_u64(&table->slots[oldest].used) >
+	if (now - (int64) pg_atomic_read_u64(&table->slots[oldest].used) >
 		INT64CONST(1000) * gpuvec_feed_idle)
 		return oldest;
 	return -1;
@@ -495,7 +495,7 @@ ring_room(void)
 
 /* Give a slot to the target's index, as a new feed */
 static void
-give_slot(FeedTable *table, int i, const MirrorTarget *target, TimestampTz now)
+give_slot(FeedTable *table, int i, const MirrorTarget *target, int64 now)
 {
 	FeedOwner  *owner = &table->owners[i];
 	FeedSlot   *slot = &table->slots[i];
@@ -523,7 +523,7 @@ give_slot(FeedTable *table, int i, const MirrorTarget *target, TimestampTz now)
  * available
  */
 static void
-take_slot(FeedTable *table, const MirrorTarget *target, TimestampTz now)
+take_slot(FeedTable *table, const MirrorTarget *target, int64 now)
 {
 	int			i;
 
@@ -538,7 +538,7 @@ void
 FeedRead(const MirrorTarget *target, gpuvec_freshness *need)
 {
 	FeedTable  *table = table_in(GpuvecSharedState());
-	TimestampTz now = GetCurrentStatementStartTimestamp();
+	int64		now = gpuvec_clock_coarse_us();
 
 	/* our snapshot sees our own rows */
 	FeedQueueFlush();

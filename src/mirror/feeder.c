@@ -46,9 +46,9 @@
 #include "gpuvec.h"
 
 #include <signal.h>
-#include <time.h>
 
 #include "access/xact.h"
+#include "core/clock.h"
 #include "link/engine_link.h"
 #include "mirror/feed.h"
 #include "mirror/feeder.h"
@@ -59,7 +59,6 @@
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "utils/guc.h"
-#include "utils/timestamp.h"
 
 /* After a round in which rows were applied, the next one comes sooner */
 #define ROUND_MS		10
@@ -136,10 +135,7 @@ static Feeder me;
 static int64
 clock_ms(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64) t.tv_sec * 1000 + t.tv_nsec / 1000000;
+	return gpuvec_clock_us() / 1000;
 }
 
 /* Begin a delay that is twice as long as the last one */
@@ -228,7 +224,7 @@ note_waiting(int slot, Feed *feed)
 	{
 		feed->first = feed->number;
 		feed->since = clock_ms();
-		FeederNoteOldest(slot, feed->feed, GetCurrentTimestamp());
+		FeederNoteOldest(slot, feed->feed, gpuvec_clock_us());
 	}
 }
 
@@ -597,7 +593,7 @@ try_round(void)
 static bool
 is_idle(void)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	int64		now = gpuvec_clock_us();
 
 	return clock_ms() - me.last_record > IDLE_MS &&
 		now - FeederLastUse() > IDLE_MS * INT64CONST(1000);

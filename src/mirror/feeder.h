@@ -38,15 +38,15 @@ extern bool FeederRuns(void);
  * the feed of a slot has and its mirror has not applied.  False: it has seen
  * none, or there is no feeder.
  */
-extern bool FeederOldest(int slot, uint64 feed, TimestampTz *since);
+extern bool FeederOldest(int slot, uint64 feed, int64 *since);
 
 /* feeder_state.c: for the feeder itself */
 extern bool FeederArrive(void);
 extern void FeederLeave(bool failed);
 extern void FeederNoteAsleep(bool asleep);
 extern void FeederNoteWorks(bool works);
-extern void FeederNoteOldest(int slot, uint64 feed, TimestampTz since);
-extern TimestampTz FeederLastUse(void);
+extern void FeederNoteOldest(int slot, uint64 feed, int64 since);
+extern int64 FeederLastUse(void);
 
 /* feeder.c */
 extern PGDLLEXPORT void gpuvec_feeder_main(Datum arg);

@@ -24,7 +24,7 @@
  */
 #include "gpuvec.h"
 
-#include "access/xact.h"
+#include "core/clock.h"
 #include "link/shared.h"
 #include "mirror/feed.h"
 #include "mirror/feeder.h"
@@ -33,7 +33,6 @@
 #include "postmaster/bgworker.h"
 #include "storage/latch.h"
 #include "storage/spin.h"
-#include "utils/timestamp.h"
 
 /* Do not try to start another feeder for this long after a failure */
 #define REST_MS			60000
@@ -45,20 +44,20 @@
 typedef struct Oldest
 {
 	uint64		feed;
-	TimestampTz since;			/* 0: none waits */
+	int64		since;			/* 0: none waits */
 } Oldest;
 
-/* The feeder, in shared memory */
+/* The feeder, in shared memory; all times are of gpuvec_clock_us() */
 typedef struct FeederState
 {
 	slock_t		mutex;			/* protects all but asleep and used */
 	int			pid;			/* 0: none runs */
 	Latch	   *latch;			/* its latch; NULL: none runs */
 	bool		works;			/* the engine answered its last request */
-	TimestampTz tried;			/* when a feeder was started that has not
+	int64		tried;			/* when a feeder was started that has not
 								 * arrived, or ended with an error; or 0 */
 	Oldest		oldest[FEED_SLOTS];
-	TimestampTz used;			/* about when a search last used a feed; read
+	int64		used;			/* about when a search last used a feed; read
 								 * and written without a lock */
 	pg_atomic_uint32 asleep;	/* 1: it has to be woken */
 } FeederState;
@@ -135,14 +134,12 @@ supervisor_runs(void)
 static bool
 claim_start(FeederState *feeder)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	int64		now = gpuvec_clock_us();
 	bool		mine;
 
 	SpinLockAcquire(&feeder->mutex);
-	/* ignore the time if the clock was set back */
 	mine = feeder->pid == 0 &&
-		(feeder->tried == 0 || now < feeder->tried ||
-		 now - feeder->tried > REST_MS * INT64CONST(1000));
+		(feeder->tried == 0 || now - feeder->tried > REST_MS * INT64CONST(1000));
 	if (mine)
 		feeder->tried = now;
 	SpinLockRelease(&feeder->mutex);
@@ -172,18 +169,18 @@ void
 FeederStart(void)
 {
 	FeederState *feeder = feeder_state();
-	TimestampTz now = GetCurrentStatementStartTimestamp();
+	int64		now = gpuvec_clock_coarse_us();
 
 	if (feeder == NULL || !gpuvec_feeder || !IsUnderPostmaster || IsBinaryUpgrade)
 		return;
-	if (now - feeder->used > USE_MS * INT64CONST(1000) || now < feeder->used)
+	if (now - feeder->used > USE_MS * INT64CONST(1000))
 		feeder->used = now;
 	/* a single word, read without a lock: it may be out of date */
 	if (feeder->pid == 0 && supervisor_runs() && claim_start(feeder))
 		register_feeder();
 }
 
-TimestampTz
+int64
 FeederLastUse(void)
 {
 	return feeder_state()->used;
@@ -218,7 +215,7 @@ void
 FeederLeave(bool failed)
 {
 	FeederState *feeder = feeder_state();
-	TimestampTz now = GetCurrentTimestamp();
+	int64		now = gpuvec_clock_us();
 
 	pg_atomic_write_u32(&feeder->asleep, 0);
 	SpinLockAcquire(&feeder->mutex);
@@ -246,7 +243,7 @@ FeederNoteWorks(bool works)
 }
 
 void
-FeederNoteOldest(int slot, uint64 feed, TimestampTz since)
+FeederNoteOldest(int slot, uint64 feed, int64 since)
 {
 	FeederState *feeder = feeder_state();
 
@@ -257,7 +254,7 @@ FeederNoteOldest(int slot, uint64 feed, TimestampTz since)
 }
 
 bool
-FeederOldest(int slot, uint64 feed, TimestampTz *since)
+FeederOldest(int slot, uint64 feed, int64 *since)
 {
 	FeederState *feeder = feeder_state();
 	Oldest		oldest;

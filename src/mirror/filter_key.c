@@ -220,7 +220,14 @@ uuid_key(Datum value)
 	return key;
 }
 
-/* A bit for each id of a set, by the highest bits of a product */
+/* The bit of an id, by the highest bits of a product */
+static uint64
+id_bit(uint32 id)
+{
+	return UINT64CONST(1) << (id * UINT32_C(0x9E3779B1) >> 26);
+}
+
+/* A bit for each id of a set */
 static uint64
 set_key(Datum value)
 {
@@ -228,11 +235,7 @@ set_key(Datum value)
 	uint64		key = 0;
 
 	for (uint32 i = 0; i < set.n; i++)
-	{
-		uint32		hash = idset_id_at(set.ids, set.wide, i) * UINT32_C(0x9E3779B1);
-
-		key |= UINT64CONST(1) << (hash >> 26);
-	}
+		key |= id_bit(idset_id_at(set.ids, set.wide, i));
 	return key;
 }
 
@@ -260,7 +263,8 @@ FilterKey(const FilterColumn *column, Oid type, Datum value)
 		case FILTER_INET:
 			return DatumGetUInt64(DirectFunctionCall2(hashinetextended, value, Int64GetDatum(0)));
 		case FILTER_SET:
-			return set_key(value);
+			/* tags @> 17; no set has a number that is not an id */
+			return type == INT8OID ? id_bit((uint32) DatumGetInt64(value)) : set_key(value);
 		case FILTER_UNKNOWN:
 			break;
 	}
@@ -274,7 +278,7 @@ FilterKeyOfAny(const FilterColumn *column, Datum value)
 	struct varlena *plain;
 	uint64		key;
 
-	if (!FilterVaries(column))
+	if (!FilterVaries(column) || column->type == INT8OID)
 		return FilterKey(column, column->type, value);
 	plain = PG_DETOAST_DATUM_PACKED(value);
 	key = FilterKey(column, column->type, PointerGetDatum(plain));

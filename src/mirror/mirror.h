@@ -279,8 +279,8 @@ extern void MirrorSearchReset(MirrorSearch *search);
 extern double MirrorRowsToLookAt(const MirrorSearch *search, uint64 n);
 
 /* refusal.c: when the engine cannot serve a request, or keep a mirror */
-extern bool MirrorMayTry(const MirrorTarget *target, TimestampTz *claim);
-extern void MirrorNoteRefusal(const MirrorTarget *target, TimestampTz began);
+extern bool MirrorMayTry(const MirrorTarget *target, int64 *claim);
+extern void MirrorNoteRefusal(const MirrorTarget *target, int64 began);
 extern void MirrorRefuseBusy(const MirrorTarget *target);
 extern void MirrorRefuseStalled(const MirrorTarget *target);
 extern void MirrorRefuseEvicted(const MirrorTarget *target);
@@ -300,7 +300,8 @@ extern void MirrorVerifyRow(MirrorVisibility *visibility, uint64 tid, const Mirr
 							const MirrorSearch *search);
 extern bool MirrorPageHasMember(MirrorVisibility *visibility, BlockNumber block,
 								OffsetNumber before);
-extern bool MirrorRowVisible(MirrorVisibility *visibility, ItemPointer tid);
+extern void MirrorRowsVisible(MirrorVisibility *visibility, const uint64 *tids, uint64 n,
+							  bool *visible);
 extern bool MirrorVisible(MirrorVisibility *visibility, gpuvec_hit *hit,
 						  const MirrorQuery *query, const MirrorSearch *search);
 extern void MirrorVisibilityEnd(MirrorVisibility *visibility);

@@ -22,6 +22,11 @@
  * Hence content and LSN belong together: a later change of the page has a
  * later LSN, and the next check sees it.
  *
+ * Of a page of a plain mirror the reader also tells whether every snapshot
+ * sees all of its rows, so that they need no other proof (visibility.c).  A
+ * page with the server's mark for that is not told so: on a standby the mark
+ * may be wrong, and the visibility map has such pages anyway.
+ *
  * Detoasting may come too late: a tuple that died, or whose insertion failed,
  * after the page was copied can lose its TOAST chunks.  So fetch_chunks()
  * reads chunks itself, and reports missing ones instead of raising an error.
@@ -151,56 +156,102 @@ prefetch_page(Page page)
 #endif
 }
 
-/*
- * True if a tuple of the page is dead to everyone.  *inserter is a
- * transaction whose rows are not dead unless they were deleted.  Usually one
- * transaction has inserted most of a page, so it need not be looked up for
- * each row.
- */
-static bool
-is_dead(PageReader *reader, HeapTuple tuple, Buffer buffer, TransactionId *inserter)
+/* What is known of a tuple, whatever the snapshot */
+typedef enum TupleState
 {
-	HeapTupleHeader header = tuple->t_data;
-	bool		kept = (header->t_infomask & (HEAP_XMAX_INVALID | HEAP_MOVED)) == HEAP_XMAX_INVALID;
-	bool		dead;
+	TUPLE_DEAD,					/* dead to everyone */
+	TUPLE_SOME,					/* some snapshots may not see it */
+	TUPLE_VISIBLE				/* everyone sees it */
+} TupleState;
 
-	if (kept && (HeapTupleHeaderXminCommitted(header) ||
-				 TransactionIdEquals(HeapTupleHeaderGetRawXmin(header), *inserter)))
-		return false;
-	dead = HeapTupleSatisfiesVacuum(tuple, reader->horizon, buffer) == HEAPTUPLE_DEAD;
-	if (kept && !dead)
-		*inserter = HeapTupleHeaderGetRawXmin(header);
-	return dead;
+/* A transaction, and the state of its tuples that nobody has deleted */
+typedef struct Inserter
+{
+	TransactionId xid;
+	TupleState	state;
+} Inserter;
+
+/* The state of a tuple that is not deleted, of a transaction that committed */
+static TupleState
+committed_state(const PageReader *reader, HeapTupleHeader header)
+{
+	return TransactionIdPrecedes(HeapTupleHeaderGetXmin(header), reader->horizon) ?
+		TUPLE_VISIBLE : TUPLE_SOME;
 }
 
 /*
- * Copy a page, note which of its tuples are dead to everyone, and return its
- * LSN.  A page that is marked all-visible has no dead tuples (or, on a
+ * Find out about a tuple of the page.  Usually one transaction has inserted
+ * most of a page, so it need not be looked up for each row.
+ */
+static TupleState
+tuple_state(PageReader *reader, HeapTuple tuple, Buffer buffer, Inserter *inserter)
+{
+	HeapTupleHeader header = tuple->t_data;
+	bool		kept = (header->t_infomask & (HEAP_XMAX_INVALID | HEAP_MOVED)) == HEAP_XMAX_INVALID;
+	HTSV_Result result;
+	TupleState	state = TUPLE_SOME;
+
+	if (kept && HeapTupleHeaderXminCommitted(header))
+		return committed_state(reader, header);
+	if (kept && TransactionIdEquals(HeapTupleHeaderGetRawXmin(header), inserter->xid))
+		return inserter->state;
+	result = HeapTupleSatisfiesVacuum(tuple, reader->horizon, buffer);
+	if (result == HEAPTUPLE_DEAD)
+		return TUPLE_DEAD;
+	if (result == HEAPTUPLE_LIVE)
+		state = committed_state(reader, header);
+	if (kept)
+		*inserter = (Inserter) {HeapTupleHeaderGetRawXmin(header), state};
+	return state;
+}
+
+/* True if the page may be all-visible: see PageReader */
+static bool
+may_be_visible(const PageReader *reader)
+{
+	return !reader->rooted && reader->target->mode == MIRROR_SHARED;
+}
+
+/*
+ * Note which tuples of a page are dead to everyone, and whether everyone sees
+ * all others.  A page that is marked all-visible has no dead tuples (or, on a
  * standby, some that do no harm).
  */
+static void
+judge_tuples(PageReader *reader, BlockNumber block, Page page, Buffer buffer)
+{
+	OffsetNumber last = PageGetMaxOffsetNumber(page);
+	Inserter	inserter = {InvalidTransactionId};
+
+	memset(reader->dead, 0, sizeof(bool) * (last + 1));
+	reader->all_visible = false;
+	if (PageIsNew(page) || PageIsAllVisible(page))
+		return;
+	reader->all_visible = may_be_visible(reader);
+	for (OffsetNumber line = FirstOffsetNumber; line <= last; line++)
+	{
+		HeapTupleData tuple;
+		TupleState	state;
+
+		if (!ItemIdIsNormal(PageGetItemId(page, line)))
+			continue;
+		tuple_at(reader, page, block, line, &tuple);
+		state = tuple_state(reader, &tuple, buffer, &inserter);
+		reader->dead[line] = state == TUPLE_DEAD;
+		reader->all_visible &= state != TUPLE_SOME;
+	}
+}
+
+/* Copy a page, judge its tuples, and return its LSN */
 static XLogRecPtr
 copy_page(PageReader *reader, BlockNumber block)
 {
 	Buffer		buffer = lock_page(reader, block);
 	Page		page = BufferGetPage(buffer);
-	OffsetNumber last = PageGetMaxOffsetNumber(page);
-	TransactionId inserter = InvalidTransactionId;
 	XLogRecPtr	lsn;
 
 	prefetch_page(page);
-	memset(reader->dead, 0, sizeof(bool) * (last + 1));
-	if (!PageIsNew(page) && !PageIsAllVisible(page))
-	{
-		for (OffsetNumber line = FirstOffsetNumber; line <= last; line++)
-		{
-			HeapTupleData tuple;
-
-			if (!ItemIdIsNormal(PageGetItemId(page, line)))
-				continue;
-			tuple_at(reader, page, block, line, &tuple);
-			reader->dead[line] = is_dead(reader, &tuple, buffer, &inserter);
-		}
-	}
+	judge_tuples(reader, block, page, buffer);
 	memcpy(reader->page, page, BLCKSZ);
 	lsn = BufferGetLSNAtomic(buffer);
 	UnlockReleaseBuffer(buffer);
@@ -224,13 +275,13 @@ has_room(const PageReader *reader, const char *to, ItemId item)
  */
 static char *
 copy_tuple(PageReader *reader, Buffer buffer, BlockNumber block, OffsetNumber line,
-		   TransactionId *inserter, HeapTuple copy, char *to)
+		   Inserter *inserter, HeapTuple copy, char *to)
 {
 	Page		page = BufferGetPage(buffer);
 	HeapTupleData tuple;
 
 	tuple_at(reader, page, block, line, &tuple);
-	if (is_dead(reader, &tuple, buffer, inserter))
+	if (tuple_state(reader, &tuple, buffer, inserter) == TUPLE_DEAD)
 		return to;
 	*copy = tuple;
 	copy->t_data = memcpy(to, tuple.t_data, tuple.t_len);
@@ -249,7 +300,7 @@ copy_lines(PageReader *reader, BlockNumber block, const ChangedLine *entries, ui
 	Buffer		buffer = lock_page(reader, block);
 	Page		page = BufferGetPage(buffer);
 	OffsetNumber last = PageIsNew(page) ? 0 : PageGetMaxOffsetNumber(page);
-	TransactionId inserter = InvalidTransactionId;
+	Inserter	inserter = {InvalidTransactionId};
 	char	   *to = reader->page;
 	bool		few = nread <= last / MANY_LINES;
 
@@ -612,6 +663,7 @@ PageReaderRead(PageReader *reader, BlockNumber block, StringInfo out)
 	appendBinaryStringInfo(out, (char *) &head, sizeof(head));
 	head.nrows = reader->entries ? append_entries(reader, block, out) :
 		append_tuples(reader, block, out);
+	head.all_visible = reader->entries == NULL && reader->all_visible;
 	head.bytes = out->len - start - sizeof(head);
 	memcpy(out->data + start, &head, sizeof(head));
 	MemoryContextSwitchTo(old);

@@ -28,11 +28,14 @@ typedef struct PageReader
 	EntryReader *entries;		/* reads the rows that an index keeps; NULL:
 								 * reads the column */
 	Snapshot	snapshot;		/* of the search that caused the reading */
-	TransactionId horizon;		/* rows deleted before it are dead to everyone */
+	TransactionId horizon;		/* rows deleted before it are dead to
+								 * everyone; all see what was committed before
+								 * it */
 	BufferAccessStrategy strategy;
 	MemoryContext context;		/* reset after each page */
 	char	   *page;			/* private copy of the page */
 	bool	   *dead;			/* [line pointer], dead to everyone */
+	bool		all_visible;	/* everyone sees all other tuples of the page */
 } PageReader;
 
 extern PageReader *PageReaderBegin(const MirrorTarget *target, Snapshot snapshot);

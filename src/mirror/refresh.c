@@ -79,6 +79,7 @@
 
 #include "access/xact.h"
 #include "common/hashfn.h"
+#include "core/clock.h"
 #include "link/engine_link.h"
 #include "link/quiet.h"
 #include "mirror/facts.h"
@@ -94,7 +95,6 @@
 #include "storage/condition_variable.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
-#include "utils/timestamp.h"
 
 /* The mirror of the refresh whose answer was left (MirrorRefreshLeave()) */
 static gpuvec_mirror_key late_key;
@@ -142,8 +142,8 @@ struct MirrorRefresh
 	bool		covered;		/* another session's refresh is enough */
 	bool		locked;
 	LOCKTAG		tag;
-	TimestampTz began;			/* when the lock was taken */
-	TimestampTz claim;			/* of FactsMayTry(), or 0 */
+	int64		began;			/* when the lock was taken */
+	int64		claim;			/* of FactsMayTry(), or 0 */
 	int			attempts;
 	uint64		moves;			/* while another session's work is in the way */
 
@@ -200,7 +200,7 @@ fail(MirrorRefresh *refresh)
  * sent meanwhile (0: none), no session has to try again soon.
  */
 static void
-note_failure(const MirrorTarget *target, TimestampTz began, uint64 request)
+note_failure(const MirrorTarget *target, int64 began, uint64 request)
 {
 	const GpuvecRefusal *refusal = GpuvecLinkRefusal();
 
@@ -380,7 +380,7 @@ take_lock(MirrorRefresh *refresh, bool *waited)
 		if (!wait_for_lock(refresh, term_now, moves))
 			give_up(refresh);
 	}
-	refresh->began = GetCurrentTimestamp();
+	refresh->began = gpuvec_clock_us();
 }
 
 /*
@@ -958,8 +958,8 @@ bool
 MirrorLoadPrivate(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
 				  gpuvec_state *state)
 {
-	TimestampTz began = GetCurrentTimestamp();
-	TimestampTz claim = 0;
+	int64		began = gpuvec_clock_us();
+	int64		claim = 0;
 	bool		ok;
 
 	if (!MirrorMayTry(target, &claim))

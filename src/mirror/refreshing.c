@@ -53,8 +53,10 @@
  * Then one of them finds that the engine lets the other one go first.
  *
  * Entries are found by hash.  If there is no free entry for a mirror, it
- * takes that of another one that is not being refreshed.  If all are in use,
- * its sessions wait for the heavyweight lock only.
+ * takes that of another one that is not being refreshed, with nothing of what
+ * was known of that: the WAL that does not change one relation may change
+ * the other.  If all are in use, its sessions wait for the heavyweight lock
+ * only.
  *
  *-------------------------------------------------------------------------
  */
@@ -62,6 +64,7 @@
 
 #include "access/xact.h"
 #include "common/hashfn.h"
+#include "core/clock.h"
 #include "link/engine_link.h"
 #include "link/shared.h"
 #include "link/wait_events.h"
@@ -69,7 +72,6 @@
 #include "miscadmin.h"
 #include "storage/condition_variable.h"
 #include "storage/spin.h"
-#include "utils/timestamp.h"
 
 #define ENTRIES			64
 #define PROBES			4
@@ -91,8 +93,8 @@ typedef struct Entry
 	uint64		leader;			/* number of the refresh under way; 0: none */
 	gpuvec_freshness covers;	/* what it will cover, if announced */
 	int			last_leader;	/* its process id, */
-	TimestampTz last_lead;		/* and when it took the lead */
-	TimestampTz crowded;		/* when a session last had to wait, or came
+	int64		last_lead;		/* and when it took the lead */
+	int64		crowded;		/* when a session last had to wait, or came
 								 * soon after another one */
 
 	uint32		term;			/* number of the mirror's lock */
@@ -342,7 +344,7 @@ RefreshingNoteWal(const gpuvec_mirror_key *key, XLogRecPtr from, XLogRecPtr to, 
 
 /* Begin a refresh that this session leads; the entry is locked */
 static void
-lead(Entry *entry, TimestampTz now)
+lead(Entry *entry, int64 now)
 {
 	led = moving = entry;
 	led_round = entry->leader = ++entry->round;
@@ -390,7 +392,7 @@ find_state(Joining *joining, const Entry *entry)
 static ConditionVariable *
 decide(Joining *joining, RefreshingTurn *turn)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	int64		now = gpuvec_clock_us();
 	Entry	   *entry = lock_entry(joining->key, true);
 	ConditionVariable *ended = NULL;
 
@@ -454,7 +456,7 @@ RefreshingJoin(const gpuvec_mirror_key *key, const gpuvec_freshness *need,
 void
 RefreshingLead(const gpuvec_mirror_key *key)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	int64		now = gpuvec_clock_us();
 	Entry	   *entry = lock_entry(key, true);
 	bool		leads;
 

@@ -16,10 +16,10 @@
  */
 #include "gpuvec.h"
 
+#include "core/clock.h"
 #include "link/engine_link.h"
 #include "mirror/facts.h"
 #include "mirror/mirror.h"
-#include "utils/timestamp.h"
 
 /* Repeat in short what the engine last said of a mirror */
 static void
@@ -40,7 +40,7 @@ refuse_again(const MirrorTarget *target, int sqlerrcode)
  * *claim, which is 0 at first.
  */
 bool
-MirrorMayTry(const MirrorTarget *target, TimestampTz *claim)
+MirrorMayTry(const MirrorTarget *target, int64 *claim)
 {
 	int			sqlerrcode = 0;
 
@@ -52,10 +52,10 @@ MirrorMayTry(const MirrorTarget *target, TimestampTz *claim)
 
 /*
  * The engine has refused an attempt to load or refresh the mirror, which
- * began at `began`
+ * began at `began` (of gpuvec_clock_us())
  */
 void
-MirrorNoteRefusal(const MirrorTarget *target, TimestampTz began)
+MirrorNoteRefusal(const MirrorTarget *target, int64 began)
 {
 	FactsNoteRefusal(&target->key, GpuvecLinkRefusal()->sqlerrcode, false, began);
 }
@@ -66,7 +66,7 @@ MirrorRefuseBusy(const MirrorTarget *target)
 {
 	GpuvecLinkRefuse(ERRCODE_OBJECT_IN_USE,
 					 "the mirror is being loaded or refreshed by a session that does not finish", "", "");
-	MirrorNoteRefusal(target, GetCurrentTimestamp());
+	MirrorNoteRefusal(target, gpuvec_clock_us());
 }
 
 /*
@@ -92,7 +92,7 @@ MirrorRefuseEvicted(const MirrorTarget *target)
 	snprintf(message, sizeof(message), "the mirror of relation \"%s\" is evicted before it can be searched",
 			 RelationGetRelationName(target->rel));
 	GpuvecLinkRefuse(ERRCODE_INSUFFICIENT_RESOURCES, message, "", "Increase gpuvec.device_memory.");
-	MirrorNoteRefusal(target, GetCurrentTimestamp());
+	MirrorNoteRefusal(target, gpuvec_clock_us());
 }
 
 /* The engine died twice of a request, and the next one may as well */
@@ -102,7 +102,7 @@ MirrorRefuseLost(const MirrorTarget *target, const char **reason)
 	GpuvecLinkRefuse(ERRCODE_CONNECTION_FAILURE, "lost the connection to the gpuvec engine",
 					 "It was lost twice while it worked on this request.",
 					 "See the server log for what the engine said.");
-	FactsNoteRefusal(&target->key, ERRCODE_CONNECTION_FAILURE, true, GetCurrentTimestamp());
+	FactsNoteRefusal(&target->key, ERRCODE_CONNECTION_FAILURE, true, gpuvec_clock_us());
 	*reason = GpuvecLinkRefusal()->message;
 }
 

@@ -114,20 +114,21 @@ search_group(MirrorConversation *talk, MirrorSearch *search, uint32 first, uint3
 	return true;
 }
 
-/*
- * Search all queries, in groups of at most MIRROR_ANSWER_HITS hits together
- */
+/* Search all queries, in groups */
 static bool
 search_queries(MirrorConversation *talk, MirrorSearch *search)
 {
 	uint64		rows = search->k == UINT64_MAX ? MIRROR_FIRST_ALL_ROWS :
 		search->among ? Min(MirrorRowsToLookAt(search, search->k), GPUVEC_MAX_K) :
 		Min(search->k, GPUVEC_MAX_K);
-	uint32		group = Max(MIRROR_ANSWER_HITS / rows, 1);
+	uint32		last;
 	bool		ok = true;
 
-	for (uint32 first = 0; ok && first < search->nqueries; first += group)
-		ok = search_group(talk, search, first, Min(first + group, search->nqueries));
+	for (uint32 first = 0; ok && first < search->nqueries; first = last)
+	{
+		last = MirrorSearchGroup(search, first, rows);
+		ok = search_group(talk, search, first, last);
+	}
 	return ok;
 }
 

@@ -89,11 +89,10 @@ struct MirrorParts
 #define NOT_SENT	PG_UINT32_MAX
 
 uint32
-MirrorPartsQueries(const MirrorSearch *search)
+MirrorPartsGroup(const MirrorSearch *search, uint32 first)
 {
-	uint64		rows = search->k == UINT64_MAX ? MIRROR_FIRST_ALL_ROWS : Min(search->k, GPUVEC_MAX_K);
-
-	return Max(MIRROR_ANSWER_HITS / rows, 1);
+	return MirrorSearchGroup(search, first, search->k == UINT64_MAX ? MIRROR_FIRST_ALL_ROWS :
+							 Min(search->k, GPUVEC_MAX_K));
 }
 
 /* End the conversation about a part, if it is open */

@@ -43,7 +43,7 @@ extern bool MirrorPartsComplete(const MirrorParts *parts, const MirrorSearch *se
 								uint32 query, uint64 n, const MirrorHit *last, int target);
 extern void MirrorPartsEnd(MirrorParts *parts);
 
-/* Most queries that may be searched by one request */
-extern uint32 MirrorPartsQueries(const MirrorSearch *search);
+/* The end of the queries from `first` on that one request may have */
+extern uint32 MirrorPartsGroup(const MirrorSearch *search, uint32 first);
 
 #endif							/* GPUVEC_SEARCH_PARTS_H */

@@ -202,6 +202,25 @@ make_wire(MirrorSearchRequest *request, const MirrorSearch *search)
 		query->k <= TIMED_ROWS;
 }
 
+uint32
+MirrorSearchGroup(const MirrorSearch *search, uint32 first, uint64 rows)
+{
+	uint64		most = Max(MIRROR_ANSWER_HITS / rows, 1);
+	uint32		last = first;
+	Size		bytes = 0;
+
+	while (last < search->nqueries && last - first < most)
+	{
+		const MirrorQuery *query = &search->queries[last];
+
+		bytes += id_places(query) * sizeof(uint16) + filter_bytes(query);
+		if (last > first && bytes > MIRROR_REQUEST_BYTES)
+			break;
+		last++;
+	}
+	return last;
+}
+
 void
 MirrorSearchQueries(MirrorSearchRequest *request, MirrorSearch *search, uint32 first, uint32 last,
 					uint32 page)

@@ -13,6 +13,12 @@
 /* Most hits of one answer */
 #define MIRROR_ANSWER_HITS		(4 * 1024 * 1024)
 
+/*
+ * Ids and filters of one request, in bytes, if it has several queries.  The
+ * engine has a request in memory several times.
+ */
+#define MIRROR_REQUEST_BYTES	((Size) 8 * 1024 * 1024)
+
 /* Number of rows to ask for first, if there is no k */
 #define MIRROR_FIRST_ALL_ROWS	GPUVEC_FIRST_ROWS
 
@@ -54,6 +60,13 @@ typedef struct MirrorSearchAnswer
 extern bool MirrorSearchAsk(MirrorConversation *talk, MirrorSearch *search, uint32 first,
 							uint32 last, uint32 page, MirrorSearchRequest *request,
 							MirrorSearchAnswer *answer);
+
+/*
+ * The end of the queries from `first` on that one request has: at least one,
+ * and no more than have MIRROR_ANSWER_HITS hits together, of `rows` each, and
+ * MIRROR_REQUEST_BYTES
+ */
+extern uint32 MirrorSearchGroup(const MirrorSearch *search, uint32 first, uint64 rows);
 
 /*
  * The queries [first, last) of a search that are not done, with their ids and

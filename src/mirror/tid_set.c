@@ -23,6 +23,7 @@ compare_tids(const void *a, const void *b)
 	uint64		x = *(const uint64 *) a;
 	uint64		y = *(const uint64 *) b;
 
+	GPUVEC_LOOK();
 	return x < y ? -1 : x > y;
 }
 
@@ -66,6 +67,7 @@ MirrorTidSetMake(ArrayType *array)
 	{
 		ItemPointer tid;
 
+		GPUVEC_STEP(i);
 		if (nulls[i])
 			continue;
 		tid = (ItemPointer) DatumGetPointer(values[i]);

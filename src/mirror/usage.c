@@ -28,6 +28,7 @@ MirrorUsageAdd(MirrorUsage *used, const MirrorUsage *before)
 	used->passed += MirrorUsed.passed - before->passed;
 	for (int i = 0; i < GPUVEC_N_WAYS; i++)
 		used->ways[i] += MirrorUsed.ways[i] - before->ways[i];
+	used->unproven += MirrorUsed.unproven - before->unproven;
 	used->engine_us += MirrorUsed.engine_us - before->engine_us;
 	used->loads += MirrorUsed.loads - before->loads;
 	used->waits += MirrorUsed.waits - before->waits;
@@ -86,6 +87,8 @@ MirrorUsageExplain(const MirrorUsage *used, ExplainState *es)
 	if (used->filtered > 0)
 		ExplainPropertyUInteger("Rows Passing Filter", NULL, used->passed, es);
 	explain_ways(used, es);
+	if (used->unproven > 0)
+		ExplainPropertyUInteger("Rows Not Proven", NULL, used->unproven, es);
 	if (used->loads > 0)
 		ExplainPropertyUInteger("Copies Loaded", NULL, used->loads, es);
 	if (used->waits > used->loads)

@@ -23,6 +23,8 @@ typedef struct MirrorUsage
 	uint64		filtered;		/* queries with a filter */
 	uint64		passed;			/* rows that pass it */
 	uint64		ways[GPUVEC_N_WAYS];	/* queries that were searched so */
+	uint64		unproven;		/* rows that had to be looked at, to know
+								 * whether they are visible */
 	uint64		engine_us;		/* microseconds in the engine */
 	uint64		loads;			/* mirrors that were loaded first */
 	uint64		waits;			/* requests that had to wait for changes */

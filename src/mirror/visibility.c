@@ -29,6 +29,45 @@
  * no number proves the page until it is read as a whole.  "Nothing changed"
  * does not count locks of rows: they change neither a row nor who sees it.
  *
+ * Before VACUUM has come to a page, its bit of the map is not set.  So the
+ * tuples themselves tell, when a page is read as a whole (page_reader.c).  The
+ * page is all-visible then if of each tuple that is not dead to everyone
+ *
+ *	- the inserting transaction X has committed, and precedes a horizon H,
+ *	  the oldest transaction that any snapshot may take for running
+ *	  (GpuvecOldestXmin); and
+ *	- nobody has deleted it: there is no xmax, or one that only locks, or one
+ *	  that has aborted (HEAPTUPLE_LIVE).
+ *
+ * Rows of such a page need neither map nor fetch until the page, or lines of
+ * it, are read again.  Proof, for a snapshot S whose search finds the row:
+ *
+ *	- S takes X for finished.  H was computed at some time t, under
+ *	  ProcArrayLock.  Transactions that have written the table are of this
+ *	  database.  H is at most each of those that was running at t, prepared
+ *	  ones included, so X was not; nor was the transaction that X is a
+ *	  subtransaction of, which is older.  If S was taken after t, X had left
+ *	  the array.  If S existed at t, its xmin was there, of an imported
+ *	  snapshot that of the importing session or still that of the exporting
+ *	  one; so H is at most S.xmin, and X precedes that.  And X has committed,
+ *	  so S sees the insertion.  Hence it does not matter whether t is before
+ *	  or after the reading of the page, nor that later horizons may be lower
+ *	  (the server's own remark on that, in procarray.c: what precedes the
+ *	  first result is not taken for running by anyone any more).
+ *	- S sees no deletion.  One whose WAL was written before step 4 is in the
+ *	  WAL that the mirror is checked against, and its page is read again, or
+ *	  counts as partly read.  One that was written later had not committed
+ *	  when S was taken; or it is of S's own transaction, by a later command.
+ *	  An aborted one does not count for anybody, and a lock deletes nothing.
+ *	- On a standby, read "replayed" for "written".  There H is at most the
+ *	  oldest transaction that the standby takes for running, and that is an
+ *	  ancestor of those that it has lost track of (subtransactions).
+ *
+ * This is not so in a rooted mirror, which follows an index: it hears neither
+ * of deletions nor of HOT updates (F4).  Rows that come from the WAL or that
+ * are laid over an answer were not read with their page: they prove nothing.
+ * Private mirrors are not worth it.
+ *
  * In a rooted mirror the content also says whether the root is the row
  * version itself.  If it is not, the page has to be read for the member's
  * tid.
@@ -45,8 +84,11 @@
 #include "entries/entries.h"
 #include "idset/idset.h"
 #include "mirror/mirror.h"
+#include "mirror/usage.h"
+#include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/bufpage.h"
+#include "storage/predicate.h"
 #include "storage/smgr.h"
 #include "utils/memutils.h"
 
@@ -331,17 +373,56 @@ MirrorPageHasMember(MirrorVisibility *visibility, BlockNumber block, OffsetNumbe
 	return found;
 }
 
-/* True if the snapshot sees the row at this tid; reads the table */
-bool
-MirrorRowVisible(MirrorVisibility *visibility, ItemPointer tid)
+/*
+ * True if the snapshot sees the tuple at a line of a page that is locked.  The
+ * caller has the relation's predicate lock, so that no other one is needed.
+ */
+static bool
+line_visible(MirrorVisibility *visibility, Buffer buffer, BlockNumber block, OffsetNumber line)
 {
+	Relation	rel = visibility->target->rel;
+	Page		page = BufferGetPage(buffer);
+	HeapTupleData tuple;
 	bool		visible;
+	ItemId		item;
 
-	prepare_fetch(visibility);
-	visible = table_tuple_fetch_row_version(visibility->target->rel, tid,
-											visibility->snapshot, visibility->slot);
-	ExecClearTuple(visibility->slot);
+	if (line < FirstOffsetNumber || line > PageGetMaxOffsetNumber(page))
+		return false;
+	item = PageGetItemId(page, line);
+	if (!ItemIdIsNormal(item))
+		return false;
+	tuple.t_data = (HeapTupleHeader) PageGetItem(page, item);
+	tuple.t_len = ItemIdGetLength(item);
+	tuple.t_tableOid = RelationGetRelid(rel);
+	ItemPointerSet(&tuple.t_self, block, line);
+	visible = HeapTupleSatisfiesVisibility(&tuple, visibility->snapshot, buffer);
+	HeapCheckForSerializableConflictOut(visible, rel, &tuple, buffer, visibility->snapshot);
 	return visible;
+}
+
+/*
+ * Tell of each of n rows of a plain mirror, in the order of their tids
+ * (gpuvec_tid), whether the snapshot sees it.  Each page is locked once.
+ */
+void
+MirrorRowsVisible(MirrorVisibility *visibility, const uint64 *tids, uint64 n, bool *visible)
+{
+	uint64		i = 0;
+
+	while (i < n)
+	{
+		BlockNumber block = gpuvec_tid_block(tids[i]);
+		Buffer		buffer;
+
+		CHECK_FOR_INTERRUPTS();
+		buffer = ReadBuffer(visibility->target->rel, block);
+		LockBuffer(buffer, BUFFER_LOCK_SHARE);
+		for (; i < n && gpuvec_tid_block(tids[i]) == block; i++)
+			visible[i] = line_visible(visibility, buffer, block,
+									  mirror_line_offset(gpuvec_tid_line(tids[i])));
+		UnlockReleaseBuffer(buffer);
+	}
+	MirrorUsed.unproven += n;
 }
 
 /*
@@ -364,6 +445,17 @@ fetch_row(MirrorVisibility *visibility, ItemPointer tid)
 	return true;
 }
 
+/* True if a hit needs no fetch, by one of the two proofs */
+static bool
+is_proven(const MirrorVisibility *visibility, const gpuvec_hit *hit)
+{
+	if (gpuvec_hit_all_visible(hit->place) && !gpuvec_verify)
+		return true;
+	return visibility->map && !gpuvec_hit_newer(hit->place) &&
+		mirror_line_itself(gpuvec_hit_line(hit->place)) &&
+		page_all_visible(visibility, gpuvec_hit_block(hit->place));
+}
+
 /*
  * True if the snapshot sees this row.  In the hit of a rooted mirror, the tid
  * of the visible version replaces the tid of the root.
@@ -376,10 +468,10 @@ MirrorVisible(MirrorVisibility *visibility, gpuvec_hit *hit, const MirrorQuery *
 	uint16		line = gpuvec_hit_line(hit->place);
 	ItemPointerData tid;
 
-	if (visibility->map && !gpuvec_hit_newer(hit->place) && mirror_line_itself(line) &&
-		page_all_visible(visibility, block))
+	if (is_proven(visibility, hit))
 		return true;
 
+	MirrorUsed.unproven += !gpuvec_verify;
 	ItemPointerSet(&tid, block, mirror_line_offset(line));
 	if (!fetch_row(visibility, &tid))
 		return false;

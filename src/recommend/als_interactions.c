@@ -201,6 +201,7 @@ AlsKeysOfType(Datum array, Oid type, Oid *array_type)
 	{
 		int64		key = DatumGetInt64(elements[i]);
 
+		GPUVEC_STEP(i);
 		if (!nulls[i] && fits_type(key, type))
 			elements[kept++] = type == INT2OID ? Int16GetDatum((int16) key) : Int32GetDatum((int32) key);
 	}

@@ -40,12 +40,18 @@ list_items(const AlsPairs *pairs, int64 more, AlsItems *items)
 
 	keys = MemoryContextAllocHuge(CurrentMemoryContext, (pairs->n + 1) * sizeof(int64));
 	for (uint64 i = 0; i < pairs->n; i++)
+	{
+		GPUVEC_STEP(i);
 		keys[i] = pairs->pairs[i].item;
+	}
 	keys[pairs->n] = more;
 	EmbeddingSortKeys(keys, pairs->n + 1);
 	for (uint64 i = 0; i <= pairs->n; i++)
+	{
+		GPUVEC_STEP(i);
 		if (i == 0 || keys[i] != keys[i - 1])
 			keys[n++] = keys[i];
+	}
 	items->keys = keys;
 	items->n = n;
 	items->vectors = MemoryContextAllocExtended(CurrentMemoryContext, n * sizeof(float *),
@@ -95,6 +101,7 @@ gather_listed(EmbeddingTable *table, AlsItems *items)
 	elements = vectors.elements;
 	for (uint64 i = 0; i < items->n; i++)
 	{
+		GPUVEC_STEP(i);
 		if (!vectors.found[i])
 			continue;
 		items->vectors[i] = elements;
@@ -207,6 +214,7 @@ compare_pairs(const void *a, const void *b)
 	const AlsPair *x = a;
 	const AlsPair *y = b;
 
+	GPUVEC_LOOK();
 	if (x->user != y->user)
 		return x->user < y->user ? -1 : 1;
 	if (x->item != y->item)
@@ -244,9 +252,13 @@ AlsUnitePairs(AlsPairs *pairs, const AlsItems *items, double alpha)
 		AlsPair		pair = list[i];
 		double		weight = 0;
 
+		GPUVEC_LOOK();
 		for (next = i; next < pairs->n && list[next].user == pair.user &&
 			 list[next].item == pair.item; next++)
+		{
+			GPUVEC_STEP(next);
 			weight += list[next].weight;
+		}
 		pair.weight = weight;
 		pair.factor = AlsItemFactor(items, pair.item);
 		if (pair.factor == NULL)

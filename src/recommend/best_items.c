@@ -401,6 +401,7 @@ compare_users(const void *a, const void *b)
 	const BatchUser *x = a;
 	const BatchUser *y = b;
 
+	GPUVEC_LOOK();
 	if (x->nknown != y->nknown)
 		return x->nknown < y->nknown ? -1 : 1;
 	return x->key < y->key ? -1 : x->key > y->key;
@@ -448,6 +449,7 @@ make_search(Batch *batch, bool known, uint64 nknown)
 	{
 		const BatchUser *user = &batch->users[i];
 
+		GPUVEC_LOOK();
 		memcpy(queries + (Size) i * width, user->factor, width * sizeof(float));
 		if (user->nknown > 0)
 			memcpy(keys + offsets[i], user->known, user->nknown * sizeof(int64));
@@ -513,6 +515,7 @@ rank_items(Recommending *call, const BatchUser *user, gpuvec_near_heap *heap)
 	{
 		gpuvec_near near = {.key = call->among[i]};
 
+		GPUVEC_LOOK();
 		if (!call->vectors.found[i])
 			continue;
 		near.score = gpuvec_near_score(nearest->metric, user->factor, 0, elements, nearest->width);

@@ -91,6 +91,7 @@ compare_contributions(const void *a, const void *b)
 	const Contribution *x = a;
 	const Contribution *y = b;
 
+	GPUVEC_LOOK();
 	if (x->contribution != y->contribution)
 		return x->contribution > y->contribution ? -1 : 1;
 	return x->pair->item < y->pair->item ? -1 : 1;
@@ -117,6 +118,7 @@ contributions(const AlsPairs *pairs, const AlsItems *items, const float *item,
 		const AlsPair *pair = &pairs->pairs[j];
 		double		sum = 0;
 
+		GPUVEC_LOOK();
 		for (uint32 i = 0; i < n; i++)
 			sum += w[i] * pair->factor[i];
 		list[j].pair = pair;

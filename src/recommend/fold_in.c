@@ -108,6 +108,7 @@ put_factors(FoldIn *call, uint32 n, const int64 *keys, const float *elements)
 
 	for (uint32 i = 0; i < n; i++)
 	{
+		GPUVEC_LOOK();
 		values[0] = Int64GetDatum(keys[i]);
 		values[1] = EmbeddingNextArray(&room, elements + (Size) i * factors, factors);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
@@ -198,7 +199,10 @@ solve_users(FoldIn *call, const AlsPairs *pairs, const AlsItems *items)
 
 		CHECK_FOR_INTERRUPTS();
 		for (end = i; end < pairs->n && pairs->pairs[end].user == first->user;)
+		{
+			GPUVEC_STEP(end);
 			end++;
+		}
 		some = AlsPrepareSystem(items, first, end - i, call->job.begin.regularization, a, b);
 		if (some)
 			gpuvec_als_substitute(a, n, b);

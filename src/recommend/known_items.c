@@ -199,7 +199,10 @@ sort_by_byte(const KnownPair *from, KnownPair *to, uint64 n, int word, int shift
 	uint64		at = 0;
 
 	for (uint64 i = 0; i < n; i++)
+	{
+		GPUVEC_STEP(i);
 		next[from[i].words[word] >> shift & (NBYTES - 1)]++;
+	}
 	for (int byte = 0; byte < NBYTES; byte++)
 	{
 		uint64		count = next[byte];
@@ -208,7 +211,10 @@ sort_by_byte(const KnownPair *from, KnownPair *to, uint64 n, int word, int shift
 		at += count;
 	}
 	for (uint64 i = 0; i < n; i++)
+	{
+		GPUVEC_STEP(i);
 		to[next[from[i].words[word] >> shift & (NBYTES - 1)]++] = from[i];
+	}
 }
 
 /*
@@ -224,14 +230,16 @@ sort_pairs(KnownPair *pairs, KnownPair *other, uint64 n)
 		uint64		differs = 0;
 
 		for (uint64 i = 1; i < n; i++)
+		{
+			GPUVEC_STEP(i);
 			differs |= pairs[i].words[word] ^ pairs[0].words[word];
+		}
 		for (int shift = 0; shift < 64; shift += 8)
 		{
 			KnownPair  *sorted = other;
 
 			if ((differs >> shift & (NBYTES - 1)) == 0)
 				continue;
-			CHECK_FOR_INTERRUPTS();
 			sort_by_byte(pairs, sorted, n, word, shift);
 			other = pairs;
 			pairs = sorted;
@@ -247,13 +255,17 @@ make_lists(KnownItems *known, const KnownPair *pairs, uint64 n)
 	uint64		nusers = n > 0;
 
 	for (uint64 i = 1; i < n; i++)
+	{
+		GPUVEC_STEP(i);
 		nusers += pairs[i].words[WORD_USER] != pairs[i - 1].words[WORD_USER];
+	}
 	known->users = palloc_extended((nusers + 1) * sizeof(int64), MCXT_ALLOC_HUGE);
 	known->starts = palloc_extended((nusers + 1) * sizeof(uint64), MCXT_ALLOC_HUGE);
 	known->items = palloc_extended((n + 1) * sizeof(int64), MCXT_ALLOC_HUGE);
 	known->nusers = 0;
 	for (uint64 i = 0; i < n; i++)
 	{
+		GPUVEC_STEP(i);
 		if (i == 0 || pairs[i].words[WORD_USER] != pairs[i - 1].words[WORD_USER])
 		{
 			known->users[known->nusers] = (int64) (pairs[i].words[WORD_USER] ^ SIGN);

@@ -82,6 +82,7 @@ put_neighbors(ReturnSetInfo *rsinfo, const gpuvec_neighbor *rows, uint64 n)
 	{
 		Datum		values[4];
 
+		GPUVEC_STEP(i);
 		rank = i > 0 && rows[i].item == rows[i - 1].item ? rank + 1 : 1;
 		values[0] = Int64GetDatum(rows[i].item);
 		values[1] = Int32GetDatum(rank);

@@ -20,11 +20,11 @@
  */
 #include "gpuvec.h"
 
+#include "core/clock.h"
 #include "link/wait_events.h"
 #include "miscadmin.h"
 #include "postgres_ext.h"
 #include "search/foreign_asking.h"
-#include "utils/timestamp.h"
 
 static const Libpq *pq;
 
@@ -78,7 +78,7 @@ report_error(const Asked *asked, const PGresult *result)
 static bool
 is_too_late(const ForeignConnection *connection)
 {
-	return connection->deadline != 0 && GetCurrentTimestamp() >= connection->deadline;
+	return connection->deadline != 0 && gpuvec_clock_us() >= connection->deadline;
 }
 
 /* Fail, as there is no connection to a server */
@@ -422,8 +422,8 @@ make_set(Asking *asking)
 }
 
 /* The sooner of what may be 0, which is never */
-static TimestampTz
-sooner(TimestampTz a, TimestampTz b)
+static int64
+sooner(int64 a, int64 b)
 {
 	return a == 0 || (b != 0 && b < a) ? b : a;
 }
@@ -435,7 +435,7 @@ sooner(TimestampTz a, TimestampTz b)
 static long
 time_left(const Asking *asking)
 {
-	TimestampTz next = 0;
+	int64		next = 0;
 
 	for (int i = 0; i < 2 * asking->n; i++)
 	{
@@ -444,7 +444,7 @@ time_left(const Asking *asking)
 		if (ForeignIsUnderWay(asked))
 			next = sooner(next, sooner(asked->connection->deadline, asked->hedge_at));
 	}
-	return next == 0 ? -1 : (long) Max((next - GetCurrentTimestamp()) / 1000 + 1, 0);
+	return next == 0 ? -1 : (long) Max((next - gpuvec_clock_us()) / 1000 + 1, 0);
 }
 
 /* Something has happened on a connection, or its time is over */
@@ -466,7 +466,7 @@ check_deadlines(Asking *asking)
 		Asked	   *asked = nth_asked(asking, i);
 
 		if (ForeignIsUnderWay(asked) && asked->connection->deadline != 0 &&
-			GetCurrentTimestamp() >= asked->connection->deadline)
+			gpuvec_clock_us() >= asked->connection->deadline)
 			go_on_any(asking, asked);
 	}
 }

@@ -35,7 +35,8 @@ typedef struct Asked
 	uint32		wanted;			/* events to wait for, ... */
 	uint32		registered;		/* ... and those that the set has */
 	ForeignReader reader;		/* of its rows */
-	TimestampTz hedge_at;		/* when a second host is asked; 0: never */
+	int64		hedge_at;		/* when a second host is asked, of
+								 * gpuvec_clock_us(); 0: never */
 	struct Asked *hedge;		/* the same statement on that host; or NULL */
 	bool		lost;			/* its own connection is; the hedge goes on */
 	struct Asked *hedged;		/* of a hedge: the statement; else NULL */

@@ -12,11 +12,15 @@
  * of the statement reads foreign tables.
  *
  * Each connection has one transaction there, of level repeatable read, from
- * the first search of the transaction to its end.  So all searches of a
- * statement see one snapshot of each server, as with postgres_fdw.  The
- * transaction only reads, so nobody waits for its COMMIT: what the server
- * says of it is read by the next search.  If this transaction fails, the
- * statements that are under way are canceled, and the connections closed.
+ * the first search of the statement to its end.  So all searches of a
+ * statement see one snapshot of each server, as with postgres_fdw.  It does
+ * not wait for the end of our transaction: a client that sends statements
+ * one behind the other, without a Sync, may have a TRUNCATE of the foreign
+ * table next, by postgres_fdw, which would wait for this transaction's lock
+ * for ever.  The transaction only reads, so nobody waits for its COMMIT: what
+ * the server says of it is read by the next search.  If our transaction
+ * fails, the statements that are under way are canceled, and the connections
+ * closed.
  *
  * Who may connect as whom is decided by the rules of postgres_fdw: options of
  * the server and of the user mapping, and a password for those who are not
@@ -31,6 +35,7 @@
 #include "catalog/pg_foreign_server.h"
 #include "commands/dbcommands.h"
 #include "commands/defrem.h"
+#include "core/clock.h"
 #include "foreign/fdwapi.h"
 #include "foreign/foreign.h"
 #include "mb/pg_wchar.h"
@@ -205,6 +210,25 @@ can_connect_all(const LibpqOption *known, const ForeignLeaf *leaves, int nleaves
 	return true;
 }
 
+static void end_statement(void *arg);
+
+/* True if end_statement() will be called */
+static bool watched = false;
+
+/* See to it that what a statement has done over connections ends with it */
+static void
+watch_statement(EState *estate)
+{
+	MemoryContextCallback *end;
+
+	if (watched)
+		return;
+	end = MemoryContextAllocZero(estate->es_query_cxt, sizeof(*end));
+	end->func = end_statement;
+	MemoryContextRegisterResetCallback(estate->es_query_cxt, end);
+	watched = true;
+}
+
 /*
  * Decide whether these foreign tables are searched over connections of our
  * own, for an executor; estate is NULL if it is not known.
@@ -237,6 +261,8 @@ ForeignChooseWay(ForeignLeaf *leaves, int nleaves, EState *estate)
 	PG_END_TRY();
 	for (int i = 0; i < nleaves; i++)
 		leaves[i].own = own;
+	if (own)
+		watch_statement(estate);
 }
 
 /* ---- closing ---- */
@@ -276,7 +302,7 @@ send_commit(ForeignConnection *connection)
 		ForeignDisconnect(connection);
 }
 
-/* End what this transaction has done over a connection */
+/* End what a statement has done over a connection */
 static void
 end_use(ForeignConnection *connection, bool commit)
 {
@@ -336,7 +362,25 @@ cancel_all(void)
 			ForeignCancelBegin(connection);
 }
 
-/* Transaction callback */
+/*
+ * Callback of an executor's memory: the statement has ended.  If it failed,
+ * end_transaction() will see to it.
+ */
+static void
+end_statement(void *arg)
+{
+	HASH_SEQ_STATUS status;
+	ForeignConnection *connection;
+
+	watched = false;
+	if (connections == NULL || !IsTransactionState())
+		return;
+	hash_seq_init(&status, connections);
+	while ((connection = hash_seq_search(&status)) != NULL)
+		end_use(connection, true);
+}
+
+/* Transaction callback: what is left of a statement that has not ended */
 static void
 end_transaction(XactEvent event, void *arg)
 {
@@ -355,7 +399,7 @@ end_transaction(XactEvent event, void *arg)
 
 /*
  * syscache callback: a server or a user mapping has changed, or is gone.
- * Connections that this transaction uses stay until it ends; others are
+ * Connections that a statement uses stay until it ends; others are
  * closed.
  */
 static void
@@ -529,7 +573,7 @@ make_options(ConnectOptions *options, const ForeignServer *server, const UserMap
 }
 
 /* When to give up connecting; libpq obeys connect_timeout only if it waits */
-static TimestampTz
+static int64
 connect_deadline(const ConnectOptions *options)
 {
 	int			seconds = 0;
@@ -538,7 +582,7 @@ connect_deadline(const ConnectOptions *options)
 		if (strcmp(options->keywords[i], "connect_timeout") == 0)
 			seconds = atoi(options->values[i]);
 	return seconds <= 0 ? 0 :
-		TimestampTzPlusMilliseconds(GetCurrentTimestamp(), Max(seconds, 2) * (int64) 1000);
+		gpuvec_clock_us() + Max(seconds, 2) * INT64CONST(1000000);
 }
 
 /* The value of an option, of which the last one counts; or NULL */
@@ -767,7 +811,7 @@ ForeignConnect(const ForeignLeaf *leaf)
 
 /*
  * A connection to another host of a server than that of the first one; NULL:
- * there is none, or this transaction has had one
+ * there is none, or this statement has had one
  */
 ForeignConnection *
 ForeignConnectSecond(const ForeignConnection *first, const ForeignLeaf *leaf)

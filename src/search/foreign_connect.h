@@ -29,14 +29,15 @@ typedef struct ForeignConnection
 	ForeignConnectionKey key;	/* hash key */
 	PGconn	   *conn;			/* NULL: none */
 	bool		connecting;		/* call PQconnectPoll() */
-	bool		used;			/* by this transaction */
+	bool		used;			/* by this statement */
 	bool		begun;			/* a transaction is open there */
-	bool		reused;			/* made before this transaction */
+	bool		reused;			/* made before this statement */
 	bool		stale;			/* options have changed */
-	bool		keep;			/* when the transaction ends */
+	bool		keep;			/* when the statement ends */
 	bool		need_password;	/* it must have asked for one */
 	int			syncs;			/* ends of statements to read */
-	TimestampTz deadline;		/* of connecting; 0: none */
+	int64		deadline;		/* of connecting, of gpuvec_clock_us();
+								 * 0: none */
 	PGresult   *result;			/* that is read just now */
 	pid_t		canceling;		/* the process that asks to cancel; 0: none,
 								 * -1: it cannot be had */

@@ -27,6 +27,7 @@
  */
 #include "gpuvec.h"
 
+#include "core/clock.h"
 #include "miscadmin.h"
 #include "search/foreign_asking.h"
 #include "settings.h"
@@ -35,8 +36,8 @@
 void
 ForeignHedgePlan(Asking *asking)
 {
-	TimestampTz at = gpuvec_hedging_delay == 0 ? 0 :
-		TimestampTzPlusMilliseconds(GetCurrentTimestamp(), gpuvec_hedging_delay);
+	int64		at = gpuvec_hedging_delay == 0 ? 0 :
+		gpuvec_clock_us() + gpuvec_hedging_delay * INT64CONST(1000);
 
 	for (int i = 0; i < asking->n; i++)
 		if (!asking->asked[i].waits && !asking->asked[i].connection->begun)
@@ -70,7 +71,7 @@ ForeignHedgeStart(Asking *asking)
 	{
 		Asked	   *asked = &asking->asked[i];
 
-		if (!ForeignIsUnderWay(asked) || asked->hedge_at == 0 || GetCurrentTimestamp() < asked->hedge_at)
+		if (!ForeignIsUnderWay(asked) || asked->hedge_at == 0 || gpuvec_clock_us() < asked->hedge_at)
 			continue;
 		asked->hedge_at = 0;
 		start_hedge(asking, asked);
@@ -124,7 +125,7 @@ go_on_connecting(Asking *asking, Asked *hedge)
 {
 	const Libpq *pq = ForeignLibpq();
 	ForeignConnection *connection = hedge->connection;
-	bool		ok = connection->deadline == 0 || GetCurrentTimestamp() < connection->deadline;
+	bool		ok = connection->deadline == 0 || gpuvec_clock_us() < connection->deadline;
 
 	/* the socket may have become another one */
 	ForeignForgetSet(asking);

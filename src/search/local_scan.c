@@ -113,6 +113,7 @@ rank_row(MirrorSearch *search, IdSet *set, ItemPointer tid)
 static int
 compare_hits(const void *a, const void *b)
 {
+	GPUVEC_LOOK();
 	return MirrorCompareHits(a, b);
 }
 

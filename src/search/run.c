@@ -120,6 +120,7 @@ merge_hits(SearchAnswer *answer, const MirrorQuery *query, int target, uint64 k)
 		bool		earlier = i > 0 && answer->hits[i - 1].score < query->hits[j - 1].score;
 		uint64		n = i + j - 1;
 
+		GPUVEC_STEP(n);
 		if (n < total)
 		{
 			answer->hits[n] = earlier ? answer->hits[i - 1] : query->hits[j - 1];
@@ -142,7 +143,10 @@ append_hits(SearchAnswer *answer, const MirrorQuery *query, int target)
 	reserve_answer(answer, answer->nhits + query->nhits);
 	memcpy(answer->hits + answer->nhits, query->hits, query->nhits * sizeof(MirrorHit));
 	for (uint64 i = 0; i < query->nhits; i++)
+	{
+		GPUVEC_STEP(i);
 		answer->targets[answer->nhits + i] = target;
+	}
 	answer->nhits += query->nhits;
 }
 
@@ -157,6 +161,7 @@ typedef struct PlacedHit
 static inline int
 compare_placed(const PlacedHit *a, const PlacedHit *b)
 {
+	GPUVEC_LOOK();
 	if (a->score != b->score)
 		return a->score > b->score ? -1 : 1;
 	return a->place < b->place ? -1 : 1;
@@ -193,6 +198,7 @@ reorder_answer(SearchAnswer *answer, const PlacedHit *placed, uint64 n)
 	reserve_answer(answer, n);
 	for (uint64 i = 0; i < n; i++)
 	{
+		GPUVEC_STEP(i);
 		answer->hits[i] = old.hits[placed[i].place];
 		answer->targets[i] = old.targets[placed[i].place];
 	}
@@ -213,6 +219,7 @@ rank_hits(SearchAnswer *answer, uint64 k)
 	placed = MemoryContextAllocHuge(CurrentMemoryContext, n * sizeof(PlacedHit));
 	for (uint64 i = 0; i < n; i++)
 	{
+		GPUVEC_STEP(i);
 		placed[i].score = answer->hits[i].score;
 		placed[i].place = i;
 	}
@@ -383,17 +390,18 @@ search_alone(MirrorTarget *target, MirrorSearch *search, SearchAnswer *answers)
 void
 SearchRun(MirrorTarget *targets, int ntargets, MirrorSearch *search, SearchAnswer *answers)
 {
-	uint32		group = MirrorPartsQueries(search);
+	uint32		last;
 
 	memset(answers, 0, search->nqueries * sizeof(SearchAnswer));
 	if (ntargets == 1)
 		search_alone(targets, search, answers);
-	for (uint32 first = 0; ntargets > 1 && first < search->nqueries; first += group)
+	for (uint32 first = 0; ntargets > 1 && first < search->nqueries; first = last)
 	{
 		MirrorSearch some = *search;
 
+		last = MirrorPartsGroup(search, first);
 		some.queries += first;
-		some.nqueries = Min(search->nqueries - first, group);
+		some.nqueries = last - first;
 		search_together(targets, ntargets, &some, answers + first);
 	}
 }

@@ -85,6 +85,7 @@ SetFunctionRows(FunctionCallInfo fcinfo, PGFunction function)
 	call = f->begin(fcinfo, f->form, GetActiveSnapshot());
 	while (f->next(call, values, nulls))
 	{
+		GPUVEC_LOOK();
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 		memset(nulls, false, sizeof(nulls));
 	}

@@ -5,10 +5,10 @@
  *
  * The functions read tables without the executor.  So this file checks what
  * the executor would check: the kind of the relation, the columns, privileges
- * and row-level security.  It also refuses tables whose rows are elsewhere
- * (elsewhere.c).  Locks are kept to the end of the transaction.  They keep
- * VACUUM from truncating the table, and others from rewriting it, while the
- * statement still uses its tids.
+ * and row-level security, and that a materialized view has data.  It also
+ * refuses tables whose rows are elsewhere (elsewhere.c).  Locks are kept to
+ * the end of the transaction.  They keep VACUUM from truncating the table, and
+ * others from rewriting it, while the statement still uses its tids.
  *
  *-------------------------------------------------------------------------
  */
@@ -104,6 +104,21 @@ check_kind(Relation rel, const SearchColumns *columns)
 			 errhint("gpuvec_topk_rows and gpuvec_topk_batch_rows search it, and ORDER BY column <-> query LIMIT k does.") :
 			 errhint("ORDER BY column <-> query LIMIT k searches it; or search the table that holds the rows, or a materialized view.") :
 			 errhint("Search the table that holds the rows, or a materialized view.")));
+}
+
+/*
+ * Fail, as the executor does, if the relation is a materialized view without
+ * data: that it has no rows does not say that its query has none
+ */
+static void
+check_populated(Relation rel)
+{
+	if (RelationIsScannable(rel))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("materialized view \"%s\" has not been populated", RelationGetRelationName(rel)),
+			 errhint("Use the REFRESH MATERIALIZED VIEW command.")));
 }
 
 /* Find a column that is stored; returns its number and sets *type */
@@ -391,6 +406,7 @@ open_targets(Oid relid, const SearchColumns *columns, int *ntargets)
 	AcceptInvalidationMessages();
 	check_kind(rel, columns);
 	check_privileges(rel, columns);
+	check_populated(rel);
 	SearchFindCatalogs(&catalogs);
 
 	/* a partitioned table may belong to such an extension as well */

@@ -178,14 +178,15 @@ parse_queries(TopKCall *call)
 				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
 				 errmsg("queries must be a one-dimensional array"),
 				 errdetail("The array has %d dimensions.", ARR_NDIM(array))));
-	get_typlenbyvalalign(ARR_ELEMTYPE(array), &typlen, &typbyval, &typalign);
-	deconstruct_array(array, ARR_ELEMTYPE(array), typlen, typbyval, typalign,
-					  &values, &nulls, &n);
+	n = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
 	if (n > GPUVEC_MAX_QUERIES)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("cannot search for more than %d queries at once", GPUVEC_MAX_QUERIES),
 				 errdetail("The array has %d.", n)));
+	get_typlenbyvalalign(ARR_ELEMTYPE(array), &typlen, &typbyval, &typalign);
+	deconstruct_array(array, ARR_ELEMTYPE(array), typlen, typbyval, typalign,
+					  &values, &nulls, &n);
 	search->nqueries = n;
 	search->queries = palloc_array(MirrorQuery, Max(n, 1));
 	for (int i = 0; i < n; i++)

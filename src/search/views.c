@@ -24,6 +24,7 @@
 #include "catalog/pg_inherits.h"
 #include "fmgr.h"
 #include "funcapi.h"
+#include "core/clock.h"
 #include "link/engine_link.h"
 #include "link/shared.h"
 #include "mirror/conversation.h"
@@ -174,7 +175,7 @@ static int
 feed_values(const gpuvec_mirror_info *info, Datum *values, bool *nulls)
 {
 	FeedSlotInfo slot;
-	TimestampTz since;
+	int64		since;
 	int64		pages;
 	int			i = feed_slot(info, &slot);
 
@@ -188,7 +189,7 @@ feed_values(const gpuvec_mirror_info *info, Datum *values, bool *nulls)
 	nulls[1] = pages < 0;
 	if (slot.number > info->applied && FeederOldest(i, slot.feed, &since))
 	{
-		values[2] = GpuvecIntervalOfUs(Max(GetCurrentTimestamp() - since, 0));
+		values[2] = GpuvecIntervalOfUs(Max(gpuvec_clock_us() - since, 0));
 		nulls[2] = false;
 	}
 	return 3;
@@ -392,7 +393,7 @@ put_facts(ReturnSetInfo *rsinfo, const FactsKey *key, const Facts *facts)
 	values[n++] = Int64GetDatum((int64) facts->trips);
 	values[n++] = Float8GetDatum(FactsTripOperators());
 	values[n++] = Float8GetDatum(FactsRankOperators(facts));
-	values[n++] = TimestampTzGetDatum(facts->used);
+	values[n++] = TimestampTzGetDatum(from_unix_us(gpuvec_wall_clock_at(facts->used)));
 	Assert(n == lengthof(values));
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }

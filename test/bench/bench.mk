@@ -30,7 +30,7 @@
 #
 # bench-churn: a mirror under a flood of small updates, see bench_churn.cpp
 #
-# bench-embedding-sql: ROWS, ITEMS, USERS, CLICKS, BAGS, HOTNESS, WIDTH, ENGINE, THREADS (0: all), REPEATS
+# bench-embedding-sql: ROWS, ITEMS, USERS, CLICKS, BAGS, HOTNESS, UNVACUUMED, NEAREST, WIDTH, ENGINE, THREADS (0: all), REPEATS
 #
 # bench-als-sql: SCALE (0.1, of 20,000,263 interactions), FACTORS (64), ITERATIONS (15), ENGINE, THREADS (0: all), REPEATS (3), USERS (100,000), WORKERS (8), GOAL
 #
@@ -88,7 +88,7 @@ PEERS_SETTINGS = $(call given,ROWS SMALL_ROWS SIZE FINGERPRINTS NEAREST BATCH SI
 bench-peers: $(BENCH_BIN)/bench_gen
 	$(PEERS_SETTINGS) bash $(srcdir)/test/bench/peers.sh
 
-EMBEDDING_SQL_SETTINGS = $(call given,ITEMS USERS CLICKS BAGS HOTNESS WIDTH ENGINE)
+EMBEDDING_SQL_SETTINGS = $(call given,ITEMS USERS CLICKS BAGS HOTNESS UNVACUUMED NEAREST WIDTH ENGINE)
 
 bench-embedding-sql: $(BENCH_BIN)/bench_gen
 	$(PEERS_SETTINGS) $(EMBEDDING_SQL_SETTINGS) bash $(srcdir)/test/bench/embedding_sql.sh

@@ -7,12 +7,14 @@
 # - pools each user's clicks in plain SQL (unnest, join, sum), and with gpuvec_pool_agg where the
 #   planner hashes and where it sorts, and with as many trips to the engine as groups; sums are
 #   compared;
-# - pools BAGS bags of HOTNESS keys in one statement, and subtracts the time in the engine.
+# - pools BAGS bags of HOTNESS keys in one statement, and subtracts the time in the engine;
+# - finds the nearest rows of NEAREST keys, pools all keys, and searches NEAREST sets in a table of
+#   UNVACUUMED rows: before VACUUM, after it, and beside an older transaction that does not see them.
 #
 # Prints a table with the goals.  Exit status 1 if one was missed, or sums differ.
 set -uo pipefail
 
-: "${ROWS:=1000000}" "${ITEMS:=10000}" "${USERS:=100000}" "${CLICKS:=1000000}" "${BAGS:=65536}" "${HOTNESS:=16}"
+: "${ROWS:=1000000}" "${ITEMS:=10000}" "${USERS:=100000}" "${CLICKS:=1000000}" "${BAGS:=65536}" "${HOTNESS:=16}" "${UNVACUUMED:=200000}" "${NEAREST:=1000}"
 : "${WIDTH:=128}" "${THREADS:=0}" "${ENGINE:=auto}" "${REPEATS:=5}" "${BENCH_BIN:?run this with \"make bench-embedding-sql\"}"
 . "$(dirname "${BASH_SOURCE[0]}")/peers_lib.sh"
 
@@ -93,11 +95,56 @@ measure_batch() {
 	goal 'what the statement adds, ms' "$(calc "$total - $engine / 1000" 1)" '<=' 150
 }
 
+# unvacuumed TABLE: searches of vectors and sets, each of them REPEATS times; sets nearest, pooled, found
+unvacuumed() {
+	nearest=$(ms "" "SELECT count(*) FROM gpuvec_nearest_keys('$1', 'id', 'embedding', ARRAY(SELECT generate_series(1, $NEAREST))::int8[], 10)" "$REPEATS")
+	pooled=$(ms "" "SELECT gpuvec_pool('$1', 'id', 'embedding', ARRAY(SELECT generate_series(1, $UNVACUUMED))::int8[])" "$REPEATS")
+	found=$(ms "" "SELECT count(*) FROM gpuvec_topk_batch('$1', 'tokens', ARRAY(SELECT tokens FROM $1 WHERE id <= $NEAREST), 100)" "$REPEATS")
+}
+
+# made TABLE: a table that VACUUM has not come to
+made() {
+	psql_ >/dev/null <<-SQL
+		CREATE TABLE $1 (id int, embedding real[], tokens idset) WITH (autovacuum_enabled = off);
+		INSERT INTO $1 SELECT i, gpuvec_initial_vector(i, $WIDTH, 'uniform', 1, 1),
+			ARRAY[i % 977, i % 997 + 1000, i % 991 + 2000, i % 983 + 3000, i % 971 + 4000]::idset FROM generate_series(1, $UNVACUUMED) i;
+		ANALYZE $1;
+	SQL
+}
+
+measure_unvacuumed() {
+	local nearest pooled found before
+	progress "$UNVACUUMED rows, before VACUUM and after it"
+	made fresh
+	unvacuumed fresh
+	before=("$nearest" "$pooled" "$found")
+	psql_ -c 'VACUUM fresh' >/dev/null
+	unvacuumed fresh
+	figure "nearest rows of $NEAREST keys of $UNVACUUMED rows, after VACUUM, ms" "$nearest"
+	figure "all of them pooled, after VACUUM, ms" "$pooled"
+	figure "100 most similar sets of $NEAREST queries, after VACUUM, ms" "$found"
+	goal 'nearest rows before VACUUM, times as long' "$(calc "${before[0]} / $nearest" 2)" '<=' 1.2
+	goal 'pooled before VACUUM' "$(calc "${before[1]} / $pooled" 2)" '<=' 1.2
+	goal 'sets before VACUUM' "$(calc "${before[2]} / $found" 2)" '<=' 1.2
+	before=("$nearest" "$pooled" "$found")
+	progress "beside an older transaction"
+	psql_ -c 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM items; SELECT pg_sleep(3600)' >/dev/null 2>&1 &
+	until [ "$(psql_ -c "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'")" = 1 ]; do sleep 0.1; done
+	made later
+	unvacuumed later
+	psql_ -c "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'" >/dev/null
+	wait $!
+	figure 'the same beside an older transaction: sets, ms' "$found"
+	goal 'nearest rows beside an older transaction, more microseconds a row' "$(calc "($nearest - ${before[0]}) * 1000 / $UNVACUUMED" 3)" '<=' 0.3
+	goal 'pooled beside an older transaction, more microseconds a row' "$(calc "($pooled - ${before[1]}) * 1000 / $UNVACUUMED" 3)" '<=' 0.3
+}
+
 bench_server "shared_buffers = 2GB
 gpuvec.engine = '$ENGINE'
 gpuvec.cpu_threads = $THREADS"
 make_tables
 measure_aggregate
 measure_batch
+measure_unvacuumed
 print_goals 'embedding tables through SQL'
 [ "$failures" = 0 ] || exit 1

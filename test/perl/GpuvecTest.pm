@@ -10,7 +10,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(usleep);
 
-our @EXPORT = qw(new_node make_docs brute_force best engine_pid wait_for supervisor_pid no_leftovers ask random_history
+our @EXPORT = qw(new_node make_docs brute_force best engine_pid wait_for comes_true supervisor_pid no_leftovers ask random_history
 	start_psql finish_psql wait_for_training start_pgbench);
 
 # A server with gpuvec's settings; %opts: conf => more settings, started => 0, init => options of initdb
@@ -146,12 +146,22 @@ sub wait_for
 {
 	my ($condition, $name) = @_;
 
-	for (1 .. 600)
+	return 1 if comes_true($condition);
+	fail("timed out waiting for $name");
+	return 0;
+}
+
+# Does a condition come true?  Waits as long as all tests of PostgreSQL do.
+sub comes_true
+{
+	my ($condition) = @_;
+	my $end = time + ($PostgreSQL::Test::Utils::timeout_default // $ENV{PG_TEST_TIMEOUT_DEFAULT} // 180);
+
+	while (time < $end)
 	{
 		return 1 if $condition->();
 		usleep(50_000);
 	}
-	fail("timed out waiting for $name");
 	return 0;
 }
 

@@ -139,7 +139,6 @@ sub kept_while_loading
 	my ($pause) = @_;
 	my $holder = $node->background_psql('postgres');
 	my $loader = $node->background_psql('postgres');
-	my $done;
 
 	$node->safe_psql('postgres', q{SELECT gpuvec_evict('docs')});
 	ask($holder, 'SELECT pg_advisory_lock(71866, 0)');
@@ -152,13 +151,7 @@ sub kept_while_loading
 	ask($holder, 'SELECT pg_advisory_unlock(71866, 0)');
 	$loader->quit;
 	$holder->quit;
-	for (1 .. 100)
-	{
-		$done = mirror('rows_waiting') eq '0';
-		last if $done;
-		usleep(50_000);
-	}
-	return $done && mirror('rows_by_feed') eq '10000';
+	return comes_true(sub { mirror('rows_waiting') eq '0' }) && mirror('rows_by_feed') eq '10000';
 }
 
 # The second time no rows come any more for so long that the feeder would sleep.

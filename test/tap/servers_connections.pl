@@ -3,7 +3,9 @@
 use strict;
 use warnings;
 
+use GpuvecHostile;
 use GpuvecTest;
+use IO::Socket::UNIX;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -121,6 +123,49 @@ is(ask($session, ''), '0|0', 'searches of a statement see one snapshot of a serv
 is(ask($session, q{SELECT count(*) FROM gpuvec_topk_rows(NULL::docs, 'tokens', '{8000}', 3, min_score => 0.5)}), '1', 'the next statement sees another');
 $node{s2}->safe_psql('postgres', 'DELETE FROM docs WHERE id = -2');
 $holder->quit;
+
+# Statements that a client sends one behind the other without a Sync are one transaction.  What a search has used on a
+# server ends with the search, or a TRUNCATE behind it would wait for that, unseen by any server
+sub pipelined
+{
+	my @statements = @_;
+	my $timeout = $PostgreSQL::Test::Utils::timeout_default;
+	my $user = $main->safe_psql('postgres', 'SELECT current_user');
+	my $startup = pack('N', 196608) . join("\0", 'user', $user, 'database', 'postgres', 'options', "-cstatement_timeout=${timeout}s") . "\0\0";
+	my $socket = IO::Socket::UNIX->new(Peer => $main->host . '/.s.PGSQL.' . $main->port) or die "no connection: $!";
+	my ($ready, @got) = (0);
+
+	print $socket pack('N', 4 + length $startup) . $startup .
+		join('', map { message('P', "\0$_\0" . pack('n', 0)) . message('B', "\0\0" . pack('n3', 0, 0, 0)) . message('E', "\0" . pack('N', 0)) } @statements) . message('S');
+	$socket->flush;
+	while ($ready < 2)
+	{
+		my ($head, $data) = ('', '');
+
+		(read($socket, $head, 5) // 0) == 5 or die 'the connection was closed';
+		my ($type, $length) = unpack('a N', $head);
+		read($socket, $data, $length - 4) if $length > 4;
+		$ready++ if $type eq 'Z';
+		push @got, unpack('x6 a*', $data) if $type eq 'D';
+		push @got, unpack('Z*', $data) if $type eq 'C';
+		push @got, $data =~ /\0M([^\0]*)/ if $type eq 'E';
+	}
+	close $socket;
+	return join(', ', @got);
+}
+SKIP:
+{
+	skip 'foreign tables cannot be emptied', 3 if $version < 140000;
+	my $rows = q{SELECT count(*) FROM gpuvec_topk_rows(NULL::spare, 'tokens', '{1}', 10)};
+
+	$main->safe_psql('postgres', q{CREATE FOREIGN TABLE spare (id int, tokens idset) SERVER s1 OPTIONS (schema_name 'public')});
+	$node{s1}->safe_psql('postgres', q{CREATE TABLE spare AS SELECT i AS id, '{1,2}'::idset AS tokens FROM generate_series(1, 5) i});
+	is(pipelined($rows, $rows), '5, SELECT 1, 5, SELECT 1', 'searches in a pipeline');
+	is(pipelined($rows, 'TRUNCATE spare', $rows), '5, SELECT 1, TRUNCATE TABLE, 0, SELECT 1', 'a TRUNCATE behind a search');
+	$node{s1}->safe_psql('postgres', q{INSERT INTO spare SELECT i, '{1,2}' FROM generate_series(1, 5) i});
+	is(pipelined('SELECT 1', $rows, $rows, 'TRUNCATE spare'), '1, SELECT 1, 5, SELECT 1, 5, SELECT 1, TRUNCATE TABLE', 'and behind others');
+	$main->safe_psql('postgres', 'DROP FOREIGN TABLE spare');
+}
 
 # ---- options ----
 

@@ -47,6 +47,14 @@ seconds(void)
 	return (double) t.tv_sec + (double) t.tv_nsec / 1e9;
 }
 
+double
+patience(void)
+{
+	const char *set = getenv("PG_TEST_TIMEOUT_DEFAULT");
+
+	return set && atof(set) > 0 ? atof(set) : 180;
+}
+
 void
 close_files_from(int first)
 {
@@ -111,7 +119,7 @@ engine_start(const char *fault, const char *const *arguments)
 	e.liveness_fd = liveness[1];
 	e.log_fd = log[0];
 	fcntl(e.log_fd, F_SETFL, O_NONBLOCK);
-	while (seconds() - begin < 30)
+	while (seconds() - begin < patience())
 	{
 		client		c;
 		int			status;
@@ -200,12 +208,12 @@ bool
 client_connect(client *c, const engine *e)
 {
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};
-	struct timeval patience = {.tv_sec = 60};
+	struct timeval limit = {.tv_sec = (time_t) patience()};
 
 	memset(c, 0, sizeof(*c));
 	strcpy(addr.sun_path, e->socket);
 	c->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	setsockopt(c->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	setsockopt(c->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
 	if (connect(c->fd, (struct sockaddr *) &addr, sizeof(addr)) == 0)
 		return true;
 	close(c->fd);

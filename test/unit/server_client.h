@@ -98,4 +98,7 @@ extern void close_files_from(int first);
 
 extern double seconds(void);
 
+/* How long to wait for what must come, in seconds: PG_TEST_TIMEOUT_DEFAULT */
+extern double patience(void);
+
 #endif							/* SERVER_CLIENT_H */

@@ -36,6 +36,7 @@ typedef struct vector_page
 	uint64_t	refresh;
 	bool		dirty;
 	bool		unsure;			/* see check_two_sights */
+	bool		proven;			/* sent as all-visible */
 	uint32_t	nrows;
 	vector_row	rows[MAX_ROWS];
 } vector_page;
@@ -48,6 +49,7 @@ typedef struct vector_model
 	int64_t		nkeys;			/* keys are below this, mostly */
 	bool		odd;			/* bad vectors, other widths, and keys twice */
 	bool		twice;			/* keys twice */
+	bool		scarce;			/* few rows are seen */
 	vector_page *pages;
 	uint64_t	position;
 	uint64_t	refresh;
@@ -87,6 +89,7 @@ rewrite_page(vector_model *m, uint32_t block)
 	vector_page *page = &m->pages[block];
 	uint32_t	nrows = (uint32_t) random_below(MAX_ROWS + 1);
 	bool		all_visible = random_below(2);
+	bool		proven = random_below(3) == 0;
 	uint16_t	line = 0;
 
 	free_page(page);
@@ -106,13 +109,15 @@ rewrite_page(vector_model *m, uint32_t block)
 			row->head.kind = GPUVEC_VECTOR_NULLS;
 			row->head.width = 0;
 		}
-		row->visible = (all_visible || random_below(3) > 0) &&
+		row->visible = (m->scarce ? random_below(12) == 0 : all_visible || random_below(3) > 0) &&
 			((m->odd && random_below(20) == 0) || (m->twice && random_below(8) == 0) || !key_taken(m, row->head.key));
 		row->elements = malloc((row->head.width + 1) * sizeof(float));
 		for (uint32_t j = 0; j < row->head.width; j++)
 			row->elements[j] = (float) ((int) random_below(2001) - 1000) / 16;
 		page->nrows = i + 1;
+		proven = proven && row->visible;
 	}
+	page->proven = proven;
 }
 
 static void
@@ -159,7 +164,7 @@ send_pages(client *c, vector_model *m, bool all)
 	for (uint32_t block = 0; ok && block < m->nblocks; block++)
 	{
 		vector_page *page = &m->pages[block];
-		gpuvec_page head = {.block = block,.nrows = page->nrows,.lsn = page->lsn};
+		gpuvec_page head = {.block = block,.nrows = page->nrows,.lsn = page->lsn,.all_visible = page->proven};
 		size_t		at = b.length;
 
 		if (!all && !page->dirty)
@@ -649,7 +654,8 @@ check_two_sights(client *c, vector_model *m)
 
 	for (uint32_t block = 0; block < m->nblocks; block++)
 	{
-		m->pages[block].unsure = knows_less ? m->pages[block].refresh > known : random_below(2);
+		m->pages[block].unsure = !m->pages[block].proven &&
+			(knows_less ? m->pages[block].refresh > known : random_below(2));
 		if (!knows_less && m->pages[block].unsure)
 			r.map[block / 4] &= (uint8_t) ~(3 << (block % 4 * 2));
 	}
@@ -964,11 +970,13 @@ choose_exclusions(const vector_model *m, gpuvec_nearest_head *head, near_exclusi
 	}
 }
 
-/* A random search for the nearest rows, until there is an answer */
+/*
+ * A random search for the nearest rows, until there is an answer; of a session
+ * that knows what this request knows
+ */
 static bool
-check_nearest(client *c, const vector_model *m)
+check_nearest_of(client *c, const vector_model *m, request *r)
 {
-	request		r = {0};
 	gpuvec_nearest_head head = {.key = m->key,.metric = (uint32_t) random_below(GPUVEC_N_METRICS),
 		.k = 1 + (uint32_t) random_below(30),.nqueries = random_below(4) ? 1 : 1 + (uint32_t) random_below(random_below(4) ? 12 : MAX_NEAR_QUERIES),
 		.width = m->width,.nexcluded = random_below(MAX_EXCLUDED + 1)
@@ -981,23 +989,22 @@ check_nearest(client *c, const vector_model *m)
 	choose_exclusions(m, &head, &out);
 	for (uint64_t i = 0; i < nfloats; i++)
 		queries[i] = (float) random_below(7) - 3;
-	make_map(&r, m);
-	head.known = r.head.known;
-	head.map_bytes = r.head.map_bytes;
-	for (int round = 0; round < 20; round++)
+	head.known = r->head.known;
+	head.map_bytes = r->head.map_bytes;
+	for (int round = 0; round < 2000; round++)
 	{
 		buffer		b = {0};
 		gpuvec_embedding_answer answer;
 
-		head.nverdicts = r.head.nverdicts;
+		head.nverdicts = r->head.nverdicts;
 		buffer_add(&b, &head, sizeof(head));
-		buffer_add(&b, r.verdicts, r.head.nverdicts * sizeof(uint64_t));
+		buffer_add(&b, r->verdicts, r->head.nverdicts * sizeof(uint64_t));
 		buffer_add(&b, out.all, head.nexcluded * sizeof(int64_t));
 		if (head.nlisted > 0)
 			buffer_add(&b, out.offsets, (head.nqueries + 1) * sizeof(uint64_t));
 		buffer_add(&b, out.listed, head.nlisted * sizeof(int64_t));
 		buffer_add(&b, queries, (nfloats + 1) / 2 * 2 * sizeof(float));
-		buffer_add(&b, r.map, r.head.map_bytes);
+		buffer_add(&b, r->map, r->head.map_bytes);
 		ok = client_call(c, GPUVEC_MSG_NEAREST, b.data, b.length, GPUVEC_MSG_EMBEDDING_ANSWER);
 		free(b.data);
 		if (!ok)
@@ -1010,11 +1017,40 @@ check_nearest(client *c, const vector_model *m)
 			break;
 		}
 		ok = false;
-		if (!decide(c, &r, m, answer.count))
+		if (!decide(c, r, m, answer.count))
 			break;
 	}
-	free_request(&r);
 	free(queries);
+	return ok;
+}
+
+static bool
+check_nearest(client *c, const vector_model *m)
+{
+	request		r = {0};
+	bool		ok;
+
+	make_map(&r, m);
+	ok = check_nearest_of(c, m, &r);
+	free_request(&r);
+	return ok;
+}
+
+/* As check_two_sights(): the second session knows less, with the same map */
+static bool
+check_near_sights(client *c, vector_model *m)
+{
+	request		r = knowing_request(m);
+	bool		ok = check_nearest_of(c, m, &r);
+
+	r.head.known = random_below(m->refresh + 1);
+	r.head.nverdicts = 0;
+	for (uint32_t block = 0; block < m->nblocks; block++)
+		m->pages[block].unsure = !m->pages[block].proven && m->pages[block].refresh > r.head.known;
+	hide_rows(m, true);
+	ok = ok && check_nearest_of(c, m, &r);
+	hide_rows(m, false);
+	free_request(&r);
 	return ok;
 }
 
@@ -1048,6 +1084,9 @@ has_gram(const vector_model *m)
 	return ok && nrows > 0;
 }
 
+/* As test_embed_gram() tells the engine */
+#define MOST_UNDECIDED	1000
+
 /* About how many rows does the map of a request say nothing? */
 static uint64_t
 rows_to_decide(const vector_model *m, const request *r)
@@ -1055,8 +1094,9 @@ rows_to_decide(const vector_model *m, const request *r)
 	uint64_t	nrows = 0;
 
 	for (uint32_t block = 0; block < m->nblocks; block++)
-		if (m->pages[block].refresh > r->head.known ||
-			(r->map[block / 4] >> (block % 4 * 2) & 1) == 0)
+		if (!m->pages[block].proven &&
+			(m->pages[block].refresh > r->head.known ||
+			 (r->map[block / 4] >> (block % 4 * 2) & 1) == 0))
 			nrows += m->pages[block].nrows;
 	return nrows;
 }
@@ -1088,7 +1128,7 @@ gram_right(const vector_model *m, const double *got)
 
 /*
  * A request for the Gram matrix, until there is an answer.  A session that
- * would have to decide about more than 4,096 rows gets no matrix.
+ * would have to decide about more than MOST_UNDECIDED rows gets no matrix.
  */
 static bool
 check_gram(client *c, const vector_model *m)
@@ -1100,7 +1140,7 @@ check_gram(client *c, const vector_model *m)
 	bool		ok = true;
 
 	make_map(&r, m);
-	expected = has_gram(m) && rows_to_decide(m, &r) <= 4096;
+	expected = has_gram(m) && rows_to_decide(m, &r) <= MOST_UNDECIDED;
 	head.known = r.head.known;
 	head.map_bytes = r.head.map_bytes;
 	for (int round = 0; ok && round < 2 && answer.status == GPUVEC_EMBEDDING_UNDECIDED; round++)
@@ -1168,6 +1208,49 @@ test_embed_verdicts(void)
 	engine_stop(&e);
 }
 
+/* A search asks about few rows at a time, and about all that are left, or not */
+static void
+nearest_rounds(const char *fault)
+{
+	engine		e = engine_start(fault, (const char *const[]) {"--cpu-threads", "2", NULL});
+	client		c = client_open(&e);
+
+	for (int i = 0; i < 12; i++)
+	{
+		vector_model m = model_of_vectors(1000 + (uint32_t) i, 1 + (uint32_t) random_below(60), 3,
+										  1 + (int64_t) random_below(2000), i % 3 == 2,
+										  i % 2 ? GPUVEC_FLOAT16 : GPUVEC_FLOAT32);
+
+		m.scarce = i % 4 == 0;
+		for (uint32_t block = 0; m.scarce && block < m.nblocks; block++)
+			rewrite_page(&m, block);
+		check(load(&c, &m), "load");
+		for (int round = 0; round < 6; round++)
+		{
+			for (int j = 0; j < 10; j++)
+				check(check_nearest(&c, &m), "a random search");
+			for (int j = 0; j < 4; j++)
+				check(check_near_sights(&c, &m), "searches of two sessions");
+			check(check_random(&c, &m), "a random request");
+			change(&m);
+			check(refresh(&c, &m), "refresh");
+		}
+		free_model(&m);
+	}
+	client_close(&c);
+	engine_stop(&e);
+}
+
+/* Searches beside rows that the session has to decide about */
+void
+test_embed_near(void)
+{
+	nearest_rounds(NULL);
+	nearest_rounds("near-asked:0");
+	nearest_rounds("near-asked:30");
+	nearest_rounds("near-asked:0,near-spare:1");
+}
+
 void
 test_embed(void)
 {
@@ -1229,8 +1312,9 @@ see_rows(vector_model *m, bool all)
 		{
 			vector_row *row = &m->pages[block].rows[i];
 
-			row->visible = all;
-			all = true;
+			/* nothing hides a row of a page that was all-visible */
+			row->visible = all || m->pages[block].proven;
+			all |= !row->visible;
 			if (m->pages[block].dirty)
 				row->head.key = (int64_t) (++next * UINT64_C(0x9E3779B97F4A7C15));
 		}
@@ -1241,7 +1325,7 @@ void
 test_embed_gram(void)
 {
 	static const uint32_t widths[] = {1, 16, 33, 64};
-	engine		e = engine_start(NULL, (const char *const[]) {"--cpu-threads", "2", NULL});
+	engine		e = engine_start("most-undecided:1000", (const char *const[]) {"--cpu-threads", "2", NULL});
 	client		c = client_open(&e);
 
 	for (int i = 0; i < 8; i++)

@@ -20,6 +20,7 @@ extern void test_embed_scarce(void);
 extern void test_embed_concurrency(void);
 extern void test_embed_violations(void);
 extern void test_embed_verdicts(void);
+extern void test_embed_near(void);
 extern void test_embed_fuzz(void);
 
 #endif							/* SERVER_EMBED_H */

@@ -187,6 +187,64 @@ load_again(client *c, void *arg)
 	return ask_load(c, arg) && search_again(c, arg);
 }
 
+/* Ask by queries of the most ids that there may be, `mb` MB of them */
+static bool
+ask_megabytes(client *c, searching *s, size_t mb)
+{
+	static uint16_t ids[GPUVEC_MAX_IDS];
+	uint32_t	n = (uint32_t) (mb * 1024 * 1024 / sizeof(ids));
+	model_query *queries = calloc(n, sizeof(*queries));
+	buffer		b = {0};
+	bool		ok;
+
+	for (int i = 0; i < GPUVEC_MAX_IDS; i++)
+		ids[i] = (uint16_t) i;
+	for (uint32_t i = 0; i < n; i++)
+	{
+		queries[i].ids = ids;
+		queries[i].wire.len = GPUVEC_MAX_IDS;
+		queries[i].wire.k = 1;
+	}
+	search_request(&b, &s->m.key, 0, GPUVEC_JACCARD, queries, n);
+	free(queries);
+	ok = client_call(c, GPUVEC_MSG_SEARCH, b.data, b.length, GPUVEC_MSG_RESULT);
+	free(b.data);
+	return ok;
+}
+
+/*
+ * What a request takes beyond 16 MB is charged while it is served, and
+ * refused if the budget of 8 MB has no room for it
+ */
+void
+test_request_budget(void)
+{
+	engine		e = engine_start(NULL, (const char *const[]) {"--device-memory", "8", "--cpu-threads", "2", NULL});
+	client		c = client_open(&e);
+	client		other = client_open(&e);
+	searching	s = {.m = model_new(100, 40, &small)};
+	uint64_t	before;
+
+	for (int i = 0; i < 8; i++)
+		s.queries[i] = random_query(&small);
+	check(model_load(&c, &s.m), "load");
+	before = client_engine_info(&c).memory_used;
+	check(ask_megabytes(&c, &s, 8), "what a session has free");
+	check(ask_megabytes(&c, &s, 20), "and what there is room for");
+	check(client_engine_info(&other).memory_used == before, "is charged no longer than that");
+	check(!ask_megabytes(&c, &s, 40) && client_failed_with(&c, "53200") && client_error_fallback(&c),
+		  "but no more");
+	check(strstr(client_error_text(&c, 2), "gpuvec.device_memory") != NULL, "with a hint");
+	check(client_engine_info(&other).memory_used == before, "nothing stays charged");
+	check(search_again(&c, &s) && search_again(&other, &s), "the session goes on");
+	for (int i = 0; i < 8; i++)
+		free(s.queries[i].ids);
+	model_free(&s.m);
+	client_close(&other);
+	client_close(&c);
+	engine_stop(&e);
+}
+
 void
 test_memory(void)
 {

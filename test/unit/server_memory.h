@@ -28,6 +28,7 @@ extern void memory_try(const engine *e, client *c, const char *what, memory_requ
 					   memory_request again, void *arg, bool closes);
 
 extern void test_memory(void);
+extern void test_request_budget(void);
 extern void test_embed_memory(void);
 
 #endif							/* SERVER_MEMORY_H */

@@ -189,6 +189,7 @@ change_lines(model_page *page, const shape *s)
 		change_line(page, line, s);
 	}
 	page->partial = page->dirty = true;
+	page->all_visible = false;
 }
 
 /* New random rows for a page, with gaps between their line pointers */
@@ -209,6 +210,7 @@ model_rewrite_page(model *m, uint32_t block, const shape *s)
 	}
 	page->lsn = random_below(UINT64_MAX);
 	page->dirty = true;
+	page->all_visible = random_below(3) == 0;
 }
 
 /* Change only some lines, if the engine has the page as it is */
@@ -277,13 +279,24 @@ has_line(const model_page *page, uint16_t line)
 	return false;
 }
 
+/*
+ * Is the page sent as all-visible?  Of a mirror that has a feed no page is, for
+ * that tells of no deletion.
+ */
+static bool
+sent_visible(const model *m, const model_page *page)
+{
+	return page->all_visible && !page->partial && m->feed == 0 && !m->key.rooted;
+}
+
 /* Append a page as the protocol has it */
 static void
-add_page(buffer *b, uint32_t block, const model_page *page)
+add_page(buffer *b, const model *m, uint32_t block)
 {
 	static const char zeros[4] = {0};
+	const model_page *page = &m->pages[block];
 	size_t		at = b->length;
-	gpuvec_page head = {.block = block,.partial = page->partial};
+	gpuvec_page head = {.block = block,.partial = page->partial,.all_visible = sent_visible(m, page)};
 
 	if (page->partial)
 		head.nlines = (uint16_t) page->nlines;
@@ -333,7 +346,7 @@ model_send_range(client *c, model *m, bool all, uint32_t begin, uint32_t end)
 		if (!all && !m->pages[block].dirty)
 			continue;
 		m->pages[block].partial &= !all;
-		add_page(&b, block, &m->pages[block]);
+		add_page(&b, m, block);
 		if (b.length > 100000)
 		{
 			ok = client_send(c, GPUVEC_MSG_PAGES, b.data, b.length);
@@ -369,6 +382,8 @@ note_commit(client *c, model *m, const gpuvec_commit *commit)
 			page->refresh = page->partial ? UINT64_MAX : state.refresh;
 		if (page->dirty && page->partial)
 			page->lsn = GPUVEC_NO_LSN;
+		if (page->dirty)
+			page->proven = sent_visible(m, page);
 		page->dirty = page->partial = false;
 	}
 }
@@ -410,7 +425,7 @@ send_refresh(client *c, const model *m, const gpuvec_refresh_once *head, bool sp
 			ok = ok && client_send(c, GPUVEC_MSG_REFRESH_PAGES, b.data, b.length);
 			last.length = sizeof(*head);
 		}
-		add_page(&last, block, &m->pages[block]);
+		add_page(&last, m, block);
 	}
 	ok = ok && client_call(c, GPUVEC_MSG_REFRESH, last.data, last.length, GPUVEC_MSG_STATE);
 	free(b.data);
@@ -571,8 +586,8 @@ search_request(buffer *b, const gpuvec_mirror_key *key, uint64_t position, gpuve
 	((gpuvec_search *) (b->data + start))->nids = (b->length - ids) / sizeof(uint16_t);
 }
 
-static int
-compare_hits(const void *a, const void *b)
+int
+model_compare_hits(const void *a, const void *b)
 {
 	const gpuvec_hit *x = a;
 	const gpuvec_hit *y = b;
@@ -638,7 +653,9 @@ brute_force(const model *m, gpuvec_measure measure, const model_query *q, uint64
 				common += wanted[row->ids[i]];
 			hit.score = gpuvec_score_with(measure, gpuvec_make_weights(weights.alpha, weights.beta),
 										  common, q->wire.len, row->len);
-			hit.place = gpuvec_hit_place(tid, common, m->pages[block].refresh > known);
+			hit.place = gpuvec_hit_place(tid, common, !m->pages[block].proven && m->pages[block].refresh > known);
+			if (m->pages[block].proven)
+				hit.place |= GPUVEC_HIT_ALL_VISIBLE;
 			if (found != TAKES_PART || (common == 0 && measure != GPUVEC_HAMMING && !disjoint))
 				continue;
 			if ((q->wire.flags & GPUVEC_QUERY_MIN_SCORE) && !(hit.score >= q->wire.min_score))
@@ -651,7 +668,7 @@ brute_force(const model *m, gpuvec_measure measure, const model_query *q, uint64
 		}
 	}
 	free(wanted);
-	qsort(hits, *n, sizeof(*hits), compare_hits);
+	qsort(hits, *n, sizeof(*hits), model_compare_hits);
 	if (q->wire.nconditions == 0)
 		*passed = GPUVEC_NOT_COUNTED;
 	*passed |= disjoint ? GPUVEC_DISJOINT_TOO : 0;
@@ -781,7 +798,7 @@ model_check(client *c, const model *m, gpuvec_measure measure, const model_query
 			expected = count;
 		else if (queries[i].wire.k == GPUVEC_ALL_ROWS && count != GPUVEC_FIRST_ROWS)
 			qsort(c->data + (hits - (const char *) c->data) + at * sizeof(gpuvec_hit), count, sizeof(gpuvec_hit),
-				  compare_hits);
+				  model_compare_hits);
 		if (expected > queries[i].wire.k)
 			expected = queries[i].wire.k;
 		ok = check(count == expected, "the number of hits") &&

@@ -24,6 +24,8 @@ typedef struct model_page
 {
 	uint64_t	lsn;
 	uint64_t	refresh;		/* number of the refresh that last sent it */
+	bool		all_visible;	/* it is, for those who read it now */
+	bool		proven;			/* the engine has it so */
 	bool		dirty;			/* changed since */
 	bool		partial;		/* then, only in lines[] */
 	uint32_t	nlines;
@@ -107,6 +109,9 @@ extern void search_request(buffer *b, const gpuvec_mirror_key *key, uint64_t pos
 						   gpuvec_measure measure, const model_query *queries, uint32_t n);
 extern bool model_check(client *c, const model *m, gpuvec_measure measure,
 						const model_query *queries, uint32_t n);
+
+/* qsort comparator of hits: by score, then by tid */
+extern int	model_compare_hits(const void *a, const void *b);
 
 /* A random search, compared with brute force */
 extern bool model_check_random(client *c, const model *m, const shape *s);

@@ -497,6 +497,8 @@ fed_table_new(uint32_t relation, uint32_t nblocks)
 {
 	fed_table	t = {.table = first_table(relation, nblocks),.mirror = model_new(relation, 0, &none)};
 
+	/* the mirror of an index; no page of it is sent as all-visible */
+	t.mirror.key.rooted = t.table.key.rooted = 1;
 	t.starts = calloc(1, sizeof(size_t));
 	while (t.number == 0)
 		change_table(&t);
@@ -1130,6 +1132,41 @@ rows_kept_for_two(void)
 	engine_stop(&e);
 }
 
+/* A mirror is dropped: with all others, those of its database, or alone */
+static void
+let_go(client *c, fed_table *t, int how)
+{
+	gpuvec_mirror_key key = t->mirror.key;
+	gpuvec_drop drop = {.database = how == 0 ? 0 : key.database,.relation = how <= 1 ? 0 : key.relation,.attnum = how <= 1 ? 0 : key.attnum};
+
+	check(client_call(c, GPUVEC_MSG_DROP, &drop, sizeof(drop), GPUVEC_MSG_COUNT) && *(uint64_t *) c->data == 1, "one is dropped");
+}
+
+/* What was kept for mirrors that have gone is not in the way of others */
+static void
+rows_kept_dropped(void)
+{
+	engine		e = engine_start("kept-bytes:400", plain);
+	client		c = client_open(&e);
+
+	for (int i = 0; i < 9; i++)
+	{
+		client		d = client_open(&e);
+		fed_table	t = fed_table_new(100 + i, 10);
+		gpuvec_state state;
+
+		check(load_table(&c, &t), "load");
+		begin_refresh(&d, &t);
+		state = keep_new(&c, &t, 50);
+		check(state.kept == t.number && state.kept > state.kept_from + 1, "some are kept, whatever was for others before");
+		let_go(&c, &t, i % 3);
+		client_close(&d);
+		fed_table_free(&t);
+	}
+	client_close(&c);
+	engine_stop(&e);
+}
+
 /* Rows that come while pages are read */
 void
 test_rows_kept(void)
@@ -1138,6 +1175,7 @@ test_rows_kept(void)
 	rows_kept("kept-bytes:400", 300);
 	rows_kept_in_vain();
 	rows_kept_for_two();
+	rows_kept_dropped();
 }
 
 /* A table of which rows come while the engine finds no memory */

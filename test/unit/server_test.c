@@ -622,7 +622,7 @@ wait_for_merges(client *c, model *m, uint32_t enough)
 {
 	gpuvec_mirror_info info = {0};
 
-	for (int i = 0; i < 500; i++)
+	for (double begin = seconds(); seconds() - begin < patience();)
 	{
 		if (!check(client_mirror_info(c, &m->key, &info), "the mirror is listed") || info.nsegments <= enough)
 			break;
@@ -703,7 +703,7 @@ wait_for_order(client *c, model *m)
 {
 	gpuvec_mirror_info info = {0};
 
-	for (int i = 0; i < 1000; i++)
+	for (double begin = seconds(); seconds() - begin < patience();)
 	{
 		if (!check(client_mirror_info(c, &m->key, &info), "the mirror is listed"))
 			return false;
@@ -722,7 +722,7 @@ wait_for_charge(client *c, model *m)
 {
 	gpuvec_mirror_info info = {0};
 
-	for (int i = 0; i < 500; i++)
+	for (double begin = seconds(); seconds() - begin < patience();)
 	{
 		client_mirror_info(c, &m->key, &info);
 		if (client_engine_info(c).memory_used == (info.device_bytes > 0 ? info.device_bytes : info.host_bytes))
@@ -1088,10 +1088,10 @@ search_versions(void *arg)
 			memcpy(&hit, c.data + sizeof(result) + 8 + i * sizeof(hit), sizeof(hit));
 			/*
 			 * every page is newer than what a session knows that knows
-			 * nothing
+			 * nothing, or all-visible
 			 */
 			if (gpuvec_hit_common(hit.place) != gpuvec_hit_common(first.place) ||
-				!gpuvec_hit_newer(hit.place))
+				!(gpuvec_hit_newer(hit.place) || gpuvec_hit_all_visible(hit.place)))
 				s->consistent = false;
 		}
 		s->searches++;
@@ -1177,6 +1177,162 @@ test_concurrency(void)
 		model_free(&m[i]);
 	client_close(&c);
 	engine_stop(&e);
+}
+
+#define TOGETHER	8			/* requests, held until all have come */
+
+/* A search, one of those that are sent together */
+typedef struct together_request
+{
+	client		c;
+	uint32_t	n;
+	model_query queries[3];
+	buffer		request;
+} together_request;
+
+/* A random request; those of a round have their measure and method in common */
+static void
+make_together(together_request *r, const model *m, const shape *s, gpuvec_measure measure, uint32_t method)
+{
+	r->n = 1 + (uint32_t) random_below(3);
+	for (uint32_t i = 0; i < r->n; i++)
+	{
+		gpuvec_query *wire = &r->queries[i].wire;
+
+		r->queries[i] = random_query(s);
+		if (wire->k == GPUVEC_ALL_ROWS)
+			wire->flags |= random_below(2) ? GPUVEC_QUERY_PAGES : 0;
+		else if (random_below(3) == 0)
+		{
+			wire->flags |= GPUVEC_QUERY_AFTER;
+			wire->after_score = (double) random_below(5) / 4;
+			wire->after_tid = gpuvec_tid((uint32_t) random_below(m->nblocks), 4);
+		}
+	}
+	r->request.length = 0;
+	search_request(&r->request, &m->key, 0, measure, r->queries, r->n);
+	((gpuvec_search *) r->request.data)->method = method;
+}
+
+static int
+compare_lines(const void *a, const void *b)
+{
+	return *(const uint16_t *) a - *(const uint16_t *) b;
+}
+
+/*
+ * Sort what an answer may have in any order, and forget how long it took, and
+ * ways that depend on what searches took before
+ */
+static void
+tidy_answer(const client *c, const together_request *r)
+{
+	gpuvec_result *result = (gpuvec_result *) c->data;
+	const uint32_t *counts = (const uint32_t *) (result + 1);
+	char	   *at = (char *) (counts + (result->nqueries + 1) / 2 * 2) + result->npassed * sizeof(uint64_t);
+
+	result->engine_us = 0;
+	if (((gpuvec_search *) r->request.data)->method == GPUVEC_METHOD_AUTO)
+		memset(result->ways, 0, sizeof(result->ways));
+	for (uint64_t left = result->page_bytes; left > 0;)
+	{
+		gpuvec_page_rows *page = (gpuvec_page_rows *) at;
+
+		qsort(page + 1, page->n, sizeof(uint16_t), compare_lines);
+		at += gpuvec_page_rows_bytes(page->n);
+		left -= gpuvec_page_rows_bytes(page->n);
+	}
+	for (uint32_t i = 0; i < result->nqueries && result->page_bytes == 0; i++)
+	{
+		if (r->queries[i].wire.k == GPUVEC_ALL_ROWS && counts[i] != GPUVEC_FIRST_ROWS)
+			qsort(at, counts[i], sizeof(gpuvec_hit), model_compare_hits);
+		at += counts[i] * sizeof(gpuvec_hit);
+	}
+}
+
+/*
+ * Send requests at the same time, and compare answers with those of an engine
+ * that is asked one by one
+ */
+static bool
+check_together(together_request *requests, client *alone)
+{
+	bool		ok = true;
+
+	for (int i = 0; i < TOGETHER; i++)
+		ok = ok && client_send(&requests[i].c, GPUVEC_MSG_SEARCH, requests[i].request.data, requests[i].request.length);
+	for (int i = 0; i < TOGETHER && ok; i++)
+	{
+		together_request *r = &requests[i];
+
+		ok = check(client_read(&r->c) && r->c.frame.type == GPUVEC_MSG_RESULT, "an answer") &&
+			check(client_call(alone, GPUVEC_MSG_SEARCH, r->request.data, r->request.length, GPUVEC_MSG_RESULT), "one alone");
+		if (!ok)
+			break;
+		tidy_answer(&r->c, r);
+		tidy_answer(alone, r);
+		check(alone->frame.length == r->c.frame.length && memcmp(alone->data, r->c.data, alone->frame.length) == 0,
+			  "a request has the same answer in a batch as alone");
+	}
+	return ok;
+}
+
+/* Searches of one mirror, all in batches with those of other sessions */
+static void
+together_rounds(const char *fault, const shape *s, uint32_t nblocks)
+{
+	char		faults[100];
+	engine		one;
+	engine		held;
+	client		alone;
+	together_request requests[TOGETHER];
+	model		m = model_new(100, nblocks, s);
+	gpuvec_engine_info info;
+
+	snprintf(faults, sizeof(faults), "%s,together:%d", fault, TOGETHER);
+	one = engine_start(fault, plain);
+	held = engine_start(faults, plain);
+	alone = client_open(&one);
+	memset(requests, 0, sizeof(requests));
+	for (int i = 0; i < TOGETHER; i++)
+		requests[i].c = client_open(&held);
+	check(model_load(&alone, &m), "load");
+	m.position = m.refresh = m.applied = 0;
+	check(model_load(&requests[0].c, &m), "load");
+	for (uint32_t round = 0; round < 3 * (GPUVEC_TVERSKY + 1); round++)
+	{
+		for (int i = 0; i < TOGETHER; i++)
+			make_together(&requests[i], &m, s, (gpuvec_measure) (round / 3), round % GPUVEC_N_METHODS);
+		if (!check_together(requests, &alone))
+			break;
+		for (int i = 0; i < TOGETHER; i++)
+			for (uint32_t j = 0; j < requests[i].n; j++)
+				free(requests[i].queries[j].ids);
+	}
+	info = client_engine_info(&requests[0].c);
+	check(info.batches * 2 < info.requests, "requests were batched");
+	for (int i = 0; i < TOGETHER; i++)
+	{
+		client_close(&requests[i].c);
+		free(requests[i].request.data);
+	}
+	client_close(&alone);
+	model_free(&m);
+	engine_stop(&one);
+	engine_stop(&held);
+}
+
+static void
+test_together(void)
+{
+	together_rounds("lists:1", &small, 60);
+	together_rounds("lists:1000000", &small, 60);
+	model_filters = 3;
+	together_rounds("lists:1", &small, 60);
+	together_rounds("lists:1000000", &tiny_sets, 100);
+	wide_from = 120;
+	together_rounds("lists:1,first-number:65400", &wide, 30);
+	model_filters = wide_from = 0;
 }
 
 /* One of two sessions loads, the other is told so */
@@ -1303,11 +1459,11 @@ test_one_loader(void)
 
 /* Wait until the engine has this many connections */
 static bool
-wait_connections(client *c, uint32_t n, double patience)
+wait_connections(client *c, uint32_t n)
 {
 	double		begin = seconds();
 
-	while (seconds() - begin < patience)
+	while (seconds() - begin < patience())
 	{
 		if (client_engine_info(c).connections == n)
 			return true;
@@ -1336,7 +1492,7 @@ test_cancel(void)
 	check(client_engine_info(&c).connections == 2, "it is slow");
 	client_close(&d);
 	begin = seconds();
-	check(wait_connections(&c, 1, 5), "a closed connection cancels");
+	check(wait_connections(&c, 1), "a closed connection cancels");
 	printf("cancel by close: %.1f ms\n", (seconds() - begin) * 1e3);
 	check(seconds() - begin < 1, "soon");
 	client_close(&c);
@@ -1362,7 +1518,7 @@ test_cancel(void)
 	check(client_engine_info(&c).connections == 2, "it takes long");
 	client_close(&d);
 	begin = seconds();
-	check(wait_connections(&c, 1, 20), "a closed connection cancels");
+	check(wait_connections(&c, 1), "a closed connection cancels");
 	printf("cancel of a busy search: %.1f ms\n", (seconds() - begin) * 1e3);
 	check(model_check_random(&c, &m, &wide), "others are searched");
 	free(many);
@@ -1404,7 +1560,7 @@ test_private(void)
 	check(!client_mirror_info(&b, &m[0].key, &info), "one is gone");
 	check(model_check_random(&a, &m[1], &small), "the other is there");
 	client_close(&a);
-	check(wait_connections(&b, 1, 5), "the session ends");
+	check(wait_connections(&b, 1), "the session ends");
 	check(!client_mirror_info(&b, &m[1].key, &info), "and its mirrors with it");
 	check(client_engine_info(&b).memory_used == 0, "and their memory");
 	model_free(&m[0]);
@@ -1890,6 +2046,7 @@ test_violations(void)
 	BAD_PAGE(p[0].page.partial = 1, "a partial page of a load");
 	BAD_PAGE(p[0].page.partial = 2, "a page neither whole nor partial");
 	BAD_PAGE(p[0].page.nlines = 1, "lines of a whole page");
+	BAD_PAGE(p[0].page.all_visible = 2, "a page more than all-visible");
 	p[0] = p[1] = good_page();
 	expect_bad_pages(&e, p, sizeof(p), "a page twice");
 	expect_bad_pages(&e, p, sizeof(p) - 1, "a page that is cut off");
@@ -2187,7 +2344,7 @@ test_fuzz(void)
 	}
 	check(engine_alive(&e), "the engine survives");
 	check(model_check_random(&c, &m, &small), "and answers");
-	check(wait_connections(&c, 1, 20), "and has no connection left");
+	check(wait_connections(&c, 1), "and has no connection left");
 	model_free(&m);
 	client_close(&c);
 	engine_stop(&e);
@@ -2668,6 +2825,7 @@ static const struct
 	{"budget", test_budget},
 	{"budget_refresh", test_budget_refresh},
 	{"concurrency", test_concurrency},
+	{"together", test_together},
 	{"one_loader", test_one_loader},
 	{"cancel", test_cancel},
 	{"private", test_private},
@@ -2701,6 +2859,7 @@ static const struct
 	{"embed_concurrency", test_embed_concurrency},
 	{"embed_violations", test_embed_violations},
 	{"embed_verdicts", test_embed_verdicts},
+	{"embed_near", test_embed_near},
 	{"embed_fuzz", test_embed_fuzz},
 	{"als", test_als},
 	{"als_violations", test_als_violations},
@@ -2710,6 +2869,7 @@ static const struct
 	{"neighbors_violations", test_neighbors_violations},
 	{"als_budget", test_als_budget},
 	{"memory", test_memory},
+	{"request_budget", test_request_budget},
 	{"wide_memory", test_wide_memory},
 	{"embed_memory", test_embed_memory},
 	{"als_memory", test_als_memory},

@@ -21,8 +21,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "core/clock.h"
 #include "engine/als/als_math.h"
 #include "engine/als/cpu_solver.h"
 #include "engine/als/interactions.h"
@@ -365,13 +365,11 @@ put_factors(gpuvec_training *training, gpuvec_error *error)
 
 /* Seconds since *last, which becomes the present time */
 static double
-lap(struct timespec *last)
+lap(uint64_t *last)
 {
-	struct timespec now;
-	double		seconds;
+	uint64_t	now = gpuvec_clock_ns();
+	double		seconds = (double) (now - *last) / 1e9;
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	seconds = (double) (now.tv_sec - last->tv_sec) + (double) (now.tv_nsec - last->tv_nsec) / 1e9;
 	*last = now;
 	return seconds;
 }
@@ -392,9 +390,8 @@ static bool
 run_iteration(gpuvec_training *training, const int *canceled, double *loss, gpuvec_error *error)
 {
 	gpuvec_training_times *times = &training->times;
-	struct timespec last = {0};
+	uint64_t	last = gpuvec_clock_ns();
 
-	(void) lap(&last);
 	if (!solve_side(training, GPUVEC_ALS_USERS, canceled, error))
 		return false;
 	times->users = lap(&last);
@@ -407,6 +404,17 @@ run_iteration(gpuvec_training *training, const int *canceled, double *loss, gpuv
 	return true;
 }
 
+/*
+ * The loss of a sum over all pairs.  A solver makes this sum of squares from
+ * sums that nearly cancel where the factors fit the pairs, as those of ones
+ * alone do.  What is left there are roundings, of either sign.
+ */
+static double
+loss_of_sum(const gpuvec_training *training, double sum)
+{
+	return (sum < 0 ? 0 : sum) / training->confidence;
+}
+
 bool
 gpuvec_training_iterate(gpuvec_training *training, const int *canceled, double *loss,
 						gpuvec_error *error)
@@ -414,7 +422,7 @@ gpuvec_training_iterate(gpuvec_training *training, const int *canceled, double *
 	*loss = NAN;
 	if (!put_factors(training, error) || !run_iteration(training, canceled, loss, error))
 		return false;
-	*loss /= training->confidence;
+	*loss = loss_of_sum(training, *loss);
 	if (isfinite(*loss) || gpuvec_als_canceled(canceled))
 		return true;
 	return gpuvec_fail(error, GPUVEC_OUT_OF_RANGE, "The loss is not a finite number any more.",

@@ -13,65 +13,58 @@
 #include "engine/embedding/embedding_query.h"
 #include "engine/fault.h"
 
-/* If the session had to decide about more rows, it had better read them */
-#define MOST_UNDECIDED	4096
+/*
+ * If the session had to decide about more rows, it had better read them.  A
+ * look at a row takes much less time than to copy its vector and add it up.
+ */
+#define MOST_UNDECIDED	(1 << 20)
 
 /* ---- who sees them ---- */
 
-/* Note whether the session sees a row; *nundecided may be beyond tids[] */
-static void
-note_row(gpuvec_gram_query *q, gpuvec_seen seen, uint64_t tid, uint64_t *tids)
+/*
+ * True if there are rows that the session does not see.  Of few verdicts it
+ * does not matter whether their rows are still there.
+ */
+static bool
+misses_rows(const gpuvec_resolved *resolved)
 {
-	if (seen == GPUVEC_UNSEEN)
-		q->answer.status = GPUVEC_EMBEDDING_UNFIT;
-	if (seen == GPUVEC_UNDECIDED && q->answer.count++ < MOST_UNDECIDED)
-		tids[q->answer.count - 1] = tid;
-}
-
-/* Note the rows of a page */
-static void
-note_page(const gpuvec_embedding_table *table, gpuvec_gram_query *q, uint32_t block,
-		  uint64_t *tids)
-{
-	gpuvec_vector_ref ref = table->blocks[block];
-
-	if (ref == GPUVEC_NO_VECTOR || gpuvec_page_proven(table, &q->sight, block))
-		return;
-	while (ref != GPUVEC_NO_VECTOR)
-	{
-		const gpuvec_vector_info *row = gpuvec_vector_at(table, ref);
-
-		note_row(q, gpuvec_embedding_sees(table, &q->sight, row->tid), row->tid, tids);
-		ref = row->next_in_block;
-	}
+	if (resolved->banks == NULL)
+		return resolved->nunseen > 0;
+	for (uint32_t i = 0; i < resolved->nbanks; i++)
+		if (resolved->banks[i].nunseen > 0)
+			return true;
+	return false;
 }
 
 bool
-gpuvec_all_rows_seen(const gpuvec_embedding_table *table, gpuvec_gram_query *q,
-					 gpuvec_error *error)
+gpuvec_all_rows_seen(gpuvec_embedding_table *table, gpuvec_gram_query *q, gpuvec_error *error)
 {
-	uint64_t   *tids = malloc(MOST_UNDECIDED * sizeof(*tids));
+	gpuvec_resolved *resolved = gpuvec_resolve(table, &q->sight, error);
+	uint64_t   *tids = NULL;
+	uint64_t	n = 0;
+	long		most = MOST_UNDECIDED;
+	bool		ok = resolved != NULL;
 
-	if (tids == NULL)
-		return gpuvec_fail_memory(error, MOST_UNDECIDED * sizeof(*tids));
+	(void) gpuvec_fault("most-undecided", &most);
 	q->answer.status = GPUVEC_EMBEDDING_DONE;
-	q->answer.count = 0;
-	for (uint32_t block = 0; block < table->nblocks && q->answer.status == GPUVEC_EMBEDDING_DONE &&
-		 q->answer.count <= MOST_UNDECIDED; block++)
-		note_page(table, q, block, tids);
-	if (q->answer.count > MOST_UNDECIDED)
+	if (ok && misses_rows(resolved))
 		q->answer.status = GPUVEC_EMBEDDING_UNFIT;
-	if (q->answer.status == GPUVEC_EMBEDDING_DONE && q->answer.count > 0)
+	else if (ok)
+		ok = gpuvec_undecided_rows(table, &q->sight, resolved, UINT32_MAX, (uint64_t) most, &tids,
+								   &n, error);
+	gpuvec_resolved_unref(resolved);
+	if (n > (uint64_t) most)
+		q->answer.status = GPUVEC_EMBEDDING_UNFIT;
+	else if (n > 0)
 	{
 		q->answer.status = GPUVEC_EMBEDDING_UNDECIDED;
-		q->answer.count = gpuvec_distinct_tids(tids, q->answer.count);
+		q->answer.count = n;
 		q->body = tids;
-		q->body_size = q->answer.count * sizeof(*tids);
-		return true;
+		q->body_size = n * sizeof(*tids);
+		tids = NULL;
 	}
-	q->answer.count = 0;
 	free(tids);
-	return true;
+	return ok;
 }
 
 /* ---- their vectors ---- */

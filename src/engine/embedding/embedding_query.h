@@ -4,6 +4,7 @@
  *	  Requests about embedding tables, and their answers.
  *
  * parse_requests.c	parsing requests
+ * resolved.c		which rows the session sees
  * read_rows.c		finding the rows of keys; gathering and pooling
  * pool_grad.c		gradients of pooling
  * on_device.c		gathering, pooling and gradients with vectors on a device
@@ -39,6 +40,94 @@ typedef enum gpuvec_seen
 	GPUVEC_SEEN,
 	GPUVEC_UNDECIDED			/* the session has to decide */
 } gpuvec_seen;
+
+/* What becomes of a slot, as far as verdicts tell */
+enum
+{
+	GPUVEC_SLOT_NONE,			/* there is no row, or it is not seen */
+	GPUVEC_SLOT_LIVE,			/* a row without a verdict, as in bank->live */
+	GPUVEC_SLOT_SEEN
+};
+
+/* What becomes of the slots of a bank */
+typedef struct gpuvec_resolved_bank
+{
+	uint8_t    *slots;			/* [nlive]: see above */
+	uint64_t	nunseen;		/* rows that are live, but not seen */
+	uint64_t	nundecided;		/* rows that the session has to decide about */
+} gpuvec_resolved_bank;
+
+/* Which rows a session sees: resolved.c */
+typedef struct gpuvec_resolved
+{
+	int			refs;			/* changed by __atomic builtins only */
+	bool		keep;			/* is kept with the table */
+
+	/* what it was made from */
+	uint64_t	version;		/* of the table */
+	const gpuvec_page_numbers *numbers;
+	uint64_t	known;
+	uint64_t	map_bytes;
+	uint64_t	nverdicts;
+	uint8_t    *map;			/* copies, if it is kept */
+	uint64_t   *verdicts;
+
+	uint32_t	nblocks;
+	uint32_t   *pages;			/* [nblocks / 32 + 1]: a bit for each page all
+								 * of whose rows are seen */
+	uint32_t	nunproven;		/* pages with rows, and without that bit */
+	uint64_t	nunseen;		/* verdicts that a row is not seen */
+	uint32_t	nbanks;
+	gpuvec_resolved_bank *banks;	/* [nbanks]; NULL: there are few verdicts, or
+									 * none */
+} gpuvec_resolved;
+
+/*
+ * Resolve a sight.  Returns a reference; NULL, with *error, on failure.  The
+ * caller holds the table's lock, and for as long as it uses the result.
+ */
+extern gpuvec_resolved *gpuvec_resolve(gpuvec_embedding_table *table, const gpuvec_sight *sight,
+									   gpuvec_error *error);
+
+/* True if the session sees all rows of a page; block < nblocks */
+static inline bool
+gpuvec_resolved_page(const gpuvec_resolved *resolved, uint32_t block)
+{
+	return (resolved->pages[block / 32] >> block % 32 & 1) != 0;
+}
+
+/* The verdict about a row, if there is one */
+extern gpuvec_seen gpuvec_verdict_of(const gpuvec_sight *sight, uint64_t tid);
+
+/* Tell whether the session sees a row that is live */
+static inline gpuvec_seen
+gpuvec_resolved_sees(const gpuvec_resolved *resolved, const gpuvec_sight *sight,
+					 gpuvec_vector_ref ref, uint64_t tid)
+{
+	if (gpuvec_resolved_page(resolved, gpuvec_tid_block(tid)))
+		return GPUVEC_SEEN;
+	if (resolved->banks == NULL)
+		return gpuvec_verdict_of(sight, tid);
+	switch (resolved->banks[gpuvec_ref_bank(ref)].slots[gpuvec_ref_slot(ref)])
+	{
+		case GPUVEC_SLOT_NONE:
+			return GPUVEC_UNSEEN;
+		case GPUVEC_SLOT_LIVE:
+			return GPUVEC_UNDECIDED;
+		default:
+			return GPUVEC_SEEN;
+	}
+}
+
+/*
+ * The rows that the session has to decide about, of one bank, or (UINT32_MAX)
+ * of all: their tids, ascending and malloc'd.  Stops behind the page where
+ * there are more than `most`.
+ */
+extern bool gpuvec_undecided_rows(const gpuvec_embedding_table *table,
+								  const gpuvec_sight *sight, const gpuvec_resolved *resolved,
+								  uint32_t only, uint64_t most, uint64_t **tids, uint64_t *n,
+								  gpuvec_error *error);
 
 /* A request to gather, pool or compute gradients: read_rows.c */
 typedef struct gpuvec_embedding_query
@@ -113,7 +202,7 @@ typedef struct gpuvec_key_slot
  * the rows that it has to decide about, or UNFIT.  This and what follows: the
  * caller holds the table's lock.
  */
-extern bool gpuvec_all_rows_seen(const gpuvec_embedding_table *table, gpuvec_gram_query *q,
+extern bool gpuvec_all_rows_seen(gpuvec_embedding_table *table, gpuvec_gram_query *q,
 								 gpuvec_error *error);
 
 /* The bank that has all live rows; NULL: there are several, or bad vectors */
@@ -128,14 +217,13 @@ extern bool gpuvec_copy_vectors(const gpuvec_embedding_table *table, const gpuve
 								const gpuvec_key_slot *slots, uint64_t n, uint32_t stride,
 								float *out, gpuvec_error *error);
 
-/* Tell whether the session's snapshot sees the row, as far as is known */
+/*
+ * Tell whether the session's snapshot sees the row, as far as is known; for
+ * requests about few rows, whose sight is not resolved
+ */
 extern gpuvec_seen gpuvec_embedding_sees(const gpuvec_embedding_table *table,
 										 const gpuvec_sight *sight,
 										 uint64_t tid);
-
-/* True if the session's snapshot is known to see all rows of this page */
-extern bool gpuvec_page_proven(const gpuvec_embedding_table *table, const gpuvec_sight *sight,
-							   uint32_t block);
 
 /* Sort tids, and drop duplicates; returns the number of tids left */
 extern uint64_t gpuvec_distinct_tids(uint64_t *tids, uint64_t n);

@@ -85,6 +85,7 @@ gpuvec_embedding_new(gpuvec_storage storage, gpuvec_vectors *vectors, gpuvec_err
 		gpuvec_fail_memory(error, sizeof(*table));
 		return NULL;
 	}
+	pthread_mutex_init(&table->resolved_mutex, NULL);
 	pthread_mutex_init(&table->gram_mutex, NULL);
 	table->refs = 1;
 	table->storage = storage;
@@ -136,12 +137,14 @@ gpuvec_embedding_unref(gpuvec_embedding_table *table)
 		free(table->banks[i]);
 	}
 	gpuvec_key_map_free(table->map);
+	gpuvec_resolved_unref(table->resolved);
 	gpuvec_gram_free(table->gram);
 	free(table->banks);
 	free(table->entries);
 	free(table->blocks);
 	free(table->staged);
 	gpuvec_page_numbers_unref(table->numbers);
+	pthread_mutex_destroy(&table->resolved_mutex);
 	pthread_mutex_destroy(&table->gram_mutex);
 	pthread_rwlock_destroy(&table->lock);
 	free(table);
@@ -429,11 +432,13 @@ gpuvec_embedding_prepare(gpuvec_embedding_table *table, uint32_t nblocks, gpuvec
 		if (table->banks[i]->device &&
 			!table->vectors->flush(table->vectors, table->banks[i]->device, error))
 			return false;
+	pthread_rwlock_wrlock(&table->lock);
 	blocks = realloc(table->blocks, ((size_t) most + 1) * sizeof(*blocks));
-	/* readers do not use blocks[], so no lock is needed */
+	if (blocks)
+		table->blocks = blocks;
+	pthread_rwlock_unlock(&table->lock);
 	if (blocks == NULL)
 		return gpuvec_fail_memory(error, most * sizeof(*blocks));
-	table->blocks = blocks;
 	for (uint32_t block = table->nblocks; block < most; block++)
 		blocks[block] = GPUVEC_NO_VECTOR;
 	return grow_entries(table, table->nentries + table->nstaged, error);
@@ -551,6 +556,8 @@ gpuvec_embedding_publish(gpuvec_embedding_table *table, const uint32_t *blocks, 
 		table->banks[i]->nlive = table->banks[i]->nslots;
 	table->nblocks = nblocks;
 	table->version++;
+	gpuvec_resolved_unref(table->resolved);
+	table->resolved = NULL;
 	gpuvec_gram_free(table->gram);
 	table->gram = NULL;
 }

@@ -74,20 +74,6 @@ typedef struct gpuvec_key_entry
 	gpuvec_vector_ref first;	/* GPUVEC_NO_VECTOR: the entry is empty */
 } gpuvec_key_entry;
 
-/* The pages all of whose rows a session is known to see, as a bitmap */
-typedef struct gpuvec_proven
-{
-	int			refs;
-	uint64_t	version;		/* of the table, when it was made */
-	const gpuvec_page_numbers *numbers;
-	uint64_t	known;
-	uint64_t	map_bytes;
-	uint32_t	nblocks;
-	uint32_t   *bits;			/* [nblocks / 32 + 1] */
-	uint8_t		map[];			/* the session's visibility map that it was
-								 * made from */
-} gpuvec_proven;
-
 /*
  * How much work is done at a time, and how much must be left to a device.
  * Tests link smaller numbers (test/unit/small_policy.c), so that small tables
@@ -120,7 +106,6 @@ typedef struct gpuvec_key_map
 	uint32_t	bank;
 	uint32_t	room;			/* room of the bank when it was built */
 	uint64_t	entered;		/* keys entered since it was cleared */
-	gpuvec_proven *proven;		/* of the last request, or NULL */
 	uint64_t	nchanged;		/* keys changed since that version, including
 								 * those that did not fit changed[] */
 	int64_t		changed[];		/* [gpuvec_embedding_policy.changed_keys]; may
@@ -166,6 +151,9 @@ typedef struct gpuvec_embedding_table
 	uint32_t	nblocks;
 	uint64_t	nrows;
 	uint64_t	version;		/* incremented whenever rows are published */
+	pthread_mutex_t resolved_mutex; /* guards `resolved` among readers */
+	struct gpuvec_resolved *resolved;	/* the sight that was resolved last
+										 * (resolved.c), or NULL */
 	pthread_mutex_t gram_mutex; /* guards gram among readers */
 	gpuvec_gram *gram;			/* NULL: nobody has asked for it */
 
@@ -192,6 +180,9 @@ extern gpuvec_embedding_table *gpuvec_embedding_new(gpuvec_storage storage, gpuv
 													gpuvec_error *error);
 extern gpuvec_embedding_table *gpuvec_embedding_ref(gpuvec_embedding_table *table);
 extern void gpuvec_embedding_unref(gpuvec_embedding_table *table);
+
+/* Release a reference to a resolved sight, or NULL */
+extern void gpuvec_resolved_unref(struct gpuvec_resolved *resolved);
 
 /* Free a matrix, or NULL, with its charge */
 extern void gpuvec_gram_free(gpuvec_gram *gram);

@@ -64,23 +64,11 @@ gpuvec_key_map_new(gpuvec_error *error)
 	return map;
 }
 
-/* Release a reference */
-static void
-unref_proven(gpuvec_proven *proven)
-{
-	if (proven && __atomic_sub_fetch(&proven->refs, 1, __ATOMIC_ACQ_REL) == 0)
-	{
-		free(proven->bits);
-		free(proven);
-	}
-}
-
 void
 gpuvec_key_map_free(gpuvec_key_map *map)
 {
 	if (map == NULL)
 		return;
-	unref_proven(map->proven);
 	pthread_mutex_destroy(&map->mutex);
 	free(map);
 }
@@ -258,70 +246,6 @@ follow(const gpuvec_embedding_table *table, gpuvec_thread_pool *pool, bool *usab
 	return ok;
 }
 
-/* True if `proven` still holds for this table and session */
-static bool
-still_proven(const gpuvec_embedding_table *table, const gpuvec_sight *sight,
-			 const gpuvec_proven *proven)
-{
-	return proven && proven->version == table->version && proven->numbers == table->numbers &&
-		proven->known == sight->known && proven->map_bytes == sight->map_bytes &&
-		memcmp(proven->map, sight->map, sight->map_bytes) == 0;
-}
-
-/*
- * Find the pages all of whose rows the session is known to see; returns a
- * reference
- */
-static gpuvec_proven *
-new_proven(const gpuvec_embedding_table *table, const gpuvec_sight *sight, gpuvec_error *error)
-{
-	gpuvec_proven *proven = malloc(sizeof(*proven) + sight->map_bytes);
-	uint32_t   *bits = calloc(table->nblocks / 32 + (size_t) 1, sizeof(*bits));
-
-	if (proven == NULL || bits == NULL)
-	{
-		free(proven);
-		free(bits);
-		gpuvec_fail_memory(error, sizeof(*proven) + sight->map_bytes + table->nblocks / 8);
-		return NULL;
-	}
-	proven->refs = 1;
-	proven->version = table->version;
-	proven->numbers = table->numbers;
-	proven->known = sight->known;
-	proven->map_bytes = sight->map_bytes;
-	proven->nblocks = table->nblocks;
-	proven->bits = bits;
-	if (sight->map_bytes > 0)
-		memcpy(proven->map, sight->map, sight->map_bytes);
-	for (uint32_t block = 0; block < table->nblocks; block++)
-		if (gpuvec_page_proven(table, sight, block))
-			bits[block / 32] |= UINT32_C(1) << block % 32;
-	return proven;
-}
-
-/*
- * Get a reference to the proven pages, which are often those of the last
- * request.  The caller holds the mutex.
- */
-static gpuvec_proven *
-get_proven(const gpuvec_embedding_table *table, const gpuvec_sight *sight, gpuvec_error *error)
-{
-	gpuvec_key_map *map = table->map;
-
-	if (!still_proven(table, sight, map->proven))
-	{
-		gpuvec_proven *proven = new_proven(table, sight, error);
-
-		if (proven == NULL)
-			return NULL;
-		unref_proven(map->proven);
-		map->proven = proven;
-	}
-	__atomic_add_fetch(&map->proven->refs, 1, __ATOMIC_RELAXED);
-	return map->proven;
-}
-
 /* Keys that are veiled for the device */
 typedef struct veil_task
 {
@@ -361,35 +285,38 @@ veil_keys(const int64_t *keys, uint64_t nkeys, gpuvec_thread_pool *pool, gpuvec_
 }
 
 bool
+gpuvec_reading_asks_device(const gpuvec_reading *r)
+{
+	long		least = gpuvec_embedding_policy.device_keys;
+
+	(void) gpuvec_fault("device-keys", &least);
+	return r->table->map && r->nkeys >= (uint64_t) least;
+}
+
+bool
 gpuvec_reading_find(gpuvec_reading *r, gpuvec_thread_pool *pool, gpuvec_error *error)
 {
 	const gpuvec_embedding_table *table = r->table;
 	gpuvec_key_search search = {.nkeys = r->nkeys, .canceled = r->q->canceled};
-	gpuvec_proven *proven = NULL;
 	int64_t    *keys;
-	long		least = gpuvec_embedding_policy.device_keys;
 	bool		usable;
 	bool		ok;
 
-	(void) gpuvec_fault("device-keys", &least);
-	if (table->map == NULL || r->nkeys < (uint64_t) least)
+	if (!gpuvec_reading_asks_device(r))
 		return true;
 	pthread_mutex_lock(&table->map->mutex);
 	ok = follow(table, pool, &usable, error);
-	if (ok && usable)
-		ok = (proven = get_proven(table, &r->q->sight, error)) != NULL;
 	pthread_mutex_unlock(&table->map->mutex);
 	if (!ok || !usable)
 		return ok;
 	search.keys = keys = veil_keys(r->q->keys, r->nkeys, pool, error);
 	r->slots = search.slots = keys ? gpuvec_memory_new((r->nkeys + 1) * sizeof(uint32_t)) : NULL;
-	search.proven = proven->bits;
-	search.nblocks = proven->nblocks;
+	search.proven = r->resolved->pages;
+	search.nblocks = r->resolved->nblocks;
 	ok = r->slots ? table->vectors->find_keys(table->vectors,
 											  table->banks[table->map->bank]->device,
 											  &search, error) :
 		gpuvec_fail_memory(error, r->nkeys * sizeof(uint32_t));
 	free(keys);
-	unref_proven(proven);
 	return ok;
 }

@@ -5,16 +5,20 @@
  *
  * The table is cut into parts, and each part is scored, block by block,
  * against all queries.  Each thread keeps the best rows of each query in a
- * heap.  In the end the heaps are merged.  Only for rows that are good enough
- * it is checked whether the session's snapshot sees them.  Rows that the
- * session has to decide about count as seen.  If any of them is among the
- * best, the answer is to ask the session about them.
+ * heap.  In the end the heaps are merged.
+ *
+ * Which rows the session sees is resolved before (resolved.c).  If it has to
+ * decide about rows, and they are not many more than the queries may find, it
+ * is asked about all of them at once, before anything is scored.  Otherwise
+ * they count as seen.  If any of them is among the best, the answer is to ask
+ * the session about those.
  *
  * If vectors are on a device, the device finds the best of all live rows, and
  * some to spare: as many as may be dropped here, because they are excluded or
- * not seen.  If too few are left, the device is asked for more.  All threads
- * go through what the device has found, each for other queries: sorting ten
- * thousand answers takes longer than finding them.
+ * not seen.  If too few are left, the device is asked for more.  (It has one
+ * array of live rows for all requests, so it is not told who sees which.)
+ * All threads go through what the device has found, each for other queries:
+ * sorting ten thousand answers takes longer than finding them.
  *
  *-------------------------------------------------------------------------
  */
@@ -39,6 +43,14 @@
 #define SPARE_ROWS(k)	((k) / 4 + 8)
 #define HEAP_ROWS		((uint64_t) 16 * 1024 * 1024)
 
+/*
+ * The session is asked about all undecided rows at once if there are at most
+ * this many for each row that the queries look for, or that was asked about
+ * before; and no more than MOST_ASKED, which take 128 MB
+ */
+#define ASKED_ROWS		16
+#define MOST_ASKED		((uint64_t) 16 * 1024 * 1024)
+
 /* If a device's rows were not enough, ask for this many times as many */
 #define MORE_ROWS		4
 
@@ -51,6 +63,11 @@ typedef struct nearest_run
 	const gpuvec_embedding_table *table;
 	const gpuvec_nearest_query *q;
 	const gpuvec_bank *bank;
+	uint32_t	number;			/* of the bank */
+	gpuvec_resolved *resolved;	/* which rows the session sees */
+	const uint8_t *live;		/* [nlive]: zero for slots to leave out */
+	uint64_t	nunseen;		/* rows that are not seen, or more */
+	bool		decided;		/* no row of the bank is undecided */
 	uint64_t	k;				/* rows that a heap holds: the request's k,
 								 * and some to spare */
 	uint32_t	part_slots;
@@ -98,6 +115,14 @@ excluded(const gpuvec_nearest_query *q, uint32_t query, int64_t key)
 		(q->offsets && is_listed(q->listed + q->offsets[query], list_length(q, query), key));
 }
 
+/* True if the session has said, in one of few verdicts, not to see a row */
+static bool
+is_unseen(const nearest_run *n, uint64_t tid)
+{
+	return n->resolved->nunseen > 0 && n->resolved->banks == NULL &&
+		gpuvec_embedding_sees(n->table, &n->q->sight, tid) == GPUVEC_UNSEEN;
+}
+
 /* Offer the rows of a block, which are scored, to a query's heap */
 static void
 offer_block(const nearest_run *n, gpuvec_near_heap *heap, uint32_t query, const double *scores,
@@ -108,15 +133,14 @@ offer_block(const nearest_run *n, gpuvec_near_heap *heap, uint32_t query, const 
 		const gpuvec_vector_info *row = &n->bank->rows[first + i];
 		gpuvec_near near;
 
-		if (gpuvec_near_hopeless(heap, scores[i]) || !n->bank->live[first + i])
+		if (gpuvec_near_hopeless(heap, scores[i]) || !n->live[first + i])
 			continue;
 		near.score = scores[i];
 		near.key = row->key;
 		near.tid = row->tid;
 		if (heap->n == heap->k && !gpuvec_nearer(&near, &heap->rows[0]))
 			continue;
-		if (!excluded(n->q, query, row->key) &&
-			gpuvec_embedding_sees(n->table, &n->q->sight, row->tid) != GPUVEC_UNSEEN)
+		if (!excluded(n->q, query, row->key) && !is_unseen(n, row->tid))
 			gpuvec_near_offer(heap, &near);
 	}
 }
@@ -155,26 +179,31 @@ score_part(void *task, uint64_t part, int thread)
 	}
 }
 
-/* The bank of usable vectors as wide as the queries, or NULL */
-static const gpuvec_bank *
-bank_of_width(const gpuvec_embedding_table *table, uint32_t width)
+/* Find the bank of usable vectors as wide as the queries; false: none */
+static bool
+find_bank(nearest_run *n, uint32_t width)
 {
-	for (uint32_t i = 0; i < table->nbanks; i++)
-		if (table->banks[i]->width == width && table->banks[i]->kind == GPUVEC_VECTOR_GOOD)
-			return table->banks[i];
-	return NULL;
+	const gpuvec_embedding_table *table = n->table;
+
+	for (n->number = 0; n->number < table->nbanks; n->number++)
+	{
+		n->bank = table->banks[n->number];
+		if (n->bank->width == width && n->bank->kind == GPUVEC_VECTOR_GOOD)
+			return true;
+	}
+	return false;
 }
 
 /*
- * Choose the size of the heaps.  Spare rows grow with the verdicts, so each
- * round of a search asks for at least twice as many rows as the rounds
- * before.  Rows that are not seen thus take few rounds.
+ * Choose the size of the heaps.  Spare rows grow with the rows that are not
+ * seen, so that these take few rounds.  Once all is decided there is no other
+ * round.
  */
 static void
 choose_k(nearest_run *n)
 {
 	uint64_t	most = HEAP_ROWS / ((uint64_t) n->threads * (n->q->head.nqueries + (uint64_t) 1));
-	uint64_t	spare = SPARE_ROWS((uint64_t) n->q->head.k) + n->q->head.nverdicts;
+	uint64_t	spare = n->decided ? 0 : SPARE_ROWS((uint64_t) n->q->head.k) + n->nunseen;
 	long		limit = (long) most;
 
 	if (gpuvec_fault("near-spare", &limit) && (uint64_t) limit < most)
@@ -227,7 +256,7 @@ merge_query(nearest_run *n, uint32_t query)
 			gpuvec_near_offer(heap, &from->rows[j]);
 	}
 	gpuvec_near_sort(heap);
-	for (uint64_t j = 0; j < heap->n; j++)
+	for (uint64_t j = 0; !n->decided && j < heap->n; j++)
 		if (gpuvec_embedding_sees(n->table, &n->q->sight, heap->rows[j].tid) == GPUVEC_UNDECIDED)
 		{
 			__atomic_store_n(&n->undecided, 1, __ATOMIC_RELAXED);
@@ -342,8 +371,8 @@ offer_found(found_rows *f, uint32_t i)
 		const gpuvec_vector_info *row = &n->bank->rows[found->slots[j]];
 		gpuvec_near near = {.score = found->scores[j], .key = row->key, .tid = row->tid};
 
-		if (!gpuvec_near_hopeless(heap, near.score) && !excluded(n->q, f->first + i, row->key) &&
-			gpuvec_embedding_sees(n->table, &n->q->sight, row->tid) != GPUVEC_UNSEEN)
+		if (n->live[found->slots[j]] && !gpuvec_near_hopeless(heap, near.score) &&
+			!excluded(n->q, f->first + i, row->key) && !is_unseen(n, row->tid))
 			gpuvec_near_offer(heap, &near);
 	}
 	if (heap->n < n->q->head.k && found->counts[i] == found->k && found->k < n->bank->nlive)
@@ -409,6 +438,20 @@ ask_device(nearest_run *n, gpuvec_thread_pool *pool, uint32_t first, uint32_t nq
 }
 
 /*
+ * How many rows that are not seen may be among the best ones: twice as many as
+ * if they were anywhere.  If they are many, rows that are nearest to a query
+ * may well be former versions of one row.
+ */
+static uint64_t
+expected_unseen(const nearest_run *n)
+{
+	uint64_t	seen = n->bank->nlive > n->nunseen ? n->bank->nlive - n->nunseen : 1;
+	uint64_t	expected = (uint64_t) ((double) n->k * n->nunseen / seen * 2) + SPARE_ROWS(n->k);
+
+	return expected < n->nunseen ? expected : n->nunseen;
+}
+
+/*
  * Choose a group of queries from `first` on to ask the device for, `factor`
  * times as many rows as should suffice, and *k: that number.  Returns the
  * number of queries, at least one.
@@ -417,7 +460,7 @@ static uint32_t
 choose_group(const nearest_run *n, uint32_t first, uint64_t factor, uint32_t *k)
 {
 	/* rows that are excluded or not seen are dropped */
-	uint64_t	base = n->k + n->q->head.nexcluded + n->q->head.nverdicts;
+	uint64_t	base = n->k + n->q->head.nexcluded + expected_unseen(n);
 	uint32_t	count = 0;
 
 	*k = 0;
@@ -461,6 +504,59 @@ search_device(nearest_run *n, gpuvec_thread_pool *pool, gpuvec_error *error)
 	return true;
 }
 
+/* Resolve which rows the session sees */
+static bool
+resolve_sight(nearest_run *n, gpuvec_embedding_table *table, gpuvec_error *error)
+{
+	const gpuvec_resolved_bank *bank;
+
+	n->resolved = gpuvec_resolve(table, &n->q->sight, error);
+	if (n->resolved == NULL)
+		return false;
+	bank = n->resolved->banks ? &n->resolved->banks[n->number] : NULL;
+	n->live = bank ? bank->slots : n->bank->live;
+	n->nunseen = bank ? bank->nunseen : n->resolved->nunseen;
+	n->decided = n->resolved->nunproven == 0 || (bank && bank->nundecided == 0);
+	return true;
+}
+
+/*
+ * If that pays, answer with all rows that the session has to decide about.
+ * *done: there is an answer.
+ */
+static bool
+ask_first(nearest_run *n, gpuvec_nearest_query *q, bool *done, gpuvec_error *error)
+{
+	uint64_t	looked_for = q->head.nqueries * (q->head.k + SPARE_ROWS((uint64_t) q->head.k));
+	uint64_t	most = ASKED_ROWS * (looked_for + q->head.nverdicts);
+	uint64_t   *tids;
+	uint64_t	count;
+	long		limit = (long) MOST_ASKED;
+
+	*done = false;
+	(void) gpuvec_fault("near-asked", &limit);
+	if (most > (uint64_t) limit)
+		most = (uint64_t) limit;
+	if (n->decided ||
+		(n->resolved->banks && n->resolved->banks[n->number].nundecided > most))
+		return true;
+	if (!gpuvec_undecided_rows(n->table, &q->sight, n->resolved, n->number, most, &tids, &count,
+							   error))
+		return false;
+	n->decided = count == 0;
+	if (count == 0 || count > most)
+	{
+		free(tids);
+		return true;
+	}
+	q->answer.status = GPUVEC_EMBEDDING_UNDECIDED;
+	q->answer.count = count;
+	q->body = tids;
+	q->body_size = count * sizeof(*tids);
+	*done = true;
+	return true;
+}
+
 /* Search.  The caller holds the table's lock, and there is a bank. */
 static bool
 search(nearest_run *n, gpuvec_thread_pool *pool, gpuvec_nearest_query *q, gpuvec_error *error)
@@ -488,6 +584,17 @@ search(nearest_run *n, gpuvec_thread_pool *pool, gpuvec_nearest_query *q, gpuvec
 	return answer_undecided(n, q, &done, error) && (done || answer_rows(n, q, error));
 }
 
+/* Ask the session, or search; as search() */
+static bool
+answer(nearest_run *n, gpuvec_embedding_table *table, gpuvec_thread_pool *pool,
+	   gpuvec_nearest_query *q, gpuvec_error *error)
+{
+	bool		done;
+
+	return resolve_sight(n, table, error) && ask_first(n, q, &done, error) &&
+		(done || search(n, pool, q, error));
+}
+
 bool
 gpuvec_nearest_run(gpuvec_embedding_table *table, gpuvec_thread_pool *pool, gpuvec_nearest_query *q,
 				   gpuvec_error *error)
@@ -507,10 +614,10 @@ gpuvec_nearest_run(gpuvec_embedding_table *table, gpuvec_thread_pool *pool, gpuv
 	{
 		q->answer.status = GPUVEC_EMBEDDING_DONE;
 		q->answer.width = q->head.width;
-		n.bank = bank_of_width(table, q->head.width);
-		ok = n.bank == NULL || search(&n, pool, q, error);
+		ok = !find_bank(&n, q->head.width) || answer(&n, table, pool, q, error);
 	}
 	pthread_rwlock_unlock(&table->lock);
+	gpuvec_resolved_unref(n.resolved);
 	free(n.heaps);
 	free(n.squares);
 	free(n.scratch);

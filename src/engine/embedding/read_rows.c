@@ -33,6 +33,13 @@
  */
 #define MAX_UNDECIDED	(1 << 20)
 
+/*
+ * From this many verdicts on, they are resolved for all rows at once, if
+ * there are not many more rows than keys
+ */
+#define MANY_VERDICTS	64
+#define ROWS_OF_KEY		16
+
 /* Keys of several rows whose row is remembered */
 #define RESOLVED_KEYS	64
 
@@ -80,42 +87,6 @@ add_undecided(gpuvec_reading *r, uint64_t tid)
 	pthread_mutex_unlock(&r->mutex);
 }
 
-/*
- * True if the visibility map shows the page all-visible, and the page was
- * last read by a refresh that was known before the map was read (rule A1)
- */
-bool
-gpuvec_page_proven(const gpuvec_embedding_table *table, const gpuvec_sight *sight, uint32_t block)
-{
-	const gpuvec_page_numbers *numbers = table->numbers;
-
-	return block < sight->map_bytes * 4 && (sight->map[block / 4] >> (block % 4 * 2) & 1) &&
-		block < numbers->nblocks && gpuvec_page_numbers_get(numbers, block) <= sight->known;
-}
-
-gpuvec_seen
-gpuvec_embedding_sees(const gpuvec_embedding_table *table, const gpuvec_sight *sight, uint64_t tid)
-{
-	const uint64_t *verdicts = sight->verdicts;
-	uint64_t	low = 0;
-	uint64_t	high = sight->nverdicts;
-
-	if (gpuvec_page_proven(table, sight, gpuvec_tid_block(tid)))
-		return GPUVEC_SEEN;
-	while (low < high)
-	{
-		uint64_t	middle = (low + high) / 2;
-
-		if (gpuvec_verdict_tid(verdicts[middle]) < tid)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	if (low == sight->nverdicts || gpuvec_verdict_tid(verdicts[low]) != tid)
-		return GPUVEC_UNDECIDED;
-	return verdicts[low] & 1 ? GPUVEC_SEEN : GPUVEC_UNSEEN;
-}
-
 /* Complain about a key that was not found, if that is an error */
 static inline void
 note_missing(gpuvec_reading *r, uint64_t number)
@@ -137,7 +108,8 @@ resolve_key(gpuvec_reading *r, uint64_t number, gpuvec_vector_ref ref)
 	while (ref != GPUVEC_NO_VECTOR && !undecided_enough(r))
 	{
 		const gpuvec_vector_info *row = gpuvec_vector_at(table, ref);
-		gpuvec_seen seen = gpuvec_embedding_sees(table, &r->q->sight, row->tid);
+		gpuvec_seen seen = r->resolved ? gpuvec_resolved_sees(r->resolved, &r->q->sight, ref, row->tid) :
+			gpuvec_embedding_sees(table, &r->q->sight, row->tid);
 
 		if (seen == GPUVEC_UNDECIDED)
 			add_undecided(r, row->tid);
@@ -564,16 +536,30 @@ locate(gpuvec_reading *r, gpuvec_thread_pool *pool, uint64_t nparts, gpuvec_erro
 	return true;
 }
 
+/* Resolve the session's sight if it pays, or if a device needs that */
+static bool
+resolve_sight(gpuvec_reading *r, gpuvec_embedding_table *table, gpuvec_error *error)
+{
+	bool		pays = r->q->sight.nverdicts >= MANY_VERDICTS &&
+		r->nkeys >= table->nrows / ROWS_OF_KEY;
+
+	if (!pays && !gpuvec_reading_asks_device(r))
+		return true;
+	r->resolved = gpuvec_resolve(table, &r->q->sight, error);
+	return r->resolved != NULL;
+}
+
 /* Serve a request.  The caller holds the table's lock. */
 static bool
-serve(gpuvec_reading *r, gpuvec_thread_pool *pool, gpuvec_error *error)
+serve(gpuvec_reading *r, gpuvec_embedding_table *table, gpuvec_thread_pool *pool,
+	  gpuvec_error *error)
 {
 	gpuvec_embedding_answer *answer = &r->q->answer;
 	uint64_t	nparts = (r->nkeys + PART_KEYS - 1) / PART_KEYS;
 	bool		done = true;
 
 	answer->status = GPUVEC_EMBEDDING_DONE;
-	if (!resolve(r, pool, nparts, &done, error))
+	if (!resolve_sight(r, table, error) || !resolve(r, pool, nparts, &done, error))
 		return false;
 	answer->nfound = r->nfound;
 	if (r->nundecided == 0 && !done && !locate(r, pool, nparts, error))
@@ -645,9 +631,10 @@ gpuvec_embedding_run(gpuvec_embedding_table *table, gpuvec_thread_pool *pool,
 	if (table->state.state != GPUVEC_READY || table->state.checked < q->head.position)
 		q->answer.status = GPUVEC_EMBEDDING_STALE;
 	else
-		ok = ok && serve(&r, pool, error);
+		ok = ok && serve(&r, table, pool, error);
 	pthread_rwlock_unlock(&table->lock);
 	pthread_mutex_destroy(&r.mutex);
+	gpuvec_resolved_unref(r.resolved);
 	free(r.rows);
 	free(r.slots);
 	free(r.part_out);

@@ -26,6 +26,8 @@ typedef struct gpuvec_reading
 {
 	const gpuvec_embedding_table *table;
 	gpuvec_embedding_query *q;
+	gpuvec_resolved *resolved;	/* which rows the session sees; NULL: each is
+								 * looked up, as it is told about few */
 	uint64_t	nkeys;
 	uint64_t	nbags;
 	uint64_t	hotness;		/* keys of each bag; 0: use q->offsets */
@@ -137,6 +139,9 @@ extern bool gpuvec_reading_weight_gradients(gpuvec_reading *r, gpuvec_thread_poo
  * Unless the upstream gradient has `rows` rows, answer so, and return false
  */
 extern bool gpuvec_reading_check_gradient(gpuvec_reading *r, uint64_t rows);
+
+/* key_map.c: true if the device may look the keys up; needs `resolved` */
+extern bool gpuvec_reading_asks_device(const gpuvec_reading *r);
 
 /*
  * key_map.c: if the device should look the keys up, make slots[] and let it

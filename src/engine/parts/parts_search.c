@@ -33,7 +33,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/clock.h"
+#include "core/clock.h"
 #include "engine/fault.h"
 #include "engine/parts/parts.h"
 

@@ -22,8 +22,8 @@
 #include <string.h>
 #include <stddef.h>
 #include <sys/socket.h>
-#include <time.h>
 
+#include "core/clock.h"
 #include "engine/fault.h"
 #include "engine/serve/seats.h"
 #include "engine/thread_pool.h"
@@ -46,14 +46,10 @@ static gpuvec_seat *seats = NULL;
 static int	nseats = 0;			/* seats taken and not given away */
 static __thread gpuvec_seat *mine = NULL;
 
-/* Milliseconds of a monotonic clock that is cheap to read */
 static int64_t
 now_ms(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
-	return (int64_t) t.tv_sec * 1000 + t.tv_nsec / 1000000;
+	return gpuvec_clock_coarse_us() / 1000;
 }
 
 /* Milliseconds that a session must have been idle to lose its seat */

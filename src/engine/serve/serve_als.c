@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/clock.h"
 #include "engine/als/training.h"
 #include "engine/fault.h"
 #include "engine/neighbors/neighbors.h"
@@ -107,7 +108,7 @@ answer_state(gpuvec_session *s, const gpuvec_request *request, int64_t started)
 	gpuvec_als_state *state = &s->job->state;
 
 	pthread_mutex_lock(&mutex);
-	state->seconds = (double) (gpuvec_stopwatch() - started) / 1e6;
+	state->seconds = (double) (gpuvec_clock_us() - started) / 1e6;
 	pthread_mutex_unlock(&mutex);
 	return gpuvec_answer(s, request, GPUVEC_MSG_ALS_STATE, state, sizeof(*state));
 }
@@ -185,7 +186,7 @@ make_job(gpuvec_session *s, const gpuvec_als_begin *begin, gpuvec_error *error)
 bool
 gpuvec_serve_als_begin(gpuvec_session *s, const gpuvec_request *request)
 {
-	int64_t		started = gpuvec_stopwatch();
+	int64_t		started = gpuvec_clock_us();
 	gpuvec_als_begin begin;
 	gpuvec_error error;
 	const char *wrong;
@@ -268,7 +269,7 @@ add_interactions(gpuvec_job *job, uint64_t n, const int64_t *users, gpuvec_error
 bool
 gpuvec_serve_als_add(gpuvec_session *s, const gpuvec_request *request)
 {
-	int64_t		started = gpuvec_stopwatch();
+	int64_t		started = gpuvec_clock_us();
 	gpuvec_als_part part;
 	gpuvec_error error;
 	const int64_t *users = (const int64_t *) (request->data + sizeof(part));
@@ -299,7 +300,7 @@ prepare_job(gpuvec_job *job, const int *canceled, gpuvec_error *error)
 bool
 gpuvec_serve_als_prepare(gpuvec_session *s, const gpuvec_request *request)
 {
-	int64_t		started = gpuvec_stopwatch();
+	int64_t		started = gpuvec_clock_us();
 	int			canceled = 0;
 	gpuvec_error error;
 	bool		result;
@@ -322,7 +323,7 @@ gpuvec_serve_als_prepare(gpuvec_session *s, const gpuvec_request *request)
 bool
 gpuvec_serve_als_set(gpuvec_session *s, const gpuvec_request *request)
 {
-	int64_t		started = gpuvec_stopwatch();
+	int64_t		started = gpuvec_clock_us();
 	gpuvec_als_phase phase = s->job && s->job->state.fold_in ? GPUVEC_ALS_READING : GPUVEC_ALS_TRAINING;
 	const int64_t *keys = (const int64_t *) (request->data + sizeof(gpuvec_als_part));
 	gpuvec_als_part part;
@@ -354,7 +355,7 @@ run_job(gpuvec_job *job, const int *canceled, double *loss, gpuvec_error *error)
 bool
 gpuvec_serve_als_run(gpuvec_session *s, const gpuvec_request *request)
 {
-	int64_t		started = gpuvec_stopwatch();
+	int64_t		started = gpuvec_clock_us();
 	int			canceled = 0;
 	gpuvec_error error;
 	double		loss;
@@ -511,7 +512,7 @@ make_neighbors(gpuvec_session *s, const gpuvec_neighbors_begin *begin, gpuvec_er
 bool
 gpuvec_serve_neighbors_begin(gpuvec_session *s, const gpuvec_request *request)
 {
-	int64_t		started = gpuvec_stopwatch();
+	int64_t		started = gpuvec_clock_us();
 	gpuvec_neighbors_begin begin;
 	gpuvec_error error;
 	const char *wrong;
@@ -540,7 +541,7 @@ answer_neighbors(gpuvec_session *s, const gpuvec_request *request, int64_t start
 
 	pthread_mutex_lock(&mutex);
 	state->iteration = gpuvec_neighbors_done(s->job->neighbors);
-	state->seconds = (double) (gpuvec_stopwatch() - started) / 1e6;
+	state->seconds = (double) (gpuvec_clock_us() - started) / 1e6;
 	pthread_mutex_unlock(&mutex);
 	return gpuvec_send_frame(s->fd, request->number, GPUVEC_MSG_NEIGHBORS_FOUND, pieces, 2);
 }
@@ -548,7 +549,7 @@ answer_neighbors(gpuvec_session *s, const gpuvec_request *request, int64_t start
 bool
 gpuvec_serve_neighbors(gpuvec_session *s, const gpuvec_request *request)
 {
-	int64_t		started = gpuvec_stopwatch();
+	int64_t		started = gpuvec_clock_us();
 	int			canceled = 0;
 	const gpuvec_neighbor *rows;
 	gpuvec_error error;

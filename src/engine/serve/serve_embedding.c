@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/clock.h"
 #include "engine/embedding/embedding_mirror.h"
 #include "engine/embedding/embedding_query.h"
 #include "engine/fault.h"
@@ -72,12 +73,15 @@ answer_request(gpuvec_session *s, const gpuvec_request *request, const table_req
 			   int64_t started)
 {
 	struct iovec pieces[3] = {{r->answer, sizeof(*r->answer)}, first, second};
+	gpuvec_error no_room;
 
 	if (r->canceled && (ok || !error->fatal))
 		return gpuvec_answer_canceled(s, request);
 	if (!ok)
 		return gpuvec_answer_error(s, request, error);
-	r->answer->engine_us = (uint32_t) (gpuvec_stopwatch() - started);
+	if (!gpuvec_session_take(s, first.iov_len + second.iov_len, &no_room))
+		return gpuvec_answer_error(s, request, &no_room);
+	r->answer->engine_us = (uint32_t) (gpuvec_clock_us() - started);
 	return gpuvec_send_frame(s->fd, request->number, GPUVEC_MSG_EMBEDDING_ANSWER, pieces, 3);
 }
 
@@ -113,7 +117,7 @@ keep_map(gpuvec_session *s, gpuvec_embedding_query *q, gpuvec_error *error)
 bool
 gpuvec_serve_pooling(gpuvec_session *s, const gpuvec_request *request)
 {
-	int64_t		started = gpuvec_stopwatch();
+	int64_t		started = gpuvec_clock_us();
 	gpuvec_embedding_query q;
 	gpuvec_error error;
 	const char *wrong = gpuvec_embedding_parse(&q, request->data, request->length);
@@ -142,7 +146,7 @@ gpuvec_serve_pooling(gpuvec_session *s, const gpuvec_request *request)
 bool
 gpuvec_serve_nearest(gpuvec_session *s, const gpuvec_request *request)
 {
-	int64_t		started = gpuvec_stopwatch();
+	int64_t		started = gpuvec_clock_us();
 	gpuvec_nearest_query q;
 	gpuvec_error error;
 	const char *wrong = gpuvec_nearest_parse(&q, request->data, request->length);
@@ -169,7 +173,7 @@ gpuvec_serve_nearest(gpuvec_session *s, const gpuvec_request *request)
 bool
 gpuvec_serve_gram(gpuvec_session *s, const gpuvec_request *request)
 {
-	int64_t		started = gpuvec_stopwatch();
+	int64_t		started = gpuvec_clock_us();
 	gpuvec_gram_query q;
 	gpuvec_error error;
 	const char *wrong = gpuvec_gram_parse(&q, request->data, request->length);

@@ -23,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/clock.h"
 #include "engine/host_memory.h"
 #include "engine/serve/search_run.h"
 #include "engine/sets/compound.h"
@@ -542,15 +543,17 @@ answer_parts(gpuvec_session *s, const gpuvec_request *request, const parts_run *
 {
 	size_t	   *heads = malloc(run->head.nparts * 2 * sizeof(size_t));
 	size_t		size = heads ? place_parts(run, heads, heads + run->head.nparts) : 0;
-	char	   *body = heads ? calloc(1, size) : NULL;
-	struct iovec piece = {body, size};
+	char	   *body = NULL;
+	struct iovec piece = {NULL, size};
 	gpuvec_error error;
 	bool		ok;
 
+	gpuvec_fail_memory(&error, size);
+	if (heads && gpuvec_session_take(s, size, &error))
+		piece.iov_base = body = calloc(1, size);
 	if (body == NULL)
 	{
 		free(heads);
-		gpuvec_fail_memory(&error, size);
 		return gpuvec_answer_error(s, request, &error);
 	}
 	for (uint32_t i = 0; i < run->head.nparts; i++)
@@ -563,7 +566,7 @@ answer_parts(gpuvec_session *s, const gpuvec_request *request, const parts_run *
 	write_rows(run, body, heads, heads + run->head.nparts);
 	for (uint32_t i = 0; i < run->head.nqueries; i++)
 		gpuvec_count_ways(run->found[i].ways, ((gpuvec_result *) body)->ways);
-	((gpuvec_result *) body)->engine_us = (uint32_t) (gpuvec_stopwatch() - started);
+	((gpuvec_result *) body)->engine_us = (uint32_t) (gpuvec_clock_us() - started);
 	ok = gpuvec_send_frame(s->fd, request->number, GPUVEC_MSG_PARTS_RESULT, &piece, 1);
 	free(heads);
 	free(body);
@@ -588,7 +591,7 @@ free_parts(parts_run *run)
 bool
 gpuvec_serve_search_parts(gpuvec_session *s, const gpuvec_request *request)
 {
-	int64_t		started = gpuvec_stopwatch();
+	int64_t		started = gpuvec_clock_us();
 	parts_run	run = {.nopen = 0};
 	gpuvec_error error;
 	bool		ok = parse_parts(&run, request, &error);

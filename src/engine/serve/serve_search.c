@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/clock.h"
 #include "engine/fault.h"
 #include "engine/host_memory.h"
 #include "engine/serve/page_rows.h"
@@ -306,7 +307,8 @@ allocate_matches(search_run *q, gpuvec_error *error)
 
 /*
  * A hit tells whether its page was read by a later refresh than the session
- * knows, according to the version of the mirror that was searched
+ * knows, and whether it was all-visible then, according to the version of the
+ * mirror that was searched
  */
 gpuvec_hit
 gpuvec_search_hit(const gpuvec_sets_reader *mirror, uint64_t known, const gpuvec_match *match,
@@ -314,13 +316,15 @@ gpuvec_search_hit(const gpuvec_sets_reader *mirror, uint64_t known, const gpuvec
 {
 	const gpuvec_page_numbers *numbers = mirror->numbers;
 	uint32_t	block = gpuvec_tid_block(tid);
-	bool		newer = (known < mirror->state.refresh || numbers->unproven) &&
+	bool		visible = gpuvec_page_numbers_visible(numbers, block);
+	bool		newer = !visible && (known < mirror->state.refresh || numbers->unproven) &&
 		(known == 0 || block >= numbers->nblocks ||
 		 gpuvec_page_numbers_get(numbers, block) > known);
 	gpuvec_hit	hit;
 
 	hit.score = match->score;
-	hit.place = gpuvec_hit_place(tid, match->common, newer);
+	hit.place = gpuvec_hit_place(tid, match->common, newer) |
+		(visible ? GPUVEC_HIT_ALL_VISIBLE : 0);
 	return hit;
 }
 
@@ -373,6 +377,8 @@ answer_search(gpuvec_session *s, const gpuvec_request *request, const search_run
 	result.npassed = q->filtered ? nqueries : 0;
 	heads_size = counts_size + result.npassed * sizeof(uint64_t);
 	hits_size = bare ? 0 : result.nhits * sizeof(gpuvec_hit);
+	if (!gpuvec_session_take(s, heads_size + result.nhits * sizeof(gpuvec_hit), &error))
+		return gpuvec_answer_error(s, request, &error);
 	body = malloc(heads_size + hits_size + 1);
 	if (bare)
 		pages = gpuvec_page_rows_new(q->queries[0].tids, q->queries[0].nmatches,
@@ -391,7 +397,7 @@ answer_search(gpuvec_session *s, const gpuvec_request *request, const search_run
 		make_passed(q, (uint64_t *) (body + counts_size));
 	if (hits_size > 0)
 		make_hits(q, (gpuvec_hit *) (body + heads_size));
-	result.engine_us = (uint32_t) (gpuvec_stopwatch() - started);
+	result.engine_us = (uint32_t) (gpuvec_clock_us() - started);
 	pieces[1].iov_base = body;
 	pieces[1].iov_len = heads_size + hits_size;
 	pieces[2].iov_base = pages;
@@ -541,7 +547,7 @@ open_mirror(gpuvec_session *s, search_run *q)
 bool
 gpuvec_serve_search(gpuvec_session *s, const gpuvec_request *request)
 {
-	int64_t		started = gpuvec_stopwatch();
+	int64_t		started = gpuvec_clock_us();
 	search_run	q = {.canceled = 0};
 	gpuvec_error error;
 	bool		ok;

@@ -3,7 +3,11 @@
  * session.c
  *	  The life of a session: the handshake, then one request after another.
  *
- * A session's thread reads a frame, performs the request, and answers.
+ * A session's thread reads a frame, performs the request, and answers.  What
+ * the frame and the answer take beyond FREE_BYTES is charged to the budget of
+ * mirrors: otherwise a few sessions with large requests or answers would take
+ * more memory than the engine was given.
+ *
  * Whatever a frame contains, the worst outcome is that the connection is
  * closed.
  *
@@ -13,9 +17,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "engine/fault.h"
 #include "engine/host_memory.h"
 #include "engine/log.h"
@@ -27,6 +31,9 @@
 
 /* Larger buffers are freed after each request */
 #define KEEP_BYTES		((size_t) 1024 * 1024)
+
+/* Memory of a request and its answer for which nothing is charged */
+#define FREE_BYTES		((size_t) 16 * 1024 * 1024)
 
 /* Microseconds to poll for a message that will come soon, before sleeping */
 #define HURRY_US		50
@@ -69,15 +76,6 @@ static gpuvec_request_handler *const handlers[] = {
 };
 
 #define N_HANDLERS		(sizeof(handlers) / sizeof(handlers[0]))
-
-int64_t
-gpuvec_stopwatch(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t) t.tv_sec * 1000000 + t.tv_nsec / 1000;
-}
 
 bool
 gpuvec_answer(gpuvec_session *s, const gpuvec_request *request, gpuvec_message type,
@@ -204,6 +202,31 @@ greet(gpuvec_session *s)
 	return gpuvec_send_struct(s->fd, frame.request, GPUVEC_MSG_WELCOME, &welcome, sizeof(welcome));
 }
 
+bool
+gpuvec_session_take(gpuvec_session *s, size_t bytes, gpuvec_error *error)
+{
+	size_t		taken = s->taken + bytes;
+	size_t		charge = taken > FREE_BYTES ? taken - FREE_BYTES : 0;
+
+	if (charge > s->charged)
+	{
+		if (!gpuvec_store_reserve(&s->server->store, charge - s->charged, error))
+			return false;
+		s->charged = charge;
+	}
+	s->taken = taken;
+	return true;
+}
+
+/* Return what the last request has taken */
+static void
+give_back(gpuvec_session *s)
+{
+	if (s->charged > 0)
+		gpuvec_store_unreserve(&s->server->store, s->charged);
+	s->taken = s->charged = 0;
+}
+
 /* Make the buffer large enough for a request.  False on lack of memory. */
 static bool
 reserve_buffer(gpuvec_session *s, size_t size)
@@ -234,20 +257,20 @@ trim_buffer(gpuvec_session *s)
 static void
 await_message(gpuvec_session *s)
 {
-	int64_t		end = gpuvec_stopwatch() + HURRY_US;
+	int64_t		end = gpuvec_clock_us() + HURRY_US;
 
 	if (gpuvec_cores() == 1)
 		return;
-	while (!gpuvec_can_read(&s->reader) && gpuvec_stopwatch() < end)
+	while (!gpuvec_can_read(&s->reader) && gpuvec_clock_us() < end)
 		 /* again */ ;
 }
 
 /*
- * Read a request.  On lack of memory, skips its data and leaves s->buffer
- * NULL.  False at the end of the connection.
+ * Read a request.  On lack of memory, skips its data, leaves request->data
+ * NULL, and sets *error.  False at the end of the connection.
  */
 static bool
-read_request(gpuvec_session *s, gpuvec_request *request, uint16_t *type)
+read_request(gpuvec_session *s, gpuvec_request *request, uint16_t *type, gpuvec_error *error)
 {
 	gpuvec_frame frame;
 
@@ -259,9 +282,12 @@ read_request(gpuvec_session *s, gpuvec_request *request, uint16_t *type)
 	*type = frame.type;
 	request->number = frame.request;
 	request->length = frame.length;
+	request->data = NULL;
 	if (frame.length > GPUVEC_MAX_FRAME)
 		return gpuvec_answer_violation(s, request, "The message is too long.");
-	if (!reserve_buffer(s, (size_t) frame.length + 1))
+	gpuvec_fail_memory(error, frame.length);
+	if (!gpuvec_session_take(s, frame.length, error) ||
+		!reserve_buffer(s, (size_t) frame.length + 1))
 		return gpuvec_skip_bytes(&s->reader, frame.length);
 	request->data = s->buffer;
 	return gpuvec_read_bytes(&s->reader, s->buffer, frame.length);
@@ -272,14 +298,12 @@ read_request(gpuvec_session *s, gpuvec_request *request, uint16_t *type)
  * the connection.
  */
 static bool
-answer_no_memory(gpuvec_session *s, const gpuvec_request *request, uint16_t type)
+answer_no_memory(gpuvec_session *s, const gpuvec_request *request, uint16_t type,
+				 const gpuvec_error *error)
 {
-	gpuvec_error error;
-
-	gpuvec_fail_memory(&error, request->length);
 	if (s->update)
-		gpuvec_update_failed(s->update, &error);
-	return gpuvec_answer_error(s, request, &error) && type != GPUVEC_MSG_PAGES &&
+		gpuvec_update_failed(s->update, error);
+	return gpuvec_answer_error(s, request, error) && type != GPUVEC_MSG_PAGES &&
 		type != GPUVEC_MSG_REFRESH_PAGES;
 }
 
@@ -297,18 +321,22 @@ static void
 serve(gpuvec_session *s)
 {
 	gpuvec_request request;
+	gpuvec_error error;
 	uint16_t	type;
 	bool		ok = true;
 
 	while (ok)
 	{
 		gpuvec_seat_idle(&s->seat, s->update || s->parted || s->has_private || s->job);
-		if (!read_request(s, &request, &type))
+		if (!read_request(s, &request, &type, &error))
 			break;
 		gpuvec_seat_work(&s->seat);
-		ok = s->buffer ? dispatch(s, &request, type) : answer_no_memory(s, &request, type);
+		ok = request.data ? dispatch(s, &request, type) :
+			answer_no_memory(s, &request, type, &error);
 		trim_buffer(s);
+		give_back(s);
 	}
+	give_back(s);
 }
 
 void

@@ -43,6 +43,8 @@ typedef struct gpuvec_session
 	bool		hurried;		/* the next message comes soon */
 	char	   *buffer;			/* holds the current request */
 	size_t		room;
+	size_t		taken;			/* bytes of the current request and its answer */
+	size_t		charged;		/* of them, those in the budget */
 	uint8_t    *map;			/* visibility map that the session asked to
 								 * keep, or NULL */
 	size_t		map_bytes;
@@ -132,7 +134,12 @@ extern bool gpuvec_answer_violation(gpuvec_session *s, const gpuvec_request *req
  */
 extern bool gpuvec_answer_canceled(gpuvec_session *s, const gpuvec_request *request);
 
-/* Microseconds of a monotonic clock */
-extern int64_t gpuvec_stopwatch(void);
+/*
+ * Count memory of the current request or its answer, until the next request
+ * is read.  What is more than each session has free is charged to the budget
+ * of host memory, for which mirrors may have to go.  False with *error if
+ * there is no room.
+ */
+extern bool gpuvec_session_take(gpuvec_session *s, size_t bytes, gpuvec_error *error);
 
 #endif							/* GPUVEC_SESSION_H */

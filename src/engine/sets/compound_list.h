@@ -10,7 +10,7 @@
 
 #include <pthread.h>
 
-#include "engine/clock.h"
+#include "core/clock.h"
 #include "engine/fault.h"
 #include "engine/sets/compound.h"
 #include "engine/sets/draft.h"

@@ -15,7 +15,7 @@
  */
 #include <stdlib.h>
 
-#include "engine/clock.h"
+#include "core/clock.h"
 #include "engine/sets/draft.h"
 #include "engine/sets/renumber.h"
 #include "engine/sets/sets_mirror.h"

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/clock.h"
+#include "engine/control_group.h"
 #include "engine/fault.h"
 #include "engine/log.h"
 #include "engine/parts/parts.h"
@@ -23,71 +25,11 @@
 #define DEVICE_PERCENT	80
 #define MACHINE_PERCENT	50
 
-/* The number in a file, or SIZE_MAX if there is none ("max", or no file) */
-static size_t
-read_limit(const char *path)
-{
-	FILE	   *file = fopen(path, "r");
-	unsigned long long value;
-	size_t		limit = SIZE_MAX;
-
-	if (file == NULL)
-		return limit;
-	if (fscanf(file, "%llu", &value) == 1)
-		limit = (size_t) value;
-	fclose(file);
-	return limit;
-}
-
-/* The lowest memory limit of the control groups that this process is in */
-static size_t
-cgroup_limit(void)
-{
-	FILE	   *file = fopen("/proc/self/cgroup", "r");
-	size_t		limit = SIZE_MAX;
-	char		line[1024];
-
-	if (file == NULL)
-		return limit;
-	while (fgets(line, sizeof(line), file))
-	{
-		char		path[1200];
-		bool		unified = strncmp(line, "0::", 3) == 0;
-		char	   *controllers = strchr(line, ':');
-		char	   *group = controllers ? strchr(controllers + 1, ':') : NULL;
-		size_t		found;
-
-		/* the line is "number:controllers:path" */
-		if (group == NULL)
-			continue;
-		*group++ = '\0';
-		group[strcspn(group, "\n")] = '\0';
-		if (*group != '/' || (!unified && strstr(controllers, "memory") == NULL))
-			continue;
-		/* look at the group and all of its ancestors */
-		for (;;)
-		{
-			if (unified)
-				snprintf(path, sizeof(path), "/sys/fs/cgroup%s/memory.max", group);
-			else
-				snprintf(path, sizeof(path), "/sys/fs/cgroup/memory%s/memory.limit_in_bytes", group);
-			found = read_limit(path);
-			if (found < limit)
-				limit = found;
-			if (*group == '\0')
-				break;
-			*strrchr(group, '/') = '\0';
-		}
-	}
-	fclose(file);
-	return limit;
-}
-
 /* The share of a machine's memory that may be used */
 static size_t
 machine_budget(size_t memory)
 {
-	size_t		limit = cgroup_limit();
+	size_t		limit = gpuvec_control_group_memory();
 
 	return (memory < limit ? memory : limit) / 100 * MACHINE_PERCENT;
 }
@@ -381,7 +323,7 @@ gpuvec_store_open(gpuvec_store *store, const gpuvec_engine_options *options)
 	memset(store, 0, sizeof(*store));
 	gpuvec_waiting_init(&store->mutex, &store->changed);
 	pthread_cond_init(&store->committed, NULL);
-	store->started = gpuvec_now();
+	store->started = gpuvec_wall_clock_us();
 	store->pool = gpuvec_thread_pool_new(options->cpu_threads);
 	if (store->pool == NULL)
 	{

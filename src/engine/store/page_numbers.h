@@ -2,7 +2,7 @@
  *
  * page_numbers.h
  *	  Tables of page numbers: for each page of a relation, the number of the
- *	  refresh that last read it.
+ *	  refresh that last read it, or what is known of it instead.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,6 +20,12 @@
  * read again, so that no refresh has read all of what the mirror holds of it
  */
 #define GPUVEC_UNPROVEN		UINT64_MAX
+
+/*
+ * In place of a number: the page was all-visible when it was last read, and
+ * has been read as a whole.  Its rows need no other proof.
+ */
+#define GPUVEC_ALL_VISIBLE	(UINT64_MAX - 1)
 
 /*
  * The numbers of GPUVEC_NUMBERS_PAGES consecutive pages, shared by tables in
@@ -40,6 +46,7 @@ typedef struct gpuvec_page_numbers
 	int			refs;			/* changed by __atomic builtins only */
 	uint32_t	nblocks;
 	bool		unproven;		/* some page may have GPUVEC_UNPROVEN */
+	bool		visible;		/* some page may have GPUVEC_ALL_VISIBLE */
 	gpuvec_numbers_part *parts[];
 } gpuvec_page_numbers;
 
@@ -79,6 +86,14 @@ static inline uint64_t
 gpuvec_page_numbers_get(const gpuvec_page_numbers *numbers, uint32_t block)
 {
 	return *gpuvec_page_numbers_at(numbers, block);
+}
+
+/* True if the page was all-visible when it was last read */
+static inline bool
+gpuvec_page_numbers_visible(const gpuvec_page_numbers *numbers, uint32_t block)
+{
+	return numbers->visible && block < numbers->nblocks &&
+		gpuvec_page_numbers_get(numbers, block) == GPUVEC_ALL_VISIBLE;
 }
 
 #endif							/* GPUVEC_PAGE_NUMBERS_H */

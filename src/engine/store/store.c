@@ -19,17 +19,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "engine/log.h"
 #include "engine/store/mirror_kind.h"
-
-int64_t
-gpuvec_now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_REALTIME, &t);
-	return (int64_t) t.tv_sec * 1000000 + t.tv_nsec / 1000;
-}
 
 struct timespec
 gpuvec_deadline(uint32_t us)
@@ -223,7 +215,7 @@ void
 gpuvec_store_use(gpuvec_mirror *mirror, uint64_t n)
 {
 	mirror->searches += n;
-	mirror->last_use = gpuvec_now();
+	mirror->last_use = gpuvec_clock_us();
 }
 
 /*
@@ -643,7 +635,7 @@ fill_info(const gpuvec_mirror *mirror, gpuvec_mirror_info *info)
 	info->refreshes = mirror->refreshes;
 	info->searches = mirror->searches;
 	info->checked = mirror->checked;
-	info->last_use = mirror->last_use;
+	info->last_use = mirror->last_use > 0 ? gpuvec_wall_clock_at(mirror->last_use) : 0;
 	info->feed = mirror->feed;
 	info->applied = mirror->applied;
 	info->row_updates = mirror->row_updates;

@@ -129,7 +129,7 @@ typedef struct gpuvec_mirror
 	uint64_t	row_updates;	/* times that rows of a feed were applied */
 	uint64_t	rows_applied;	/* rows that they brought */
 	uint64_t	page_rows;		/* rows that refreshes brought */
-	int64_t		last_use;		/* microseconds since the UNIX epoch */
+	int64_t		last_use;		/* microseconds of the monotonic clock */
 	gpuvec_kept_rows kept;		/* rows of a feed for later */
 	char	   *files;			/* paths of the files without which the mirror
 								 * is useless, each with its NUL (sweep.c); or
@@ -187,11 +187,8 @@ typedef struct gpuvec_store
 								 * CPU all share the device's budget */
 	size_t		work_used;		/* such bytes that are reserved */
 	int			trim_due;		/* atomic: an update has freed much memory */
-	int64_t		started;
+	int64_t		started;		/* microseconds since the UNIX epoch */
 } gpuvec_store;
-
-/* Microseconds since the UNIX epoch */
-extern int64_t gpuvec_now(void);
 
 /* The time of the monotonic clock that is `us` microseconds from now */
 extern struct timespec gpuvec_deadline(uint32_t us);

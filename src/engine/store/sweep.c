@@ -35,6 +35,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "core/clock.h"
 #include "engine/fault.h"
 #include "engine/store/store.h"
 
@@ -145,7 +146,7 @@ look(watched_mirror *w)
 static bool
 is_unused(const gpuvec_mirror *mirror)
 {
-	return mirror->updater == NULL && gpuvec_now() - mirror->last_use > UNUSED_US;
+	return mirror->updater == NULL && gpuvec_clock_us() - mirror->last_use > UNUSED_US;
 }
 
 /*

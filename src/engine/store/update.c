@@ -24,7 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/clock.h"
+#include "core/clock.h"
 #include "engine/store/joint_load.h"
 
 /*
@@ -151,7 +151,7 @@ claim_mirror(gpuvec_store *store, const gpuvec_mirror_key *key, const gpuvec_loa
 	mirror->wanted = false;
 	mirror->pages_done = 0;
 	mirror->pages_total = load ? load->nblocks : mirror->nblocks;
-	mirror->last_use = gpuvec_now();
+	mirror->last_use = gpuvec_clock_us();
 	return mirror;
 }
 

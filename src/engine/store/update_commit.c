@@ -8,7 +8,7 @@
  */
 #include <stdlib.h>
 
-#include "engine/clock.h"
+#include "core/clock.h"
 #include "engine/fault.h"
 #include "engine/log.h"
 #include "engine/store/joint_load.h"
@@ -76,7 +76,9 @@ numbers_page(const gpuvec_update *update, const gpuvec_sent_page *page)
 static uint64_t
 number_of(const gpuvec_update *update, const gpuvec_sent_page *page)
 {
-	return page->partial ? GPUVEC_UNPROVEN : update->mirror->refresh;
+	if (page->partial)
+		return GPUVEC_UNPROVEN;
+	return page->all_visible ? GPUVEC_ALL_VISIBLE : update->mirror->refresh;
 }
 
 /*
@@ -101,6 +103,7 @@ make_numbers(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
 		const gpuvec_sent_page *page = &update->pages[i];
 
 		update->numbers->unproven |= page->partial;
+		update->numbers->visible |= page->all_visible;
 		if (numbers_page(update, page) &&
 			!gpuvec_page_numbers_own(update->numbers, page->block))
 			return gpuvec_fail_memory(error, nblocks * sizeof(uint64_t));
@@ -195,7 +198,7 @@ count_update(const gpuvec_update *update, uint64_t rows)
 		mirror->refreshes++;
 		mirror->page_rows += rows;
 	}
-	mirror->last_use = gpuvec_now();
+	mirror->last_use = gpuvec_clock_us();
 }
 
 /*

@@ -5,7 +5,8 @@
  *
  * Pages arrive in ascending order.  The rows of each page go to the mirror's
  * kind, except for a page whose fingerprint shows that its rows are unchanged
- * (VACUUM, hint bits and deletions change a page's LSN, but no row).
+ * (VACUUM, hint bits and deletions change a page's LSN, but no row).  It gets
+ * the number of this update all the same, or is all-visible now or no longer.
  *
  * Of a partial page only some lines were read again.  It gets an LSN and a
  * fingerprint that no page has, like a page of a feed's rows (update_rows.c),
@@ -167,8 +168,11 @@ take_whole(gpuvec_update *update, const gpuvec_page *page, gpuvec_sent_page *min
 {
 	const gpuvec_mirror *mirror = update->mirror;
 
+	if (page->all_visible && mirror->key.rooted)
+		return gpuvec_update_bad_pages(error, "A page of a rooted mirror cannot be all-visible.");
 	mine->state.lsn = page->lsn;
 	mine->state.rows = gpuvec_fingerprint_of(rows, page->bytes);
+	mine->all_visible = page->all_visible;
 	mine->same = !update->load && page->block < mirror->nblocks &&
 		gpuvec_fingerprint_equal(mine->state.rows, mirror->pages[page->block].rows);
 	if (mine->same)
@@ -193,7 +197,8 @@ take_page(gpuvec_update *update, const char *from, const char *end, bool lasts,
 		return gpuvec_update_bad_pages(error, "A page is cut off.");
 	if (page.block == UINT32_MAX)
 		return gpuvec_update_bad_pages(error, "A block number is out of range.");
-	if (page.partial > 1 || page.nlines > (page.partial ? GPUVEC_MAX_LINE : 0))
+	if (page.partial > 1 || page.all_visible > (page.partial ? 0 : 1) ||
+		page.nlines > (page.partial ? GPUVEC_MAX_LINE : 0))
 		return gpuvec_update_bad_pages(error, "A page is neither whole nor partial.");
 	if (update->npages > 0 && page.block <= update->pages[update->npages - 1].block)
 		return gpuvec_update_bad_pages(error, "Pages are not in order.");

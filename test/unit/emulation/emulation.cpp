@@ -46,7 +46,8 @@ enum waiting
 struct thread
 {
 	void	   *resume[5];
-	std::unique_ptr<char[]> stack;	/* once it has run */
+	std::unique_ptr<char[]> stack;
+	bool		started;		/* it has run, and waits on its stack */
 	enum waiting waiting;
 };
 
@@ -120,7 +121,7 @@ start(thread &t)
 {
 	ucontext_t	context;
 
-	t.stack.reset(new char[STACK_BYTES]);
+	t.started = true;
 	getcontext(&context);
 	context.uc_stack.ss_sp = t.stack.get();
 	context.uc_stack.ss_size = STACK_BYTES;
@@ -172,9 +173,21 @@ resume(unsigned i)
 	threadIdx.x = i;
 	if (__builtin_setjmp(scheduler) != 0)
 		return;
-	if (!threads[i].stack)
+	if (!threads[i].started)
 		start(threads[i]);
 	go_on(threads[i].resume);
+}
+
+/* Have n threads, with their stacks; std::bad_alloc if there is no memory */
+static void
+make_threads(unsigned n)
+{
+	if (threads.size() < n)
+		threads = std::vector<thread>(n);
+	warps.resize(std::max<size_t>(warps.size(), n / 32));
+	for (unsigned i = 0; i < n; i++)
+		if (!threads[i].stack)
+			threads[i].stack.reset(new char[STACK_BYTES]);
 }
 
 /* Run the threads of a block until all have ended */
@@ -243,9 +256,7 @@ emu_run(dim3 blocks, unsigned block_threads, const std::function<void()> &kernel
 	nthreads = block_threads;
 	blockDim = {block_threads, 1, 1};
 	gridDim = {blocks.x, blocks.y, 1};
-	if (threads.size() < nthreads)
-		threads = std::vector<thread>(nthreads);
-	warps.resize(std::max<size_t>(warps.size(), nthreads / 32));
+	make_threads(nthreads);
 	for (blockIdx.y = 0; blockIdx.y < blocks.y; blockIdx.y++)
 		for (blockIdx.x = 0; blockIdx.x < blocks.x; blockIdx.x++)
 			run_block();
@@ -299,7 +310,15 @@ cudaMalloc(void **p, size_t n)
 	if (*p == NULL)
 		return cudaErrorMemoryAllocation;
 	memset(*p, 0xAB, n);
-	allocated[(uintptr_t) *p] = n;
+	try
+	{
+		allocated[(uintptr_t) *p] = n;
+	}
+	catch (const std::bad_alloc &)
+	{
+		free(*p);
+		return cudaErrorMemoryAllocation;
+	}
 	return cudaSuccess;
 }
 

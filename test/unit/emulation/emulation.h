@@ -81,11 +81,16 @@ extern void emu_check(const void *p, size_t n);
 template <typename P>
 static inline cudaError_t
 cudaLaunchKernel(void (*kernel) (P), dim3 grid, dim3 block, void **args, size_t, cudaStream_t)
+try
 {
 	P			params = *(P *) args[0];
 
 	emu_run(grid.x, block.x, [&] { kernel(params); });
 	return cudaSuccess;
+}
+catch (const std::bad_alloc &)
+{
+	return cudaErrorMemoryAllocation;
 }
 
 /* Shared memory of compute capability 9.0, and of the emulated GPU */
@@ -100,6 +105,7 @@ extern cudaError_t emu_run_shared(const cudaLaunchConfig_t *config, const std::f
 template <typename P>
 static inline cudaError_t
 emu_launch(const cudaLaunchConfig_t *config, void (*kernel) (P), const P &params)
+try
 {
 	cudaError_t rc = cudaSuccess;
 
@@ -112,6 +118,10 @@ emu_launch(const cudaLaunchConfig_t *config, void (*kernel) (P), const P &params
 	if (rc == cudaSuccess && config->numAttrs > 0 && !emu_waited)
 		emu_fail("a kernel that may start early does not wait");
 	return rc;
+}
+catch (const std::bad_alloc &)
+{
+	return cudaErrorMemoryAllocation;
 }
 
 #define cudaLaunchKernelEx	emu_launch

@@ -7,13 +7,47 @@
  * kernels and by all that is around them, one thread at a time, and so are
  * trainings.  For tests only: it is slow.
  *
+ * What C++ allocates is allocated by malloc(), so that a test can let it fail
+ * (failing_malloc.c): an exception must not reach code in C.
+ *
  *-------------------------------------------------------------------------
  */
+#include <new>
+#include <stdlib.h>
+
 #include "engine/backend.h"
 #include "kernels/als/cuda_als.h"
 #include "kernels/embedding/cuda_embedding.h"
 
 static struct gpuvec::cuda_device device;
+
+void *
+operator new(size_t n)
+{
+	void	   *memory = malloc(n > 0 ? n : 1);
+
+	if (memory == NULL)
+		throw std::bad_alloc();
+	return memory;
+}
+
+void *
+operator new(size_t n, const std::nothrow_t &) noexcept
+{
+	return malloc(n > 0 ? n : 1);
+}
+
+void
+operator delete(void *memory) noexcept
+{
+	free(memory);
+}
+
+void
+operator delete(void *memory, size_t) noexcept
+{
+	free(memory);
+}
 
 /* Small numbers, so that tests find more */
 static struct gpuvec::embedding_policy

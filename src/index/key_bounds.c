@@ -1,0 +1,266 @@
+/*-------------------------------------------------------------------------
+ *
+ * key_bounds.c
+ *	  Search keys of the first column as bounds of scores.
+ *
+ * The rows that satisfy a key reach a bound of some measure:
+ *
+ *		tokens && q		at least one common id: intersection >= 1
+ *		tokens @> q		all of q's ids are common: containment >= 1
+ *		tokens @> id	the same with the set of the id.  No set has a number
+ *						that is out of the range of ids.
+ *		tokens = q		the larger set has no more ids than are common:
+ *						braun_blanquet >= 1; hamming >= 0 if q is empty
+ *		tokens <@ q		all of the row's ids are common.  So the smaller set
+ *						has no more ids than are common: overlap >= 1.
+ *						(Rows that contain q reach that, too.)
+ *						Empty rows have no common ids.  They are at distance 0
+ *						from the empty set: hamming >= 0, with the query '{}'.
+ *		tokens <<->> t	t names the measure and the bound
+ *
+ * The engine returns the rows that reach the bound.  It leaves out rows
+ * without a common id, unless they rank (gpuvec_ranks_disjoint).  If they
+ * do not rank, their score is 0, and no score is lower.  A key says
+ * nothing if no score is below its bound, or if it asks for containment of
+ * no ids.  No row has a common id with an empty set.  No row satisfies a
+ * key that is null, or that has a null query or score.
+ *
+ * A key with an array, tokens @> ANY (array), has the bound of each of its
+ * values (rule A3).  A row satisfies the key if it reaches one of them.  A
+ * value that is null, or that no row satisfies, has no bound, and if no value
+ * has one, no row satisfies the key.  If one of them says nothing, neither
+ * does the key.  Nor does it if a threshold is invalid: the executor may come
+ * to another value first, and then there is no error.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "access/relscan.h"
+#include "catalog/pg_type.h"
+#include "idset/idset_threshold.h"
+#include "index/index_am.h"
+#include "index/key_bounds.h"
+#include "miscadmin.h"
+#include "utils/array.h"
+#include "utils/lsyscache.h"
+
+/* The lowest score that any set has with a query of `len` ids */
+static double
+lowest_score(gpuvec_measure measure, uint32 len)
+{
+	return gpuvec_ranks_disjoint(measure) ?
+		gpuvec_score(measure, 0, len, GPUVEC_MAX_ID + 1) : 0;
+}
+
+/* The bound of an idset_threshold */
+static void
+threshold_bound(Datum value, bool raise, Bound *bound)
+{
+	IdSetThreshold threshold;
+
+	if (!idset_threshold_parse(DatumGetHeapTupleHeader(value), &threshold, raise))
+	{
+		bound->kind = BOUND_NONE;
+		return;
+	}
+	if (threshold.query == NULL)
+		return;
+	bound->query = threshold.query;
+	bound->measure = threshold.measure;
+	bound->weights = threshold.weights;
+	bound->min_score = threshold.min_score;
+	if (bound->min_score <= lowest_score(bound->measure, idset_count(bound->query)))
+		bound->kind = BOUND_NONE;
+	else if (idset_count(bound->query) > 0 || gpuvec_ranks_disjoint(bound->measure))
+		bound->kind = BOUND_SCORE;
+}
+
+/* The bound of set @> number */
+static void
+number_bound(int64 number, Bound *bound)
+{
+	uint32		id = (uint32) number;
+
+	if (number < 0 || number > (int64) IDSET_MAX_ID)
+		return;
+	bound->kind = BOUND_CONTAINS;
+	bound->measure = GPUVEC_CONTAINMENT;
+	bound->min_score = 1;
+	bound->query = idset_from_sorted(&id, 1);
+}
+
+/* The bound of an operator with a set */
+static void
+set_bound(StrategyNumber strategy, Datum value, Bound *bound)
+{
+	bool		empty;
+
+	bound->query = DatumGetIdSetP(value);
+	bound->min_score = 1;
+	empty = idset_count(bound->query) == 0;
+	switch (strategy)
+	{
+		case GPUVEC_OVERLAPS:
+			bound->kind = empty ? BOUND_NOTHING : BOUND_OVERLAPS;
+			bound->measure = GPUVEC_INTERSECTION;
+			break;
+		case GPUVEC_CONTAINS:
+			bound->kind = empty ? BOUND_NONE : BOUND_CONTAINS;
+			bound->measure = GPUVEC_CONTAINMENT;
+			break;
+		case GPUVEC_CONTAINED:
+			bound->kind = BOUND_CONTAINED;
+			bound->measure = GPUVEC_OVERLAP;
+			bound->empty = true;
+			break;
+		case GPUVEC_EQUALS:
+			bound->kind = BOUND_EQUALS;
+			bound->measure = GPUVEC_BRAUN_BLANQUET;
+			bound->empty = empty;
+			break;
+		default:
+			elog(ERROR, "unexpected strategy number %d", strategy);
+	}
+}
+
+/* The bound of a value, which is not null, of a search key */
+static void
+value_bound(ScanKey key, Datum value, Bound *bound)
+{
+	memset(bound, 0, sizeof(*bound));
+	bound->kind = BOUND_NOTHING;
+	bound->exact = key->sk_strategy != GPUVEC_CONTAINED;
+	if (key->sk_strategy == GPUVEC_REACHES)
+		threshold_bound(value, (key->sk_flags & SK_SEARCHARRAY) == 0, bound);
+	else if (key->sk_subtype == INT8OID)
+		number_bound(DatumGetInt64(value), bound);
+	else
+		set_bound(key->sk_strategy, value, bound);
+}
+
+bool
+GpuvecSameMeasure(const Bound *a, const Bound *b)
+{
+	return a->measure == b->measure && a->weights.alpha == b->weights.alpha &&
+		a->weights.beta == b->weights.beta && a->weights.one == b->weights.one;
+}
+
+/* qsort comparator: by what is searched for, and by the measure first */
+static int
+compare_bounds(const void *x, const void *y)
+{
+	const Bound *a = x;
+	const Bound *b = y;
+	int			cmp = (int) a->measure - (int) b->measure;
+
+	if (cmp != 0)
+		return cmp;
+	if (a->weights.one != b->weights.one)
+		return a->weights.one < b->weights.one ? -1 : 1;
+	if (a->weights.alpha != b->weights.alpha)
+		return a->weights.alpha < b->weights.alpha ? -1 : 1;
+	if (a->weights.beta != b->weights.beta)
+		return a->weights.beta < b->weights.beta ? -1 : 1;
+	if (a->min_score != b->min_score)
+		return a->min_score < b->min_score ? -1 : 1;
+	if (VARSIZE(a->query) != VARSIZE(b->query))
+		return VARSIZE(a->query) < VARSIZE(b->query) ? -1 : 1;
+	return memcmp(VARDATA(a->query), VARDATA(b->query), VARSIZE(a->query) - VARHDRSZ);
+}
+
+/* Add the bound of a value to those of its key, which has room for it */
+static void
+add_bound(Bounds *bounds, const Bound *bound)
+{
+	if (bound->kind == BOUND_NOTHING)
+		return;
+	bounds->kind = Max(bounds->kind, bound->kind);
+	bounds->empty |= bound->empty;
+	bounds->exact &= bound->exact;
+	if (bound->kind != BOUND_NONE &&
+		(idset_count(bound->query) > 0 || gpuvec_ranks_disjoint(bound->measure)))
+		bounds->bounds[bounds->n++] = *bound;
+}
+
+/* Bring bounds in order, and drop those that are equal to others */
+static void
+sort_bounds(Bounds *bounds)
+{
+	uint32		n = 0;
+
+	qsort(bounds->bounds, bounds->n, sizeof(Bound), compare_bounds);
+	for (uint32 i = 0; i < bounds->n; i++)
+		if (n == 0 || compare_bounds(&bounds->bounds[i], &bounds->bounds[n - 1]) != 0)
+			bounds->bounds[n++] = bounds->bounds[i];
+	bounds->n = n;
+}
+
+/* The bounds of an array */
+static void
+array_bounds(ScanKey key, Bounds *bounds)
+{
+	ArrayType  *array = DatumGetArrayTypeP(key->sk_argument);
+	Datum	   *values;
+	bool	   *isnull;
+	int16		length;
+	bool		byval;
+	char		align;
+	int			n;
+
+	get_typlenbyvalalign(ARR_ELEMTYPE(array), &length, &byval, &align);
+	deconstruct_array(array, ARR_ELEMTYPE(array), length, byval, align, &values, &isnull, &n);
+	bounds->bounds = MemoryContextAllocHuge(CurrentMemoryContext, (n + (Size) 1) * sizeof(Bound));
+	for (int i = 0; i < n && bounds->kind != BOUND_NONE; i++)
+	{
+		Bound		bound;
+
+		CHECK_FOR_INTERRUPTS();
+		if (isnull[i])
+			continue;
+		value_bound(key, values[i], &bound);
+		add_bound(bounds, &bound);
+	}
+	sort_bounds(bounds);
+}
+
+/* The bounds of a search key of the first column */
+static void
+key_bounds(ScanKey key, Bounds *bounds)
+{
+	memset(bounds, 0, sizeof(*bounds));
+	bounds->kind = BOUND_NONE;
+	if (key->sk_flags & (SK_SEARCHNULL | SK_SEARCHNOTNULL))
+		return;
+	bounds->kind = BOUND_NOTHING;
+	bounds->exact = true;
+	if (key->sk_flags & SK_ISNULL)
+		return;
+	if (key->sk_flags & SK_SEARCHARRAY)
+		array_bounds(key, bounds);
+	else
+	{
+		Bound		bound;
+
+		bounds->bounds = palloc_object(Bound);
+		value_bound(key, key->sk_argument, &bound);
+		add_bound(bounds, &bound);
+	}
+}
+
+void
+GpuvecChooseBounds(IndexScanDesc scan, Bounds *best)
+{
+	memset(best, 0, sizeof(*best));
+	best->kind = BOUND_NONE;
+	for (int i = 0; i < scan->numberOfKeys; i++)
+	{
+		Bounds		bounds;
+
+		if (scan->keyData[i].sk_attno != 1)
+			continue;
+		key_bounds(&scan->keyData[i], &bounds);
+		if (bounds.kind < best->kind || (bounds.kind == best->kind && bounds.n < best->n))
+			*best = bounds;
+	}
+}

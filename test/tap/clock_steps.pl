@@ -1,0 +1,190 @@
+# The wall clock is set back, by a day, while something waits: nothing waits for a day.
+use strict;
+use warnings;
+
+use GpuvecTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+# A library to preload, with which the server's clock is that of the machine and so many seconds; the engine is started without it
+my $dir = PostgreSQL::Test::Utils::tempdir();
+my $cc = $ENV{CC} || 'cc';
+append_to_file("$dir/clock.c", <<'C');
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+static volatile long *offset;
+
+__attribute__((constructor)) static void
+begin(void)
+{
+	int			fd = open(getenv("GPUVEC_CLOCK"), O_RDONLY);
+	void	   *memory = mmap(NULL, sizeof(long), PROT_READ, MAP_SHARED, fd, 0);
+
+	offset = memory == MAP_FAILED ? NULL : memory;
+	if (strcmp(program_invocation_short_name, "postgres") == 0)
+		unsetenv("LD_PRELOAD");
+}
+
+int
+clock_gettime(clockid_t clock, struct timespec *now)
+{
+	int			rc = (int) syscall(SYS_clock_gettime, clock, now);
+
+	if (rc == 0 && offset && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE))
+		now->tv_sec += *offset;
+	return rc;
+}
+
+int
+gettimeofday(struct timeval *now, void *zone)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	now->tv_sec = t.tv_sec;
+	now->tv_usec = t.tv_nsec / 1000;
+	return 0;
+}
+
+time_t
+time(time_t *now)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	if (now)
+		*now = t.tv_sec;
+	return t.tv_sec;
+}
+C
+plan skip_all => "$cc cannot make a library" if system("$cc -shared -fPIC -o '$dir/clock.so' '$dir/clock.c' 2>/dev/null") != 0;
+
+# The server's clock is that of the machine and so many days
+sub set_clock
+{
+	my ($days) = @_;
+	open(my $file, '>', "$dir/now") or die $!;
+	binmode($file);
+	print $file pack('q', $days * 86400);
+	close($file);
+	return;
+}
+
+# Set it back by one more day
+my $days = 0;
+
+sub step_back
+{
+	# in place: the file is mapped
+	open(my $file, '+<', "$dir/now") or die $!;
+	binmode($file);
+	print $file pack('q', --$days * 86400);
+	close($file);
+	return;
+}
+
+set_clock(0);
+my $node = new_node('main', started => 0, conf => "gpuvec.devices = ''\n");
+$ENV{GPUVEC_CLOCK} = "$dir/now";
+{
+	local $ENV{LD_PRELOAD} = "$dir/clock.so";
+	$node->start;
+}
+$node->safe_psql('postgres', 'CREATE EXTENSION gpuvec');
+make_docs($node, 3000);
+$node->safe_psql('postgres', 'CREATE INDEX docs_tokens ON docs USING gpuvec (tokens)');
+best($node, 'before');
+
+# The server sees the step, the library does not
+my $before = $node->safe_psql('postgres', 'SELECT extract(epoch FROM now())');
+my $pid = engine_pid($node);
+step_back();
+cmp_ok($node->safe_psql('postgres', 'SELECT extract(epoch FROM now())'), '<', $before - 80000, 'the clock is set back');
+is(best($node, 'while all is well'), '', 'while all is well');
+is(engine_pid($node), $pid, 'the engine runs on');
+
+# Wait until an engine runs, and see that it answers
+sub comes_back
+{
+	my ($name) = @_;
+	wait_for(sub { engine_pid($node) ne '' }, "$name: an engine");
+	is(best($node, $name), '', "$name: with the engine");
+	return;
+}
+
+# an engine that has ended is started again
+kill 'KILL', $pid;
+step_back();
+comes_back('after a crash');
+
+# one that cannot be started is tried again, without a reload
+my $program = $node->safe_psql('postgres', 'SHOW gpuvec.engine_program');
+$node->append_conf('postgresql.conf', "gpuvec.engine_program = '$dir/engine'\n");
+$node->reload;
+wait_for(sub { $node->safe_psql('postgres', "SELECT count(*) FROM gpuvec_engine WHERE trouble LIKE '%could not be executed%'") eq '1' },
+	'an engine that cannot be executed');
+step_back();
+symlink($program, "$dir/engine") or die $!;
+comes_back('once the program is there');
+
+# so is a socket
+my $socket = $node->data_dir . '/pg_stat_tmp/gpuvec.sock';
+unlink($socket) or die "$socket: $!";
+mkdir($socket) or die "$socket: $!";
+wait_for(sub { $node->safe_psql('postgres', "SELECT count(*) FROM gpuvec_engine WHERE trouble LIKE 'could not remove the old socket%'") eq '1' },
+	'a socket that cannot be made');
+step_back();
+rmdir($socket) or die "$socket: $!";
+comes_back('once the socket can be made');
+
+# one that is stuck is given up
+$pid = engine_pid($node);
+step_back();
+kill 'STOP', $pid;
+wait_for(sub { !kill(0, $pid) }, 'the end of an engine that is stuck');
+comes_back('after an engine that was stuck');
+
+# a copy for which there was no room is tried again, once the table is smaller
+$pid = engine_pid($node);
+$node->append_conf('postgresql.conf', "gpuvec.device_memory = 1\n");
+$node->reload;
+wait_for(sub { !kill(0, $pid) }, 'the end of an engine');
+comes_back('with little memory');
+$node->safe_psql('postgres', q{CREATE TABLE big (id int, tokens idset);
+	INSERT INTO big SELECT i, ARRAY(SELECT (i * 7 + j * j * 13) % 9000 FROM generate_series(1, 30) j)::idset FROM generate_series(1, 30000) i;});
+my $search = "SELECT count(*) FROM gpuvec_topk('big', 'tokens', '{1,7}', 5)";
+my ($rc, $out, $err) = $node->psql('postgres', $search);
+like($err, qr/searches without its engine/, 'there is no room');
+step_back();
+$node->safe_psql('postgres', 'DELETE FROM big WHERE id > 300');
+$node->safe_psql('postgres', 'VACUUM big');
+wait_for(sub { ($rc, $out, $err) = $node->psql('postgres', $search); $err eq '' }, 'an attempt with less to load');
+is($err, '', 'there is room');
+
+# shared memory that could not be had is tried again
+SKIP:
+{
+	skip 'the library is preloaded', 1 if $node->safe_psql('postgres', 'SHOW shared_preload_libraries') =~ /gpuvec/;
+	my $session = $node->background_psql('postgres', on_error_stop => 0, on_error_die => 0);
+
+	ask($session, "LOAD 'gpuvec'; SET client_min_messages = error; SET gpuvec.shared_memory = unattached;");
+	is(ask($session, 'SELECT trouble FROM gpuvec_engine'), 'dynamic shared memory is not to be had', 'a session cannot attach shared memory');
+	step_back();
+	ask($session, 'RESET gpuvec.shared_memory');
+	wait_for(sub { ask($session, 'SELECT trouble IS NULL FROM gpuvec_engine') eq 't' }, 'shared memory');
+	is(ask($session, 'SELECT trouble IS NULL FROM gpuvec_engine'), 't', 'then it can');
+	$session->quit;
+}
+$pid = engine_pid($node);
+$node->stop;
+no_leftovers($node, $pid, 'at the end');
+done_testing();

@@ -557,12 +557,12 @@ if [ "$CPU_PARTS" != 0 ] || [ -n "$DEVICES" ]; then
 	export GPUVEC_ENGINE_FAULT=${GPUVEC_ENGINE_FAULT:-full-segment:96}
 fi
 began=$SECONDS
-# the house needs no build, all others do
-case " $SUITES " in *" house "*) suite_house ;; esac
+# all but the house need the build, which is the first job
 if [ "$SUITES" != house ]; then
 	say "building in $work"
 	plan build "" 10000 - job_build
 fi
+case " $SUITES " in *" house "*) suite_house ;; esac
 run_jobs
 if [ "$(sums build | cut -d ' ' -f 1)" = 1 ]; then
 	for suite in $SUITES; do

@@ -643,11 +643,11 @@ COMMENT ON FUNCTION idset_within(idset, float8, text) IS 'the right side of <<->
 
 CREATE FUNCTION idset_limit(bound float8, scale float8, shift float8, slack float8) RETURNS float8
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION idset_limit(float8, float8, float8, float8) IS 'the score for which scale * score + shift is the bound, and so much more';
+COMMENT ON FUNCTION idset_limit(float8, float8, float8, float8) IS 'the score for which scale * score + shift is the bound, plus slack';
 
 CREATE FUNCTION idset_limit(bound numeric, scale float8, shift float8, slack float8) RETURNS float8
 	AS 'MODULE_PATHNAME', 'idset_limit_numeric' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION idset_limit(numeric, float8, float8, float8) IS 'the score for which scale * score + shift is the bound, and so much more';
+COMMENT ON FUNCTION idset_limit(numeric, float8, float8, float8) IS 'the score for which scale * score + shift is the bound, plus slack';
 
 CREATE FUNCTION idset_reaches_threshold(idset, idset_threshold) RETURNS bool
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;

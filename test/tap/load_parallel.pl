@@ -26,24 +26,33 @@ sub brute
 		FROM $table WHERE tokens IS NOT NULL) x};
 }
 
-# a search that has to load; returns what it prints, also as messages
+# What statements print, the messages to the client, and those of the server's log: only there is what is said under
+# a lock
+sub told
+{
+	my ($server, $sql) = @_;
+	my $begin = -s $server->logfile;
+	my ($rc, $out, $err) = $server->psql('postgres', "SET log_min_messages = debug1; SET client_min_messages = debug1; $sql");
+
+	return ($out, $err, substr(slurp_file($server->logfile), $begin));
+}
+
+# a search that has to load
 sub load
 {
 	my ($table, $before) = @_;
-	my ($rc, $out, $err) = $node->psql('postgres', "SELECT FROM gpuvec_evict('$table'); SET client_min_messages = debug1; " . ($before // '') . ';' . found($table));
-
-	return ($out, $err);
+	return told($node, "SELECT FROM gpuvec_evict('$table'); " . ($before // '') . ';' . found($table));
 }
 
 sub right
 {
 	my ($name, $table, $expected, $before) = @_;
-	my ($out, $err) = load($table, $before);
+	my ($out, $err, $log) = load($table, $before);
 
 	is($out =~ s/.*\n//sr, $node->safe_psql('postgres', brute($table)), "$name: all rows");
 	unlike($err, qr/ERROR|WARNING/, "$name: no error");
-	if ($expected) { like($err, $loads, "$name: with workers"); }
-	else { unlike($err, $some, "$name: without workers"); }
+	if ($expected) { like($log, $loads, "$name: with workers"); }
+	else { unlike($log, $some, "$name: without workers"); }
 	return;
 }
 
@@ -71,8 +80,8 @@ $node->safe_psql('postgres', q{
 });
 
 right("table $_", $_, 1) for qw(docs wide long squeezed added fed);
-my ($out, $err) = load('parts');
-is(() = $err =~ /[1-3] parallel workers load/g, 2, 'partitions');
+my ($out, $err, $log) = load('parts');
+is(() = $log =~ /[1-3] parallel workers load/g, 2, 'partitions');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM gpuvec_topk('parts', 'tokens', '{1}', NULL, 'hamming', -1e9)}),
 	$node->safe_psql('postgres', 'SELECT count(*) FROM docs WHERE tokens IS NOT NULL'), 'partitions: all rows');
 
@@ -205,7 +214,7 @@ for my $how ('pg_cancel_backend', 'pg_terminate_backend')
 {
 	stop_at('load-worker-after-range');
 	$node->safe_psql('postgres', "SELECT $how(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND query LIKE '%max_parallel_workers_per_gather = 2%' AND pid <> pg_backend_pid()");
-	like(finish_psql($session), $how eq 'pg_cancel_backend' ? qr/ERROR:  canceling statement due to user request/ : qr/terminating connection/, "$how: an error");
+	like(finish_psql($session), $how eq 'pg_cancel_backend' ? qr/ERROR:  canceling statement due to user request/ : qr/terminating connection|server closed the connection/, "$how: an error");
 	wait_for(sub { $node->safe_psql('postgres', q{SELECT 1 FROM pg_stat_activity WHERE backend_type = 'parallel worker'}) eq '' }, 'workers to end');
 	wait_for(sub { mirror_state() eq '' }, 'the load to end');
 	go_on();
@@ -223,11 +232,12 @@ for my $sql ($leaves, $in_order, q{SELECT gpuvec_prewarm('leaves', 'tokens')})
 
 	is($node->safe_psql('postgres', $ready), 12, 'small partitions: each is loaded once');
 	$node->safe_psql('postgres', q{SELECT FROM gpuvec_evict('leaves')});
-	my ($rc, $out, $err) = $node->psql('postgres', "$set SET client_min_messages = debug1; $sql");
+	my ($out, $err, $log) = told($node, "$set $sql");
 	is($out, $one, 'small partitions: the same rows');
-	like($err, qr/[1-3] parallel workers load several relations/, 'small partitions: workers');
+	like($log, qr/[1-3] parallel workers load several relations/, 'small partitions: workers');
 	is($node->safe_psql('postgres', $ready), 12, 'small partitions: each is loaded once');
-	unlike($node->safe_psql('postgres', "$set SET client_min_messages = debug1; $sql"), $some, 'small partitions: no workers for what is loaded');
+	($out, $err, $log) = told($node, "$set $sql");
+	unlike($log, $some, 'small partitions: no workers for what is loaded');
 
 	# workers have to load all; or all of them are ended
 	for my $how ('', 'load-worker-after-target')
@@ -255,7 +265,7 @@ my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($node, 'backup', has_streaming => 1);
 $standby->start;
 $node->wait_for_catchup($standby, 'replay');
-my ($rc, $on_standby, $messages) = $standby->psql('postgres', 'SET client_min_messages = debug1; ' . found('docs'));
+my ($on_standby, undef, $messages) = told($standby, found('docs'));
 is($on_standby, $node->safe_psql('postgres', brute('docs')), 'a standby: all rows');
 like($messages, $loads, 'a standby: with workers');
 $standby->stop;

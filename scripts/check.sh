@@ -10,9 +10,11 @@
 #   CPU_PARTS=0|N                         the engine on the CPU pretends to be N devices
 #   DEVICES=0,1                           gpuvec.devices; 0,0 makes two devices of one GPU
 #   SANITIZE=yes                          the engine with address and undefined sanitizers
+#   COVERAGE=yes                          counts which lines each job runs, for scripts/mutate.sh
 #   CUDA_ARCHS="80 90"                    by default those of the GPUs here, else the oldest
 #   JOBS=3                                how many jobs run at a time
 #   JOB_SECONDS=900                       time limit of each job
+#   FIRST_FAILURE=yes                     begin with jobs that are short, and end with the first that fails
 #   STRESS_SECONDS=40 SEED=1 LENIENT=no   of the stress suite, see scripts/stress.sh
 #   PYTHON=/usr/bin/python3               what runs the tests of the Python package
 #   PG_TESTS=/usr/lib/.../pgxs/src/test   pg_regress, isolation tester and Perl modules, if not the server's own
@@ -38,7 +40,7 @@ default_jobs() {
 }
 
 : "${SUITES:=house unit regress isolation tap clients stress}" "${ENGINE:=auto}" "${PRELOAD:=both}" "${VERIFY:=on}" "${METHOD:=auto}" "${CPU_PARTS:=0}" "${DEVICES:=}" "${TESTS:=}" "${KEEP:=no}"
-: "${JOBS:=$(default_jobs)}" "${JOB_SECONDS:=900}" "${STRESS_SECONDS:=40}" "${SEED:=1}" "${LENIENT:=no}"
+: "${JOBS:=$(default_jobs)}" "${JOB_SECONDS:=900}" "${FIRST_FAILURE:=no}" "${STRESS_SECONDS:=40}" "${SEED:=1}" "${LENIENT:=no}"
 # modules of packages are those of the system's Python
 : "${PYTHON:=$([ -x /usr/bin/python3 ] && echo /usr/bin/python3 || echo python3)}"
 export HOOKS=yes LC_ALL=C
@@ -107,6 +109,7 @@ count() {
 run_job() {
 	local name=${job_names[$1]} start=$SECONDS log result
 	log=$work/${name//\//-}.log result=$work/jobs/$1
+	[ "$COVERAGE" != yes ] || gpuvec_coverage "$name"
 	${job_commands[$1]}
 	[ -s "$result" ] || echo "0 1 0" >"$result"
 	echo $((SECONDS - start)) >"$result.seconds"
@@ -136,10 +139,17 @@ next_job() {
 	return 1
 }
 
+# fails_first NUMBER: has a job failed, and is that all that is asked for?
+fails_first() {
+	[ "$FIRST_FAILURE" = yes ] && [ "$(cut -d ' ' -f 2 "$work/jobs/$1")" != 0 ]
+}
+
 # Run all that is planned, and has not run yet
 run_jobs() {
 	local order job running=0 i left=$((${#job_names[@]} - ${#ended[@]}))
-	order=$(for i in "${!job_names[@]}"; do echo "${job_weights[i]} $i"; done | sort -k1,1nr -k2,2n | sed 's/.* //')
+	local direction=nr
+	[ "$FIRST_FAILURE" != yes ] || direction=n
+	order=$(for i in "${!job_names[@]}"; do echo "${job_weights[i]} $i"; done | sort -k1,1$direction -k2,2n | sed 's/.* //')
 	while [ "$left" -gt 0 ]; do
 		while [ $running -lt "$JOBS" ] && next_job; do
 			begun[job]=yes running=$((running + 1))
@@ -150,6 +160,7 @@ run_jobs() {
 			if [ -z "${ended[i]:-}" ] && [ -s "$work/jobs/$i.seconds" ]; then
 				ended[i]=yes running=$((running - 1)) left=$((left - 1))
 				report "$i"
+				! fails_first "$i" || return 0
 			fi
 		done
 	done
@@ -159,7 +170,7 @@ run_jobs() {
 sums() {
 	local i
 	for i in "${!job_names[@]}"; do
-		[ "${job_names[i]%%/*}" != "${1:-${job_names[i]%%/*}}" ] || cat "$work/jobs/$i" "$work/jobs/$i.seconds" | xargs
+		[ "${job_names[i]%%/*}" != "${1:-${job_names[i]%%/*}}" ] || [ -z "${ended[i]:-}" ] || cat "$work/jobs/$i" "$work/jobs/$i.seconds" | xargs
 	done | awk '{ ok += $1; bad += $2; skip += $3; seconds += $4 } END { print ok + 0, bad + 0, skip + 0, seconds + 0 }'
 }
 
@@ -270,7 +281,8 @@ plan_regress() {
 	local suite=$1 name=$2 program=$3 input=$4 preload=$5 hands=$6 seconds tests number=0
 	shift 6
 	while read -r seconds tests; do
-		number=$((number + 1))
+		# counts are kept by the name of the test
+		[ "$COVERAGE" = yes ] && number=$tests || number=$((number + 1))
 		plan "$suite" "$name-$number" "$seconds" - job_regress "$program" "$input" "$preload" "$suite-$name-$number" $tests
 	done < <(deal "$hands" "$suite" "$@")
 }
@@ -406,7 +418,7 @@ unit_make() {
 	local mk=$1
 	shift
 	limited "$MAKE" -C "$work/src" -f "test/unit/$mk.mk" PG_CONFIG="$PG_CONFIG" WITH_CUDA="$WITH_CUDA" CUDA_ARCHS="$CUDA_ARCHS" \
-		SANITIZE="$SANITIZE" BUILT=yes "$@"
+		SANITIZE="$SANITIZE" BUILT=yes "${unit_settings[@]}" "$@"
 }
 
 # job_programs MAKEFILE...: compile all programs of the unit tests
@@ -482,7 +494,7 @@ job_build() {
 		return
 	fi
 	bad=$(lines_like "$log" 'warning:')
-	bash "$work/src/scripts/exported.sh" "$work/src/gpuvec.so" >>"$log" 2>&1 || bad=$((bad + 1))
+	[ "$COVERAGE" = yes ] || bash "$work/src/scripts/exported.sh" "$work/src/gpuvec.so" >>"$log" 2>&1 || bad=$((bad + 1))
 	[ "$bad" = 0 ] || bad=1
 	count $((1 - bad)) "$bad"
 }
@@ -500,6 +512,12 @@ trap finish EXIT
 trap 'exit 130' INT TERM
 # how many servers share the regression tests
 hands=$((JOBS >= 12 ? 3 : 1))
+[ "$FIRST_FAILURE" != yes ] || hands=$(($(wc -w <<<"$TESTS") / 8 + 1))
+unit_settings=()
+if [ "$COVERAGE" = yes ]; then
+	hands=1000
+	unit_settings=(SANITIZER=--coverage ENGINE_EXTRA_CFLAGS=--coverage)
+fi
 common_conf="gpuvec.engine = '$ENGINE'
 gpuvec.verify = $VERIFY
 gpuvec.method = $METHOD
@@ -527,7 +545,7 @@ for suite in build $SUITES; do
 done
 read -r passed failed skipped seconds < <(sums)
 echo "$seconds s of work in $((SECONDS - began)) s"
-if ! no_engine_left; then
+if ! { [ "$FIRST_FAILURE" = yes ] && [ "$failed" != 0 ]; } && ! no_engine_left; then
 	failed=$((failed + 1))
 fi
 [ "$failed" = 0 ] || echo "logs are in $work"

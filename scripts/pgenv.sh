@@ -10,13 +10,14 @@
 #   gpuvec_stop NAME        stop it
 #   gpuvec_engines [FOLDER] process ids of engines that run from the staging folder, or of
 #                           those of servers whose data folders begin with this
+#   gpuvec_coverage JOB     what runs from here on counts its lines in $work/coverage/JOB
 #   gpuvec_stress SECONDS SEED [OPTION...]   the randomised tester, in $work/stress
 #
-# Variables: PG_CONFIG, WITH_CUDA, CUDA_ARCHS, SANITIZE=yes, HOOKS=yes (fault injection),
+# Variables: PG_CONFIG, WITH_CUDA, CUDA_ARCHS, SANITIZE=yes, COVERAGE=yes, HOOKS=yes (fault injection),
 # BUILT_SOURCES, and GPUVEC_USER, whom root becomes (postgres, else nobody).  Needs bash.
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-: "${PG_CONFIG:=pg_config}" "${MAKE:=make}" "${WITH_CUDA:=auto}" "${SANITIZE:=no}" "${HOOKS:=no}"
+: "${PG_CONFIG:=pg_config}" "${MAKE:=make}" "${WITH_CUDA:=auto}" "${SANITIZE:=no}" "${COVERAGE:=no}" "${HOOKS:=no}"
 bindir=$("$PG_CONFIG" --bindir)
 sharedir=$("$PG_CONFIG" --sharedir)
 pkglibdir=$("$PG_CONFIG" --pkglibdir)
@@ -85,11 +86,21 @@ gpuvec_copy_sources() {
 }
 
 gpuvec_make() {
-	local hooks='' sanitize=''
+	local hooks='' sanitize='' coverage=()
 	[ "$HOOKS" != yes ] || hooks=-DGPUVEC_TEST_HOOKS
 	[ "$SANITIZE" != yes ] || sanitize="-fsanitize=address,undefined -fno-sanitize-recover=all"
+	if [ "$COVERAGE" = yes ]; then
+		sanitize+=" --coverage -include $work/src/test/unit/coverage.h"
+		coverage=(GPUVEC_CFLAGS=--coverage SHLIB_LINK='-lm --coverage')
+	fi
 	"$MAKE" -s -C "$work/src" PG_CONFIG="$PG_CONFIG" WITH_CUDA="$WITH_CUDA" CUDA_ARCHS="$CUDA_ARCHS" with_llvm=no \
-		GPUVEC_CPPFLAGS="$hooks" ENGINE_EXTRA_CFLAGS="$hooks $sanitize" "$@"
+		GPUVEC_CPPFLAGS="$hooks" ENGINE_EXTRA_CFLAGS="$hooks $sanitize" "${coverage[@]}" "$@"
+}
+
+gpuvec_coverage() {
+	export GCOV_PREFIX=$work/coverage/${1//\//-} GCOV_PREFIX_STRIP
+	GCOV_PREFIX_STRIP=$(tr -dc / <<<"$work/src" | wc -c)
+	as_user mkdir -p "$GCOV_PREFIX"
 }
 
 gpuvec_build() {

@@ -69,7 +69,7 @@ def gcov(folder, sources):
     """Runs gcov for all counts below a folder: yields what it says of each file."""
     counts = glob.glob(folder + "/**/*.gcda", recursive=True)
     for name in counts:
-        notes = os.path.join(sources, os.path.relpath(name, folder))[:-5] + ".gcno"
+        notes = os.path.abspath(os.path.join(sources, os.path.relpath(name, folder))[:-5] + ".gcno")
         link = name[:-5] + ".gcno"
         if os.path.exists(notes) and not os.path.exists(link):
             os.symlink(notes, link)
@@ -83,7 +83,7 @@ def lines_of_job(folder, sources, known):
     """The lines that a job runs, as {file: {function: ranges}}; known gets all lines of code."""
     run = {}
     for file in gcov(folder, sources):
-        name = re.sub(r"^.*/tmp_check/src/", "", file["file"])
+        name = os.path.normpath(re.sub(r"^.*/tmp_check/src/", "", file["file"]))
         if not name.startswith("src/"):
             continue
         starts = {f["name"]: f["start_line"] for f in file["functions"]}

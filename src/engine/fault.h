@@ -16,8 +16,8 @@
  *						time only)
  *	 slow-search:MS		a search takes MS milliseconds longer; it makes
  *						progress meanwhile
- *	 slow-batch:MS		a batch of the scheduler waits for MS before it runs, so
- *						that other requests gather for the next
+ *	 slow-batch:MS		a batch of searches waits for MS before it runs, so that
+ *						others gather for the next
  *	 stuck-search:MS	a search never ends and makes no progress; the
  *						engine counts as stuck after MS
  *	 crash-on-training	SIGSEGV when an iteration of a training begins

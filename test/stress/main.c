@@ -161,7 +161,7 @@ start_workers(void)
 {
 	if (options.forms)
 		for (int i = 0; i < options.clients; i++)
-			new_worker("forms", PRIMARY, ask_forms_all_the_time);
+			new_worker("forms", PRIMARY, ask_forms_all_the_time)->share = i;
 	else
 		new_crowd();
 	for (int i = 0; i < n_workers; i++)

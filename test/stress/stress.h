@@ -69,7 +69,8 @@ struct worker
 	char		name[20];
 	void		(*run) (struct worker *);
 	enum role	role;
-	int			share;			/* of a thread that changes definitions: its tables */
+	int			share;			/* of a thread that changes definitions: its tables;
+								 * of one that asks forms: what it likes */
 	uint64_t	random;
 	char	   *scratch[MAX_SCRATCH];	/* freed by forget() */
 	int			n_scratch;

@@ -15,7 +15,7 @@
 #   JOBS=3                                how many jobs run at a time
 #   JOB_SECONDS=900                       time limit of each job
 #   FIRST_FAILURE=yes                     begin with jobs that are short, and end with the first that fails
-#   STRESS_SECONDS=40 SEED=1 LENIENT=no   of the stress suite, see scripts/stress.sh
+#   STRESS_SECONDS=40 FORMS_SECONDS=8 SEED=1 LENIENT=no   of the stress suite, see scripts/stress.sh
 #   PYTHON=/usr/bin/python3               what runs the tests of the Python package
 #   PG_TESTS=/usr/lib/.../pgxs/src/test   pg_regress, isolation tester and Perl modules, if not the server's own
 #   OLD_PG_CONFIG=/usr/lib/.../pg_config  another server, with which the test "upgrade" begins (pg_upgrade)
@@ -40,7 +40,7 @@ default_jobs() {
 }
 
 : "${SUITES:=house unit regress isolation tap clients stress}" "${ENGINE:=auto}" "${PRELOAD:=both}" "${VERIFY:=on}" "${METHOD:=auto}" "${CPU_PARTS:=0}" "${DEVICES:=}" "${TESTS:=}" "${KEEP:=no}"
-: "${JOBS:=$(default_jobs)}" "${JOB_SECONDS:=900}" "${FIRST_FAILURE:=no}" "${STRESS_SECONDS:=40}" "${SEED:=1}" "${LENIENT:=no}"
+: "${JOBS:=$(default_jobs)}" "${JOB_SECONDS:=900}" "${FIRST_FAILURE:=no}" "${STRESS_SECONDS:=40}" "${FORMS_SECONDS:=8}" "${SEED:=1}" "${LENIENT:=no}"
 # modules of packages are those of the system's Python
 : "${PYTHON:=$([ -x /usr/bin/python3 ] && echo /usr/bin/python3 || echo python3)}"
 export HOOKS=yes LC_ALL=C
@@ -67,7 +67,7 @@ finish() {
 	trap - EXIT
 	end_children $$
 	# whatever still runs: servers of this script, and of TAP tests out of time
-	find "$work"/data-* "$work/tap" "$work/stress" -name postmaster.pid 2>/dev/null | while read -r file; do
+	find "$work"/data-* "$work/tap" "$work/stress" "$work/forms" -name postmaster.pid 2>/dev/null | while read -r file; do
 		as_user "$bindir/pg_ctl" -D "${file%/*}" -m immediate -w -s stop
 	done >/dev/null 2>&1
 	rm -rf "$sockets" "$work/pid"
@@ -455,18 +455,21 @@ suite_unit() {
 	[ -z "$mks" ] || plan unit programs 10000 - job_programs $mks
 }
 
-# A short run of the randomised tester; the totals are numbers of comparisons
+# job_stress NAME SECONDS [OPTION...]: a short run of the randomised tester; the totals are
+# numbers of comparisons
 job_stress() {
-	local total
-	local lenient=(--lenient)
-	[ "$LENIENT" != no ] || lenient=()
-	gpuvec_stress "$STRESS_SECONDS" "$SEED" --engine "$ENGINE" "${lenient[@]}" >"$log" 2>&1
+	local total name=$1 seconds=$2
+	shift 2
+	[ "$LENIENT" = no ] || set -- "$@" --lenient
+	gpuvec_stress "$name" "$seconds" "$SEED" --engine "$ENGINE" "$@" >"$log" 2>&1
 	total=$(tail -n 1 "$log" | sed -nE 's/^([0-9]+) passed, ([0-9]+) failed$/\1 \2/p')
 	count ${total:-0 1}
 }
 
 suite_stress() {
-	[ -n "$TESTS" ] || plan stress "seed-$SEED" $((STRESS_SECONDS + 20)) - job_stress
+	[ -z "$TESTS" ] || return 0
+	plan stress "seed-$SEED" $((STRESS_SECONDS + 20)) - job_stress stress "$STRESS_SECONDS"
+	plan stress "forms-$SEED" $((FORMS_SECONDS + 20)) "stress/seed-$SEED" job_stress forms "$FORMS_SECONDS" --forms --no-standby --clients 8
 }
 
 # job_house SCRIPT...: rules that the sources keep, as far as their checkers are here

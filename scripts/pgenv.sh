@@ -11,7 +11,7 @@
 #   gpuvec_engines [FOLDER] process ids of engines that run from the staging folder, or of
 #                           those of servers whose data folders begin with this
 #   gpuvec_coverage JOB     what runs from here on counts its lines in $work/coverage/JOB
-#   gpuvec_stress SECONDS SEED [OPTION...]   the randomised tester, in $work/stress
+#   gpuvec_stress NAME SECONDS SEED [OPTION...]   the randomised tester, in $work/NAME; not two at a time
 #
 # Variables: PG_CONFIG, WITH_CUDA, CUDA_ARCHS, SANITIZE=yes, COVERAGE=yes, HOOKS=yes (fault injection),
 # BUILT_SOURCES, and GPUVEC_USER, whom root becomes (postgres, else nobody).  Needs bash.
@@ -175,23 +175,24 @@ gpuvec_engines() {
 	done
 }
 
-# What shows, after the tester, that something else than it has failed: crashes in the
-# logs (signal 9 is the tester's own), and engines that outlive their servers
+# stress_trouble FOLDER: what shows, after the tester, that something else than it has
+# failed: crashes in the logs (signal 9 is the tester's own), and engines that outlive
+# their servers
 stress_trouble() {
 	local round
-	grep -hE 'PANIC:|TRAP:|terminated by signal (4|6|7|8|11)\b|ERROR: (Address|Leak)Sanitizer|runtime error:' "$work"/stress/server_*.log
+	grep -hE 'PANIC:|TRAP:|terminated by signal (4|6|7|8|11)\b|ERROR: (Address|Leak)Sanitizer|runtime error:' "$1"/server_*.log
 	for ((round = 0; round < 150; round++)); do
-		[ -n "$(gpuvec_engines "$work/stress/")" ] || return
+		[ -n "$(gpuvec_engines "$1/")" ] || return
 		sleep 0.2
 	done
-	echo "engines are left: $(gpuvec_engines "$work/stress/" | xargs)"
+	echo "engines are left: $(gpuvec_engines "$1/" | xargs)"
 }
 
-# gpuvec_stress SECONDS SEED [OPTION...]: the randomised tester, with its servers in
-# $work/stress.  The last line is "N passed, N failed".
+# gpuvec_stress NAME SECONDS SEED [OPTION...]: the randomised tester, with its servers in
+# $work/NAME.  The last line is "N passed, N failed".
 gpuvec_stress() {
-	local folder=$work/stress output=$work/stress.out status trouble ok bad seconds=$1 seed=$2
-	shift 2
+	local folder=$work/$1 output=$work/$1.out status trouble ok bad seconds=$2 seed=$3
+	shift 3
 	as_user mkdir -p "$folder"
 	{
 		gpuvec_settings
@@ -204,7 +205,7 @@ gpuvec_stress() {
 		--seconds "$seconds" --seed "$seed" "$@" 2>&1 | tee "$output"
 	status=${PIPESTATUS[0]}
 	read -r ok bad < <(sed -nE 's/^seed [0-9]+: ([0-9]+) passed, ([0-9]+) failed$/\1 \2/p' "$output" | tail -n 1)
-	trouble=$(stress_trouble)
+	trouble=$(stress_trouble "$folder")
 	[ -z "$trouble" ] || { printf '%s\n' "$trouble"; bad=$((${bad:-0} + 1)); }
 	[ "$status" = 0 ] || [ "${bad:-0}" != 0 ] || bad=1
 	echo "${ok:-0} passed, ${bad:-0} failed"

@@ -53,5 +53,5 @@ arguments=(--engine "$ENGINE" --clients "$CLIENTS" --rows "$ROWS" --patience "$P
 [ "$STANDBY" = yes ] || arguments+=(--no-standby)
 [ "$FORMS" = no ] || arguments+=(--forms)
 [ "$LENIENT" = no ] || arguments+=(--lenient)
-! gpuvec_stress "$SECONDS_LONG" "$SEED" "${arguments[@]}" || good=yes
+! gpuvec_stress stress "$SECONDS_LONG" "$SEED" "${arguments[@]}" || good=yes
 [ $good = yes ]

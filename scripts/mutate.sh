@@ -8,6 +8,7 @@
 #   SEED=n          the same slips again, of the same sources
 #   BUDGET=300      seconds of jobs (by test/seconds) that a slip is worth
 #   JOBS=4          how many are tried at a time
+#   JOB_SECONDS=300 time limit of each job: a slip may make a loop endless
 #
 # A slip is a comparison, a value that is off by one, swapped arguments, a statement or a
 # reset that is missing, a negated condition, a missing operand, another operator,
@@ -26,7 +27,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 work=$PWD/build/mutate
 . scripts/mutants.sh
-: "${SEED:=$((RANDOM * 32768 + RANDOM))}" "${BUDGET:=300}" "${PYTHON:=/usr/bin/python3}"
+: "${SEED:=$((RANDOM * 32768 + RANDOM))}" "${BUDGET:=300}" "${JOB_SECONDS:=300}" "${PYTHON:=/usr/bin/python3}"
 export BUDGET MUTATE_TREE=$work/built MUTATE_MAP=$work/map.json.gz
 export MUTATE_MAKE="with_llvm=no WITH_CUDA=no GPUVEC_CPPFLAGS=-DGPUVEC_TEST_HOOKS ENGINE_EXTRA_CFLAGS=-DGPUVEC_TEST_HOOKS PG_CONFIG=${PG_CONFIG:-pg_config}"
 
@@ -80,7 +81,7 @@ try() {
 	copy "$name"
 	if ! break_it "$name" "$patch" >"$log" 2>&1; then
 		verdict "$name" failed "does not fit the sources: $log"
-	elif run_tests "$name" "$(field Suite "$patch")" "$(field Tests "$patch")" JOBS=2 FIRST_FAILURE=yes JOB_SECONDS=300 BUILT_SOURCES="$work/built"; then
+	elif run_tests "$name" "$(field Suite "$patch")" "$(field Tests "$patch")" JOBS=2 FIRST_FAILURE=yes JOB_SECONDS="$JOB_SECONDS" BUILT_SOURCES="$work/built"; then
 		verdict "$name" survived "NOT NOTICED by $(field Jobs "$patch") jobs: $(field Line "$patch"), $(field What "$patch")"
 	else
 		verdict "$name" noticed "noticed by $(noticed_by "$log"): $(field Line "$patch"), $(field What "$patch")"

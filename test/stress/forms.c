@@ -42,7 +42,7 @@ struct column
 };
 
 static const struct column columns[] = {
-	{"i2", "int2", {"int2", "int4", "int8"}, FEW(13) "::int2"},
+	{"i2", "int2", {"int2", "int4", "int8"}, "(" FEW(13) " % 9999)::int2"},
 	{"i4", "int4", {"int4", "int2", "int8"}, "i % 11 - 3"},
 	{"i8", "int8", {"int8", "int4", "int2"}, FEW(7) " - 3"},
 	{"f4", "float4", {"float4", "float8"}, "CASE WHEN i % 97 = 0 THEN 'NaN' ELSE " FEW(13) " + 0.5 END"},

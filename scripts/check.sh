@@ -11,10 +11,12 @@
 #   CPU_PARTS=0|N                         the engine on the CPU pretends to be N devices
 #   DEVICES=0,1                           gpuvec.devices; 0,0 makes two devices of one GPU
 #   SANITIZE=yes                          the engine with address and undefined sanitizers
+#   COVERAGE=yes                          counts which lines each job runs, for scripts/mutate.sh
 #   CUDA_ARCHS="80 90"                    by default those of the GPUs here, else the oldest
 #   JOBS=3                                how many jobs run at a time
 #   JOB_SECONDS=900                       time limit of each job, at least: longer where the build is slow
-#   STRESS_SECONDS=40 SEED=1 LENIENT=no   of the stress suite, see scripts/stress.sh
+#   FIRST_FAILURE=yes                     begin with jobs that are short, and end with the first that fails
+#   STRESS_SECONDS=40 FORMS_SECONDS=8 SEED=1 LENIENT=no   of the stress suite, see scripts/stress.sh
 #   PYTHON=/usr/bin/python3               what runs the tests of the Python package
 #   PG_TESTS=/usr/lib/.../pgxs/src/test   pg_regress, isolation tester and Perl modules, if not the server's own
 #   OLD_PG_CONFIG=/usr/lib/.../pg_config  another server, with which the test "upgrade" begins (pg_upgrade)
@@ -49,7 +51,7 @@ if [ "$QUICK" = yes ]; then
 	TESTS=$(xargs <<<"$TESTS")
 fi
 : "${SUITES:=house unit regress isolation tap clients stress}" "${ENGINE:=auto}" "${PRELOAD:=both}" "${VERIFY:=on}" "${METHOD:=auto}" "${CPU_PARTS:=0}" "${DEVICES:=}" "${TESTS:=}" "${KEEP:=no}"
-: "${JOBS:=$(default_jobs)}" "${JOB_SECONDS:=900}" "${STRESS_SECONDS:=40}" "${SEED:=1}" "${LENIENT:=no}"
+: "${JOBS:=$(default_jobs)}" "${JOB_SECONDS:=900}" "${FIRST_FAILURE:=no}" "${STRESS_SECONDS:=40}" "${FORMS_SECONDS:=8}" "${SEED:=1}" "${LENIENT:=no}"
 # modules of packages are those of the system's Python
 : "${PYTHON:=$([ -x /usr/bin/python3 ] && echo /usr/bin/python3 || echo python3)}"
 export HOOKS=yes LC_ALL=C
@@ -76,7 +78,7 @@ finish() {
 	trap - EXIT
 	end_children $$
 	# whatever still runs: servers of this script, and of TAP tests out of time
-	find "$work"/data-* "$work/tap" "$work/stress" -name postmaster.pid 2>/dev/null | while read -r file; do
+	find "$work"/data-* "$work/tap" "$work/stress" "$work/forms" -name postmaster.pid 2>/dev/null | while read -r file; do
 		as_user "$bindir/pg_ctl" -D "${file%/*}" -m immediate -w -s stop
 	done >/dev/null 2>&1
 	rm -rf "$sockets" "$work/pid"
@@ -122,6 +124,7 @@ count() {
 run_job() {
 	local name=${job_names[$1]} start=$SECONDS log result late=
 	log=$work/${name//\//-}.log result=$work/jobs/$1
+	[ "$COVERAGE" != yes ] || gpuvec_coverage "$name"
 	${job_commands[$1]}
 	[ -s "$result" ] || echo "0 1 0" >"$result"
 	echo $((SECONDS - start)) >"$result.seconds"
@@ -151,10 +154,17 @@ next_job() {
 	return 1
 }
 
+# fails_first NUMBER: has a job failed, and is that all that is asked for?
+fails_first() {
+	[ "$FIRST_FAILURE" = yes ] && [ "$(cut -d ' ' -f 2 "$work/jobs/$1")" != 0 ]
+}
+
 # Run all that is planned, and has not run yet
 run_jobs() {
 	local order job running=0 i left=$((${#job_names[@]} - ${#ended[@]}))
-	order=$(for i in "${!job_names[@]}"; do echo "${job_weights[i]} $i"; done | sort -k1,1nr -k2,2n | sed 's/.* //')
+	local direction=nr
+	[ "$FIRST_FAILURE" != yes ] || direction=n
+	order=$(for i in "${!job_names[@]}"; do echo "${job_weights[i]} $i"; done | sort -k1,1$direction -k2,2n | sed 's/.* //')
 	while [ "$left" -gt 0 ]; do
 		while [ $running -lt "$JOBS" ] && next_job; do
 			begun[job]=yes running=$((running + 1))
@@ -165,6 +175,7 @@ run_jobs() {
 			if [ -z "${ended[i]:-}" ] && [ -s "$work/jobs/$i.seconds" ]; then
 				ended[i]=yes running=$((running - 1)) left=$((left - 1))
 				report "$i"
+				! fails_first "$i" || return 0
 			fi
 		done
 	done
@@ -174,7 +185,7 @@ run_jobs() {
 sums() {
 	local i
 	for i in "${!job_names[@]}"; do
-		[ "${job_names[i]%%/*}" != "${1:-${job_names[i]%%/*}}" ] || cat "$work/jobs/$i" "$work/jobs/$i.seconds" | xargs
+		[ "${job_names[i]%%/*}" != "${1:-${job_names[i]%%/*}}" ] || [ -z "${ended[i]:-}" ] || cat "$work/jobs/$i" "$work/jobs/$i.seconds" | xargs
 	done | awk '{ ok += $1; bad += $2; skip += $3; seconds += $4 } END { print ok + 0, bad + 0, skip + 0, seconds + 0 }'
 }
 
@@ -305,7 +316,8 @@ plan_regress() {
 	local suite=$1 name=$2 program=$3 input=$4 preload=$5 hands=$6 seconds tests number=0
 	shift 6
 	while read -r seconds tests; do
-		number=$((number + 1))
+		# counts are kept by the name of the test
+		[ "$COVERAGE" = yes ] && number=$tests || number=$((number + 1))
 		plan "$suite" "$name-$number" "$seconds" - job_regress "$program" "$input" "$preload" "$suite-$name-$number" $tests
 	done < <(deal "$hands" "$suite" "$@")
 }
@@ -444,7 +456,7 @@ unit_make() {
 	local mk=$1
 	shift
 	limited "$MAKE" -C "$work/src" -f "test/unit/$mk.mk" PG_CONFIG="$PG_CONFIG" WITH_CUDA="$WITH_CUDA" CUDA_ARCHS="$CUDA_ARCHS" \
-		SANITIZE="$SANITIZE" BUILT=yes "$@"
+		SANITIZE="$SANITIZE" BUILT=yes "${unit_settings[@]}" "$@"
 }
 
 # job_programs MAKEFILE...: compile all programs of the unit tests
@@ -481,18 +493,21 @@ suite_unit() {
 	[ -z "$mks" ] || plan unit programs 10000 - job_programs $mks
 }
 
-# A short run of the randomised tester; the totals are numbers of comparisons
+# job_stress NAME SECONDS [OPTION...]: a short run of the randomised tester; the totals are
+# numbers of comparisons
 job_stress() {
-	local total
-	local lenient=(--lenient)
-	[ "$LENIENT" != no ] || lenient=()
-	gpuvec_stress "$STRESS_SECONDS" "$SEED" --engine "$ENGINE" "${lenient[@]}" >"$log" 2>&1
+	local total name=$1 seconds=$2
+	shift 2
+	[ "$LENIENT" = no ] || set -- "$@" --lenient
+	gpuvec_stress "$name" "$seconds" "$SEED" --engine "$ENGINE" "$@" >"$log" 2>&1
 	total=$(tail -n 1 "$log" | sed -nE 's/^([0-9]+) passed, ([0-9]+) failed$/\1 \2/p')
 	count ${total:-0 1}
 }
 
 suite_stress() {
-	[ -n "$TESTS" ] || plan stress "seed-$SEED" $((STRESS_SECONDS + 20)) - job_stress
+	[ -z "$TESTS" ] || return 0
+	plan stress "seed-$SEED" $((STRESS_SECONDS + 20)) - job_stress stress "$STRESS_SECONDS"
+	plan stress "forms-$SEED" $((FORMS_SECONDS + 20)) "stress/seed-$SEED" job_stress forms "$FORMS_SECONDS" --forms --no-standby --clients 8
 }
 
 # job_house SCRIPT...: rules that the sources keep, as far as their checkers are here
@@ -521,7 +536,9 @@ job_build() {
 		return
 	fi
 	bad=$(lines_like "$log" 'warning:')
-	bash "$work/src/scripts/exported.sh" "$work/src/gpuvec.so" "$bindir/postgres" >>"$log" 2>&1 || bad=$((bad + 1))
+	if [ "$COVERAGE" != yes ]; then
+		bash "$work/src/scripts/exported.sh" "$work/src/gpuvec.so" "$bindir/postgres" >>"$log" 2>&1 || bad=$((bad + 1))
+	fi
 	if ! gpuvec_make -n -B PG_CFLAGS=-O2 src/link/stream.o 2>>"$log" | grep -q -- '-fvisibility=hidden'; then
 		echo "PG_CFLAGS of the command line let all symbols be exported" >>"$log"
 		bad=$((bad + 1))
@@ -545,6 +562,12 @@ trap finish EXIT
 trap 'exit 130' INT TERM
 # how many servers share the regression tests
 hands=$((JOBS >= 12 ? 3 : 1))
+[ "$FIRST_FAILURE" != yes ] || hands=$(($(wc -w <<<"$TESTS") / 8 + 1))
+unit_settings=()
+if [ "$COVERAGE" = yes ]; then
+	hands=1000
+	unit_settings=(SANITIZER=--coverage ENGINE_EXTRA_CFLAGS=--coverage)
+fi
 common_conf="gpuvec.engine = '$ENGINE'
 gpuvec.verify = $VERIFY
 gpuvec.method = $METHOD
@@ -579,8 +602,8 @@ done
 read -r passed failed skipped seconds < <(sums)
 echo "$seconds s of work in $((SECONDS - began)) s"
 late=$(find "$work/jobs" -name '*.late' | wc -l)
-# servers of TAP tests out of time still run
-if [ "$late" = 0 ] && ! no_engine_left; then
+# servers of TAP tests out of time, and of jobs that were broken off, still run
+if [ "$late" = 0 ] && ! { [ "$FIRST_FAILURE" = yes ] && [ "$failed" != 0 ]; } && ! no_engine_left; then
 	failed=$((failed + 1))
 fi
 [ "$failed$late" = 00 ] || echo "logs are in $work"

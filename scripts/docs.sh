@@ -5,6 +5,7 @@
 #	- "`function` in `file`"
 #	- in tables of tests ("regress: a, b; TAP: c"), the tests
 #	- in doc/exactness.md, all patches of test/mutations, and no other
+#	- in test/mutations/harmless, files and functions
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 faults=0
@@ -71,6 +72,10 @@ done < <(comm -23 <(cd test/mutations && printf '%s\n' *.patch | sed 's/\.patch$
 while read -r name; do
 	[ -e "test/mutations/$name.patch" ] || fault "doc/exactness.md: there is no mutant $name"
 done < <(awk -F ' *\\| *' 'NF > 5 { print $4 }' doc/exactness.md | grep -oE '`[a-z0-9_]+`' | tr -d '`' | sort -u)
+
+while read -r path function _; do
+	grep -qs "^${function%:}(" "$path" || fault "test/mutations/harmless: there is no $function in $path"
+done < <(grep -v '^#' test/mutations/harmless)
 
 echo "docs: $faults faults"
 [ "$faults" = 0 ]

@@ -17,30 +17,7 @@ set -uo pipefail
 
 cd "$(dirname "$0")/.." || exit
 work=$PWD/build/mutations
-: "${JOBS:=$((($(nproc) + 3) / 4 * 2))}"
-
-# field NAME FILE
-field() { sed -n "s/^$1: //p;/^\$/q" "$2"; }
-
-# verdict NAME noticed|unnoticed TEXT
-verdict() {
-	printf '%-28s %4d s  %s\n' "$1" "$SECONDS" "$3"
-	echo "$2" >"$work/$1.verdict"
-}
-
-# copy NAME: a copy of the sources
-copy() {
-	rm -rf "${work:?}/$1"
-	mkdir -p "$work/$1"
-	git ls-files -co --exclude-standard -z | xargs -0 cp --parents -pt "$work/$1"
-}
-
-# run_tests NAME SUITES TESTS [SETTING...]
-run_tests() {
-	local name=$1 suites=$2 tests=$3
-	shift 3
-	make -s -C "$work/$name" check WITH_CUDA=no PRELOAD=no SUITES="$suites" TESTS="$tests" "$@" >"$work/$name.log" 2>&1
-}
+. scripts/mutants.sh
 
 # shows NAME PATTERN: is there such a line in the tests' logs?
 shows() {
@@ -62,7 +39,7 @@ try() {
 	local name=$1 patch=$2 log=$work/$1.log
 	SECONDS=0
 	copy "$name"
-	if ! sed '1,/^$/d' "$patch" | (cd "$work/$name" && GIT_CEILING_DIRECTORIES=$work git apply -) 2>"$log"; then
+	if ! break_it "$name" "$patch" 2>"$log"; then
 		verdict "$name" unnoticed "does not fit the sources: $log"
 	elif run_tests "$name" "$(field Suite "$patch")" "$(field Tests "$patch")" JOBS=2 BUILT_SOURCES="$work/unbroken/tmp_check/src"; then
 		verdict "$name" unnoticed "NOT NOTICED: $(field Rule "$patch")"
@@ -101,18 +78,8 @@ if ! run_tests unbroken "$(tr ' ' '\n' <<<"$suites" | sort -u | xargs)" "$(sort 
 fi
 echo "unbroken: $SECONDS s"
 
-rm -f "$work"/*.verdict
-running=0
-for patch in "${patches[@]}"; do
-	if [ $running -ge "$JOBS" ]; then
-		wait -n
-		running=$((running - 1))
-	fi
-	try "$(basename "$patch" .patch)" "$patch" &
-	running=$((running + 1))
-done
-wait
-noticed=$(cat "$work"/*.verdict | grep -cx noticed)
+try_all "${patches[@]}"
+noticed=$(verdicts noticed)
 unnoticed=$((${#patches[@]} - noticed))
 rm -rf "$work/unbroken"
 echo "$SECONDS s"

@@ -10,13 +10,14 @@
 #   gpuvec_stop NAME        stop it
 #   gpuvec_engines [FOLDER] process ids of engines that run from the staging folder, or of
 #                           those of servers whose data folders begin with this
-#   gpuvec_stress SECONDS SEED [OPTION...]   the randomised tester, in $work/stress
+#   gpuvec_coverage JOB     what runs from here on counts its lines in $work/coverage/JOB
+#   gpuvec_stress NAME SECONDS SEED [OPTION...]   the randomised tester, in $work/NAME; not two at a time
 #
-# Variables: PG_CONFIG, WITH_CUDA, CUDA_ARCHS, SANITIZE=yes, HOOKS=yes (fault injection),
+# Variables: PG_CONFIG, WITH_CUDA, CUDA_ARCHS, SANITIZE=yes, COVERAGE=yes, HOOKS=yes (fault injection),
 # BUILT_SOURCES, and GPUVEC_USER, whom root becomes (postgres, else nobody).  Needs bash.
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-: "${PG_CONFIG:=pg_config}" "${MAKE:=make}" "${WITH_CUDA:=auto}" "${SANITIZE:=no}" "${HOOKS:=no}"
+: "${PG_CONFIG:=pg_config}" "${MAKE:=make}" "${WITH_CUDA:=auto}" "${SANITIZE:=no}" "${COVERAGE:=no}" "${HOOKS:=no}"
 bindir=$("$PG_CONFIG" --bindir)
 sharedir=$("$PG_CONFIG" --sharedir)
 pkglibdir=$("$PG_CONFIG" --pkglibdir)
@@ -83,7 +84,8 @@ build_settings() {
 open_build() {
 	local kept
 	kept=$top/build/check/$(build_settings | cksum | cut -d ' ' -f 1)
-	[[ -z "${BUILT_SOURCES:-}" && "$work" == "$top"/* ]] && mkdir -p "$kept" && exec {build_lock}>"$kept.lock" &&
+	# counts of lines are found by the folder's name
+	[[ -z "${BUILT_SOURCES:-}" && "$COVERAGE" != yes && "$work" == "$top"/* ]] && mkdir -p "$kept" && exec {build_lock}>"$kept.lock" &&
 		flock -n "$build_lock" && ln -s "$kept" "$work/src" || mkdir -p "$work/src"
 }
 
@@ -128,11 +130,21 @@ gpuvec_copy_sources() {
 }
 
 gpuvec_make() {
-	local hooks='' sanitize=''
+	local hooks='' sanitize='' coverage=()
 	[ "$HOOKS" != yes ] || hooks=-DGPUVEC_TEST_HOOKS
 	[ "$SANITIZE" != yes ] || sanitize="-fsanitize=address,undefined -fno-sanitize-recover=all"
+	if [ "$COVERAGE" = yes ]; then
+		sanitize+=" --coverage -include $work/src/test/unit/coverage.h"
+		coverage=(GPUVEC_CFLAGS=--coverage SHLIB_LINK='-lm --coverage')
+	fi
 	"$MAKE" -s -C "$work/src" PG_CONFIG="$PG_CONFIG" WITH_CUDA="$WITH_CUDA" CUDA_ARCHS="$CUDA_ARCHS" with_llvm=no \
-		GPUVEC_CPPFLAGS="$hooks" ENGINE_EXTRA_CFLAGS="$hooks $sanitize" "$@"
+		GPUVEC_CPPFLAGS="$hooks" ENGINE_EXTRA_CFLAGS="$hooks $sanitize" "${coverage[@]}" "$@"
+}
+
+gpuvec_coverage() {
+	export GCOV_PREFIX=$work/coverage/${1//\//-} GCOV_PREFIX_STRIP
+	GCOV_PREFIX_STRIP=$(tr -dc / <<<"$work/src" | wc -c)
+	as_user mkdir -p "$GCOV_PREFIX"
 }
 
 gpuvec_build() {
@@ -207,23 +219,24 @@ gpuvec_engines() {
 	done
 }
 
-# What shows, after the tester, that something else than it has failed: crashes in the
-# logs (signal 9 is the tester's own), and engines that outlive their servers
+# stress_trouble FOLDER: what shows, after the tester, that something else than it has
+# failed: crashes in the logs (signal 9 is the tester's own), and engines that outlive
+# their servers
 stress_trouble() {
 	local round
-	grep -hE 'PANIC:|TRAP:|terminated by signal (4|6|7|8|11)\b|ERROR: (Address|Leak)Sanitizer|runtime error:' "$work"/stress/server_*.log
+	grep -hE 'PANIC:|TRAP:|terminated by signal (4|6|7|8|11)\b|ERROR: (Address|Leak)Sanitizer|runtime error:' "$1"/server_*.log
 	for ((round = 0; round < 150; round++)); do
-		[ -n "$(gpuvec_engines "$work/stress/")" ] || return
+		[ -n "$(gpuvec_engines "$1/")" ] || return
 		sleep 0.2
 	done
-	echo "engines are left: $(gpuvec_engines "$work/stress/" | xargs)"
+	echo "engines are left: $(gpuvec_engines "$1/" | xargs)"
 }
 
-# gpuvec_stress SECONDS SEED [OPTION...]: the randomised tester, with its servers in
-# $work/stress.  The last line is "N passed, N failed".
+# gpuvec_stress NAME SECONDS SEED [OPTION...]: the randomised tester, with its servers in
+# $work/NAME.  The last line is "N passed, N failed".
 gpuvec_stress() {
-	local folder=$work/stress output=$work/stress.out status trouble ok bad seconds=$1 seed=$2
-	shift 2
+	local folder=$work/$1 output=$work/$1.out status trouble ok bad seconds=$2 seed=$3
+	shift 3
 	as_user mkdir -p "$folder"
 	{
 		gpuvec_settings
@@ -236,7 +249,7 @@ gpuvec_stress() {
 		--seconds "$seconds" --seed "$seed" "$@" 2>&1 | tee "$output"
 	status=${PIPESTATUS[0]}
 	read -r ok bad < <(sed -nE 's/^seed [0-9]+: ([0-9]+) passed, ([0-9]+) failed$/\1 \2/p' "$output" | tail -n 1)
-	trouble=$(stress_trouble)
+	trouble=$(stress_trouble "$folder")
 	[ -z "$trouble" ] || { printf '%s\n' "$trouble"; bad=$((${bad:-0} + 1)); }
 	[ "$status" = 0 ] || [ "${bad:-0}" != 0 ] || bad=1
 	echo "${ok:-0} passed, ${bad:-0} failed"

@@ -9,6 +9,8 @@
 #   ROWS=1000              rows of a table, about
 #   PATIENCE=120           seconds that a statement may take
 #   STANDBY=no             no standby, and wal_level = minimal
+#   FORMS=yes              only rare forms of statements, many tables, requests that are batched
+#                          (test/stress/forms.c): on a server that is left in peace, by 12 clients
 #   LENIENT=yes            searches may fail for want of an engine
 #   KEEP=yes               keep the scratch folder
 #
@@ -16,8 +18,9 @@
 # failed.  Then the folder with the servers' data and logs stays.
 set -uo pipefail
 
-: "${MINUTES:=1}" "${SEED:=$((RANDOM * 32768 + RANDOM))}" "${ENGINE:=auto}" "${CLIENTS:=6}" "${ROWS:=1000}" "${PATIENCE:=120}"
-: "${STANDBY:=yes}" "${LENIENT:=no}" "${KEEP:=no}" "${SECONDS_LONG:=$(awk "BEGIN { print int($MINUTES * 60) }")}"
+: "${MINUTES:=1}" "${SEED:=$((RANDOM * 32768 + RANDOM))}" "${ENGINE:=auto}" "${FORMS:=no}" "${ROWS:=1000}" "${PATIENCE:=120}"
+[ "$FORMS" = no ] || : "${CLIENTS:=12}" "${STANDBY:=no}" "${HOOKS:=yes}"
+: "${CLIENTS:=6}" "${STANDBY:=yes}" "${LENIENT:=no}" "${KEEP:=no}" "${SECONDS_LONG:=$(awk "BEGIN { print int($MINUTES * 60) }")}"
 export LC_ALL=C
 unset PGHOST PGPORT PGUSER PGDATABASE PGOPTIONS PGSERVICE PGDATA PGPASSWORD PGSSLMODE MAKEFLAGS MFLAGS MAKELEVEL
 . "$(dirname "${BASH_SOURCE[0]}")/pgenv.sh"
@@ -48,6 +51,7 @@ if ! { gpuvec_can_stage && gpuvec_build && gpuvec_stage; } >"$work/build.log" 2>
 fi
 arguments=(--engine "$ENGINE" --clients "$CLIENTS" --rows "$ROWS" --patience "$PATIENCE")
 [ "$STANDBY" = yes ] || arguments+=(--no-standby)
+[ "$FORMS" = no ] || arguments+=(--forms)
 [ "$LENIENT" = no ] || arguments+=(--lenient)
-! gpuvec_stress "$SECONDS_LONG" "$SEED" "${arguments[@]}" || good=yes
+! gpuvec_stress stress "$SECONDS_LONG" "$SEED" "${arguments[@]}" || good=yes
 [ $good = yes ]

@@ -315,6 +315,7 @@ run_batch(gpuvec_scheduler *scheduler, const topk_batch *batch)
 	scheduler->stats.queries += batch->nqueries;
 	pass_lead(scheduler);
 	pthread_mutex_unlock(&scheduler->mutex);
+	gpuvec_fault_sleep("slow-batch", NULL);
 	together = batch->requests->next != NULL && run_together(batch, &error);
 	for (topk_request *r = batch->requests; r != NULL; r = r->next)
 		r->ok = together || search(batch->backend, r, r->queries, r->nqueries, &r->error);

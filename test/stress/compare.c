@@ -173,13 +173,14 @@ shown(struct worker *w, const struct rows *rows, int from)
 	return text;
 }
 
-/* Count a comparison, or report a difference */
-static void
+/* Count a comparison, or report a difference; true: there was none */
+static bool
 settle(struct worker *w, const struct question *q, const char *way, struct rows *answer, struct rows *truth)
 {
 	int			from = 0;
+	bool		good = right(answer, truth, q);
 
-	if (right(answer, truth, q))
+	if (good)
 	{
 		atomic_fetch_add(&passed, 1);
 		if (w->role == STANDBY)
@@ -196,6 +197,7 @@ settle(struct worker *w, const struct question *q, const char *way, struct rows 
 	}
 	free(answer->row);
 	free(truth->row);
+	return good;
 }
 
 /* Both queries in one statement */
@@ -230,12 +232,11 @@ explain(struct worker *w, const char *sql)
 }
 
 /* Two results of one snapshot; both are freed */
-static void
+void
 settle_results(struct worker *w, const struct question *q, const char *way, PGresult *first, PGresult *rest, PGresult *t)
 {
 	struct rows answer = room_for(PQntuples(first) + (rest ? PQntuples(rest) : 0));
 	struct rows truth = room_for(PQntuples(t));
-	long		before = atomic_load(&failed);
 
 	for (int i = 0; i < PQntuples(first); i++)
 		add_rows(w, &answer, first, i, 0);
@@ -243,8 +244,7 @@ settle_results(struct worker *w, const struct question *q, const char *way, PGre
 		add_rows(w, &answer, rest, i, 0);
 	for (int i = 0; i < PQntuples(t); i++)
 		add_rows(w, &truth, t, i, 0);
-	settle(w, q, way, &answer, &truth);
-	if (atomic_load(&failed) != before)
+	if (!settle(w, q, way, &answer, &truth))
 		explain(w, q->answer);
 }
 

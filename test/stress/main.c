@@ -15,6 +15,9 @@
  * the letter, for threads meet as they will, but the same seed makes the same
  * kind of trouble.
  *
+ * With --forms there is one server, left in peace, and all sessions ask rare
+ * forms of statements (forms.c).
+ *
  * scripts/stress.sh starts it.  The last line is "N passed, N failed".
  */
 #include "stress.h"
@@ -136,7 +139,7 @@ thread_main(void *arg)
  * standby
  */
 static void
-start_workers(void)
+new_crowd(void)
 {
 	int			writers = options.clients / 3 ? options.clients / 3 : 1;
 	int			readers = options.clients - writers > 0 ? options.clients - writers : 1;
@@ -151,6 +154,16 @@ start_workers(void)
 	for (int i = 0; i < N_KEEPERS; i++)
 		new_worker("stress_keeper", PRIMARY, maintain_all_the_time)->share = i;
 	new_worker("chaos", PRIMARY, make_chaos);
+}
+
+static void
+start_workers(void)
+{
+	if (options.forms)
+		for (int i = 0; i < options.clients; i++)
+			new_worker("forms", PRIMARY, ask_forms_all_the_time)->share = i;
+	else
+		new_crowd();
 	for (int i = 0; i < n_workers; i++)
 		if (workers[i].run)
 			pthread_create(&workers[i].thread, NULL, thread_main, &workers[i]);
@@ -340,6 +353,17 @@ check_at_the_end(struct worker *me)
 	check_tables(me);
 }
 
+/*
+ * Often the scheduler of the engine is held up, so that requests of strangers
+ * are one batch
+ */
+static void
+gather_requests(struct worker *me)
+{
+	if (chance(me, 70))
+		setenv("GPUVEC_ENGINE_FAULT", say(me, "slow-batch:%d", between(me, 1, 4)), 1);
+}
+
 static void
 report(struct worker *me)
 {
@@ -365,7 +389,7 @@ parse_options(int argc, char **argv)
 		{"seconds", required_argument, NULL, 't'}, {"seed", required_argument, NULL, 's'},
 		{"clients", required_argument, NULL, 'c'}, {"rows", required_argument, NULL, 'r'},
 		{"patience", required_argument, NULL, 'P'}, {"lenient", no_argument, NULL, 'l'},
-		{"no-standby", no_argument, NULL, 'n'}, {NULL, 0, NULL, 0}
+		{"no-standby", no_argument, NULL, 'n'}, {"forms", no_argument, NULL, 'F'}, {NULL, 0, NULL, 0}
 	};
 	int			c;
 
@@ -385,6 +409,7 @@ parse_options(int argc, char **argv)
 			case 'P': options.patience = atoi(optarg); break;
 			case 'l': options.lenient = true; break;
 			case 'n': options.standby = false; break;
+			case 'F': options.forms = true; break;
 			default: exit(2);
 		}
 	if (options.clients < 1 || options.clients > 50 || options.rows < 10 || options.seconds < 1)
@@ -405,7 +430,10 @@ main(int argc, char **argv)
 	begun = now();
 	me = new_worker("watch", PRIMARY, NULL);
 	note("seed %llu", (unsigned long long) options.seed);
-	if (!servers_begin(me) || !session_open(me) || !run(me, "RESET ALL") || !make_tables(me) ||
+	if (options.forms)
+		gather_requests(me);
+	if (!servers_begin(me) || !session_open(me) || !run(me, "RESET ALL") ||
+		!(options.forms ? make_forms(me) : make_tables(me)) ||
 		(options.standby && !make_standby(me)))
 	{
 		fail(me, "the servers and tables could not be made");
@@ -418,7 +446,7 @@ main(int argc, char **argv)
 	start_workers();
 	watch(me);
 	all_ended = join_workers(me);
-	if (all_ended)
+	if (all_ended && !options.forms)
 		check_at_the_end(me);
 	continue_engines();
 	session_close(me);

@@ -104,6 +104,9 @@ write_settings(struct worker *w, struct node *node, bool reload)
 	fprintf(file, "gpuvec.device_memory = %s\n", one_of(w, (const char *[]) {"0", "0", "0", "1MB", "3MB", "64MB"}, 6));
 	fprintf(file, "gpuvec.max_sessions = %s\n", chance(w, 70) ? "1000" : "2");
 	fprintf(file, "gpuvec.cpu_threads = %d\n", between(w, 1, 2));
+	/* freshness that comes from the WAL only must find it */
+	if (options.forms)
+		fprintf(file, "wal_keep_size = 1GB\n");
 	/*
 	 * not -1: replay that waits for a snapshot, and who waits for a lock of
 	 * replay, would wait for ever

@@ -41,6 +41,7 @@ struct options
 	int			patience;		/* seconds a statement may take */
 	bool		lenient;		/* searches may fail for want of an engine */
 	bool		standby;
+	bool		forms;			/* rare forms of statements only */
 };
 
 extern struct options options;
@@ -68,7 +69,8 @@ struct worker
 	char		name[20];
 	void		(*run) (struct worker *);
 	enum role	role;
-	int			share;			/* of a thread that changes definitions: its tables */
+	int			share;			/* of a thread that changes definitions: its tables;
+								 * of one that asks forms: what it likes */
 	uint64_t	random;
 	char	   *scratch[MAX_SCRATCH];	/* freed by forget() */
 	int			n_scratch;
@@ -216,6 +218,7 @@ struct question
 };
 
 extern void ask(struct worker *w, const struct question *q);
+extern void settle_results(struct worker *w, const struct question *q, const char *way, PGresult *first, PGresult *rest, PGresult *t);
 extern void ask_inside(struct worker *w, const struct question *q, bool snapshot);
 
 /* searches.c and vectors.c */
@@ -223,6 +226,10 @@ extern struct question any_question(struct worker *w);
 extern struct question table_question(struct worker *w, const struct table *t);
 extern struct question function_question(struct worker *w, const struct table *t, const char *column);
 extern struct question vectors_question(struct worker *w);
+
+/* forms.c */
+extern bool make_forms(struct worker *w);
+extern void ask_forms_all_the_time(struct worker *w);
 
 /* what threads do: readers.c, writers.c, maintain.c, chaos.c */
 extern void read_all_the_time(struct worker *w);

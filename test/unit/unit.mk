@@ -32,7 +32,8 @@ UNIT_LIB = $(UNIT_DIR)/libengine.a
 tests:
 	@echo $(UNIT_TESTS)
 
-programs: $(UNIT_TESTS:%=$(UNIT_DIR)/%_test)
+# of those that are asked for
+programs: $(patsubst %,$(UNIT_DIR)/%_test,$(if $(TESTS),$(filter $(TESTS),$(UNIT_TESTS)),$(UNIT_TESTS)))
 
 check: $(UNIT_TESTS:%=check-%)
 

@@ -1,0 +1,138 @@
+#!/bin/bash
+# Draws random slips from the sources, and says which of them no test notices.
+#
+#   scripts/mutate.sh [FILE...] [N]        N slips, 20 by default, in these files and folders, src by default
+#   scripts/mutate.sh --map [SETTING...]   first: counts which lines each job of "make check" runs.  Settings
+#                                          are its own: SUITES, TESTS.  Jobs are added to those that are known.
+#
+#   SEED=n          the same slips again, of the same sources
+#   BUDGET=300      seconds of jobs (by test/seconds) that a slip is worth
+#   JOBS=4          how many are tried at a time
+#   JOB_SECONDS=300 time limit of each job: a slip may make a loop endless
+#
+# A slip is a comparison, a value that is off by one, swapped arguments, a statement or a
+# reset that is missing, a negated condition, a missing operand, another operator,
+# constant or field (scripts/mutate.py).  Those that make no difference to the compiler,
+# or that it warns of, do not count.  The jobs that run the line try it, those that are
+# short first, until one fails.  The map of lines and jobs is build/mutate/map.json.gz;
+# it may be older than the sources, for lines are counted from the beginning of their
+# function.
+#
+# A slip that no test notices is answered by a test, or stands in test/mutations/harmless
+# with a sentence why it does no harm.  Patches and logs of those that were not noticed
+# stay in build/mutate.  Ends with "N noticed, N not noticed, N harmless"; the exit status
+# is 1 if some were not.  Needs python3-clang and gcov.
+set -uo pipefail
+
+cd "$(dirname "$0")/.." || exit
+work=$PWD/build/mutate
+. scripts/mutants.sh
+: "${SEED:=$((RANDOM * 32768 + RANDOM))}" "${BUDGET:=300}" "${JOB_SECONDS:=300}" "${PYTHON:=/usr/bin/python3}"
+export BUDGET MUTATE_TREE=$work/built MUTATE_MAP=$work/map.json.gz
+export MUTATE_MAKE="with_llvm=no WITH_CUDA=no GPUVEC_CPPFLAGS=-DGPUVEC_TEST_HOOKS ENGINE_EXTRA_CFLAGS=-DGPUVEC_TEST_HOOKS PG_CONFIG=${PG_CONFIG:-pg_config}"
+
+# built NAME: its folder, if it has been built
+built() { [ ! -d "$work/$1" ] || echo "$work/$1"; }
+
+# keep_built NAME FOLDER: what was built in a copy
+keep_built() {
+	rm -rf "${work:?}/$2"
+	mv "$work/$1/tmp_check/src" "$work/$2"
+}
+
+# make_map [SETTING...]: failures do not matter, for jobs that fail are not in the map
+make_map() {
+	copy counting
+	run_tests counting "unit regress isolation tap" "" COVERAGE=yes KEEP=yes JOBS="$JOBS" BUILT_SOURCES="$(built counted)" "$@"
+	"$PYTHON" scripts/mutate.py map "$work/counting.log" "$work/counting/tmp_check/coverage" \
+		"$work/counting/tmp_check/src" "$MUTATE_MAP" && keep_built counting counted && rm -rf "$work/counting"
+}
+
+# build: the sources as they are, with the programs of unit tests that take long to compile
+build() {
+	copy unbroken
+	if ! run_tests unbroken unit measure KEEP=yes BUILT_SOURCES="$(built built)"; then
+		echo "the sources cannot be built, or unit/measure fails: $work/unbroken.log" >&2
+		exit 1
+	fi
+	keep_built unbroken built
+	# a list
+	# shellcheck disable=SC2086
+	make -s -C "$work/built" -f test/unit/server.mk $MUTATE_MAKE BUILT=yes programs >>"$work/unbroken.log" 2>&1
+}
+
+# harmless PATCH: is it known to be?
+harmless() { grep -qF "$(field What "$1"): " test/mutations/harmless; }
+
+# noticed_by LOG: the job that failed
+noticed_by() { sed -nE 's/^== ([^:]*): [0-9]+ passed, [1-9].*/\1/p' "$1" | head -n 1; }
+
+# try NAME PATCH: try a slip, in a shell of its own
+try() {
+	local name=$1 patch=$2 log=$work/$1.log
+	SECONDS=0
+	if harmless "$patch"; then
+		verdict "$name" harmless "harmless: $(field What "$patch")"
+		return
+	elif [ -z "$(field Tests "$patch")" ]; then
+		verdict "$name" unreached "NO TEST COMES HERE: $(field Line "$patch"), $(field What "$patch")"
+		return
+	fi
+	copy "$name"
+	if ! break_it "$name" "$patch" >"$log" 2>&1; then
+		verdict "$name" failed "does not fit the sources: $log"
+	elif run_tests "$name" "$(field Suite "$patch")" "$(field Tests "$patch")" JOBS=2 FIRST_FAILURE=yes JOB_SECONDS="$JOB_SECONDS" BUILT_SOURCES="$work/built"; then
+		verdict "$name" survived "NOT NOTICED by $(field Jobs "$patch") jobs: $(field Line "$patch"), $(field What "$patch")"
+	else
+		verdict "$name" noticed "noticed by $(noticed_by "$log"): $(field Line "$patch"), $(field What "$patch")"
+	fi
+	rm -rf "${work:?}/$name"
+}
+
+# by_area: how many slips of each folder were noticed
+by_area() {
+	local patch
+	for patch; do
+		echo "$(field What "$patch" | sed -E 's,/[^/]*$,,;s,/[^/ ]* .*,,') $(cat "$work/$(basename "$patch" .patch).verdict")"
+	done | awk '{ n[$1]++; noticed[$1] += $2 == "noticed"; harmless[$1] += $2 == "harmless" }
+		END { for (area in n) printf "%-24s %3d of %3d noticed, %d harmless\n", area, noticed[area], n[area], harmless[area] }' | sort
+}
+
+# show PATCH...: those that nobody noticed
+show() {
+	local patch
+	for patch; do
+		case $(cat "$work/$(basename "$patch" .patch).verdict") in
+			noticed | harmless) rm -f "$work/$(basename "$patch" .patch).log" ;;
+			*) printf '\n%s\n' "$patch"; cat "$patch" ;;
+		esac
+	done
+}
+
+mkdir -p "$work"
+[ "$(id -u)" != 0 ] || chmod a+rx "$work"
+if [ "${1:-}" = --map ]; then
+	shift
+	make_map "$@"
+	exit
+fi
+number=20
+[[ ! ${!#} =~ ^[0-9]+$ ]] || { number=${!#}; set -- "${@:1:$#-1}"; }
+if [ ! -e "$MUTATE_MAP" ]; then
+	echo "which jobs run which lines is not known: scripts/mutate.sh --map" >&2
+	exit 1
+fi
+build
+echo "seed $SEED; built in $SECONDS s"
+rm -f "$work"/*.patch
+"$PYTHON" scripts/mutate.py draw "$number" "$SEED" "$work" "$@" || exit
+echo "drawn in $SECONDS s"
+patches=("$work"/*.patch)
+try_all "${patches[@]}"
+show "${patches[@]}"
+by_area "${patches[@]}"
+noticed=$(verdicts noticed) harmless=$(verdicts harmless)
+unnoticed=$((${#patches[@]} - noticed - harmless))
+echo "$SECONDS s"
+echo "$noticed noticed, $unnoticed not noticed, $harmless harmless"
+[ "$unnoticed" = 0 ]

@@ -45,6 +45,10 @@ $node->safe_psql('postgres', q{
 right_rows('ties on a page', 'docs', $_, 1) for 1, 2, 10, 90, 200, 1023, 1024, 1025, 1500;
 my ($rows, $requests) = searched(qq{SELECT count(*) FROM gpuvec_topk_batch('docs', 'tokens', (SELECT array_agg(tokens) FROM docs), 10)});
 is("$rows by $requests", '20000 by 1', 'a batch');
+# 26 MB of ids, of which a request has 8 at most
+($rows, $requests) = searched(q{SELECT count(*) FROM gpuvec_topk_batch('docs', 'tokens', (SELECT array_fill(array_agg(i)::idset, ARRAY[200]) FROM generate_series(0, 65535) i), 1)});
+is($rows, 200, 'a batch of large queries');
+cmp_ok($requests, '>=', 4, 'is divided');
 # without a root behind the last row: all is given
 right_rows('all rows', 'docs', 5000, 1);
 

@@ -257,6 +257,16 @@ becomes(sub { listed($node) }, $oid{docs}, 'little memory: the list is that of w
 is(resident($node), $oid{docs}, 'little memory: what fits is loaded');
 is(says($node, 'autoprewarm loads 1 of 2 mirrors', $from), 1, 'little memory: the log says so');
 
+# a materialized view without data is passed over in silence
+my $view = $node->safe_psql('postgres', q{CREATE MATERIALIZED VIEW copy AS TABLE docs WITH NO DATA; SELECT 'copy'::regclass::oid});
+$node->stop;
+write_list($docs_line =~ s/^(\d+) \d+/$1 $view/r . "\n$docs_line\n");
+$from = log_size($node);
+$node->start;
+becomes(sub { listed($node) }, $oid{docs}, 'a materialized view without data: it leaves the list');
+is(resident($node), $oid{docs}, 'a materialized view without data: it is not loaded');
+is(says($node, '(?:LOG|WARNING|ERROR):  gpuvec autoprewarm', $from), 0, 'a materialized view without data: the log says nothing');
+
 # off: nothing is loaded, and the list is left alone
 $node->append_conf('postgresql.conf', 'gpuvec.autoprewarm = off');
 $node->restart;

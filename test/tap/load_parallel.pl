@@ -26,13 +26,21 @@ sub brute
 		FROM $table WHERE tokens IS NOT NULL) x};
 }
 
-# a search that has to load; returns what it prints, also as messages
+# a statement; returns what it prints, and its messages, with those about workers, which go to the log only
+sub told
+{
+	my ($server, $sql) = @_;
+	my $offset = -s $server->logfile;
+	my ($rc, $out, $err) = $server->psql('postgres', "SET log_min_messages = debug1; $sql");
+
+	return ($out, join("\n", $err, slurp_file($server->logfile, $offset) =~ /DEBUG:  gpuvec: .*parallel workers.*/g));
+}
+
+# a search that has to load
 sub load
 {
 	my ($table, $before) = @_;
-	my ($rc, $out, $err) = $node->psql('postgres', "SELECT FROM gpuvec_evict('$table'); SET client_min_messages = debug1; " . ($before // '') . ';' . found($table));
-
-	return ($out, $err);
+	return told($node, "SELECT FROM gpuvec_evict('$table'); " . ($before // '') . ';' . found($table));
 }
 
 sub right
@@ -85,8 +93,8 @@ ok($told, 'the log tells what the parts of a load took');
 $node->safe_psql('postgres', 'ALTER SYSTEM RESET log_min_messages');
 $node->reload;
 
-($out, $err) = $node->psql('postgres', q{SET client_min_messages = debug1; SELECT FROM gpuvec_evict('docs'); SELECT gpuvec_prewarm('docs', 'tokens')});
-is($out, 0, 'gpuvec_prewarm');
+($out, $err) = told($node, q{SELECT FROM gpuvec_evict('docs'); SELECT gpuvec_prewarm('docs', 'tokens')});
+like($err, $loads, 'gpuvec_prewarm');
 is($node->safe_psql('postgres', q{SET max_parallel_workers_per_gather = 0; SELECT FROM gpuvec_evict('docs'); SELECT gpuvec_prewarm('docs', 'tokens')}),
 	$node->safe_psql('postgres', q{SELECT FROM gpuvec_evict('docs'); SELECT gpuvec_prewarm('docs', 'tokens')}), 'gpuvec_prewarm: as many rows');
 is($node->safe_psql('postgres', q{SELECT gpuvec_prewarm('rows', 'key', 'vector'); SELECT gpuvec_pool('rows', 'key', 'vector', '{4,8000}')}), "9000\n{8004,2}", 'an embedding table');
@@ -127,8 +135,8 @@ right('read only', 'docs', 1, 'SET default_transaction_read_only = on');
 $node->safe_psql('postgres', 'ALTER TABLE docs SET (parallel_workers = 0)');
 right('an option of the table', 'docs', 0);
 $node->safe_psql('postgres', 'ALTER TABLE docs RESET (parallel_workers)');
-($out, $err) = $node->psql('postgres', 'SET client_min_messages = debug1; CREATE TEMP TABLE mine AS TABLE docs; ' . found('mine') . '; BEGIN; CREATE TABLE ours AS TABLE docs;' . found('ours') . '; ROLLBACK');
-is($out, 0, 'tables of the session and of the transaction');
+($out, $err) = told($node, 'CREATE TEMP TABLE mine AS TABLE docs; ' . found('mine') . '; BEGIN; CREATE TABLE ours AS TABLE docs;' . found('ours') . '; ROLLBACK');
+unlike($err, qr/ERROR|[1-9] parallel workers load/, 'tables of the session and of the transaction');
 my @got = split /\n/, $node->safe_psql('postgres', 'CREATE TEMP TABLE mine AS TABLE docs; ' . found('mine') . ';' . brute('mine') . '; BEGIN; CREATE TABLE ours AS TABLE docs;' . found('ours') . ';' . brute('ours') . '; ROLLBACK');
 is($got[0], $got[1], 'a temporary table'); is($got[2], $got[3], 'a table of the same transaction');
 is($node->safe_psql('postgres', q{SELECT FROM gpuvec_evict('docs'); DO $$ DECLARE n bigint; BEGIN BEGIN SELECT count(*) INTO n FROM gpuvec_topk('docs', 'tokens', '{1}', NULL, 'hamming', -1e9); RAISE division_by_zero;
@@ -205,7 +213,7 @@ for my $how ('pg_cancel_backend', 'pg_terminate_backend')
 {
 	stop_at('load-worker-after-range');
 	$node->safe_psql('postgres', "SELECT $how(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND query LIKE '%max_parallel_workers_per_gather = 2%' AND pid <> pg_backend_pid()");
-	like(finish_psql($session), $how eq 'pg_cancel_backend' ? qr/ERROR:  canceling statement due to user request/ : qr/terminating connection/, "$how: an error");
+	like(finish_psql($session), $how eq 'pg_cancel_backend' ? qr/ERROR:  canceling statement due to user request/ : qr/closed the connection/, "$how: an error");
 	wait_for(sub { $node->safe_psql('postgres', q{SELECT 1 FROM pg_stat_activity WHERE backend_type = 'parallel worker'}) eq '' }, 'workers to end');
 	wait_for(sub { mirror_state() eq '' }, 'the load to end');
 	go_on();
@@ -223,11 +231,11 @@ for my $sql ($leaves, $in_order, q{SELECT gpuvec_prewarm('leaves', 'tokens')})
 
 	is($node->safe_psql('postgres', $ready), 12, 'small partitions: each is loaded once');
 	$node->safe_psql('postgres', q{SELECT FROM gpuvec_evict('leaves')});
-	my ($rc, $out, $err) = $node->psql('postgres', "$set SET client_min_messages = debug1; $sql");
+	my ($out, $err) = told($node, "$set $sql");
 	is($out, $one, 'small partitions: the same rows');
 	like($err, qr/[1-3] parallel workers load several relations/, 'small partitions: workers');
 	is($node->safe_psql('postgres', $ready), 12, 'small partitions: each is loaded once');
-	unlike($node->safe_psql('postgres', "$set SET client_min_messages = debug1; $sql"), $some, 'small partitions: no workers for what is loaded');
+	unlike((told($node, "$set $sql"))[1], $some, 'small partitions: no workers for what is loaded');
 
 	# workers have to load all; or all of them are ended
 	for my $how ('', 'load-worker-after-target')
@@ -255,7 +263,7 @@ my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($node, 'backup', has_streaming => 1);
 $standby->start;
 $node->wait_for_catchup($standby, 'replay');
-my ($rc, $on_standby, $messages) = $standby->psql('postgres', 'SET client_min_messages = debug1; ' . found('docs'));
+my ($on_standby, $messages) = told($standby, found('docs'));
 is($on_standby, $node->safe_psql('postgres', brute('docs')), 'a standby: all rows');
 like($messages, $loads, 'a standby: with workers');
 $standby->stop;

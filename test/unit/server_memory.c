@@ -231,11 +231,11 @@ test_request_budget(void)
 	before = client_engine_info(&c).memory_used;
 	check(ask_megabytes(&c, &s, 8), "what a session has free");
 	check(ask_megabytes(&c, &s, 20), "and what there is room for");
-	check(client_engine_info(&other).memory_used == before, "is charged no longer than that");
+	check(client_engine_info(&c).memory_used == before, "is charged no longer than that");
 	check(!ask_megabytes(&c, &s, 40) && client_failed_with(&c, "53200") && client_error_fallback(&c),
 		  "but no more");
 	check(strstr(client_error_text(&c, 2), "gpuvec.device_memory") != NULL, "with a hint");
-	check(client_engine_info(&other).memory_used == before, "nothing stays charged");
+	check(client_engine_info(&c).memory_used == before, "nothing stays charged");
 	check(search_again(&c, &s) && search_again(&other, &s), "the session goes on");
 	for (int i = 0; i < 8; i++)
 		free(s.queries[i].ids);

@@ -576,16 +576,16 @@ static const int edges[] = {63, 127, 255, 1023, 4095, 8191};
 static void
 ask_edge(struct worker *w)
 {
-	int			k = below(w, lengthof(edges));
+	int			k = chance(w, 50) ? (int) lengthof(edges) - 1 : (int) below(w, lengthof(edges));
 	const char *set = one_of(w, (const char *[]) {"'{1,2,3,4,5,6,9}'", say(w, "'{%d}'", k + 1), say(w, "'{%d,9}'", k + 1)}, 3);
 	const char *sql = say(w, "SELECT 0 AS grp, '' AS key, id::text AS id FROM forms.edges WHERE s %s",
 						  chance(w, 50) ? say(w, "@> %d::bigint", k + 1) : say(w, "&& '{%d}'", k + 1));
 
 	if (!begin(w, "REPEATABLE READ") ||
-		!run(w, "INSERT INTO forms.edges SELECT -i, %s FROM generate_series(1, %d) i", set, between(w, 1, 4)) ||
+		!run(w, "INSERT INTO forms.edges SELECT -i, %s FROM generate_series(1, %d) i", set, chance(w, 60) ? 1 : between(w, 2, 4)) ||
 		!run(w, "SET LOCAL enable_seqscan = off; SET LOCAL enable_%s = off", chance(w, 60) ? "bitmapscan" : "indexscan"))
 		return;
-	if (chance(w, 30))
+	if (chance(w, 15))
 		run(w, "DELETE FROM forms.edges WHERE id IN (%d, -1)", between(w, 1, 60));
 	ask_plain(w, "edge", sql);
 }

@@ -18,8 +18,8 @@
  *						progress meanwhile
  *	 together:N			searches of sets are held until N of them wait, so
  *						that they run in batches; at most for a second
- *	 slow-batch:MS		a batch of searches waits for MS before it runs, so that
- *						others gather for the next
+ *	 slow-batch:MS		a batch of searches waits for MS before it runs, so
+ *						that others gather for the next
  *	 stuck-search:MS	a search never ends and makes no progress; the
  *						engine counts as stuck after MS
  *	 crash-on-training	SIGSEGV when an iteration of a training begins

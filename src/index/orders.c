@@ -8,9 +8,10 @@
  * what is sorted by is an operator with the column on one side, ascending.  So
  * comparisons.c makes the paths of indexes once more, as if the query were
  * sorted by a distance that is found here, and then says of those that have
- * this order that they have the one that was asked for.  The executor computes
- * what was written where the query wants it.  This needs that rows in the order
- * of the distance, nulls last, are in the order that was asked for.
+ * this order that they have the one that was asked for.  The executor
+ * computes what was written where the query wants it.  This needs that rows
+ * in the order of the distance, nulls last, are in the order that was asked
+ * for.
  *
  * Values.  The value must be made of the distance, or of a score, by steps of
  * which each never falls or never rises (idset_spelling.c).  Then rows whose
@@ -213,7 +214,7 @@ GpuvecFindOrder(PlannerInfo *root, RelOptInfo *rel)
 
 /* ---- row numbers ---- */
 
-/* True for a path that returns rows in the order of distances, by our indexes */
+/* True for a path with rows in the order of a distance, by indexes of ours */
 static bool
 is_ordered(const Path *path)
 {

@@ -36,6 +36,9 @@
 /* Bytes that a server's function may read behind a character that is cut */
 #define ZEROS			8
 
+/* Bytes that are copied between looks */
+#define COPY_BYTES		((Size) 1024 * 1024)
+
 /* ---- ids ---- */
 
 /* An empty list, in the current memory context */
@@ -110,7 +113,11 @@ text_reader_init(TextReader *reader, const text *document)
 	Size		len = VARSIZE_ANY_EXHDR(document);
 	char	   *copy = palloc(len + ZEROS);
 
-	memcpy(copy, VARDATA_ANY(document), len);
+	for (Size at = 0; at < len; at += COPY_BYTES)
+	{
+		GPUVEC_LOOK();
+		memcpy(copy + at, VARDATA_ANY(document) + at, Min(COPY_BYTES, len - at));
+	}
 	memset(copy + len, 0, ZEROS);
 	reader->next = copy;
 	reader->end = copy + len;

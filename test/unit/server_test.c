@@ -2298,7 +2298,8 @@ drops(const char *frame, size_t length, const gpuvec_mirror_key *key)
 static void
 test_fuzz(void)
 {
-	engine		e = engine_start(NULL, (const char *const[]) {"--device-memory", "64", "--cpu-threads", "2", NULL});
+	/* as much as the longest messages take, lest the mirror goes for them */
+	engine		e = engine_start(NULL, (const char *const[]) {"--device-memory", "16384", "--cpu-threads", "2", NULL});
 	client		c = client_open(&e);
 	model		m = model_new(100, 40, &small);
 	int			rounds = getenv("SERVER_TEST_FUZZ") ? atoi(getenv("SERVER_TEST_FUZZ")) : 3000;

@@ -213,7 +213,7 @@ GpuvecFindOrder(PlannerInfo *root, RelOptInfo *rel)
 
 /* ---- row numbers ---- */
 
-/* True for a path of our indexes that returns rows in the order of distances */
+/* True for a path of our indexes that has rows in the order of distances */
 static bool
 is_ordered(const Path *path)
 {

@@ -105,6 +105,21 @@ CREATE FUNCTION differing(seed int) RETURNS SETOF text LANGUAGE sql AS $$
 	WHERE same(cond, op(i), query(i / 5)) <> 'same' $$;
 SELECT count(*) > 80 AS atoms FROM atoms;
 SELECT * FROM differing(0);
+-- each operator of each class, with a value of each type on its right, and with an array of those
+CREATE TABLE operators AS
+SELECT attname AS name, oprname AS op, CASE WHEN amoprighttype = 'anyenum'::regtype THEN 'mood' ELSE amoprighttype::regtype END AS type, examples
+FROM pg_amop JOIN pg_am a ON a.oid = amopmethod AND a.amname = 'gpuvec' JOIN pg_operator o ON o.oid = amopopr
+	JOIN pg_attribute ON attrelid = 'docs_most'::regclass AND attnum > 1
+	JOIN pg_type t ON t.oid = atttypid AND amoplefttype = CASE WHEN typtype = 'e' THEN 'anyenum'::regtype WHEN typtype = 'd' THEN typbasetype ELSE t.oid END
+	JOIN (VALUES ('^(smallint|integer|bigint)$', '{3,-5,NULL}'), ('^(real|double precision|numeric)$', '{1.5,-2.25,NULL}'), ('^(date|timestamp.*)$', '{2000-01-01,2024-02-29,NULL}'),
+		('^boolean$', '{t,NULL}'), ('^(text|character)$', '{ab,abcd,NULL}'), ('^uuid$', '{00000000-0000-0001-0000-000000000002,NULL}'), ('^anyenum$', '{fine,sad,NULL}'), ('^inet$', '{10.0.0.1,::1,NULL}')) e (types, examples)
+		ON amoprighttype::regtype::text ~ types
+WHERE amoppurpose = 's';
+SELECT count(*) > 100 AS operators, count(DISTINCT name) AS columns FROM operators;
+SELECT cond, same(cond, '<->', '{7,31,62}') FROM (SELECT format('%I %s %L::%s', name, op, (examples::text[])[1], type) AS cond FROM operators
+	UNION ALL SELECT format('%I %s ANY (%L::%s[])', name, op, examples, type) FROM operators) c
+WHERE same(cond, '<->', '{7,31,62}') <> 'same';
+DROP TABLE operators;
 -- the functions use the copy, which has rows without a set: these are no answer
 SELECT (SELECT count(*) FROM gpuvec_topk('docs', 'tokens', '{1,2}', 100000, 'hamming')) = count(tokens) AS sets, count(tokens) < count(*) AS nulls FROM docs;
 -- most conditions find some rows, and leave some out

@@ -107,7 +107,7 @@ for my $freshness (qw(wal sweep))
 	for my $statement (qw(search order partitions embedding))
 	{
 		my $client = unread_client($node, 'reader');
-		send_query($client, "$set $statements{$statement}"); read_results($client);
+		send_query($client, "$set SET gpuvec.freshness = $freshness; $statements{$statement}"); read_results($client);
 		$node->safe_psql('postgres', q{UPDATE docs SET id = id WHERE id % 10 = 1; UPDATE indexed SET id = id WHERE id % 10 = 1; UPDATE parts SET tokens = tokens WHERE id % 10 = 1; UPDATE vectors SET vector = vector WHERE key % 10 = 1});
 		send_query($client, 'SET client_min_messages = debug1'); read_results($client);
 		send_query($client, "SELECT repeat('x', $room); $statements{$statement}");

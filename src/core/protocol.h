@@ -40,7 +40,7 @@
 #include "core/weighting.h"
 
 #define GPUVEC_PROTOCOL_MAGIC	UINT32_C(0x47505643)	/* "GPVC" */
-#define GPUVEC_PROTOCOL_VERSION 22
+#define GPUVEC_PROTOCOL_VERSION 23
 
 /* Largest length of a frame; senders split pages into much shorter frames */
 #define GPUVEC_MAX_FRAME		(UINT32_C(1) << 30)
@@ -276,9 +276,12 @@ typedef struct gpuvec_refresh
  * others uint16_t.  If the mirror has filter columns, the row's words follow
  * its ids (gpuvec_filter_words()), aligned to 4 bytes only.
  *
- * With `all_visible` every snapshot sees all rows of the page: those that
- * existed when it was read, and all later ones for as long as nothing on the
- * page changes.  That counts until the page, or some of its lines, come again.
+ * If `newest` is not 0, all rows of the page were inserted by transactions
+ * that have committed, and nobody has deleted any.  `newest` is the largest of
+ * these transactions' numbers (FullTransactionId).  So a snapshot sees all
+ * rows of the page if `newest` precedes its xmin, for as long as nothing on
+ * the page changes.  That counts until the page, or some of its lines, come
+ * again.
  *
  * Or some lines of a page that the mirror has: `partial` is 1, and `nlines`
  * lines follow the rows, as uint16_t, ascending, padded to 4 bytes, and
@@ -292,10 +295,13 @@ typedef struct gpuvec_page
 	uint32_t	nrows;
 	uint64_t	lsn;
 	uint32_t	bytes;
-	uint8_t		partial;
-	uint8_t		all_visible;	/* 0 for a partial page */
+	uint16_t	partial;
 	uint16_t	nlines;
+	uint64_t	newest;			/* up to GPUVEC_MAX_XID; 0 for a partial page */
 } gpuvec_page;
+
+/* Largest number of a transaction */
+#define GPUVEC_MAX_XID		(UINT64_MAX >> 2)
 
 /* Bytes of the lines of a partial page */
 #define gpuvec_lines_bytes(nlines) \
@@ -485,6 +491,7 @@ typedef struct gpuvec_search
 	gpuvec_freshness need;		/* search only if the mirror is as fresh as
 								 * this */
 	uint64_t	known;			/* number of a refresh: see gpuvec_hit */
+	uint64_t	xmin;			/* the snapshot's: see gpuvec_hit */
 	uint32_t	measure;		/* gpuvec_measure */
 	uint32_t	method;			/* gpuvec_method */
 	uint32_t	nqueries;
@@ -591,6 +598,7 @@ typedef struct gpuvec_search_parts
 	uint32_t	nqueries;
 	uint32_t	together;		/* 1: rank the rows of all parts together */
 	uint32_t	padding;
+	uint64_t	xmin;			/* as in gpuvec_search */
 	uint64_t	nids;
 } gpuvec_search_parts;
 
@@ -604,10 +612,10 @@ typedef struct gpuvec_search_part
 #define GPUVEC_MAX_PARTS		4096
 
 /*
- * A row of an answer.  `place` packs four things: the row's tid, whether its
- * page was all-visible when it was last read (gpuvec_page), whether it was
- * last read by a refresh with a larger number than the search's `known`, and
- * the row's number of common ids.
+ * A row of an answer.  `place` packs four things: the row's tid, whether the
+ * search's `xmin` proves that the snapshot sees it (gpuvec_page.newest),
+ * whether its page was last read by a refresh with a larger number than the
+ * search's `known`, and the row's number of common ids.
  */
 typedef struct gpuvec_hit
 {
@@ -617,7 +625,7 @@ typedef struct gpuvec_hit
 
 #define GPUVEC_HIT_COMMON_BITS	18	/* at most 65536 */
 #define GPUVEC_HIT_NEWER		(UINT64_C(1) << GPUVEC_HIT_COMMON_BITS)
-#define GPUVEC_HIT_ALL_VISIBLE	(GPUVEC_HIT_NEWER << 1)
+#define GPUVEC_HIT_PROVEN	(GPUVEC_HIT_NEWER << 1)
 
 #define gpuvec_hit_place(tid, common, newer) \
 	((uint64_t) gpuvec_tid_block(tid) << 32 | \
@@ -629,7 +637,7 @@ typedef struct gpuvec_hit
 #define gpuvec_hit_tid(place)		gpuvec_tid(gpuvec_hit_block(place), gpuvec_hit_line(place))
 #define gpuvec_hit_common(place)	((uint32_t) ((place) & (GPUVEC_HIT_NEWER - 1)))
 #define gpuvec_hit_newer(place)		(((place) & GPUVEC_HIT_NEWER) != 0)
-#define gpuvec_hit_all_visible(place)	(((place) & GPUVEC_HIT_ALL_VISIBLE) != 0)
+#define gpuvec_hit_proven(place)	(((place) & GPUVEC_HIT_PROVEN) != 0)
 
 /*
  * Gather or pool vectors.  Followed, in this order, by
@@ -647,8 +655,8 @@ typedef struct gpuvec_hit
  *
  * Which rows does the session's snapshot see?  It sees all rows of a page
  * whose bit in `map` is set, if the page was last read by refresh `known` or
- * an earlier one, and those of a page that was all-visible when it was last
- * read.  About any other row the session must decide.  The engine
+ * an earlier one, and those of a page whose `newest` precedes `xmin`
+ * (gpuvec_page).  About any other row the session must decide.  The engine
  * answers UNDECIDED with the rows that need a verdict and have none, and the
  * session sends its request again with more verdicts.  A verdict holds for as
  * long as its snapshot.
@@ -677,6 +685,7 @@ typedef struct gpuvec_embedding_request
 	gpuvec_mirror_key key;
 	uint64_t	position;		/* answer only if checked >= position */
 	uint64_t	known;			/* number of a refresh; 0: ignore the map */
+	uint64_t	xmin;			/* the snapshot's; 0: proves nothing */
 	uint32_t	op;				/* gpuvec_embedding_op */
 	uint32_t	flags;
 	uint32_t	mode;			/* gpuvec_pool_mode */
@@ -765,6 +774,7 @@ typedef struct gpuvec_nearest_head
 	gpuvec_mirror_key key;
 	uint64_t	position;		/* answer only if checked >= position */
 	uint64_t	known;			/* number of a refresh; 0: ignore the map */
+	uint64_t	xmin;			/* the snapshot's; 0: proves nothing */
 	uint32_t	metric;			/* gpuvec_metric */
 	uint32_t	k;				/* 1 .. GPUVEC_MAX_K */
 	uint32_t	nqueries;
@@ -800,6 +810,7 @@ typedef struct gpuvec_gram_head
 	gpuvec_mirror_key key;
 	uint64_t	position;		/* answer only if checked >= position */
 	uint64_t	known;			/* number of a refresh; 0: ignore the map */
+	uint64_t	xmin;			/* the snapshot's; 0: proves nothing */
 	uint64_t	nverdicts;
 	uint64_t	map_bytes;		/* a multiple of 8 */
 } gpuvec_gram_head;

@@ -103,6 +103,7 @@ make_embedding(Question *question, const MirrorConversation *talk, MirrorRequest
 	if (map & GPUVEC_EMBEDDING_KEEP_MAP)
 		engine_map = 0;
 	head->known = talk->known;
+	head->xmin = MirrorSnapshotXmin(talk->snapshot);
 	head->flags = (head->flags & ~(GPUVEC_EMBEDDING_KEEP_MAP | GPUVEC_EMBEDDING_KEPT_MAP)) | map;
 	head->nverdicts = verdicts->n;
 	head->map_bytes = TYPEALIGN(8, map_bytes);
@@ -146,6 +147,7 @@ make_nearest(Question *question, const MirrorConversation *talk, MirrorRequest *
 	memset(head, 0, sizeof(*head));
 	head->key = talk->target->key;
 	head->known = talk->known;
+	head->xmin = MirrorSnapshotXmin(talk->snapshot);
 	head->metric = nearest->metric;
 	head->k = nearest->k;
 	head->nqueries = nearest->nqueries;
@@ -176,6 +178,7 @@ make_gram(Question *question, const MirrorConversation *talk, MirrorRequest *req
 	memset(head, 0, sizeof(*head));
 	head->key = talk->target->key;
 	head->known = talk->known;
+	head->xmin = MirrorSnapshotXmin(talk->snapshot);
 	head->nverdicts = verdicts->n;
 	head->map_bytes = TYPEALIGN(8, talk->map_bytes);
 	request->type = GPUVEC_MSG_GRAM;

@@ -289,6 +289,8 @@ extern bool MirrorRefused(const char **reason);
 
 /* visibility.c */
 typedef struct MirrorVisibility MirrorVisibility;
+extern uint64 MirrorFullXid(TransactionId xid);
+extern uint64 MirrorSnapshotXmin(Snapshot snapshot);
 extern MirrorVisibility *MirrorVisibilityBegin(MirrorTarget *target, Snapshot snapshot);
 extern BlockNumber MirrorVisibilityMapPages(MirrorVisibility *visibility);
 extern uint64 MirrorVisibilityNumber(const MirrorVisibility *visibility);

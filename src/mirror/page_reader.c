@@ -22,10 +22,11 @@
  * Hence content and LSN belong together: a later change of the page has a
  * later LSN, and the next check sees it.
  *
- * Of a page of a plain mirror the reader also tells whether every snapshot
- * sees all of its rows, so that they need no other proof (visibility.c).  A
- * page with the server's mark for that is not told so: on a standby the mark
- * may be wrong, and the visibility map has such pages anyway.
+ * Of a page of a plain mirror the reader also tells the newest transaction
+ * that has inserted rows, if all have been committed and none has been deleted
+ * (visibility.c).  It does not of a page with the server's mark all-visible:
+ * on a standby the mark may be wrong, and the visibility map has such pages
+ * anyway.
  *
  * Detoasting may come too late: a tuple that died, or whose insertion failed,
  * after the page was copied can lose its TOAST chunks.  So fetch_chunks()
@@ -160,8 +161,8 @@ prefetch_page(Page page)
 typedef enum TupleState
 {
 	TUPLE_DEAD,					/* dead to everyone */
-	TUPLE_SOME,					/* some snapshots may not see it */
-	TUPLE_VISIBLE				/* everyone sees it */
+	TUPLE_UNSETTLED,			/* not committed, or deleted by somebody */
+	TUPLE_LIVE					/* committed, and not deleted */
 } TupleState;
 
 /* A transaction, and the state of its tuples that nobody has deleted */
@@ -170,14 +171,6 @@ typedef struct Inserter
 	TransactionId xid;
 	TupleState	state;
 } Inserter;
-
-/* The state of a tuple that is not deleted, of a transaction that committed */
-static TupleState
-committed_state(const PageReader *reader, HeapTupleHeader header)
-{
-	return TransactionIdPrecedes(HeapTupleHeaderGetXmin(header), reader->horizon) ?
-		TUPLE_VISIBLE : TUPLE_SOME;
-}
 
 /*
  * Find out about a tuple of the page.  Usually one transaction has inserted
@@ -189,45 +182,45 @@ tuple_state(PageReader *reader, HeapTuple tuple, Buffer buffer, Inserter *insert
 	HeapTupleHeader header = tuple->t_data;
 	bool		kept = (header->t_infomask & (HEAP_XMAX_INVALID | HEAP_MOVED)) == HEAP_XMAX_INVALID;
 	HTSV_Result result;
-	TupleState	state = TUPLE_SOME;
+	TupleState	state;
 
 	if (kept && HeapTupleHeaderXminCommitted(header))
-		return committed_state(reader, header);
+		return TUPLE_LIVE;
 	if (kept && TransactionIdEquals(HeapTupleHeaderGetRawXmin(header), inserter->xid))
 		return inserter->state;
 	result = HeapTupleSatisfiesVacuum(tuple, reader->horizon, buffer);
 	if (result == HEAPTUPLE_DEAD)
 		return TUPLE_DEAD;
-	if (result == HEAPTUPLE_LIVE)
-		state = committed_state(reader, header);
+	state = result == HEAPTUPLE_LIVE ? TUPLE_LIVE : TUPLE_UNSETTLED;
 	if (kept)
 		*inserter = (Inserter) {HeapTupleHeaderGetRawXmin(header), state};
 	return state;
 }
 
-/* True if the page may be all-visible: see PageReader */
+/* True if the newest transaction of a page is told: see PageReader */
 static bool
-may_be_visible(const PageReader *reader)
+tells_newest(const PageReader *reader)
 {
 	return !reader->rooted && reader->target->mode == MIRROR_SHARED;
 }
 
 /*
- * Note which tuples of a page are dead to everyone, and whether everyone sees
- * all others.  A page that is marked all-visible has no dead tuples (or, on a
- * standby, some that do no harm).
+ * Note which tuples of a page are dead to everyone, and the newest transaction
+ * of the others.  A page that is marked all-visible has no dead tuples (or, on
+ * a standby, some that do no harm).
  */
 static void
 judge_tuples(PageReader *reader, BlockNumber block, Page page, Buffer buffer)
 {
 	OffsetNumber last = PageGetMaxOffsetNumber(page);
 	Inserter	inserter = {InvalidTransactionId};
+	bool		settled = tells_newest(reader);
+	TransactionId newest = FrozenTransactionId;
 
 	memset(reader->dead, 0, sizeof(bool) * (last + 1));
-	reader->all_visible = false;
+	reader->newest = InvalidTransactionId;
 	if (PageIsNew(page) || PageIsAllVisible(page))
 		return;
-	reader->all_visible = may_be_visible(reader);
 	for (OffsetNumber line = FirstOffsetNumber; line <= last; line++)
 	{
 		HeapTupleData tuple;
@@ -238,8 +231,12 @@ judge_tuples(PageReader *reader, BlockNumber block, Page page, Buffer buffer)
 		tuple_at(reader, page, block, line, &tuple);
 		state = tuple_state(reader, &tuple, buffer, &inserter);
 		reader->dead[line] = state == TUPLE_DEAD;
-		reader->all_visible &= state != TUPLE_SOME;
+		settled &= state != TUPLE_UNSETTLED;
+		if (state == TUPLE_LIVE && TransactionIdFollows(HeapTupleHeaderGetXmin(tuple.t_data), newest))
+			newest = HeapTupleHeaderGetXmin(tuple.t_data);
 	}
+	if (settled)
+		reader->newest = newest;
 }
 
 /* Copy a page, judge its tuples, and return its LSN */
@@ -663,7 +660,7 @@ PageReaderRead(PageReader *reader, BlockNumber block, StringInfo out)
 	appendBinaryStringInfo(out, (char *) &head, sizeof(head));
 	head.nrows = reader->entries ? append_entries(reader, block, out) :
 		append_tuples(reader, block, out);
-	head.all_visible = reader->entries == NULL && reader->all_visible;
+	head.newest = reader->entries == NULL ? MirrorFullXid(reader->newest) : 0;
 	head.bytes = out->len - start - sizeof(head);
 	memcpy(out->data + start, &head, sizeof(head));
 	MemoryContextSwitchTo(old);

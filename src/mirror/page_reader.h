@@ -29,13 +29,14 @@ typedef struct PageReader
 								 * reads the column */
 	Snapshot	snapshot;		/* of the search that caused the reading */
 	TransactionId horizon;		/* rows deleted before it are dead to
-								 * everyone; all see what was committed before
-								 * it */
+								 * everyone */
 	BufferAccessStrategy strategy;
 	MemoryContext context;		/* reset after each page */
 	char	   *page;			/* private copy of the page */
 	bool	   *dead;			/* [line pointer], dead to everyone */
-	bool		all_visible;	/* everyone sees all other tuples of the page */
+	TransactionId newest;		/* of the page's tuples, if all others have
+								 * been committed and not deleted; invalid:
+								 * not so, or not told */
 } PageReader;
 
 extern PageReader *PageReaderBegin(const MirrorTarget *target, Snapshot snapshot);

@@ -401,6 +401,7 @@ MirrorPartsSearch(MirrorTarget *targets, int ntargets, MirrorSearch *search, uin
 	bool		ok;
 
 	parts->ntargets = ntargets;
+	parts->head.xmin = MirrorSnapshotXmin(search->snapshot);
 	parts->parts = palloc0_array(Part, ntargets);
 	parts->wire = palloc0_array(gpuvec_search_part, ntargets);
 	parts->whose = palloc_array(int, ntargets);

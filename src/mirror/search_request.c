@@ -265,6 +265,7 @@ make_request(MirrorSearchRequest *request, const MirrorConversation *talk, Mirro
 		request->queries[0].k == GPUVEC_ALL_ROWS)
 		request->queries[0].flags |= GPUVEC_QUERY_PAGES;
 	request->head.known = talk->known;
+	request->head.xmin = MirrorSnapshotXmin(talk->snapshot);
 	request->head.measure = search->measure;
 	request->weights.alpha = gpuvec_given_weight(&search->weights, search->weights.alpha);
 	request->weights.beta = gpuvec_given_weight(&search->weights, search->weights.beta);

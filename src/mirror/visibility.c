@@ -30,38 +30,33 @@
  * does not count locks of rows: they change neither a row nor who sees it.
  *
  * Before VACUUM has come to a page, its bit of the map is not set.  So the
- * tuples themselves tell, when a page is read as a whole (page_reader.c).  The
- * page is all-visible then if of each tuple that is not dead to everyone
+ * tuples themselves tell, when a page is read as a whole (page_reader.c).  Its
+ * newest transaction is noted if of each tuple that is not dead to everyone
  *
- *	- the inserting transaction X has committed, and precedes a horizon H,
- *	  the oldest transaction that any snapshot may take for running
- *	  (GpuvecOldestXmin); and
+ *	- the inserting transaction X has committed; and
  *	- nobody has deleted it: there is no xmax, or one that only locks, or one
  *	  that has aborted (HEAPTUPLE_LIVE).
  *
- * Rows of such a page need neither map nor fetch until the page, or lines of
- * it, are read again.  Proof, for a snapshot S whose search finds the row:
+ * Rows of such a page need neither map nor fetch if its newest transaction
+ * precedes the snapshot's xmin, until the page, or lines of it, are read
+ * again.  Proof, for a snapshot S whose search finds the row:
  *
- *	- S takes X for finished.  H was computed at some time t, under
- *	  ProcArrayLock.  Transactions that have written the table are of this
- *	  database.  H is at most each of those that was running at t, prepared
- *	  ones included, so X was not; nor was the transaction that X is a
- *	  subtransaction of, which is older.  If S was taken after t, X had left
- *	  the array.  If S existed at t, its xmin was there, of an imported
- *	  snapshot that of the importing session or still that of the exporting
- *	  one; so H is at most S.xmin, and X precedes that.  And X has committed,
- *	  so S sees the insertion.  Hence it does not matter whether t is before
- *	  or after the reading of the page, nor that later horizons may be lower
- *	  (the server's own remark on that, in procarray.c: what precedes the
- *	  first result is not taken for running by anyone any more).
+ *	- S sees the insertion.  X has committed, and X precedes S.xmin.  So S does
+ *	  not take X for running (XidInMVCCSnapshot looks at that first), whether
+ *	  it was taken before the page was read or later, here or by another
+ *	  session.  A subtransaction has committed if those above it have.  On a
+ *	  standby it is the same by the transactions that the standby takes for
+ *	  running.
  *	- S sees no deletion.  One whose WAL was written before step 4 is in the
  *	  WAL that the mirror is checked against, and its page is read again, or
  *	  counts as partly read.  One that was written later had not committed
  *	  when S was taken; or it is of S's own transaction, by a later command.
  *	  An aborted one does not count for anybody, and a lock deletes nothing.
- *	- On a standby, read "replayed" for "written".  There H is at most the
- *	  oldest transaction that the standby takes for running, and that is an
- *	  ancestor of those that it has lost track of (subtransactions).
+ *	  On a standby, read "replayed" for "written".
+ *
+ * Numbers of transactions come with their epoch (MirrorFullXid), since what
+ * the engine keeps may become older than 32 bits can tell.  A frozen row
+ * counts as older than all.
  *
  * This is not so in a rooted mirror, which follows an index: it hears neither
  * of deletions nor of HOT updates (F4).  Rows that come from the WAL or that
@@ -80,6 +75,7 @@
 #include "access/htup_details.h"
 #include "access/relscan.h"
 #include "access/tableam.h"
+#include "access/transam.h"
 #include "access/visibilitymap.h"
 #include "entries/entries.h"
 #include "idset/idset.h"
@@ -113,6 +109,35 @@ struct MirrorVisibility
 	uint64		refresh;		/* n0 */
 	bool		fetch_all;		/* hits prove nothing of themselves */
 };
+
+/*
+ * The number of a transaction with its epoch, for one that is not in the
+ * future.  Of those that are no normal transactions: 0, 1 and 2.
+ */
+uint64
+MirrorFullXid(TransactionId xid)
+{
+	FullTransactionId next;
+	uint32		epoch;
+
+	if (!TransactionIdIsNormal(xid))
+		return xid;
+	next = ReadNextFullTransactionId();
+	epoch = EpochFromFullTransactionId(next);
+	if (xid > XidFromFullTransactionId(next))
+		epoch--;
+	return U64FromFullTransactionId(FullTransactionIdFromEpochAndXid(epoch, xid));
+}
+
+/*
+ * The snapshot's xmin: all transactions that precede it have ended for it.  0
+ * if it is another kind of snapshot.
+ */
+uint64
+MirrorSnapshotXmin(Snapshot snapshot)
+{
+	return snapshot->snapshot_type == SNAPSHOT_MVCC ? MirrorFullXid(snapshot->xmin) : 0;
+}
 
 MirrorVisibility *
 MirrorVisibilityBegin(MirrorTarget *target, Snapshot snapshot)
@@ -401,6 +426,21 @@ line_visible(MirrorVisibility *visibility, Buffer buffer, BlockNumber block, Off
 }
 
 /*
+ * Prefetch the headers of a page's tuples into the CPU's cache: otherwise each
+ * look at one waits for memory
+ */
+static void
+prefetch_tuples(Page page)
+{
+#ifdef __GNUC__
+	OffsetNumber last = PageGetMaxOffsetNumber(page);
+
+	for (OffsetNumber line = FirstOffsetNumber; line <= last; line++)
+		__builtin_prefetch((char *) page + ItemIdGetOffset(PageGetItemId(page, line)));
+#endif
+}
+
+/*
  * Tell of each of n rows of a plain mirror, in the order of their tids
  * (gpuvec_tid), whether the snapshot sees it.  Each page is locked once.
  */
@@ -417,6 +457,7 @@ MirrorRowsVisible(MirrorVisibility *visibility, const uint64 *tids, uint64 n, bo
 		CHECK_FOR_INTERRUPTS();
 		buffer = ReadBuffer(visibility->target->rel, block);
 		LockBuffer(buffer, BUFFER_LOCK_SHARE);
+		prefetch_tuples(BufferGetPage(buffer));
 		for (; i < n && gpuvec_tid_block(tids[i]) == block; i++)
 			visible[i] = line_visible(visibility, buffer, block,
 									  mirror_line_offset(gpuvec_tid_line(tids[i])));
@@ -449,7 +490,7 @@ fetch_row(MirrorVisibility *visibility, ItemPointer tid)
 static bool
 is_proven(const MirrorVisibility *visibility, const gpuvec_hit *hit)
 {
-	if (gpuvec_hit_all_visible(hit->place) && !gpuvec_verify)
+	if (gpuvec_hit_proven(hit->place) && !gpuvec_verify)
 		return true;
 	return visibility->map && !gpuvec_hit_newer(hit->place) &&
 		mirror_line_itself(gpuvec_hit_line(hit->place)) &&

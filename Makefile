@@ -30,9 +30,9 @@ DATA = $(patsubst $(srcdir)/%,%,sql/gpuvec--$(EXTVERSION).sql $(filter-out %--$(
 PGFILEDESC = "gpuvec - exact set-similarity search"
 
 OBJS = $(sort $(patsubst $(srcdir)/%.c,%.o,$(wildcard \
-	$(srcdir)/src/*.c $(srcdir)/src/idset/*.c $(srcdir)/src/entries/*.c $(srcdir)/src/mirror/*.c \
-	$(srcdir)/src/link/*.c $(srcdir)/src/search/*.c $(srcdir)/src/index/*.c \
-	$(srcdir)/src/embedding/*.c $(srcdir)/src/recommend/*.c)))
+	$(srcdir)/src/*.c $(srcdir)/src/idset/*.c $(srcdir)/src/entries/*.c $(srcdir)/src/mirror/*/*.c \
+	$(srcdir)/src/link/*.c $(srcdir)/src/search/*.c $(srcdir)/src/servers/*.c $(srcdir)/src/monitor/*.c \
+	$(srcdir)/src/index/*.c $(srcdir)/src/embedding/*.c $(srcdir)/src/recommend/*.c)))
 
 # PGXS itself does not know which headers a file needs.  PostgreSQL loads libraries with
 # RTLD_GLOBAL: only what is declared PGDLLEXPORT is visible, whatever flags "make" is given.

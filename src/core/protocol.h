@@ -416,8 +416,8 @@ typedef struct gpuvec_rows
 /*
  * A record of a feed.  Lines are even.  A record concerns the rows of a line
  * and of the line behind it: both stand for the same line pointer (see
- * mirror_line() in mirror/mirror.h).  The values that follow are padded to 8
- * bytes.
+ * mirror_line() in mirror/describe/mirror.h).  The values that follow are
+ * padded to 8 bytes.
  */
 typedef enum gpuvec_feed_kind
 {

@@ -31,7 +31,7 @@
 #include "core/nearest.h"
 #include "core/pooling.h"
 #include "fmgr.h"
-#include "mirror/conversation.h"
+#include "mirror/ask/conversation.h"
 #include "utils/array.h"
 
 /* Known verdicts: whether the snapshot sees a row of a target */

@@ -16,7 +16,7 @@
 #include "core/measure.h"
 #include "idset/idset.h"
 #include "index/conditions.h"
-#include "mirror/mirror.h"
+#include "mirror/describe/mirror.h"
 #include "nodes/execnodes.h"
 #include "nodes/pathnodes.h"
 #include "nodes/tidbitmap.h"

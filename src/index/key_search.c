@@ -57,7 +57,7 @@
 #include "index/index_am.h"
 #include "index/key_bounds.h"
 #include "link/engine_link.h"
-#include "mirror/mirror.h"
+#include "mirror/describe/mirror.h"
 #include "miscadmin.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"

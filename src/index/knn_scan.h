@@ -13,7 +13,7 @@
 #include "executor/execdesc.h"
 #include "executor/tuptable.h"
 #include "index/index_am.h"
-#include "mirror/usage.h"
+#include "mirror/describe/usage.h"
 #include "utils/tuplesort.h"
 
 /* A row to return */

@@ -34,7 +34,7 @@
 #include "idset/idset.h"
 #include "index/knn_scan.h"
 #include "link/engine_link.h"
-#include "mirror/mirror.h"
+#include "mirror/describe/mirror.h"
 #include "utils/memutils.h"
 
 /*

@@ -29,7 +29,7 @@
 #include "access/relscan.h"
 #include "executor/executor.h"
 #include "index/knn_scan.h"
-#include "mirror/search_parts.h"
+#include "mirror/ask/search_parts.h"
 #include "nodes/nodeFuncs.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"

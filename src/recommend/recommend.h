@@ -29,7 +29,7 @@
 #include "core/als.h"
 #include "core/protocol.h"
 #include "fmgr.h"
-#include "mirror/mirror.h"
+#include "mirror/describe/mirror.h"
 #include "portability/instr_time.h"
 #include "search/set_function.h"
 #include "tcop/dest.h"

@@ -4,7 +4,7 @@
 #	- files of this repository, in all of its *.md and in comments of the sources
 #	- "`function` in `file`"
 #	- in tables of tests ("regress: a, b; TAP: c"), the tests
-#	- in doc/exactness.md, all patches of test/mutations, and no other
+#	- behind "Broken by" in doc/exactness-*.md, all patches of test/mutations, and no other
 #	- in test/mutations/harmless, files and functions
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
@@ -31,10 +31,27 @@ while read -r file path; do
 	[ -e "$path" ] || fault "$file: there is no $path"
 done < <(paths)
 
+# paragraphs and items of the pages, a line each, as "PAGE<tab>TEXT"
+paragraphs() {
+	awk 'function end() { if (text != "") print page "\t" text; text = "" }
+		FNR == 1 || /^[ \t]*$/ || /^[ \t]*(```|[|#]|[-*] |[0-9]+\. )/ { end() }
+		{ page = FILENAME; sub(/^[ \t]+/, ""); text = text (text == "" ? "" : " ") $0 }
+		END { end() }' $docs
+}
+
+# what matches in lines "PAGE<tab>TEXT", as "PAGE<tab>MATCH"
+matches() {
+	awk -v re="$1" '{ at = index($0, "\t"); page = substr($0, 1, at); text = substr($0, at + 1)
+		while (match(text, re)) {
+			print page substr(text, RSTART, RLENGTH)
+			text = substr(text, RSTART + RLENGTH)
+		} }'
+}
+
 # "`a`, `b` in `file`", as "FILE NAME PAGE"
 named() {
-	grep -oE '`[A-Za-z0-9_]+`((,| and) `[A-Za-z0-9_]+`)* in `(src|kernels|test)/[^`]*`' $docs |
-		sed -E 's/^([^:]*):(.*) in `([^`]*)`$/\1\t\2\t\3/' | tr -d '`' |
+	paragraphs | matches '`[A-Za-z0-9_]+`((,| and) `[A-Za-z0-9_]+`)* in `(src|kernels|test)/[^`]*`' |
+		sed -E 's/(.*) in `([^`]*)`$/\1\t\2/' | tr -d '`' |
 		awk -F '\t' '{ n = split($2, names, /, | and /); for (i = 1; i <= n; i++) print $3, names[i], $1 }' | sort -u
 }
 
@@ -61,17 +78,20 @@ while IFS=$'\t' read -r file kind names; do
 	for name in $(sed -E 's/\([^)]*\)?//g' <<<"$names" | grep -oE '(^|,) *[a-z0-9_]+ *' | tr -d ', '); do
 		test_exists "$kind" "$name" || fault "$file: there is no test $kind: $name"
 	done
-done < <(for file in $docs; do
-	sed -E 's/\([^()]*\)//g' "$file" | grep -oE '(regress|isolation|TAP|unit): [a-z0-9_, ]+' | sed -E "s,^([A-Za-z]+): (.*),$file\t\1\t\2,"
-done | sort -u)
+done < <(paragraphs | sed -E 's/\([^()]*\)//g' | matches '(regress|isolation|TAP|unit): [a-z0-9_, ]+' |
+	sed -E 's/: /\t/' | sort -u)
+
+# the mutants that the rules of exactness name
+mutants() {
+	paragraphs | sed -nE 's,^doc/exactness-[^\t]*\t- Broken by: ,,p' | grep -oE '`[a-z0-9_]+`' | tr -d '`' | sort -u
+}
 
 while read -r name; do
-	fault "doc/exactness.md does not name the mutant $name"
-done < <(comm -23 <(cd test/mutations && printf '%s\n' *.patch | sed 's/\.patch$//' | sort) \
-	<(grep -oE '`[a-z0-9_]+`' doc/exactness.md | tr -d '`' | sort -u))
+	fault "no page doc/exactness-*.md names the mutant $name"
+done < <(comm -23 <(cd test/mutations && printf '%s\n' *.patch | sed 's/\.patch$//' | sort) <(mutants))
 while read -r name; do
-	[ -e "test/mutations/$name.patch" ] || fault "doc/exactness.md: there is no mutant $name"
-done < <(awk -F ' *\\| *' 'NF > 5 { print $4 }' doc/exactness.md | grep -oE '`[a-z0-9_]+`' | tr -d '`' | sort -u)
+	[ -e "test/mutations/$name.patch" ] || fault "doc/exactness-*.md: there is no mutant $name"
+done < <(mutants)
 
 while read -r path function _; do
 	grep -qs "^${function%:}(" "$path" || fault "test/mutations/harmless: there is no $function in $path"

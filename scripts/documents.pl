@@ -1,7 +1,8 @@
 #!/usr/bin/perl
 # Checks the pages: README.md, CHANGELOG.md, CONTRIBUTING.md and doc/*.md.
 #
-#	scripts/documents.pl check             links, widths, fences and spelling; needs no server
+#	scripts/documents.pl check             links, widths, fences, spelling and sentences; needs no server
+#	scripts/documents.pl long PAGE...      prints the sentences of more words than nine of ten may have
 #	scripts/documents.pl run PAGE...       runs the statements of pages, and compares what they print
 #	scripts/documents.pl write PAGE...     runs them, and writes what they print into the pages
 #	scripts/documents.pl reference         prints doc/reference.md, made from the catalog of a server
@@ -460,6 +461,69 @@ sub check_tables
 	return;
 }
 
+# The sentences of paragraphs and items of lists, each as [words, line, text].  Rows of tables,
+# headings and where a rule of exactness is kept and tested are none.
+sub sentences
+{
+	my @lines = @_;
+	my (@sentences, @paragraph, $fenced, $left_out);
+	my $end = sub {
+		my $text = join ' ', map { $_->[1] } @paragraph;
+		my @line_of = map { my $line = $_->[0]; map { $line } split ' ', $_->[1] } @paragraph;
+		foreach my $sentence (split /(?<=[.!?])[)"'*]*\s+(?=["'(*\[`]*[A-Z0-9`])/, $text)
+		{
+			my @words = split ' ', $sentence;
+			push @sentences, [ scalar(grep { /\w/ } @words), $line_of[0], $sentence ] if @words;
+			splice @line_of, 0, scalar @words;
+		}
+		@paragraph = ();
+		return;
+	};
+	foreach my $i (0 .. $#lines)
+	{
+		my $line = $lines[$i];
+		$fenced = !$fenced if $line =~ /^\s*```/;
+		if ($fenced || $line =~ /^\s*$|^\s*(?:```|[|#<]|[-*] |\d+\. )/)
+		{
+			$end->();
+			$left_out = $fenced || $line =~ /^\s*(?:$|```|[|#<]|- (?:Kept in|Broken by|Noticed by): )/;
+		}
+		elsif ($i == 0 || $lines[ $i - 1 ] =~ /^\s*(?:$|```|[|#<])/) { $left_out = 0; }
+		push @paragraph, [ $i + 1, $line =~ s/^\s*(?:[-*] |\d+\. )//r ] unless $left_out;
+	}
+	$end->();
+	return @sentences;
+}
+
+# Of ten sentences of a page nine have at most so many words
+my $most_words = 24;
+
+sub nine_of_ten
+{
+	my @counts = sort { $a <=> $b } map { $_->[0] } @_;
+	return @counts ? $counts[ int(@counts * 0.9) ] : 0;
+}
+
+sub check_sentences
+{
+	my ($page, @lines) = @_;
+	my $words = nine_of_ten(sentences(@lines));
+	fault("$page: nine of ten sentences have up to $words words, and may have $most_words: see documents.pl long") if $words > $most_words;
+	return;
+}
+
+# long PAGE...: the sentences that are longer, longest first
+sub long
+{
+	my @found;
+	foreach my $page (@_)
+	{
+		push @found, map { [ $_->[0], "$page:$_->[1]", $_->[2] ] } grep { $_->[0] > $most_words } sentences(read_file($page));
+	}
+	printf "%d words, %s: %s\n", @$_ foreach sort { $b->[0] <=> $a->[0] } @found;
+	return;
+}
+
 # What a checker of spelling found.  Others than these know other words, so what they find is
 # told, but is no fault: aspell with its dictionary 2020.12.07, by the sum of its words, and
 # codespell 2.2.2.
@@ -515,6 +579,7 @@ sub pages
 sub check
 {
 	my @pages = pages();
+	my @sentences;
 	my $aspell = has_command('aspell') && system('aspell dicts 2>/dev/null | grep -q "^en_US$"') == 0;
 	my $dictionary = $aspell ? sum_of_words() : '';
 	foreach my $page (@pages)
@@ -524,6 +589,8 @@ sub check
 		check_widths($page, @lines);
 		check_fences($page, @lines);
 		check_tables($page, @lines);
+		check_sentences($page, @lines);
+		push @sentences, sentences(@lines);
 		check_spelling($dictionary, $page, @lines) if $aspell;
 	}
 	if (has_command('codespell'))
@@ -532,6 +599,7 @@ sub check
 		my ($version) = `codespell --version 2>&1` =~ /([\d.]+)/;
 		misspelled('codespell', $version // '', $found) if $found =~ /==>/;
 	}
+	printf "documents: %d sentences, nine of ten with at most %d words\n", scalar @sentences, nine_of_ten(@sentences);
 	printf "documents: %d pages, %d faults%s\n", scalar @pages, $faults, $aspell ? '' : '; spelling was not checked, for want of aspell';
 	return;
 }
@@ -591,8 +659,9 @@ $ENV{PGCLIENTENCODING} = 'UTF8';
 my $goal = shift @ARGV // '';
 if ($goal eq 'check') { check(); }
 elsif ($goal eq 'reference') { reference(); }
+elsif ($goal eq 'long') { long(@ARGV); }
 elsif ($goal eq 'wrap') { wrap(@ARGV); }
 elsif ($goal eq 'count') { count(@ARGV); }
 elsif ($goal eq 'run' || $goal eq 'write') { run_page($_, $goal eq 'write') foreach @ARGV; }
-else { die "usage: documents.pl check | run PAGE... | write PAGE... | reference | wrap PAGE... | count PAGE...\n"; }
+else { die "usage: documents.pl check | run PAGE... | write PAGE... | reference | long PAGE... | wrap PAGE... | count PAGE...\n"; }
 exit($faults ? 1 : 0);

@@ -203,7 +203,7 @@ take_offsets(FunctionCallInfo fcinfo, int argument, EmbeddingBags *bags)
 		if (offsets[i - 1] > offsets[i])
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("offsets must not descend")));
+					 errmsg("offsets must be sorted in ascending order")));
 	}
 	bags->nbags = n - 1;
 	bags->offsets = (const uint64 *) offsets;

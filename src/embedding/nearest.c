@@ -121,7 +121,7 @@ list_offsets(FunctionCallInfo fcinfo, uint64 nkeys, uint64 nqueries)
 		if (offsets[i - 1] > offsets[i])
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("exclude_offsets must not descend")));
+					 errmsg("exclude_offsets must be sorted in ascending order")));
 	}
 	return offsets;
 }

@@ -323,7 +323,7 @@ gpuvec_gradient_rows(PG_FUNCTION_ARGS)
 	if (bags.nkeys == 0 ? bags.ngradient > 0 : bags.ngradient % bags.nkeys != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
-				 errmsg("the number of gradients' elements must be a multiple of that of keys"),
+				 errmsg("gradients must have the same number of elements for each key"),
 				 errdetail("There are " UINT64_FORMAT " elements and " UINT64_FORMAT " keys.",
 						   bags.ngradient, bags.nkeys)));
 	if (bags.nkeys == 0)
@@ -631,7 +631,7 @@ make_statement(Training *training, const char *optimizer)
 				 sgd ? errmsg("optimizer \"%s\" has no state", optimizer) :
 				 errmsg("optimizer \"%s\" needs a table for its state", optimizer),
 				 sgd ? 0 :
-				 errhint("CREATE TABLE state (key bigint PRIMARY KEY, step bigint, m real[], v real[])")));
+				 errhint("Create one as in CREATE TABLE state (key bigint PRIMARY KEY, step bigint, m real[], v real[]).")));
 	append_gradients(training);
 	if (sgd)
 		append_update(training, "l.gradient, $3, l.key", "gpuvec_sgd_step");

@@ -132,7 +132,7 @@ check_kind(Relation rel)
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("cannot use table \"%s\" as a dictionary because of its row-level security policies",
 						RelationGetRelationName(rel)),
-				 errdetail("All of its rows are needed, whatever the policies say.")));
+				 errdetail("The dictionary would use rows that the policies hide.")));
 }
 
 /* The column of a name; an error unless it is of one of two types */

@@ -235,7 +235,7 @@ check_privileges(Relation rel, const SearchColumns *columns)
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("cannot search table \"%s\" because of its row-level security policies",
 						RelationGetRelationName(rel)),
-				 errdetail("The search uses all rows, whatever the policies say."),
+				 errdetail("The search would use rows that the policies hide."),
 				 errhint("Let a SECURITY DEFINER function of a role that bypasses row-level security search and filter.")));
 }
 

@@ -142,7 +142,7 @@ extern bool parts_adopt_view(gpuvec_backend *backend, gpuvec_view *view, gpuvec_
 extern void parts_release_view(gpuvec_backend *backend, gpuvec_view *view);
 
 /*
- * The parts of a view that no backend has adopted, in *parts.  They hold no
+ * The parts of a view that no backend has adopted, in *divided.  They hold no
  * references; free each part's view.  False: out of memory, nothing to free.
  */
 extern bool parts_divide(const parts_backend *parts, const gpuvec_view *view,

@@ -445,7 +445,7 @@ host_pool(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_slot_b
 	return pool_slots(bank, bags, false, out, error);
 }
 
-/* Sum the shares of each key into *body; returns the number of keys */
+/* Sum the shares of each key into keys and out; returns the number of keys */
 static uint64_t
 sum_keys(const host_bags *h, const gpuvec_share *shares, uint64_t nshares, const float *gradient,
 		 int64_t *keys, float *out)

@@ -9,6 +9,7 @@
 #define SERVER_MODEL_H
 
 #include "server_client.h"
+#include "core/protocol_sets.h"
 
 /* A request for a refresh with the LSNs of all pages, and its size */
 #define REFRESH(of)		&(gpuvec_refresh) {.key = *(of),.lsns = 1}, sizeof(gpuvec_refresh)

@@ -30,6 +30,7 @@
 
 #include "core/nearest.h"
 #include "core/pooling.h"
+#include "core/protocol_vectors.h"
 #include "fmgr.h"
 #include "mirror/ask/conversation.h"
 #include "utils/array.h"

@@ -46,17 +46,6 @@
 #include "utils/regproc.h"
 #include "utils/syscache.h"
 
-gpuvec_measure
-GpuvecStrategyMeasure(StrategyNumber strategy)
-{
-	static const gpuvec_measure measures[] = {
-		GPUVEC_BRAUN_BLANQUET, GPUVEC_JACCARD, GPUVEC_COSINE, GPUVEC_INTERSECTION, GPUVEC_HAMMING
-	};
-
-	Assert(strategy >= GPUVEC_FIRST_DISTANCE && strategy <= GPUVEC_LAST_DISTANCE);
-	return measures[strategy - GPUVEC_FIRST_DISTANCE];
-}
-
 /*
  * Hand over a row.  Large values are not detoasted for this: the page that
  * has the row is read when it is needed.  Nor does an index hand over rows

@@ -83,15 +83,6 @@ typedef struct KeySearch
 								 * counted last */
 } KeySearch;
 
-/* Describe the mirror for an index scan */
-void
-GpuvecDescribe(IndexScanDesc scan, MirrorTarget *target)
-{
-	MirrorDescribeIndex(GpuvecScanHeap(scan), scan->indexRelation, target);
-	if (!GpuvecInRecovery(scan, target))
-		MirrorFollow(target);
-}
-
 bool
 GpuvecHasBound(IndexScanDesc scan)
 {

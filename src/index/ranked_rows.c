@@ -59,19 +59,6 @@ compare_rows(const void *a, const void *b)
 	return x->root < y->root ? -1 : x->root > y->root;
 }
 
-void
-KnnMakeQuery(gpuvec_measure measure, const IdSet *query, const GpuvecConditions *conditions,
-			 MirrorQuery *wire)
-{
-	wire->set = query;
-	wire->len = idset_count(query);
-	if (conditions->filter.n > 0)
-	{
-		wire->filter = &conditions->filter;
-		wire->disjoint = !gpuvec_ranks_disjoint(measure);
-	}
-}
-
 bool
 KnnBeginEngine(IndexScanDesc scan, KnnState *state)
 {

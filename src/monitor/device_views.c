@@ -13,6 +13,7 @@
 
 #include "fmgr.h"
 #include "funcapi.h"
+#include "core/protocol_monitor.h"
 #include "monitor/views.h"
 #include "search/set_function.h"
 #include "utils/builtins.h"

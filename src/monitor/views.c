@@ -22,6 +22,7 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_database.h"
 #include "catalog/pg_inherits.h"
+#include "core/protocol_monitor.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "core/clock.h"

@@ -10,6 +10,7 @@
 
 #include "postgres.h"
 
+#include "core/protocol_mirrors.h"
 #include "link/engine_link.h"
 
 /* A length of time in microseconds as an interval */

@@ -27,7 +27,7 @@
 #include "postgres.h"
 
 #include "core/als.h"
-#include "core/protocol.h"
+#include "core/protocol_als.h"
 #include "fmgr.h"
 #include "mirror/describe/mirror.h"
 #include "portability/instr_time.h"

@@ -30,7 +30,7 @@ check: $(FEED_TESTS:%=check-%)
 $(FEED_TESTS:%=check-%): check-%: $(FEED_DIR)/%_test
 	$<
 
-$(FEED_DIR)/feed_ring_test: $(FEED_SOURCES) src/mirror/feed/feed_ring.h src/core/protocol.h
+$(FEED_DIR)/feed_ring_test: $(FEED_SOURCES) src/mirror/feed/feed_ring.h src/core/protocol.h src/core/protocol_mirrors.h
 	@mkdir -p $(@D)
 	$(CC) $(FEED_CFLAGS) $(SANITIZER) -o $@ $(FEED_SOURCES) -lpthread
 

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "core/pooling_grad.h"
+#include "core/protocol_vectors.h"
 
 #include "server_embed.h"
 #include "server_memory.h"

@@ -9,6 +9,7 @@
 #define SERVER_MODEL_H
 
 #include "server_client.h"
+#include "core/protocol_sets.h"
 
 /* Transactions that insert rows have numbers up to this one */
 #define MODEL_XIDS	1000

@@ -17,6 +17,7 @@
 #ifndef GPUVEC_EMBEDDING_QUERY_H
 #define GPUVEC_EMBEDDING_QUERY_H
 
+#include "core/protocol_vectors.h"
 #include "engine/embedding/embedding_rows.h"
 #include "engine/thread_pool.h"
 

@@ -9,6 +9,7 @@
 #ifndef GPUVEC_SEARCH_RUN_H
 #define GPUVEC_SEARCH_RUN_H
 
+#include "core/protocol_sets.h"
 #include "engine/serve/session.h"
 #include "engine/sets/sets_mirror.h"
 

@@ -16,7 +16,7 @@
  * A mirror that was once fresh for a snapshot holds every row that the
  * snapshot can see, for as long as the snapshot lives, through later
  * refreshes and reloads.  So only the first request names a WAL position.
- * (If the first request did not wait for its refresh, see ahead.c, the second
+ * (If the first request did not wait for its refresh, see tail.c, the second
  * one names a position as well.)
  *
  * A mirror that follows an index (feed.c) is not refreshed in step 4 if the
@@ -86,8 +86,8 @@ typedef struct Answer
 {
 	GpuvecReply *reply;
 	gpuvec_state state;
-	bool		ahead;			/* made fresh by ahead.c; `state` does not say
-								 * so */
+	bool		ahead;			/* made fresh by a tail of pages; `state` does
+								 * not say so */
 } Answer;
 
 /* Open the link, for the first time or after the connection was lost */
@@ -472,28 +472,27 @@ ask_ahead(MirrorConversation *talk, MirrorRequest *request, MirrorRefresh *refre
 {
 	gpuvec_freshness any = {0};
 	uint64		number = send_request(request, &any, 0);
-	MirrorAhead *rows = MirrorAheadBegin(request->questions);
-	BlockNumber nblocks = MirrorRefreshBlocks(refresh);
+	MirrorTail *rows = MirrorTailOfPages(request->questions, talk->behind.refresh,
+										 MirrorRefreshBlocks(refresh));
 	const char *page;
 	bool		ok = number != 0;
 
 	while (ok && (page = MirrorRefreshPage(refresh)) != NULL)
-		MirrorAheadPage(rows, page);
+		MirrorTailPage(rows, page);
 	ok = ok && MirrorRefreshPublish(refresh) && read_answer(request, number, answer) &&
 		MirrorRefreshLeave(refresh);
 	MirrorRefreshEnd(refresh, number);
 	if (ok)
 	{
-		answer->ahead = answer->state.state == GPUVEC_READY &&
-			answer->state.refresh == talk->behind.refresh &&
-			MirrorAheadMerge(rows, nblocks, request->context, answer->reply);
+		answer->ahead = MirrorTailMerge(rows, &answer->state, request->questions, 1,
+										request->context, answer->reply);
 		if (!answer->ahead && !gpuvec_fresh(&answer->state, &talk->need))
 		{
 			pfree(answer->reply->data);
 			ok = ask(talk, request, answer);
 		}
 	}
-	MirrorAheadEnd(rows);
+	MirrorTailFree(rows);
 	return ok;
 }
 

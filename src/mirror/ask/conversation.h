@@ -23,7 +23,6 @@
 #define GPUVEC_CONVERSATION_H
 
 #include "link/engine_link.h"
-#include "mirror/ask/ahead.h"
 #include "mirror/ask/tail.h"
 #include "mirror/describe/mirror.h"
 

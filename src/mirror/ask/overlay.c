@@ -6,7 +6,7 @@
  * The engine has searched an older copy of a table.  The session has the rows
  * that were added since, and knows which rows of that copy were replaced or
  * are gone.  This file makes the answer that the engine would have given for
- * the new copy.  ahead.c uses it for pages that were read again, tail.c for
+ * the new copy.  tail.c uses it for pages that were read again, and for
  * rows that were handed over.
  *
  * Let M be the rows of the older copy, P those of them that were replaced or
@@ -47,7 +47,7 @@
 
 #include "idset/idset_merge.h"
 #include "mirror/ask/overlay.h"
-#include "mirror/ask/search_request.h"
+#include "mirror/ask/search_answer.h"
 
 #define WORD_BITS	64
 #define MARKS		((GPUVEC_MAX_ID + 1) / WORD_BITS)

@@ -9,6 +9,7 @@
 #define GPUVEC_SEARCH_REQUEST_H
 
 #include "mirror/ask/conversation.h"
+#include "mirror/ask/search_answer.h"
 
 /* Most hits of one answer */
 #define MIRROR_ANSWER_HITS		(4 * 1024 * 1024)
@@ -40,18 +41,6 @@ typedef struct MirrorSearchRequest
 	MirrorQuestion *questions;	/* [n], palloc'd */
 } MirrorSearchRequest;
 
-/* An answer; all but the head lies in the message */
-typedef struct MirrorSearchAnswer
-{
-	GpuvecReply reply;			/* the message, in the search's context */
-	gpuvec_result head;
-	const char *counts;			/* uint32 [head.nqueries]: hits of each query */
-	const char *passed;			/* uint64 [head.npassed] */
-	MirrorHit  *hits;			/* [head.nhits], query by query; if
-								 * head.page_bytes is not 0, rows by pages lie
-								 * here instead */
-} MirrorSearchAnswer;
-
 /*
  * Ask for rows for those of the queries [first, last) that are not done;
  * there is at least one.  `page`: the number of rows to ask for if the search
@@ -76,51 +65,11 @@ extern uint32 MirrorSearchGroup(const MirrorSearch *search, uint32 first, uint64
 extern void MirrorSearchQueries(MirrorSearchRequest *request, MirrorSearch *search, uint32 first,
 								uint32 last, uint32 page);
 
-/* Read answer->reply (GPUVEC_MSG_RESULT); a malformed one is an error */
-extern void MirrorSearchAnswerRead(MirrorSearchAnswer *answer);
-
-/*
- * Bytes of an answer to `nqueries` queries, with `nhits` hits in all, and with
- * `npassed` counts of rows that pass
- */
-extern Size MirrorSearchAnswerBytes(uint32 nqueries, uint64 npassed, uint64 nhits);
-
 /*
  * answer_pages.c: take the rows of an answer by pages.  The query has all of
  * its rows then; they lie in the answer.
  */
 extern void MirrorTakePages(const MirrorSearchRequest *request, const MirrorSearchAnswer *answer,
 							const MirrorSearch *search, MirrorVisibility *visibility);
-
-/*
- * The number of rows that a query was asked for, given the number of its
- * hits: see GPUVEC_FIRST_ROWS
- */
-static inline uint32
-MirrorRowsAsked(const gpuvec_query *sent, uint32 hits)
-{
-	return sent->k == GPUVEC_ALL_ROWS && hits == GPUVEC_FIRST_ROWS ? hits : sent->k;
-}
-
-/* Number of hits of the request's query number `query` */
-static inline uint32
-MirrorSearchAnswerHits(const MirrorSearchAnswer *answer, uint32 query)
-{
-	uint32		n;
-
-	memcpy(&n, answer->counts + query * sizeof(n), sizeof(n));
-	return n;
-}
-
-/* What is said of its filter, as in gpuvec_result */
-static inline uint64
-MirrorSearchAnswerPassed(const MirrorSearchAnswer *answer, uint32 query)
-{
-	uint64		n = GPUVEC_NOT_COUNTED;
-
-	if (query < answer->head.npassed)
-		memcpy(&n, answer->passed + query * sizeof(n), sizeof(n));
-	return n;
-}
 
 #endif							/* GPUVEC_SEARCH_REQUEST_H */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * tail.h
- *	  Rows that were handed over, and that the engine has not applied yet.
+ *	  Rows that the session has, and that the mirror lacks.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,13 +20,26 @@ typedef struct MirrorTail MirrorTail;
 extern MirrorTail *MirrorTailTake(const gpuvec_freshness *need, uint64 from, uint32 queries);
 extern void MirrorTailFree(MirrorTail *tail);
 
-/* What a mirror must have applied, for the tail to complete its answers */
+/*
+ * The rows of pages that are read again while the engine searches the mirror
+ * that refresh number `refresh` has made, for a search of one query, which
+ * must stay valid.  `nblocks` is the relation's current number of blocks.
+ * MirrorTailPage: rank the rows of a gpuvec_page.  Pages must ascend.
+ */
+extern MirrorTail *MirrorTailOfPages(const MirrorQuestion *question, uint64 refresh,
+									 BlockNumber nblocks);
+extern void MirrorTailPage(MirrorTail *tail, const char *data);
+
+/*
+ * What a mirror must have applied of a feed, for the tail to complete its
+ * answers
+ */
 extern uint64 MirrorTailFrom(const MirrorTail *tail);
 
 /*
  * Replace *reply, an answer of the mirror in this state to n queries, by the
- * answer with the tail, allocated in `context`.  Returns false, and changes
- * nothing, if that is not known: the state may be older than the tail.
+ * answer with the tail, allocated in `context`.  Returns false if that is not
+ * known: the state may be older than the tail.
  */
 extern bool MirrorTailMerge(const MirrorTail *tail, const gpuvec_state *state,
 							const MirrorQuestion *questions, uint32 n, MemoryContext context,

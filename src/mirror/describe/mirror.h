@@ -21,7 +21,7 @@
 #include "postgres.h"
 
 #include "core/measure.h"
-#include "core/protocol.h"
+#include "core/protocol_sets.h"
 #include "datatype/timestamp.h"
 #include "executor/tuptable.h"
 #include "idset/idset.h"

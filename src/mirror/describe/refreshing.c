@@ -44,7 +44,7 @@
  * canceled before it leads.  Then the others wait until their patience ends,
  * or another session comes.
  *
- * A session that is alone does not wait for its own refresh (ahead.c).
+ * A session that is alone does not wait for its own refresh (conversation.c).
  * Beside others it does: only a refresh that was published is of use to them.
  *
  * An entry also counts the steps of those who load or refresh the mirror, and

@@ -11,7 +11,7 @@
 #include "postgres.h"
 
 #include "access/xlogdefs.h"
-#include "core/protocol.h"
+#include "core/protocol_mirrors.h"
 
 /* Ask for the shared memory of this module */
 extern void RefreshingInit(void);

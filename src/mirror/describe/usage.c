@@ -13,7 +13,7 @@
 #include "gpuvec.h"
 
 #include "commands/explain.h"
-#include "core/protocol.h"
+#include "core/protocol_monitor.h"
 #include "link/engine_link.h"
 #include "mirror/describe/usage.h"
 

@@ -10,7 +10,7 @@
 
 #include "postgres.h"
 
-#include "core/protocol.h"
+#include "core/protocol_mirrors.h"
 #include "mirror/describe/mirror.h"
 #include "mirror/feed/feed_ring.h"
 #include "storage/block.h"

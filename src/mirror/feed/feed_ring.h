@@ -13,7 +13,7 @@
 
 #include "postgres.h"
 
-#include "core/protocol.h"
+#include "core/protocol_mirrors.h"
 #include "port/atomics.h"
 #include "storage/block.h"
 

@@ -11,7 +11,7 @@
 #include "postgres.h"
 
 #include "access/xlogdefs.h"
-#include "core/protocol.h"
+#include "core/protocol_mirrors.h"
 #include "lib/stringinfo.h"
 #include "storage/block.h"
 

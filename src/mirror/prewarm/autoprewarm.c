@@ -41,6 +41,7 @@
 #include "access/xact.h"
 #include "catalog/pg_database.h"
 #include "core/clock.h"
+#include "core/protocol_monitor.h"
 #include "link/engine_link.h"
 #include "link/shared.h"
 #include "mirror/fresh/refresh.h"

@@ -631,7 +631,7 @@ make_statement(Training *training, const char *optimizer)
 				 sgd ? errmsg("optimizer \"%s\" has no state", optimizer) :
 				 errmsg("optimizer \"%s\" needs a table for its state", optimizer),
 				 sgd ? 0 :
-				 errhint("Create one as in CREATE TABLE state (key bigint PRIMARY KEY, step bigint, m real[], v real[]).")));
+				 errhint("A state table is made by CREATE TABLE state (key bigint PRIMARY KEY, step bigint, m real[], v real[]).")));
 	append_gradients(training);
 	if (sgd)
 		append_update(training, "l.gradient, $3, l.key", "gpuvec_sgd_step");

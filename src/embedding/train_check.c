@@ -102,7 +102,7 @@ complain_of_state(Oid relid, int code, const char *detail)
 			(errcode(code),
 			 errmsg("relation \"%s\" cannot hold the state of an optimizer", get_rel_name(relid)),
 			 errdetail_internal("%s", detail),
-			 errhint("CREATE TABLE state (key bigint PRIMARY KEY, step bigint, m real[], v real[])")));
+			 errhint("A state table is made by CREATE TABLE state (key bigint PRIMARY KEY, step bigint, m real[], v real[]).")));
 }
 
 /* Fail unless a table can hold the state of an optimizer */

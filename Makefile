@@ -38,7 +38,8 @@ OBJS = $(sort $(patsubst $(srcdir)/%.c,%.o,$(wildcard \
 # RTLD_GLOBAL: only what is declared PGDLLEXPORT is visible, whatever flags "make" is given.
 override PG_CPPFLAGS += -I$(srcdir)/src -DGPUVEC_VERSION='"$(EXTVERSION)"' $(GPUVEC_CPPFLAGS) -MMD -MP -fvisibility=hidden
 PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers -fno-fast-math -ffp-contract=off $(GPUVEC_CFLAGS)
-SHLIB_LINK = -lm
+# -lrt: timers, with old C libraries
+SHLIB_LINK = -lm -lrt
 
 EXTRA_CLEAN = gpuvec-engine build $(OBJS:.o=.d) $(OBJS:.o=.bc.d)
 

@@ -42,9 +42,10 @@
  * may make no step: it was stopped, reads from a disk that does not answer, or
  * waits for another lock.  It counts its steps in shared memory (the engine
  * would not do: it hears nothing of WAL and pages that need not be sent).  If
- * the count stays as it is for GPUVEC_LOAD_PATIENCE_MS, one of those who wait
- * overtakes it: the mirror gets the lock of the next term, and the engine
- * closes the connection by which the stopped session has sent pages, if any.
+ * the count stays as it is for GPUVEC_LOAD_PATIENCE_MS, whatever is done to
+ * the wall clock, one of those who wait overtakes it: the mirror gets the lock
+ * of the next term, and the engine closes the connection by which the stopped
+ * session has sent pages, if any.
  * So there is still one updater, and what was sent before counts no more than
  * if the session had ended.  When it goes on, it finds its connection closed,
  * and starts over.  If whoever has overtaken makes no step either, those who
@@ -76,6 +77,9 @@
  *-------------------------------------------------------------------------
  */
 #include "gpuvec.h"
+
+#include <signal.h>
+#include <time.h>
 
 #include "access/xact.h"
 #include "common/hashfn.h"
@@ -110,6 +114,15 @@ bool		MirrorGivesWay = false;
  * many times for it
  */
 #define UNKNOWN_WAITS		10
+
+/*
+ * How much longer a wait may take whose timeout does not come, as the clock
+ * was set back
+ */
+#define CLOCK_SLACK_MS		500
+
+/* The wait for a lock has been cancelled by our own timer */
+static volatile sig_atomic_t out_of_patience;
 
 /*
  * How often to look whether the feeder's rows have been applied, and how long
@@ -243,12 +256,61 @@ busy_nap(MirrorRefresh *refresh, int attempt)
 }
 
 /*
+ * Our patience has ended: cancel the wait as a user would, who goes first
+ */
+static void
+lose_patience(int signal)
+{
+	int			save_errno = errno;
+
+	(void) signal;
+	if (!QueryCancelPending)
+		out_of_patience = QueryCancelPending = InterruptPending = true;
+	SetLatch(MyLatch);
+	errno = save_errno;
+}
+
+/* Begin to have patience for so many milliseconds; false: there is no timer */
+static bool
+begin_patience(timer_t *timer, int ms)
+{
+	struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMIN};
+	struct sigaction action = {.sa_handler = lose_patience, .sa_flags = SA_RESTART};
+	struct itimerspec end = {.it_value = {ms / 1000, ms % 1000 * 1000000L}};
+
+	out_of_patience = false;
+	return sigaction(SIGRTMIN, &action, NULL) == 0 &&
+		timer_create(CLOCK_MONOTONIC, &event, timer) == 0 &&
+		timer_settime(*timer, 0, &end, NULL) == 0;
+}
+
+/* What has come too late to cancel anything cancels nothing else */
+static void
+end_patience(timer_t *timer, bool begun)
+{
+	if (begun)
+		timer_delete(*timer);
+	if (out_of_patience)
+		QueryCancelPending = false;
+}
+
+/* Is the error that of a wait that took too long? */
+static bool
+is_late(bool ours)
+{
+	return geterrcode() == ERRCODE_LOCK_NOT_AVAILABLE ? ours :
+		geterrcode() == ERRCODE_QUERY_CANCELED && out_of_patience;
+}
+
+/*
  * Wait for the mirror's lock for at most so many milliseconds, beside those
  * that we have waited before.  False: it was not to be had.
  *
  * The lock manager has a timeout of its own, that of lock_timeout.  If the
  * user's ends first, its error goes on.  Ours is dropped: the lock manager
- * has left the queue before it raises it.
+ * has left the queue before it raises it.  That timeout is of the wall clock:
+ * if this is set back meanwhile, it ends as much later.  So a timer of the
+ * monotonic clock ends the wait then; nobody else uses its signal.
  */
 static bool
 lock_in_time(MirrorRefresh *refresh, int ms, int64 waited)
@@ -259,8 +321,11 @@ lock_in_time(MirrorRefresh *refresh, int ms, int64 waited)
 	int			users = LockTimeout;
 	volatile bool ok = true;
 	volatile bool ours = users == 0 || users > waited + ms;
+	timer_t		timer;
+	volatile bool begun;
 
 	LockTimeout = ours ? ms : (int) Max(users - waited, 1);
+	begun = begin_patience(&timer, Min(ms, INT_MAX - CLOCK_SLACK_MS) + CLOCK_SLACK_MS);
 	PG_TRY();
 	{
 		(void) LockAcquire(&refresh->tag, ExclusiveLock, false, false);
@@ -268,7 +333,8 @@ lock_in_time(MirrorRefresh *refresh, int ms, int64 waited)
 	PG_CATCH();
 	{
 		LockTimeout = users;
-		if (!ours || geterrcode() != ERRCODE_LOCK_NOT_AVAILABLE)
+		end_patience(&timer, begun);
+		if (!is_late(ours))
 			PG_RE_THROW();
 		MemoryContextSwitchTo(context);
 		InterruptHoldoffCount = held_off;
@@ -278,6 +344,8 @@ lock_in_time(MirrorRefresh *refresh, int ms, int64 waited)
 	}
 	PG_END_TRY();
 	LockTimeout = users;
+	if (ok)
+		end_patience(&timer, begun);
 	return ok;
 }
 

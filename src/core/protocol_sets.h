@@ -155,7 +155,8 @@ typedef struct gpuvec_search_part
  * A row of an answer.  `place` packs four things: the row's tid, whether the
  * search's `xmin` proves that the snapshot sees it (gpuvec_page.newest),
  * whether its page was last read by a refresh with a larger number than the
- * search's `known`, and the row's number of common ids.
+ * search's `known` or has `newest` (then the visibility map proves no more
+ * than that), and the row's number of common ids.
  */
 typedef struct gpuvec_hit
 {

@@ -13,7 +13,10 @@
  * terminated, or goes.
  *
  * Who waits for its client must have no lock of a mirror: nobody may wait for
- * that client.
+ * that client.  It has a lock of the table, though, as any statement has.  Who
+ * wants to alter the table waits for it, and searches wait for that.  So the
+ * session that searches meanwhile does not wait for locks for long: otherwise
+ * the client would never read on.
  */
 #include "stress.h"
 
@@ -225,7 +228,8 @@ stall_all_the_time(struct worker *w)
 	{
 		struct table t = any_relation(w);
 
-		if (run(client, "%s; %s", any_of(w, messages), any_of(w, workers_settings)))
+		if (run(client, "%s; %s", any_of(w, messages), any_of(w, workers_settings)) &&
+			run(w, "SET lock_timeout = '3s'"))
 			stall(w, client, &t);
 		w->parameter = NULL;
 		forget(client);

@@ -655,7 +655,8 @@ brute_force(const model *m, gpuvec_measure measure, const model_query *q, uint64
 				common += wanted[row->ids[i]];
 			hit.score = gpuvec_score_with(measure, gpuvec_make_weights(weights.alpha, weights.beta),
 										  common, q->wire.len, row->len);
-			hit.place = gpuvec_hit_place(tid, common, !proven && m->pages[block].refresh > known);
+			hit.place = gpuvec_hit_place(tid, common, !proven &&
+										 (m->pages[block].sent_newest != 0 || m->pages[block].refresh > known));
 			if (proven)
 				hit.place |= GPUVEC_HIT_PROVEN;
 			if (found != TAKES_PART || (common == 0 && measure != GPUVEC_HAMMING && !disjoint))

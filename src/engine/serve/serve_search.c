@@ -317,7 +317,8 @@ gpuvec_search_hit(const gpuvec_sets_reader *mirror, uint64_t known, uint64_t xmi
 	const gpuvec_page_numbers *numbers = mirror->numbers;
 	uint32_t	block = gpuvec_tid_block(tid);
 	bool		proven = gpuvec_page_numbers_sees(numbers, block, xmin);
-	bool		newer = !proven && (known < mirror->state.refresh || numbers->unproven) &&
+	bool		newer = !proven &&
+		(known < mirror->state.refresh || numbers->unproven || numbers->newest != 0) &&
 		(known == 0 || block >= numbers->nblocks ||
 		 gpuvec_page_numbers_get(numbers, block) > known);
 	gpuvec_hit	hit;

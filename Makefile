@@ -30,15 +30,16 @@ DATA = $(patsubst $(srcdir)/%,%,sql/gpuvec--$(EXTVERSION).sql $(filter-out %--$(
 PGFILEDESC = "gpuvec - exact set-similarity search"
 
 OBJS = $(sort $(patsubst $(srcdir)/%.c,%.o,$(wildcard \
-	$(srcdir)/src/*.c $(srcdir)/src/idset/*.c $(srcdir)/src/entries/*.c $(srcdir)/src/mirror/*.c \
-	$(srcdir)/src/link/*.c $(srcdir)/src/search/*.c $(srcdir)/src/index/*.c \
-	$(srcdir)/src/embedding/*.c $(srcdir)/src/recommend/*.c)))
+	$(srcdir)/src/*.c $(srcdir)/src/idset/*.c $(srcdir)/src/entries/*.c $(srcdir)/src/mirror/*/*.c \
+	$(srcdir)/src/link/*.c $(srcdir)/src/search/*.c $(srcdir)/src/servers/*.c $(srcdir)/src/monitor/*.c \
+	$(srcdir)/src/index/*.c $(srcdir)/src/embedding/*.c $(srcdir)/src/recommend/*.c)))
 
 # PGXS itself does not know which headers a file needs.  PostgreSQL loads libraries with
 # RTLD_GLOBAL: only what is declared PGDLLEXPORT is visible, whatever flags "make" is given.
 override PG_CPPFLAGS += -I$(srcdir)/src -DGPUVEC_VERSION='"$(EXTVERSION)"' $(GPUVEC_CPPFLAGS) -MMD -MP -fvisibility=hidden
 PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers -fno-fast-math -ffp-contract=off $(GPUVEC_CFLAGS)
-SHLIB_LINK = -lm
+# -lrt: timers, with old C libraries
+SHLIB_LINK = -lm -lrt
 
 EXTRA_CLEAN = gpuvec-engine build $(OBJS:.o=.d) $(OBJS:.o=.bc.d)
 

@@ -42,7 +42,7 @@ ALS_KERNELS = $(wildcard $(srcdir)/kernels/als/*.cu)
 # what all kernels share
 DEVICE_SOURCES = $(wildcard $(srcdir)/kernels/device/*.cu)
 
-ENGINE_SRCS := $(filter-out src/engine/main.c, $(patsubst $(srcdir)/%,%,$(wildcard $(addprefix $(srcdir)/src/engine/,*.c als/*.c cpu/*.c embedding/*.c neighbors/*.c parts/*.c serve/*.c sets/*.c store/*.c))))
+ENGINE_SRCS := $(filter-out src/engine/main.c, $(patsubst $(srcdir)/%,%,$(wildcard $(addprefix $(srcdir)/src/engine/,*.c als/*.c cpu/*.c embedding/*.c neighbors/*.c parts/*.c parts/vectors/*.c serve/*.c sets/*.c store/*.c))))
 # variants for x86-64 only
 ifeq ($(filter x86_64-%,$(shell $(ENGINE_CC) -dumpmachine)),)
 ENGINE_SRCS := $(filter-out %_avx2.c %_avx512.c,$(ENGINE_SRCS))

@@ -21,19 +21,26 @@ ground          core                    src/compat.h src/gpuvec.h src/settings.[
 idset           ground                  src/idset/*
 entries         ground                  src/entries/*
 link            ground                  src/link/*
-mirror          idset,entries,link      src/mirror/*
-search          mirror                  src/search/*
+describe        idset,entries,link      src/mirror/describe/*
+pages           describe                src/mirror/pages/*
+feed            describe                src/mirror/feed/*
+fresh           pages,feed              src/mirror/fresh/*
+ask             fresh                   src/mirror/ask/*
+prewarm         ask                     src/mirror/prewarm/*
+search          ask                     src/search/* src/servers/*
+monitor         search                  src/monitor/*
 index           search                  src/index/*
 embedding       search                  src/embedding/*
 recommend       embedding               src/recommend/*
-library         index,recommend         src/gpuvec.c
+library         prewarm,monitor,index,recommend src/gpuvec.c
 
 # The engine.  Of PostgreSQL: nothing
-memory          core                    src/engine/instruction_sets.h src/engine/engine_error.[ch] src/engine/host_memory.[ch] src/engine/hash_secret.c src/engine/control_group.[ch] src/engine/thread_pool.[ch]
+memory          core                    src/engine/instruction_sets.h src/engine/engine_error.[ch] src/engine/host_memory.[ch] src/engine/hash_secret.c src/engine/control_group.[ch] src/engine/radix_sort.[ch] src/engine/thread_pool.[ch]
 backend         memory                  src/engine/backend.h src/engine/segment.[ch] src/engine/filter_column.[ch] src/engine/equal_filters.[ch] src/engine/method_costs.[ch] src/engine/embedding_backend.h src/engine/neighbors_backend.h src/engine/als_backend.h
 tools           memory                  src/engine/log.[ch] src/engine/fault.[ch] src/engine/options.[ch]
 pooling         memory                  src/engine/embedding/pool_simd.[ch] src/engine/embedding/pool_portable.c src/engine/embedding/pool_avx*.c
-parts           backend,tools,pooling   src/engine/parts/*
+part-vectors    backend,tools,pooling   src/engine/parts/vectors/*
+parts           part-vectors            src/engine/parts/*
 cpu             backend,tools           src/engine/cpu/* src/engine/nocuda/*
 store           parts                   src/engine/store/* src/engine/scheduler.[ch]
 sets            store                   src/engine/sets/*
@@ -53,7 +60,7 @@ cuda            cuda-search,cuda-vectors,cuda-neighbors,cuda-als kernels/cuda_ba
 
 # Floors whose files may include headers that are not of this repository by their names
 # in quotes, as PostgreSQL has them
-postgres='ground idset entries link mirror search index embedding recommend library'
+postgres='ground idset entries link describe pages feed fresh ask prewarm search monitor index embedding recommend library'
 
 # These headers are PostgreSQL's in angle brackets, too
 postgres_headers='^(postgres.*|c|fmgr|miscadmin|funcapi|pgstat|libpq.*|varatt|(access|catalog|commands|common|executor|lib|nodes|optimizer|parser|port|portability|postmaster|replication|storage|tcop|utils)/.*)[.]h$'

@@ -78,6 +78,7 @@ if ! run_tests unbroken "$(tr ' ' '\n' <<<"$suites" | sort -u | xargs)" "$(sort 
 fi
 echo "unbroken: $SECONDS s"
 
+rm -f "$work"/*.verdict
 try_all "${patches[@]}"
 noticed=$(verdicts noticed)
 unnoticed=$((${#patches[@]} - noticed))

@@ -135,7 +135,7 @@ gpuvec_make() {
 	[ "$SANITIZE" != yes ] || sanitize="-fsanitize=address,undefined -fno-sanitize-recover=all"
 	if [ "$COVERAGE" = yes ]; then
 		sanitize+=" --coverage -include $work/src/test/unit/coverage.h"
-		coverage=(GPUVEC_CFLAGS=--coverage SHLIB_LINK='-lm --coverage')
+		coverage=(GPUVEC_CFLAGS=--coverage SHLIB_LINK='-lm -lrt --coverage')
 	fi
 	"$MAKE" -s -C "$work/src" PG_CONFIG="$PG_CONFIG" WITH_CUDA="$WITH_CUDA" CUDA_ARCHS="$CUDA_ARCHS" with_llvm=no \
 		GPUVEC_CPPFLAGS="$hooks" ENGINE_EXTRA_CFLAGS="$hooks $sanitize" "${coverage[@]}" "$@"
@@ -246,7 +246,7 @@ gpuvec_stress() {
 	"$MAKE" -s -C "$work/src" -f test/stress/stress.mk PG_CONFIG="$PG_CONFIG" || { echo "0 passed, 1 failed"; return 1; }
 	as_user timeout -k 10 $((seconds + 600)) "$work/src/build/stress" --bindir "$bindir" --work "$folder" \
 		--sockets "$sockets" --settings "$folder/settings.conf" --engine-program "$stage$bindir/gpuvec-engine" \
-		--seconds "$seconds" --seed "$seed" "$@" 2>&1 | tee "$output"
+		--clock "$work/src/build/clock.so" --seconds "$seconds" --seed "$seed" "$@" 2>&1 | tee "$output"
 	status=${PIPESTATUS[0]}
 	read -r ok bad < <(sed -nE 's/^seed [0-9]+: ([0-9]+) passed, ([0-9]+) failed$/\1 \2/p' "$output" | tail -n 1)
 	trouble=$(stress_trouble "$folder")

@@ -61,7 +61,7 @@ typedef enum GpuvecSharedMemory
  */
 #define GPUVEC_LOAD_PATIENCE_MS		5000
 
-/* WAL of at least so many bytes is read ahead (mirror/stale_pages.c) */
+/* WAL of at least so many bytes is read ahead (mirror/fresh/stale_pages.c) */
 #define GPUVEC_READ_AHEAD_BYTES		(64 * 1024)
 
 #ifdef GPUVEC_TEST_HOOKS
@@ -70,11 +70,11 @@ extern int	gpuvec_freshness_choice;	/* GpuvecFreshness */
 extern int	gpuvec_shared_memory_choice;	/* GpuvecSharedMemory */
 extern int	gpuvec_engine_patience; /* ms */
 extern int	gpuvec_device_retry;	/* ms */
-extern bool gpuvec_feeder;		/* sessions start the feeder (feeder.h) */
+extern bool gpuvec_feeder;		/* sessions start the feeder (feeder.c) */
 
 /*
- * Bytes of the rings of feeds that this session begins (mirror/feed.c); 0:
- * all that there are
+ * Bytes of the rings of feeds that this session begins
+ * (mirror/feed/feed.c); 0: all that there are
  */
 extern int	gpuvec_feed_ring_bytes;
 extern int	gpuvec_feed_idle;	/* ms */

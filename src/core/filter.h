@@ -4,10 +4,11 @@
  *	  Filter columns: conditions on rows, besides the set that is searched.
  *
  * A mirror may have filter columns, at most GPUVEC_MAX_FILTERS.  Each value
- * is a key of 64 bits, which the session makes (mirror/filter_key.c).  Keys
- * of an ordered type are in the order of its values, as unsigned numbers.
- * Different values of some types may have equal keys: then the session checks
- * the rows that are found once more.  The engine knows keys only.
+ * is a key of 64 bits, which the session makes
+ * (mirror/describe/filter_key.c).  Keys of an ordered type are in the order
+ * of its values, as unsigned numbers.  Different values of some types may
+ * have equal keys: then the session checks the rows that are found once more.
+ * The engine knows keys only.
  *
  * A row of such a mirror has words: the first has a bit for each column that
  * is null, the others are the keys of the filter columns, in order.  The key

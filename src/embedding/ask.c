@@ -6,10 +6,10 @@
  * Every vector that is read enters a sum.  So it must be known which rows the
  * snapshot sees before the engine sums.  The engine may use rows of pages
  * that are proven all-visible, by the visibility map and the number that was
- * known before the map was read (mirror/conversation.c).  Map and number go
- * with the request.  If other rows have one of the keys, the engine answers
- * with their tids.  The session looks at these rows in the table, and sends
- * the request again with its verdicts.
+ * known before the map was read (mirror/ask/conversation.c).  Map and number
+ * go with the request.  If other rows have one of the keys, the engine
+ * answers with their tids.  The session looks at these rows in the table, and
+ * sends the request again with its verdicts.
  *
  * A verdict holds for as long as the snapshot, whatever becomes of the
  * mirror: a row version that the snapshot sees cannot leave its tid, and it
@@ -24,7 +24,7 @@
 #include "gpuvec.h"
 
 #include "embedding/embedding_table.h"
-#include "mirror/usage.h"
+#include "mirror/describe/usage.h"
 #include "storage/bufpage.h"
 
 /*
@@ -103,6 +103,7 @@ make_embedding(Question *question, const MirrorConversation *talk, MirrorRequest
 	if (map & GPUVEC_EMBEDDING_KEEP_MAP)
 		engine_map = 0;
 	head->known = talk->known;
+	head->xmin = MirrorSnapshotXmin(talk->snapshot);
 	head->flags = (head->flags & ~(GPUVEC_EMBEDDING_KEEP_MAP | GPUVEC_EMBEDDING_KEPT_MAP)) | map;
 	head->nverdicts = verdicts->n;
 	head->map_bytes = TYPEALIGN(8, map_bytes);
@@ -146,6 +147,7 @@ make_nearest(Question *question, const MirrorConversation *talk, MirrorRequest *
 	memset(head, 0, sizeof(*head));
 	head->key = talk->target->key;
 	head->known = talk->known;
+	head->xmin = MirrorSnapshotXmin(talk->snapshot);
 	head->metric = nearest->metric;
 	head->k = nearest->k;
 	head->nqueries = nearest->nqueries;
@@ -176,6 +178,7 @@ make_gram(Question *question, const MirrorConversation *talk, MirrorRequest *req
 	memset(head, 0, sizeof(*head));
 	head->key = talk->target->key;
 	head->known = talk->known;
+	head->xmin = MirrorSnapshotXmin(talk->snapshot);
 	head->nverdicts = verdicts->n;
 	head->map_bytes = TYPEALIGN(8, talk->map_bytes);
 	request->type = GPUVEC_MSG_GRAM;

@@ -30,8 +30,9 @@
 
 #include "core/nearest.h"
 #include "core/pooling.h"
+#include "core/protocol_vectors.h"
 #include "fmgr.h"
-#include "mirror/conversation.h"
+#include "mirror/ask/conversation.h"
 #include "utils/array.h"
 
 /* Known verdicts: whether the snapshot sees a row of a target */

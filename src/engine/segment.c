@@ -11,6 +11,7 @@
 #include "engine/backend.h"
 #include "engine/host_memory.h"
 #include "engine/method_costs.h"
+#include "engine/radix_sort.h"
 
 /* How far from its guess gpuvec_segment_find() looks first */
 #define FIRST_STEP	4
@@ -183,50 +184,10 @@ swizzle_row(uint16_t *tile, uint32_t nchunks, uint32_t r, const uint16_t *ids, u
 }
 
 /*
- * Digits of the radix sort by tid, or by number.  A sort key is a tid of 48
- * bits, or a number, above a row number of 16 bits.
+ * A key of a sort by tid, or by number: a tid of 48 bits, or a number, above a
+ * row number of 16 bits
  */
-#define DIGIT_BITS		8
-#define FIRST_DIGIT		16
-#define NDIGITS			6
-
-/*
- * Sort keys by their upper 48 bits, with a radix sort from the lowest digit
- * to the highest.  Digits that are equal in all keys are skipped.  Returns
- * the array that holds the sorted keys: keys or scratch.
- */
-static uint64_t *
-sort_keys(uint64_t *keys, uint64_t *scratch, uint64_t n)
-{
-	uint64_t	differ = 0;
-
-	for (uint64_t i = 1; i < n; i++)
-		differ |= keys[i] ^ keys[0];
-	for (int d = 0; d < NDIGITS; d++)
-	{
-		int			shift = FIRST_DIGIT + d * DIGIT_BITS;
-		uint32_t	start[1 << DIGIT_BITS] = {0};
-		uint32_t	sum = 0;
-		uint64_t   *swap = keys;
-
-		if ((uint8_t) (differ >> shift) == 0)
-			continue;
-		for (uint64_t i = 0; i < n; i++)
-			start[(uint8_t) (keys[i] >> shift)]++;
-		for (int i = 0; i < 1 << DIGIT_BITS; i++)
-		{
-			uint32_t	count = start[i];
-
-			start[i] = sum;
-			sum += count;
-		}
-		for (uint64_t i = 0; i < n; i++)
-			scratch[start[(uint8_t) (keys[i] >> shift)]++] = keys[i];
-		keys = scratch;
-		scratch = swap;
-	}
-	return keys;
-}
+#define KEY_SHIFT		16
 
 /*
  * Fill by_tid, first_tid and last_tid.  The ids are written later, so their
@@ -244,8 +205,8 @@ order_by_tid(gpuvec_segment *segment, gpuvec_error *error)
 	if (keys == NULL)
 		return gpuvec_fail_memory(error, size);
 	for (uint32_t row = 0; row < segment->nrows; row++)
-		keys[row] = segment->tid[row] << FIRST_DIGIT | row;
-	sorted = sort_keys(keys, keys + segment->nrows, segment->nrows);
+		keys[row] = segment->tid[row] << KEY_SHIFT | row;
+	sorted = gpuvec_radix_sort(keys, keys + segment->nrows, segment->nrows, KEY_SHIFT);
 	for (uint32_t i = 0; i < segment->nrows; i++)
 		segment->by_tid[i] = (uint16_t) sorted[i];
 	segment->first_tid = segment->tid[segment->by_tid[0]];
@@ -287,7 +248,7 @@ collect_cold(gpuvec_segment *segment, const gpuvec_source_row *rows, uint64_t *k
 			uint32_t	number;
 
 			memcpy(&number, from + i * sizeof(number), sizeof(number));
-			keys[n++] = (uint64_t) number << FIRST_DIGIT | row;
+			keys[n++] = (uint64_t) number << KEY_SHIFT | row;
 		}
 	}
 }
@@ -302,10 +263,10 @@ write_cold(gpuvec_segment *segment, const gpuvec_source_row *rows, gpuvec_error 
 	if (keys == NULL)
 		return gpuvec_fail_memory(error, 2 * segment->ncold * sizeof(uint64_t));
 	collect_cold(segment, rows, keys);
-	sorted = sort_keys(keys, keys + segment->ncold, segment->ncold);
+	sorted = gpuvec_radix_sort(keys, keys + segment->ncold, segment->ncold, KEY_SHIFT);
 	for (uint64_t i = 0; i < segment->ncold; i++)
 	{
-		segment->cold_number[i] = (uint32_t) (sorted[i] >> FIRST_DIGIT);
+		segment->cold_number[i] = (uint32_t) (sorted[i] >> KEY_SHIFT);
 		segment->cold_row[i] = (uint16_t) sorted[i];
 	}
 	free(keys);

@@ -25,7 +25,7 @@
 #include "access/relscan.h"
 #include "idset/idset.h"
 #include "index/knn_scan.h"
-#include "mirror/mirror.h"
+#include "mirror/describe/mirror.h"
 #include "utils/memutils.h"
 
 /* Most rows of all first batches together */

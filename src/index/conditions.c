@@ -4,8 +4,8 @@
  *	  Search keys of an index scan as conditions of a filter.
  *
  * A key of a filter column becomes a condition on the keys that the mirror
- * has of the column's values (mirror/filter_key.c).  Every row that satisfies
- * the search key satisfies the condition:
+ * has of the column's values (mirror/describe/filter_key.c).  Every row that
+ * satisfies the search key satisfies the condition:
  *
  *		= v				the key of v, or of one of the values of an array
  *		< <= >= > v		a range of keys.  Where different values may have one

@@ -12,7 +12,7 @@
 
 #include "access/genam.h"
 #include "core/filter.h"
-#include "mirror/filter_key.h"
+#include "mirror/describe/filter_key.h"
 
 typedef struct GpuvecConditions
 {

@@ -69,7 +69,7 @@
 #include "access/table.h"
 #include "catalog/pg_class.h"
 #include "index/index_am.h"
-#include "mirror/facts.h"
+#include "mirror/describe/facts.h"
 #include "miscadmin.h"
 #include "nodes/pathnodes.h"
 #include "optimizer/cost.h"

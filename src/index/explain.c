@@ -29,7 +29,7 @@ index_scan(PlanState *node)
 		scan = ((IndexScanState *) node)->iss_ScanDesc;
 	else if (IsA(node, BitmapIndexScanState))
 		scan = ((BitmapIndexScanState *) node)->biss_ScanDesc;
-	return scan != NULL && scan->indexRelation->rd_indam->amgettuple == gpuvec_gettuple ? scan : NULL;
+	return scan != NULL && GpuvecIsOurs(scan->indexRelation) ? scan : NULL;
 }
 
 /* explain_per_node_hook: show what the engine did for an index scan */

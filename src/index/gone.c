@@ -40,7 +40,7 @@
 #include "catalog/index.h"
 #include "commands/vacuum.h"
 #include "index/index_am.h"
-#include "mirror/feed.h"
+#include "mirror/feed/feed.h"
 #include "storage/bufmgr.h"
 
 static int

@@ -11,9 +11,10 @@
  * hand rows over to the mirror, and vacuum those that are gone, in shared
  * memory (feed.c, gone.c): neither needs the engine.
  *
- * Columns behind the first are filter columns (mirror/filter_key.c).  The
- * mirror has a key for each of their values, and the engine finds the rows
- * that satisfy conditions on them (conditions.c).
+ * Columns behind the first are filter columns
+ * (mirror/describe/filter_key.c).  The mirror has a key for each of their
+ * values, and the engine finds the rows that satisfy conditions on them
+ * (conditions.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -34,27 +35,16 @@
 #include "fmgr.h"
 #include "index/entry_queue.h"
 #include "index/index_am.h"
-#include "mirror/feed.h"
-#include "mirror/feed_queue.h"
-#include "mirror/feed_ring.h"
-#include "mirror/placement.h"
+#include "mirror/describe/placement.h"
+#include "mirror/feed/feed.h"
+#include "mirror/feed/feed_queue.h"
+#include "mirror/feed/feed_ring.h"
 #include "storage/bufmgr.h"
 #include "storage/predicate.h"
 #include "utils/catcache.h"
 #include "utils/lsyscache.h"
 #include "utils/regproc.h"
 #include "utils/syscache.h"
-
-gpuvec_measure
-GpuvecStrategyMeasure(StrategyNumber strategy)
-{
-	static const gpuvec_measure measures[] = {
-		GPUVEC_BRAUN_BLANQUET, GPUVEC_JACCARD, GPUVEC_COSINE, GPUVEC_INTERSECTION, GPUVEC_HAMMING
-	};
-
-	Assert(strategy >= GPUVEC_FIRST_DISTANCE && strategy <= GPUVEC_LAST_DISTANCE);
-	return measures[strategy - GPUVEC_FIRST_DISTANCE];
-}
 
 /*
  * Hand over a row.  Large values are not detoasted for this: the page that

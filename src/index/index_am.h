@@ -16,7 +16,7 @@
 #include "core/measure.h"
 #include "idset/idset.h"
 #include "index/conditions.h"
-#include "mirror/mirror.h"
+#include "mirror/describe/mirror.h"
 #include "nodes/execnodes.h"
 #include "nodes/pathnodes.h"
 #include "nodes/tidbitmap.h"
@@ -40,14 +40,21 @@
 #define GPUVEC_FILTER_GREATER	15	/* > */
 #define GPUVEC_N_STRATEGIES		15
 
-/* The measure that a distance strategy is of */
+/*
+ * strategies.c: the measure that a distance strategy is of; is an index of
+ * this access method; is a node of a plan an ordered scan of one; the table
+ * of a scan, and the mirror that it asks
+ */
 extern gpuvec_measure GpuvecStrategyMeasure(StrategyNumber strategy);
+extern bool GpuvecIsOurs(Relation index);
+extern bool GpuvecIsOrderedScan(const PlanState *node);
+extern Relation GpuvecScanHeap(IndexScanDesc scan);
+extern void GpuvecDescribe(IndexScanDesc scan, MirrorTarget *target);
 
 /* build.c */
 extern IndexBuildResult *gpuvec_build(Relation heap, Relation index, IndexInfo *info);
 extern void gpuvec_buildempty(Relation index);
 extern char *gpuvec_buildphasename(int64 phase);
-extern void GpuvecDescribe(IndexScanDesc scan, MirrorTarget *target);
 
 /* scan.c */
 
@@ -67,7 +74,6 @@ extern void GpuvecDescribe(IndexScanDesc scan, MirrorTarget *target);
 extern IndexScanDesc gpuvec_beginscan(Relation index, int nkeys, int norderbys);
 extern void gpuvec_rescan(IndexScanDesc scan, ScanKey keys, int nkeys, ScanKey orderbys,
 						  int norderbys);
-extern Relation GpuvecScanHeap(IndexScanDesc scan);
 extern int64 gpuvec_getbitmap(IndexScanDesc scan, TIDBitmap *bitmap);
 extern bool gpuvec_gettuple(IndexScanDesc scan, ScanDirection direction);
 extern void gpuvec_endscan(IndexScanDesc scan);
@@ -169,9 +175,8 @@ extern void GpuvecComparisonsInit(void);
 extern void GpuvecOrdersInit(void);
 extern PathKey *GpuvecFindOrder(PlannerInfo *root, RelOptInfo *rel);
 
-/* joined.c; true for a node that is an ordered scan of one of our indexes */
+/* joined.c */
 extern void GpuvecJoinedInit(void);
-extern bool GpuvecIsOrderedScan(const PlanState *node);
 
 /*
  * expected.c.  While a path is estimated: it returns `rows` rows, of

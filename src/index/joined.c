@@ -279,16 +279,6 @@ is_harmless(const Plan *plan, bool stops)
 		(plan->righttree == NULL || is_harmless(plan->righttree, stops));
 }
 
-bool
-GpuvecIsOrderedScan(const PlanState *node)
-{
-	const IndexScanState *scan = (const IndexScanState *) node;
-
-	return IsA(node, IndexScanState) && scan->iss_NumOrderByKeys == 1 &&
-		scan->iss_RelationDesc != NULL &&
-		scan->iss_RelationDesc->rd_indam->amgettuple == gpuvec_gettuple;
-}
-
 /* True if a node may return no row without having asked for one */
 static bool
 may_not_ask(const PlanState *node)

@@ -57,7 +57,7 @@
 #include "index/index_am.h"
 #include "index/key_bounds.h"
 #include "link/engine_link.h"
-#include "mirror/mirror.h"
+#include "mirror/describe/mirror.h"
 #include "miscadmin.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -82,15 +82,6 @@ typedef struct KeySearch
 	uint64		distinct;		/* as many were distinct roots when they were
 								 * counted last */
 } KeySearch;
-
-/* Describe the mirror for an index scan */
-void
-GpuvecDescribe(IndexScanDesc scan, MirrorTarget *target)
-{
-	MirrorDescribeIndex(GpuvecScanHeap(scan), scan->indexRelation, target);
-	if (!GpuvecInRecovery(scan, target))
-		MirrorFollow(target);
-}
 
 bool
 GpuvecHasBound(IndexScanDesc scan)

@@ -29,7 +29,7 @@
 #include "access/tableam.h"
 #include "entries/entries.h"
 #include "idset/idset.h"
-#include "index/index_am.h"
+#include "index/knn_scan.h"
 #include "miscadmin.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -155,4 +155,13 @@ GpuvecFetchFound(IndexScanDesc scan, GpuvecFound *found, gpuvec_measure measure,
 	MemoryContextDelete(row_context);
 	qsort(*rows, n, sizeof(KeyedRow), GpuvecCompareKeyed);
 	return n;
+}
+
+bool
+KnnComesNext(const KnnState *state, const KeyedRow *row)
+{
+	if (!state->returned || !row->ranks)
+		return true;
+	return row->distance != state->last.distance ? row->distance > state->last.distance :
+		row->root > state->last.root;
 }

@@ -13,7 +13,7 @@
 #include "executor/execdesc.h"
 #include "executor/tuptable.h"
 #include "index/index_am.h"
-#include "mirror/usage.h"
+#include "mirror/describe/usage.h"
 #include "utils/tuplesort.h"
 
 /* A row to return */
@@ -120,7 +120,7 @@ extern void KnnComingReset(IndexScanDesc scan, uint32 room);
 extern void KnnComingAdd(IndexScanDesc scan, ScanKey keys, ScanKey orderbys);
 extern bool KnnComingTake(KnnState *state);
 
-/* scan.c */
+/* scan_query.c */
 
 /*
  * Read the keys of a scan, in the current memory context: its conditions, and
@@ -132,7 +132,7 @@ extern IdSet *KnnReadKeys(IndexScanDesc scan, GpuvecConditions *conditions);
 extern void KnnMakeQuery(gpuvec_measure measure, const IdSet *query,
 						 const GpuvecConditions *conditions, MirrorQuery *wire);
 
-/* True if a row comes behind the last one that was returned */
+/* keyed.c: true if a row comes behind the last one that was returned */
 extern bool KnnComesNext(const KnnState *state, const KeyedRow *row);
 
 /* other_rows.c */

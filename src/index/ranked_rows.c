@@ -34,7 +34,7 @@
 #include "idset/idset.h"
 #include "index/knn_scan.h"
 #include "link/engine_link.h"
-#include "mirror/mirror.h"
+#include "mirror/describe/mirror.h"
 #include "utils/memutils.h"
 
 /*
@@ -57,19 +57,6 @@ compare_rows(const void *a, const void *b)
 	if (x->distance != y->distance)
 		return x->distance < y->distance ? -1 : 1;
 	return x->root < y->root ? -1 : x->root > y->root;
-}
-
-void
-KnnMakeQuery(gpuvec_measure measure, const IdSet *query, const GpuvecConditions *conditions,
-			 MirrorQuery *wire)
-{
-	wire->set = query;
-	wire->len = idset_count(query);
-	if (conditions->filter.n > 0)
-	{
-		wire->filter = &conditions->filter;
-		wire->disjoint = !gpuvec_ranks_disjoint(measure);
-	}
 }
 
 bool

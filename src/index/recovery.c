@@ -30,7 +30,7 @@
 
 #include "access/relscan.h"
 #include "index/index_am.h"
-#include "mirror/mirror.h"
+#include "mirror/describe/mirror.h"
 
 /*
  * True if a scan has a snapshot that was taken in recovery, and no mirror of

@@ -63,22 +63,6 @@ gpuvec_beginscan(Relation index, int nkeys, int norderbys)
 	return scan;
 }
 
-/*
- * The table.  In a bitmap scan the executor does not pass it, but holds its
- * lock.
- */
-Relation
-GpuvecScanHeap(IndexScanDesc scan)
-{
-	KnnState   *state = scan->opaque;
-
-	if (scan->heapRelation != NULL)
-		return scan->heapRelation;
-	if (state->opened == NULL)
-		state->opened = table_open(scan->indexRelation->rd_index->indrelid, NoLock);
-	return state->opened;
-}
-
 /* Release what a scan holds, and reset its state */
 static void
 clean_up(KnnState *state)
@@ -102,16 +86,6 @@ clean_up(KnnState *state)
 	state->phase = SCAN_END;
 	state->finder.block = InvalidBlockNumber;
 	MemoryContextReset(context);
-}
-
-IdSet *
-KnnReadKeys(IndexScanDesc scan, GpuvecConditions *conditions)
-{
-	GpuvecMakeConditions(scan, conditions);
-	if (scan->numberOfOrderBys == 0 || conditions->nothing ||
-		(scan->orderByData[0].sk_flags & SK_ISNULL))
-		return NULL;
-	return (IdSet *) PG_DETOAST_DATUM_COPY(scan->orderByData[0].sk_argument);
 }
 
 void
@@ -160,15 +134,6 @@ gpuvec_endscan(IndexScanDesc scan)
 	if (state->coming.context)
 		MemoryContextDelete(state->coming.context);
 	pfree(state);
-}
-
-bool
-KnnComesNext(const KnnState *state, const KeyedRow *row)
-{
-	if (!state->returned || !row->ranks)
-		return true;
-	return row->distance != state->last.distance ? row->distance > state->last.distance :
-		row->root > state->last.root;
 }
 
 /*

@@ -29,7 +29,7 @@
 #include "access/relscan.h"
 #include "executor/executor.h"
 #include "index/knn_scan.h"
-#include "mirror/search_parts.h"
+#include "mirror/ask/search_parts.h"
 #include "nodes/nodeFuncs.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -85,8 +85,7 @@ ordered_scan(PlanState *node)
 {
 	IndexScanState *scan = (IndexScanState *) node;
 
-	if (node == NULL || !IsA(node, IndexScanState) || scan->iss_RelationDesc == NULL ||
-		scan->iss_RelationDesc->rd_indam->ambeginscan != gpuvec_beginscan ||
+	if (node == NULL || !IsA(node, IndexScanState) || !GpuvecIsOurs(scan->iss_RelationDesc) ||
 		scan->iss_NumOrderByKeys != 1 || scan->iss_NumScanKeys != 0)
 		return NULL;
 	return scan;

@@ -33,7 +33,7 @@
 #include "core/key_hash.h"
 #include "executor/executor.h"
 #include "link/wait_events.h"
-#include "mirror/scan_workers.h"
+#include "mirror/pages/scan_workers.h"
 #include "miscadmin.h"
 #include "optimizer/cost.h"
 #include "parser/parsetree.h"

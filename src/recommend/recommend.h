@@ -27,9 +27,9 @@
 #include "postgres.h"
 
 #include "core/als.h"
-#include "core/protocol.h"
+#include "core/protocol_als.h"
 #include "fmgr.h"
-#include "mirror/mirror.h"
+#include "mirror/describe/mirror.h"
 #include "portability/instr_time.h"
 #include "search/set_function.h"
 #include "tcop/dest.h"

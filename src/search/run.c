@@ -18,7 +18,7 @@
 #include "gpuvec.h"
 
 #include "link/engine_link.h"
-#include "mirror/search_parts.h"
+#include "mirror/ask/search_parts.h"
 #include "miscadmin.h"
 #include "search/set_search.h"
 #include "storage/bufmgr.h"

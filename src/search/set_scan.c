@@ -26,7 +26,7 @@
 #include "executor/executor.h"
 #include "fmgr.h"
 #include "funcapi.h"
-#include "mirror/usage.h"
+#include "mirror/describe/usage.h"
 #include "miscadmin.h"
 #include "nodes/extensible.h"
 #include "nodes/makefuncs.h"

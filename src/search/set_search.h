@@ -12,7 +12,7 @@
 
 #include "access/htup.h"
 #include "fmgr.h"
-#include "mirror/mirror.h"
+#include "mirror/describe/mirror.h"
 
 /* The columns that a function uses */
 typedef struct SearchColumns

@@ -18,7 +18,7 @@
 #include "idset/idset.h"
 #include "idset/idset_threshold.h"
 #include "miscadmin.h"
-#include "search/foreign.h"
+#include "servers/foreign.h"
 #include "search/row_fetch.h"
 #include "search/set_search.h"
 #include "search/set_function.h"

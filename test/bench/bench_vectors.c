@@ -21,7 +21,7 @@
 
 #include "core/nearest.h"
 #include "engine/backend.h"
-#include "engine/parts/part_vectors.h"
+#include "engine/parts/vectors/part_vectors.h"
 
 #define REPEATS		5
 

@@ -1,6 +1,7 @@
 /*
  * chaos.c
- *	  One thread that kills, stops, cancels, crashes, reloads and promotes.
+ *	  One thread that kills, stops, cancels, crashes, reloads, promotes, and
+ *	  sets the clock.
  */
 #include "stress.h"
 
@@ -168,9 +169,11 @@ act(struct worker *w)
 		kill_engine(w);
 	else if (what < 30)
 		stop_engine(w);
-	else if (what < 80)
+	else if (what < 76)
 		disturb_session(w);
-	else if (what < 93)
+	else if (what < 86)
+		step_clock(w);
+	else if (what < 94)
 	{
 		write_settings(w, any_node(w), true);
 		count(RELOADS);

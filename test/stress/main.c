@@ -5,8 +5,11 @@
  *
  * A primary and a standby, tables of many shapes, and sessions that write,
  * change definitions, clean up and search, all at once; meanwhile engines are
- * killed and stopped, sessions cancelled and terminated, servers crash and
- * are reloaded with other settings, and the standby is promoted.  Readers ask
+ * killed and stopped, sessions cancelled and terminated, the wall clock is
+ * set back and forth (clock.c), clients do not read their sockets and
+ * processes stand still in the middle of a load (unread.c), servers crash and
+ * are reloaded with other settings, and the standby is promoted.  Materialized
+ * views lose their data and get it back (views.c).  Readers ask
  * each question twice, of gpuvec and of SQL that no index serves, in one
  * statement or snapshot (compare.c), so that a difference is a fault whatever
  * the others did.  Which errors are none: session.c.
@@ -23,6 +26,7 @@
 #include "stress.h"
 
 #include <getopt.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -35,7 +39,7 @@
 #define MAX_FAILURES	30
 
 struct options options = {
-	.bindir = "", .work = ".", .sockets = "/tmp", .engine_program = "", .settings = "", .engine = "auto",
+	.bindir = "", .work = ".", .sockets = "/tmp", .engine_program = "", .settings = "", .engine = "auto", .clock = "",
 	.seconds = 60, .seed = 0, .clients = 6, .rows = 1000, .patience = 120, .lenient = false, .standby = true,
 };
 
@@ -47,12 +51,15 @@ atomic_bool stopping;
 static const char *const counter_names[N_COUNTERS] = {
 	"statements", "interrupted", "searches without an engine", "lost connections", "writes", "commits", "rollbacks",
 	"prepared transactions", "changes of definitions", "cleanings", "engines killed", "engines stopped",
-	"sessions terminated", "statements cancelled", "reloads", "crashes", "promotions", "comparisons on a standby",
+	"sessions terminated", "statements cancelled", "reloads", "crashes", "promotions", "steps of the clock",
+	"waits whose timeout the clock has put off", "clients that did not read", "sessions that stood still",
+	"refusals of views without data", "comparisons on a standby",
 	"index scans", "engine seen on the CPU", "engine seen on CUDA",
 };
 
 static struct worker workers[MAX_WORKERS];
 static int	n_workers;
+static struct worker *standby_watch;
 static double begun;
 static pthread_mutex_t output = PTHREAD_MUTEX_INITIALIZER;
 
@@ -109,7 +116,7 @@ fail(struct worker *w, const char *format,...)
 }
 
 /* A new thread, or (without run) just its memory */
-static struct worker *
+struct worker *
 new_worker(const char *name, enum role role, void (*run) (struct worker *))
 {
 	struct worker *w = &workers[n_workers];
@@ -153,6 +160,9 @@ new_crowd(void)
 		new_worker("stress_standby", STANDBY, read_all_the_time);
 	for (int i = 0; i < N_KEEPERS; i++)
 		new_worker("stress_keeper", PRIMARY, maintain_all_the_time)->share = i;
+	new_worker("stress_views", PRIMARY, refresh_views_all_the_time);
+	new_worker("stalling", PRIMARY, stall_all_the_time);
+	new_worker("stress_stalled", PRIMARY, NULL)->user = "reader";	/* its client */
 	new_worker("chaos", PRIMARY, make_chaos);
 }
 
@@ -163,7 +173,10 @@ start_workers(void)
 		for (int i = 0; i < options.clients; i++)
 			new_worker("forms", PRIMARY, ask_forms_all_the_time)->share = i;
 	else
+	{
 		new_crowd();
+		standby_watch = new_worker("watch_standby", STANDBY, NULL);
+	}
 	for (int i = 0; i < n_workers; i++)
 		if (workers[i].run)
 			pthread_create(&workers[i].thread, NULL, thread_main, &workers[i]);
@@ -207,16 +220,48 @@ watch_statements(struct worker *me)
 	}
 }
 
-/* End prepared transactions whose session is gone; they hold their locks */
+/*
+ * Statements that wait for a lock of the server's own: a timeout that has
+ * begun before the clock was set back ends a day late, and so do the search
+ * for deadlocks and a standby's patience.  So what waits for long is freed.
+ * Locks of ours are left out: nobody may wait for these for long, whatever
+ * the clock says.
+ */
 static void
-end_prepared(struct worker *me, int age)
+free_waiting(struct worker *me)
+{
+	for (int i = 0; i < n_workers && atomic_load(&counters[CLOCK_STEPS]) > 0; i++)
+	{
+		struct worker *w = &workers[i];
+		struct worker *by = w->role == me->role ? me : standby_watch;
+		bool		waits;
+		int			pid;
+
+		pthread_mutex_lock(&w->lock);
+		waits = w != me && w->since && now() - w->since > options.patience / 4;
+		pid = w->pid;
+		pthread_mutex_unlock(&w->lock);
+		if (waits && by && node_of(by->role) && (by->conn || session_open(by)) && by->node == w->node &&
+			value_of(by, "SELECT pg_cancel_backend(pid) FROM pg_locks WHERE pid = %d AND NOT granted AND locktype <> 'userlock'", pid))
+			count(FREED);
+		if (by && by != me)
+			session_close(by);
+	}
+}
+
+/*
+ * End prepared transactions whose session is gone; they hold their locks.
+ * Only those with a number below this.
+ */
+static void
+end_prepared(struct worker *me, int below_number)
 {
 	const char *gid;
 
 	me->tolerated = "42704 55000";	/* somebody else was faster, or is at it */
 	for (int i = 0; i < 20 && me->conn; i++)
 	{
-		gid = value_of(me, "SELECT gid FROM pg_prepared_xacts WHERE prepared <= clock_timestamp() - interval '%d s' LIMIT 1", age);
+		gid = value_of(me, "SELECT gid FROM pg_prepared_xacts WHERE substr(gid, 8)::int < %d LIMIT 1", below_number);
 		if (gid == NULL)
 			break;
 		run(me, "%s PREPARED '%s'", chance(me, 50) ? "COMMIT" : "ROLLBACK", gid);
@@ -251,13 +296,23 @@ static void
 watch(struct worker *me)
 {
 	double		told = now();
+	double		aged = now();
+	int			old = 0;
+	int			older = 0;
 
 	while (!stopping && now() - begun < options.seconds)
 	{
 		watch_statements(me);
 		if ((me->conn || session_open(me)) && run(me, "RESET ALL; SET statement_timeout = '10s'"))
 		{
-			end_prepared(me, 3);
+			if (now() - aged > 2)
+			{
+				aged = now();
+				older = old;
+				old = atomic_load(&prepared_number);
+			}
+			end_prepared(me, older);
+			free_waiting(me);
 			sample(me);
 		}
 		if (me->conn && me->node != node_of(PRIMARY))
@@ -343,9 +398,10 @@ check_at_the_end(struct worker *me)
 	if (!session_open(me))
 		return;
 	run(me, "RESET ALL; SET enable_seqscan = off; SET enable_sort = off");
-	end_prepared(me, 0);
+	end_prepared(me, INT_MAX);
 	sample(me);
 	check_tables(me);
+	check_views(me);
 	if (node_of(STANDBY) == NULL)
 		return;
 	catch_up(me);
@@ -388,7 +444,7 @@ parse_options(int argc, char **argv)
 		{"settings", required_argument, NULL, 'f'}, {"engine", required_argument, NULL, 'e'},
 		{"seconds", required_argument, NULL, 't'}, {"seed", required_argument, NULL, 's'},
 		{"clients", required_argument, NULL, 'c'}, {"rows", required_argument, NULL, 'r'},
-		{"patience", required_argument, NULL, 'P'}, {"lenient", no_argument, NULL, 'l'},
+		{"patience", required_argument, NULL, 'P'}, {"clock", required_argument, NULL, 'C'}, {"lenient", no_argument, NULL, 'l'},
 		{"no-standby", no_argument, NULL, 'n'}, {"forms", no_argument, NULL, 'F'}, {NULL, 0, NULL, 0}
 	};
 	int			c;
@@ -407,6 +463,7 @@ parse_options(int argc, char **argv)
 			case 'c': options.clients = atoi(optarg); break;
 			case 'r': options.rows = atoi(optarg); break;
 			case 'P': options.patience = atoi(optarg); break;
+			case 'C': options.clock = optarg; break;
 			case 'l': options.lenient = true; break;
 			case 'n': options.standby = false; break;
 			case 'F': options.forms = true; break;
@@ -432,7 +489,7 @@ main(int argc, char **argv)
 	note("seed %llu", (unsigned long long) options.seed);
 	if (options.forms)
 		gather_requests(me);
-	if (!servers_begin(me) || !session_open(me) || !run(me, "RESET ALL") ||
+	if (!clock_begin(me) || !servers_begin(me) || !session_open(me) || !run(me, "RESET ALL") ||
 		!(options.forms ? make_forms(me) : make_tables(me)) ||
 		(options.standby && !make_standby(me)))
 	{

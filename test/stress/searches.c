@@ -351,6 +351,8 @@ any_question(struct worker *w)
 
 	if (chance(w, 12))
 		return vectors_question(w);
+	if (chance(w, 5))
+		return views_question(w);
 	if (strcmp(t->type, "idset") == 0 && chance(w, 35))
 		return function_question(w, t, "s");
 	return table_question(w, t);

@@ -39,6 +39,7 @@ struct options
 	int			clients;
 	int			rows;			/* of a table, about */
 	int			patience;		/* seconds a statement may take */
+	const char *clock;			/* a library to preload, whose clock is set; "": none */
 	bool		lenient;		/* searches may fail for want of an engine */
 	bool		standby;
 	bool		forms;			/* rare forms of statements only */
@@ -78,8 +79,10 @@ struct worker
 	PGconn	   *conn;
 	struct node *node;			/* that conn leads to */
 	int			outage;			/* node->outages when it was opened */
+	const char *user;			/* who connects; NULL: postgres */
 	const char *parameter;		/* $1 of statements that have it */
 	const char *tolerated;		/* SQLSTATEs that are no failure just now */
+	bool		unpopulated;	/* what is asked may be a view without data */
 	char		sqlstate[6];	/* of the last error */
 
 	pthread_mutex_t lock;		/* what the watch looks at: */
@@ -109,6 +112,11 @@ enum counter
 	RELOADS,
 	CRASHES,
 	PROMOTIONS,
+	CLOCK_STEPS,
+	FREED,
+	STALLS,
+	STANDSTILLS,
+	REFUSALS,
 	STANDBY_COMPARISONS,
 	INDEX_SCANS,
 	ON_CPU,
@@ -120,6 +128,7 @@ extern atomic_long counters[N_COUNTERS];
 extern atomic_long passed;
 extern atomic_long failed;
 extern atomic_bool stopping;	/* the time is over */
+extern atomic_int prepared_number;	/* of the next prepared transaction */
 
 
 #define count(which) ((void) atomic_fetch_add(&counters[which], 1))
@@ -128,6 +137,7 @@ extern atomic_bool stopping;	/* the time is over */
 extern double now(void);
 extern void fail(struct worker *w, const char *format,...) printf_like(2, 3);
 extern void note(const char *format,...) printf_like(1, 2);
+extern struct worker *new_worker(const char *name, enum role role, void (*run) (struct worker *));
 
 /* worker.c */
 extern uint32_t below(struct worker *w, uint32_t n);
@@ -163,6 +173,8 @@ extern bool begin(struct worker *w, const char *isolation);
 extern bool end(struct worker *w, bool commit);
 extern void abandon(struct worker *w);
 extern bool copy_in(struct worker *w, const char *into, const char *data);
+extern bool send_query(struct worker *w, const char *sql);
+extern void read_on(struct worker *w, const char *sql);
 
 /* tables.c */
 struct table
@@ -189,6 +201,10 @@ extern int	n_ids(const struct table *t);
 extern const char *some_ids(struct worker *w, const struct table *t);
 extern const char *row_value(struct worker *w, const struct table *t);
 extern const char *some_rows(struct worker *w, const struct table *t);
+
+/* clock.c */
+extern bool clock_begin(struct worker *w);
+extern void step_clock(struct worker *w);
 
 /* vectors.c */
 extern bool make_vectors(struct worker *w);
@@ -226,17 +242,27 @@ extern struct question any_question(struct worker *w);
 extern struct question table_question(struct worker *w, const struct table *t);
 extern struct question function_question(struct worker *w, const struct table *t, const char *column);
 extern struct question vectors_question(struct worker *w);
+extern struct question views_question(struct worker *w);
 
 /* forms.c */
 extern bool make_forms(struct worker *w);
 extern void ask_forms_all_the_time(struct worker *w);
 
-/* what threads do: readers.c, writers.c, maintain.c, chaos.c */
+/* views.c */
+extern bool make_views(struct worker *w);
+extern void check_views(struct worker *w);
+
+/*
+ * what threads do: readers.c, writers.c, maintain.c, chaos.c, unread.c,
+ * views.c
+ */
 extern void read_all_the_time(struct worker *w);
 extern void write_all_the_time(struct worker *w);
 extern void change(struct worker *w, const struct table *t);
 extern void maintain_all_the_time(struct worker *w);
 extern void make_chaos(struct worker *w);
+extern void stall_all_the_time(struct worker *w);
+extern void refresh_views_all_the_time(struct worker *w);
 extern void continue_engines(void);
 extern int	engine_pids(int *pids, int room);
 

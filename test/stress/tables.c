@@ -94,6 +94,13 @@ make_table(struct worker *w, const struct table *t)
 		run(w, "ANALYZE %s", t->name);
 }
 
+/* Who may read all tables, and nothing more */
+static bool
+make_reader(struct worker *w)
+{
+	return run(w, "CREATE ROLE reader LOGIN; GRANT USAGE ON SCHEMA stress TO reader; GRANT SELECT ON ALL TABLES IN SCHEMA stress TO reader");
+}
+
 bool
 make_tables(struct worker *w)
 {
@@ -102,7 +109,7 @@ make_tables(struct worker *w)
 	for (int i = 0; i < n_tables; i++)
 		if (!make_table(w, &tables[i]))
 			return false;
-	return make_vectors(w);
+	return make_vectors(w) && make_views(w) && make_reader(w);
 }
 
 /* Some table, for a second or two mostly the same for all threads */

@@ -106,4 +106,5 @@ forget(struct worker *w)
 	while (w->n_scratch > 0)
 		free(w->scratch[--w->n_scratch]);
 	w->parameter = NULL;
+	w->unpopulated = false;
 }

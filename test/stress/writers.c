@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+atomic_int	prepared_number;
+
 /* What concurrent writers may meet: the same new key */
 #define UNIQUE_VIOLATION	"23505"
 
@@ -131,8 +133,7 @@ change_in_savepoint(struct worker *w, const struct table *t)
 static void
 prepare(struct worker *w)
 {
-	static atomic_int number;
-	int			mine = atomic_fetch_add(&number, 1);
+	int			mine = atomic_fetch_add(&prepared_number, 1);
 
 	if (!run(w, "PREPARE TRANSACTION 'stress_%d'", mine))
 		return;

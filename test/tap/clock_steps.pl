@@ -9,64 +9,7 @@ use Test::More;
 # A library to preload, with which the server's clock is that of the machine and so many seconds; the engine is started without it
 my $dir = PostgreSQL::Test::Utils::tempdir();
 my $cc = $ENV{CC} || 'cc';
-append_to_file("$dir/clock.c", <<'C');
-#define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <sys/time.h>
-#include <time.h>
-#include <unistd.h>
-
-static volatile long *offset;
-
-__attribute__((constructor)) static void
-begin(void)
-{
-	int			fd = open(getenv("GPUVEC_CLOCK"), O_RDONLY);
-	void	   *memory = mmap(NULL, sizeof(long), PROT_READ, MAP_SHARED, fd, 0);
-
-	offset = memory == MAP_FAILED ? NULL : memory;
-	if (strcmp(program_invocation_short_name, "postgres") == 0)
-		unsetenv("LD_PRELOAD");
-}
-
-int
-clock_gettime(clockid_t clock, struct timespec *now)
-{
-	int			rc = (int) syscall(SYS_clock_gettime, clock, now);
-
-	if (rc == 0 && offset && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE))
-		now->tv_sec += *offset;
-	return rc;
-}
-
-int
-gettimeofday(struct timeval *now, void *zone)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_REALTIME, &t);
-	now->tv_sec = t.tv_sec;
-	now->tv_usec = t.tv_nsec / 1000;
-	return 0;
-}
-
-time_t
-time(time_t *now)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_REALTIME, &t);
-	if (now)
-		*now = t.tv_sec;
-	return t.tv_sec;
-}
-C
-plan skip_all => "$cc cannot make a library" if system("$cc -shared -fPIC -o '$dir/clock.so' '$dir/clock.c' 2>/dev/null") != 0;
+plan skip_all => "$cc cannot make a library" if system("$cc -shared -fPIC -o '$dir/clock.so' ../stress/shim/clock.c 2>/dev/null") != 0;
 
 # The server's clock is that of the machine and so many days
 sub set_clock
@@ -150,6 +93,26 @@ step_back();
 kill 'STOP', $pid;
 wait_for(sub { !kill(0, $pid) }, 'the end of an engine that is stuck');
 comes_back('after an engine that was stuck');
+
+# nobody waits for a session that loads and makes no step, nor for one that refreshes
+for my $how (qw(load refresh))
+{
+	my $holder = $node->background_psql('postgres');
+	my $best = "SELECT string_agg(id::text || score, ' ' ORDER BY rank) FROM gpuvec_topk('docs', 'tokens', '$GpuvecTest::query', 5) JOIN docs ON docs.ctid = tid";
+	my $expected = $node->safe_psql('postgres', $best);
+
+	$node->safe_psql('postgres', $how eq 'load' ? 'SELECT gpuvec_evict_all()' : 'UPDATE docs SET id = id WHERE id % 50 = 1');
+	ask($holder, 'SELECT pg_advisory_lock(71866, 0)');
+	my $first = start_psql($node, "SET application_name = 'first'; SET gpuvec.injection_point = '" . ($how eq 'load' ? 'load-after-first-page' : 'refresh-before-commit') . "'; $best");
+	wait_for(sub { $node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE application_name = 'first' AND wait_event = 'advisory'}) eq '1' }, "a $how");
+	my $second = start_psql($node, "SET application_name = 'second'; $best");
+	wait_for(sub { $node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE application_name = 'second' AND wait_event = 'userlock'}) eq '1' }, "another session waits for the $how");
+	step_back();
+	is(finish_psql($second), $expected, "$how: it has not waited");
+	ask($holder, 'SELECT pg_advisory_unlock(71866, 0)');
+	is(finish_psql($first), $expected, "$how: the first one goes on");
+	$holder->quit;
+}
 
 # a copy for which there was no room is tried again, once the table is smaller
 $pid = engine_pid($node);

@@ -17,7 +17,7 @@ endif
 FEED_DIR = build/unit-feed$(if $(SANITIZER),-sanitize)
 FEED_CFLAGS = -std=gnu11 -O2 -g -pthread -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Isrc \
 	-isystem $(shell $(PG_CONFIG) --includedir-server)
-FEED_SOURCES = test/unit/feed_ring_test.c src/mirror/feed_ring.c
+FEED_SOURCES = test/unit/feed_ring_test.c src/mirror/feed/feed_ring.c
 MERGE_SOURCES = test/unit/merge_test.c src/idset/idset_merge.c src/idset/idset_merge_wide.c
 
 tests:
@@ -30,7 +30,7 @@ check: $(FEED_TESTS:%=check-%)
 $(FEED_TESTS:%=check-%): check-%: $(FEED_DIR)/%_test
 	$<
 
-$(FEED_DIR)/feed_ring_test: $(FEED_SOURCES) src/mirror/feed_ring.h src/core/protocol.h
+$(FEED_DIR)/feed_ring_test: $(FEED_SOURCES) src/mirror/feed/feed_ring.h src/core/protocol.h src/core/protocol_mirrors.h
 	@mkdir -p $(@D)
 	$(CC) $(FEED_CFLAGS) $(SANITIZER) -o $@ $(FEED_SOURCES) -lpthread
 

@@ -19,8 +19,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "mirror/feed_ring.h"
-#include "mirror/mirror.h"
+#include "mirror/describe/mirror.h"
+#include "mirror/feed/feed_ring.h"
 
 /* the system's, not those of the server */
 #undef printf

@@ -14,8 +14,8 @@
 #include "core/key_hash.h"
 #include "core/nearest.h"
 #include "core/pooling.h"
-#include "engine/parts/host_vectors.h"
-#include "engine/parts/part_vectors.h"
+#include "engine/parts/vectors/host_vectors.h"
+#include "engine/parts/vectors/part_vectors.h"
 #include "unit_test.h"
 
 #define NCHILDREN	3

@@ -16,6 +16,7 @@
 #include "server_als.h"
 #include "server_memory.h"
 #include "server_model.h"
+#include "core/protocol_als.h"
 
 static const char *const plain[] = {"--cpu-threads", "2", NULL};
 

@@ -15,7 +15,7 @@
 
 #include "core/measure.h"
 #include "core/method.h"
-#include "core/protocol.h"
+#include "core/protocol_monitor.h"
 
 /* A running engine */
 typedef struct engine

@@ -16,11 +16,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include "core/pooling_grad.h"
+#include "core/protocol_vectors.h"
 
 #include "server_embed.h"
 #include "server_memory.h"
 
 #define MAX_ROWS	20
+
+/* xmin of most requests */
+#define XMIN		500
 
 typedef struct vector_row
 {
@@ -36,7 +40,7 @@ typedef struct vector_page
 	uint64_t	refresh;
 	bool		dirty;
 	bool		unsure;			/* see check_two_sights */
-	bool		proven;			/* sent as all-visible */
+	uint64_t	newest;			/* transaction of its rows, or 0 */
 	uint32_t	nrows;
 	vector_row	rows[MAX_ROWS];
 } vector_page;
@@ -83,6 +87,13 @@ free_page(vector_page *page)
 	page->nrows = 0;
 }
 
+/* Does this xmin prove the page? */
+static bool
+is_proven(const vector_page *page, uint64_t xmin)
+{
+	return page->newest != 0 && page->newest < xmin;
+}
+
 static void
 rewrite_page(vector_model *m, uint32_t block)
 {
@@ -117,7 +128,7 @@ rewrite_page(vector_model *m, uint32_t block)
 		page->nrows = i + 1;
 		proven = proven && row->visible;
 	}
-	page->proven = proven;
+	page->newest = proven ? 1 + random_below(XMIN - 1) : random_below(2) ? 0 : XMIN + random_below(10);
 }
 
 static void
@@ -164,7 +175,7 @@ send_pages(client *c, vector_model *m, bool all)
 	for (uint32_t block = 0; ok && block < m->nblocks; block++)
 	{
 		vector_page *page = &m->pages[block];
-		gpuvec_page head = {.block = block,.nrows = page->nrows,.lsn = page->lsn,.all_visible = page->proven};
+		gpuvec_page head = {.block = block,.nrows = page->nrows,.lsn = page->lsn,.newest = page->newest};
 		size_t		at = b.length;
 
 		if (!all && !page->dirty)
@@ -266,6 +277,7 @@ make_map(request *r, const vector_model *m)
 {
 	bool		lie = random_below(2);
 
+	r->head.xmin = XMIN;
 	r->head.map_bytes = (m->nblocks / 4 + 8) / 8 * 8;
 	r->map = calloc(r->head.map_bytes + 1, 1);
 	r->head.known = random_below(3) == 0 ? m->refresh : random_below(m->refresh + 1);
@@ -650,17 +662,19 @@ check_two_sights(client *c, vector_model *m)
 	request		r = knowing_request(m);
 	uint64_t	known = random_below(m->refresh + 1);
 	bool		knows_less = random_below(2);
+	uint64_t	xmin = random_below(2) ? XMIN : random_below(XMIN);
 	bool		ok = check_request(c, m, &r, answer_right);
 
 	for (uint32_t block = 0; block < m->nblocks; block++)
 	{
-		m->pages[block].unsure = !m->pages[block].proven &&
+		m->pages[block].unsure = !is_proven(&m->pages[block], xmin) &&
 			(knows_less ? m->pages[block].refresh > known : random_below(2));
 		if (!knows_less && m->pages[block].unsure)
 			r.map[block / 4] &= (uint8_t) ~(3 << (block % 4 * 2));
 	}
 	if (knows_less)
 		r.head.known = known;
+	r.head.xmin = xmin;
 	hide_rows(m, true);
 	ok = ok && check_again(c, m, &r);
 	hide_rows(m, false);
@@ -990,6 +1004,7 @@ check_nearest_of(client *c, const vector_model *m, request *r)
 	for (uint64_t i = 0; i < nfloats; i++)
 		queries[i] = (float) random_below(7) - 3;
 	head.known = r->head.known;
+	head.xmin = r->head.xmin;
 	head.map_bytes = r->head.map_bytes;
 	for (int round = 0; round < 2000; round++)
 	{
@@ -1044,9 +1059,10 @@ check_near_sights(client *c, vector_model *m)
 	bool		ok = check_nearest_of(c, m, &r);
 
 	r.head.known = random_below(m->refresh + 1);
+	r.head.xmin = random_below(2) ? XMIN : random_below(XMIN);
 	r.head.nverdicts = 0;
 	for (uint32_t block = 0; block < m->nblocks; block++)
-		m->pages[block].unsure = !m->pages[block].proven && m->pages[block].refresh > r.head.known;
+		m->pages[block].unsure = !is_proven(&m->pages[block], r.head.xmin) && m->pages[block].refresh > r.head.known;
 	hide_rows(m, true);
 	ok = ok && check_nearest_of(c, m, &r);
 	hide_rows(m, false);
@@ -1094,7 +1110,7 @@ rows_to_decide(const vector_model *m, const request *r)
 	uint64_t	nrows = 0;
 
 	for (uint32_t block = 0; block < m->nblocks; block++)
-		if (!m->pages[block].proven &&
+		if (!is_proven(&m->pages[block], r->head.xmin) &&
 			(m->pages[block].refresh > r->head.known ||
 			 (r->map[block / 4] >> (block % 4 * 2) & 1) == 0))
 			nrows += m->pages[block].nrows;
@@ -1142,6 +1158,7 @@ check_gram(client *c, const vector_model *m)
 	make_map(&r, m);
 	expected = has_gram(m) && rows_to_decide(m, &r) <= MOST_UNDECIDED;
 	head.known = r.head.known;
+	head.xmin = r.head.xmin;
 	head.map_bytes = r.head.map_bytes;
 	for (int round = 0; ok && round < 2 && answer.status == GPUVEC_EMBEDDING_UNDECIDED; round++)
 	{
@@ -1313,7 +1330,7 @@ see_rows(vector_model *m, bool all)
 			vector_row *row = &m->pages[block].rows[i];
 
 			/* nothing hides a row of a page that was all-visible */
-			row->visible = all || m->pages[block].proven;
+			row->visible = all || is_proven(&m->pages[block], XMIN);
 			all |= !row->visible;
 			if (m->pages[block].dirty)
 				row->head.key = (int64_t) (++next * UINT64_C(0x9E3779B97F4A7C15));

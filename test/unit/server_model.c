@@ -189,7 +189,7 @@ change_lines(model_page *page, const shape *s)
 		change_line(page, line, s);
 	}
 	page->partial = page->dirty = true;
-	page->all_visible = false;
+	page->newest = 0;
 }
 
 /* New random rows for a page, with gaps between their line pointers */
@@ -210,7 +210,7 @@ model_rewrite_page(model *m, uint32_t block, const shape *s)
 	}
 	page->lsn = random_below(UINT64_MAX);
 	page->dirty = true;
-	page->all_visible = random_below(3) == 0;
+	page->newest = random_below(3) == 0 ? 1 + random_below(MODEL_XIDS) : 0;
 }
 
 /* Change only some lines, if the engine has the page as it is */
@@ -280,13 +280,13 @@ has_line(const model_page *page, uint16_t line)
 }
 
 /*
- * Is the page sent as all-visible?  Of a mirror that has a feed no page is, for
- * that tells of no deletion.
+ * The newest transaction that is sent with a page.  None of a mirror that has
+ * a feed, for that tells of no deletion.
  */
-static bool
-sent_visible(const model *m, const model_page *page)
+static uint64_t
+told_newest(const model *m, const model_page *page)
 {
-	return page->all_visible && !page->partial && m->feed == 0 && !m->key.rooted;
+	return page->partial || m->feed != 0 || m->key.rooted ? 0 : page->newest;
 }
 
 /* Append a page as the protocol has it */
@@ -296,7 +296,7 @@ add_page(buffer *b, const model *m, uint32_t block)
 	static const char zeros[4] = {0};
 	const model_page *page = &m->pages[block];
 	size_t		at = b->length;
-	gpuvec_page head = {.block = block,.partial = page->partial,.all_visible = sent_visible(m, page)};
+	gpuvec_page head = {.block = block,.partial = page->partial,.newest = told_newest(m, page)};
 
 	if (page->partial)
 		head.nlines = (uint16_t) page->nlines;
@@ -383,7 +383,7 @@ note_commit(client *c, model *m, const gpuvec_commit *commit)
 		if (page->dirty && page->partial)
 			page->lsn = GPUVEC_NO_LSN;
 		if (page->dirty)
-			page->proven = sent_visible(m, page);
+			page->sent_newest = told_newest(m, page);
 		page->dirty = page->partial = false;
 	}
 }
@@ -623,13 +623,13 @@ judge(const model_query *q, const model_row *row)
 }
 
 /*
- * All rows that rank for a query, in order; known: as in gpuvec_search.
+ * All rows that rank for a query, in order; known, xmin: as in gpuvec_search.
  * `passed` says on entry whether rows without a common id rank, and then how
  * many rows pass the filter.
  */
 static gpuvec_hit *
 brute_force(const model *m, gpuvec_measure measure, const model_query *q, uint64_t known,
-			uint64_t *n, uint64_t *passed)
+			uint64_t xmin, uint64_t *n, uint64_t *passed)
 {
 	bool		disjoint = (*passed & GPUVEC_DISJOINT_TOO) != 0;
 	gpuvec_hit *hits = malloc((model_nrows(m) + 1) * sizeof(gpuvec_hit));
@@ -640,6 +640,8 @@ brute_force(const model *m, gpuvec_measure measure, const model_query *q, uint64
 		wanted[q->ids[i]] = 1;
 	for (uint32_t block = 0; block < m->nblocks; block++)
 	{
+		bool		proven = m->pages[block].sent_newest != 0 && m->pages[block].sent_newest < xmin;
+
 		for (uint32_t r = 0; r < m->pages[block].nrows; r++)
 		{
 			const model_row *row = &m->pages[block].rows[r];
@@ -653,9 +655,9 @@ brute_force(const model *m, gpuvec_measure measure, const model_query *q, uint64
 				common += wanted[row->ids[i]];
 			hit.score = gpuvec_score_with(measure, gpuvec_make_weights(weights.alpha, weights.beta),
 										  common, q->wire.len, row->len);
-			hit.place = gpuvec_hit_place(tid, common, !m->pages[block].proven && m->pages[block].refresh > known);
-			if (m->pages[block].proven)
-				hit.place |= GPUVEC_HIT_ALL_VISIBLE;
+			hit.place = gpuvec_hit_place(tid, common, !proven && m->pages[block].refresh > known);
+			if (proven)
+				hit.place |= GPUVEC_HIT_PROVEN;
 			if (found != TAKES_PART || (common == 0 && measure != GPUVEC_HAMMING && !disjoint))
 				continue;
 			if ((q->wire.flags & GPUVEC_QUERY_MIN_SCORE) && !(hit.score >= q->wire.min_score))
@@ -736,6 +738,7 @@ model_check(client *c, const model *m, gpuvec_measure measure, const model_query
 	const char *counts;
 	const char *hits;
 	uint64_t	known = random_below(3) ? m->refresh - (m->refresh > 0 ? random_below(2) : 0) : 0;
+	uint64_t	xmin = random_below(MODEL_XIDS + 2);
 	uint64_t	at = 0;
 	size_t		heads = (n + 1) / 2 * 8;
 	bool		filtered = false;
@@ -747,6 +750,7 @@ model_check(client *c, const model *m, gpuvec_measure measure, const model_query
 	weights = some_weights[random_below(4)];
 	search_request(&b, &m->key, m->position, measure, queries, n);
 	((gpuvec_search *) b.data)->known = known;
+	((gpuvec_search *) b.data)->xmin = xmin;
 	for (uint32_t i = 0; i < n; i++)
 		pages |= ask_for_pages((gpuvec_query *) (b.data + sizeof(gpuvec_search) +
 												 (measure == GPUVEC_TVERSKY ? sizeof(weights) : 0)) + i);
@@ -779,7 +783,7 @@ model_check(client *c, const model *m, gpuvec_measure measure, const model_query
 		if (filtered)
 			memcpy(&answered, counts + heads + i * sizeof(answered), sizeof(answered));
 		passed = answered;
-		truth = brute_force(m, measure, &queries[i], known, &expected, &passed);
+		truth = brute_force(m, measure, &queries[i], known, xmin, &expected, &passed);
 		check(passed == answered, "the number of rows that pass");
 		check(!(answered & GPUVEC_DISJOINT_TOO) || (queries[i].wire.flags & GPUVEC_QUERY_DISJOINT),
 			  "rows without a common id rank only if that is wanted");

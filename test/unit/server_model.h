@@ -9,6 +9,10 @@
 #define SERVER_MODEL_H
 
 #include "server_client.h"
+#include "core/protocol_sets.h"
+
+/* Transactions that insert rows have numbers up to this one */
+#define MODEL_XIDS	1000
 
 /* A request for a refresh with the LSNs of all pages, and its size */
 #define REFRESH(of)		&(gpuvec_refresh) {.key = *(of),.lsns = 1}, sizeof(gpuvec_refresh)
@@ -24,8 +28,8 @@ typedef struct model_page
 {
 	uint64_t	lsn;
 	uint64_t	refresh;		/* number of the refresh that last sent it */
-	bool		all_visible;	/* it is, for those who read it now */
-	bool		proven;			/* the engine has it so */
+	uint64_t	newest;			/* transaction of its rows; 0: is not told */
+	uint64_t	sent_newest;	/* the engine has this */
 	bool		dirty;			/* changed since */
 	bool		partial;		/* then, only in lines[] */
 	uint32_t	nlines;

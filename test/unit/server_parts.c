@@ -38,6 +38,7 @@ typedef struct parts_search
 	uint32_t	late;			/* this mirror is not fresh enough; PARTS: none */
 	gpuvec_measure measure;
 	uint64_t	known;
+	uint64_t	xmin;
 	model_query *queries;
 	uint32_t	n;
 } parts_search;
@@ -87,6 +88,7 @@ ask_alone(client *c, const parts_search *s, uint32_t part, hit_list *lists)
 
 	search_request(&b, &s->models[part].key, needed(s, part), s->measure, s->queries, s->n);
 	((gpuvec_search *) b.data)->known = s->known;
+	((gpuvec_search *) b.data)->xmin = s->xmin;
 	ok = check(client_call(c, GPUVEC_MSG_SEARCH, b.data, b.length, GPUVEC_MSG_RESULT), "a search");
 	at = c->data;
 	ok = ok && check(read_lists(&at, c->data + c->frame.length, s->n, lists, &result), "its answer");
@@ -130,6 +132,7 @@ parts_request(buffer *b, const parts_search *s, bool together)
 	size_t		weights = s->measure == GPUVEC_TVERSKY ? sizeof(gpuvec_search_weights) : 0;
 
 	search_request(&one, &s->models[0].key, 0, s->measure, s->queries, s->n);
+	head.xmin = s->xmin;
 	head.nids = ((gpuvec_search *) one.data)->nids;
 	buffer_add(b, &head, sizeof(head));
 	buffer_add(b, one.data + at, weights);
@@ -239,6 +242,7 @@ search_parts(client *c, model *models, uint32_t nparts, const shape *s)
 		search.n = i % 2 == 0 ? QUERIES : 1;
 		search.late = i % 5 == 0 ? (uint32_t) random_below(nparts) : PARTS;
 		search.known = i % 3 == 0 ? 0 : models[0].refresh;
+		search.xmin = random_below(MODEL_XIDS + 2);
 		check_parts(c, &search, i % 7 != 0);
 	}
 	for (int i = 0; i < QUERIES; i++)

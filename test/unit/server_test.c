@@ -1088,10 +1088,10 @@ search_versions(void *arg)
 			memcpy(&hit, c.data + sizeof(result) + 8 + i * sizeof(hit), sizeof(hit));
 			/*
 			 * every page is newer than what a session knows that knows
-			 * nothing, or all-visible
+			 * nothing, or proven
 			 */
 			if (gpuvec_hit_common(hit.place) != gpuvec_hit_common(first.place) ||
-				!(gpuvec_hit_newer(hit.place) || gpuvec_hit_all_visible(hit.place)))
+				!(gpuvec_hit_newer(hit.place) || gpuvec_hit_proven(hit.place)))
 				s->consistent = false;
 		}
 		s->searches++;
@@ -2046,7 +2046,8 @@ test_violations(void)
 	BAD_PAGE(p[0].page.partial = 1, "a partial page of a load");
 	BAD_PAGE(p[0].page.partial = 2, "a page neither whole nor partial");
 	BAD_PAGE(p[0].page.nlines = 1, "lines of a whole page");
-	BAD_PAGE(p[0].page.all_visible = 2, "a page more than all-visible");
+	BAD_PAGE(p[0].page.newest = GPUVEC_MAX_XID + 1, "a transaction out of range");
+	BAD_PAGE((p[0].page.partial = 1, p[0].page.newest = 1), "the newest transaction of a partial page");
 	p[0] = p[1] = good_page();
 	expect_bad_pages(&e, p, sizeof(p), "a page twice");
 	expect_bad_pages(&e, p, sizeof(p) - 1, "a page that is cut off");

@@ -21,8 +21,8 @@
 #include "core/pooling_grad.h"
 #include "core/nearest.h"
 #include "engine/backend.h"
-#include "engine/parts/host_vectors.h"
-#include "engine/parts/part_vectors.h"
+#include "engine/parts/vectors/host_vectors.h"
+#include "engine/parts/vectors/part_vectors.h"
 
 /* A table, on the device and here */
 static gpuvec_vectors *vectors;

@@ -17,15 +17,17 @@
 #ifndef GPUVEC_EMBEDDING_QUERY_H
 #define GPUVEC_EMBEDDING_QUERY_H
 
+#include "core/protocol_vectors.h"
 #include "engine/embedding/embedding_rows.h"
 #include "engine/thread_pool.h"
 
 /*
  * What the session has told about its snapshot: proofs that it sees whole
- * pages (known, map), and verdicts about single rows
+ * pages (xmin; known and map), and verdicts about single rows
  */
 typedef struct gpuvec_sight
 {
+	uint64_t	xmin;			/* of the snapshot */
 	uint64_t	known;			/* number of a refresh, known before the map
 								 * was read */
 	const uint8_t *map;			/* [map_bytes]: the visibility map */
@@ -66,6 +68,7 @@ typedef struct gpuvec_resolved
 	/* what it was made from */
 	uint64_t	version;		/* of the table */
 	const gpuvec_page_numbers *numbers;
+	uint64_t	xmin;			/* or one that proves as much */
 	uint64_t	known;
 	uint64_t	map_bytes;
 	uint64_t	nverdicts;
@@ -225,8 +228,8 @@ extern gpuvec_seen gpuvec_embedding_sees(const gpuvec_embedding_table *table,
 										 const gpuvec_sight *sight,
 										 uint64_t tid);
 
-/* Sort tids, and drop duplicates; returns the number of tids left */
-extern uint64_t gpuvec_distinct_tids(uint64_t *tids, uint64_t n);
+/* Sort n tids, and drop duplicates; *n becomes the number of tids left */
+extern bool gpuvec_distinct_tids(uint64_t *tids, uint64_t *n, gpuvec_error *error);
 
 /*
  * parse_requests.c: parse a request.  Returns NULL, or what is wrong with it.

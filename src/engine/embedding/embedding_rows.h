@@ -16,10 +16,10 @@
 
 #include <pthread.h>
 
-#include "core/pooling.h"
-#include "core/protocol.h"
-#include "engine/embedding_backend.h"
 #include "core/hash_secret.h"
+#include "core/pooling.h"
+#include "core/protocol_mirrors.h"
+#include "engine/embedding_backend.h"
 #include "engine/store/page_numbers.h"
 #include "engine/store/store.h"
 

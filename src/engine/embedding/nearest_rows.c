@@ -316,10 +316,12 @@ answer_undecided(nearest_run *n, gpuvec_nearest_query *q, bool *done, gpuvec_err
 		free(tids);
 		return true;
 	}
-	q->answer.status = GPUVEC_EMBEDDING_UNDECIDED;
-	q->answer.count = gpuvec_distinct_tids(tids, count);
 	q->body = tids;
-	q->body_size = q->answer.count * sizeof(*tids);
+	if (!gpuvec_distinct_tids(tids, &count, error))
+		return false;
+	q->answer.status = GPUVEC_EMBEDDING_UNDECIDED;
+	q->answer.count = count;
+	q->body_size = count * sizeof(*tids);
 	return true;
 }
 

@@ -89,6 +89,7 @@ gpuvec_embedding_parse(gpuvec_embedding_query *q, const char *data, size_t lengt
 	if (q->keys && has_offsets)
 		q->offsets = take(&rest, head->nbags + 1, sizeof(uint64_t));
 	q->sight.known = head->known;
+	q->sight.xmin = head->xmin;
 	q->sight.nverdicts = head->nverdicts;
 	q->sight.map_bytes = head->map_bytes;
 	q->sight.verdicts = take(&rest, head->nverdicts, sizeof(uint64_t));
@@ -153,6 +154,7 @@ gpuvec_nearest_parse(gpuvec_nearest_query *q, const char *data, size_t length)
 		(uint64_t) head->k * head->nqueries > GPUVEC_MAX_NEAR)
 		return "NEAREST asks for what is unknown, or for too much.";
 	q->sight.known = head->known;
+	q->sight.xmin = head->xmin;
 	q->sight.nverdicts = head->nverdicts;
 	q->sight.map_bytes = head->map_bytes;
 	q->sight.verdicts = take(&rest, head->nverdicts, sizeof(uint64_t));
@@ -184,6 +186,7 @@ gpuvec_gram_parse(gpuvec_gram_query *q, const char *data, size_t length)
 	if (!gpuvec_is_embedding_key(&q->head.key))
 		return "GRAM names no embedding table.";
 	q->sight.known = q->head.known;
+	q->sight.xmin = q->head.xmin;
 	q->sight.nverdicts = q->head.nverdicts;
 	q->sight.map_bytes = q->head.map_bytes;
 	q->sight.verdicts = take(&rest, q->head.nverdicts, sizeof(uint64_t));

@@ -20,6 +20,7 @@
 #include "engine/embedding/reading.h"
 #include "engine/fault.h"
 #include "engine/host_memory.h"
+#include "engine/radix_sort.h"
 
 /*
  * Number of keys that are resolved together, so that their cache misses
@@ -32,6 +33,9 @@
  * repetitions; it is asked until there are no more
  */
 #define MAX_UNDECIDED	(1 << 20)
+
+/* Such rows that a thread collects before it adds them to the others */
+#define UNDECIDED_AT_ONCE	512
 
 /*
  * From this many verdicts on, they are resolved for all rows at once, if
@@ -65,26 +69,43 @@ undecided_enough(const gpuvec_reading *r)
 	return __atomic_load_n(&r->nundecided, __ATOMIC_RELAXED) >= r->most_undecided;
 }
 
-/* Note that the session has to decide about a row */
+/* Rows that the session has to decide about, of a part of the keys */
+typedef struct undecided_rows
+{
+	uint64_t	tids[UNDECIDED_AT_ONCE];
+	uint32_t	n;
+} undecided_rows;
+
+/* Add the rows to those of the request */
 static void
-add_undecided(gpuvec_reading *r, uint64_t tid)
+flush_undecided(gpuvec_reading *r, undecided_rows *rows)
 {
 	pthread_mutex_lock(&r->mutex);
-	if (r->nundecided == r->room_undecided)
+	if (r->nundecided + rows->n > r->room_undecided)
 	{
-		uint64_t	room = r->room_undecided ? r->room_undecided * 2 : 256;
+		uint64_t	room = (r->nundecided + rows->n) * 2;
 		uint64_t   *larger = realloc(r->undecided, room * sizeof(*larger));
 
 		r->undecided = larger ? larger : r->undecided;
 		r->room_undecided = larger ? room : r->room_undecided;
 		r->failed |= larger == NULL;
 	}
-	if (r->nundecided < r->room_undecided)
+	if (r->nundecided + rows->n <= r->room_undecided)
 	{
-		r->undecided[r->nundecided] = tid;
-		__atomic_store_n(&r->nundecided, r->nundecided + 1, __ATOMIC_RELAXED);
+		memcpy(r->undecided + r->nundecided, rows->tids, rows->n * sizeof(uint64_t));
+		__atomic_store_n(&r->nundecided, r->nundecided + rows->n, __ATOMIC_RELAXED);
 	}
 	pthread_mutex_unlock(&r->mutex);
+	rows->n = 0;
+}
+
+/* Note that the session has to decide about a row */
+static inline void
+add_undecided(gpuvec_reading *r, undecided_rows *rows, uint64_t tid)
+{
+	rows->tids[rows->n++] = tid;
+	if (rows->n == UNDECIDED_AT_ONCE)
+		flush_undecided(r, rows);
 }
 
 /* Complain about a key that was not found, if that is an error */
@@ -100,7 +121,7 @@ note_missing(gpuvec_reading *r, uint64_t number)
  * or GPUVEC_NO_VECTOR.  Notes undecided rows and complaints.
  */
 static gpuvec_vector_ref
-resolve_key(gpuvec_reading *r, uint64_t number, gpuvec_vector_ref ref)
+resolve_key(gpuvec_reading *r, undecided_rows *rows, uint64_t number, gpuvec_vector_ref ref)
 {
 	const gpuvec_embedding_table *table = r->table;
 	gpuvec_vector_ref found = GPUVEC_NO_VECTOR;
@@ -112,7 +133,7 @@ resolve_key(gpuvec_reading *r, uint64_t number, gpuvec_vector_ref ref)
 			gpuvec_embedding_sees(table, &r->q->sight, row->tid);
 
 		if (seen == GPUVEC_UNDECIDED)
-			add_undecided(r, row->tid);
+			add_undecided(r, rows, row->tid);
 		else if (seen == GPUVEC_SEEN && found != GPUVEC_NO_VECTOR)
 		{
 			complain(r, number, ref, GPUVEC_EMBEDDING_DUPLICATE);
@@ -152,15 +173,16 @@ forget_resolved(resolved_keys *resolved)
  * before.  What there is to complain about was said of that earlier number.
  */
 static gpuvec_vector_ref
-resolve_once(gpuvec_reading *r, resolved_keys *resolved, uint64_t number, gpuvec_vector_ref first)
+resolve_once(gpuvec_reading *r, resolved_keys *resolved, undecided_rows *rows, uint64_t number,
+			 gpuvec_vector_ref first)
 {
 	uint64_t	at = first % RESOLVED_KEYS;
 
 	if (first == GPUVEC_NO_VECTOR || gpuvec_vector_at(r->table, first)->next == GPUVEC_NO_VECTOR)
-		return resolve_key(r, number, first);
+		return resolve_key(r, rows, number, first);
 	if (resolved->keys[at].first != first)
 	{
-		resolved->keys[at].found = resolve_key(r, number, first);
+		resolved->keys[at].found = resolve_key(r, rows, number, first);
 		resolved->keys[at].first = first;
 		gpuvec_progress_made();
 	}
@@ -245,7 +267,9 @@ resolve_part(void *task, uint64_t part, int thread)
 	uint64_t	end;
 	uint64_t	nfound = 0;
 	resolved_keys resolved;
+	undecided_rows rows;
 
+	rows.n = 0;
 	part_keys(r, part, &first, &end);
 	forget_resolved(&resolved);
 	prefetch_entries(r, first, min_number(first + GROUP_KEYS, end));
@@ -257,10 +281,12 @@ resolve_part(void *task, uint64_t part, int thread)
 		prefetch_pages(r, first, next);
 		for (uint64_t i = first; i < next; i++)
 		{
-			r->rows[i].ref = resolve_once(r, &resolved, i, r->rows[i].ref);
+			r->rows[i].ref = resolve_once(r, &resolved, &rows, i, r->rows[i].ref);
 			nfound += r->rows[i].ref != GPUVEC_NO_VECTOR;
 		}
 	}
+	if (rows.n > 0)
+		flush_undecided(r, &rows);
 	__atomic_add_fetch(&r->nfound, nfound, __ATOMIC_RELAXED);
 }
 
@@ -277,7 +303,9 @@ resolve_found_part(void *task, uint64_t part, int thread)
 	uint64_t	end;
 	uint64_t	nfound = 0;
 	resolved_keys resolved;
+	undecided_rows rows;
 
+	rows.n = 0;
 	part_keys(r, part, &first, &end);
 	forget_resolved(&resolved);
 	for (uint64_t i = first; i < end && !(i % GROUP_KEYS == 0 && is_over(r)); i++)
@@ -285,7 +313,7 @@ resolve_found_part(void *task, uint64_t part, int thread)
 		gpuvec_vector_ref ref = GPUVEC_NO_VECTOR;
 
 		if (r->slots[i] == GPUVEC_ASK_SLOT)
-			ref = resolve_once(r, &resolved, i, table->entries[gpuvec_key_index(table, r->q->keys[i])].first);
+			ref = resolve_once(r, &resolved, &rows, i, table->entries[gpuvec_key_index(table, r->q->keys[i])].first);
 		else if (r->slots[i] == GPUVEC_NO_SLOT)
 			note_missing(r, i);
 		else
@@ -293,6 +321,8 @@ resolve_found_part(void *task, uint64_t part, int thread)
 		r->rows[i].ref = ref;
 		nfound += ref != GPUVEC_NO_VECTOR;
 	}
+	if (rows.n > 0)
+		flush_undecided(r, &rows);
 	__atomic_add_fetch(&r->nfound, nfound, __ATOMIC_RELAXED);
 }
 
@@ -385,40 +415,38 @@ pool_part(void *task, uint64_t part, int thread)
 	free(scratch);
 }
 
-/* qsort comparator of tids */
-static int
-compare_tids(const void *a, const void *b)
+bool
+gpuvec_distinct_tids(uint64_t *tids, uint64_t *n, gpuvec_error *error)
 {
-	uint64_t	x = *(const uint64_t *) a;
-	uint64_t	y = *(const uint64_t *) b;
-
-	return x < y ? -1 : x > y;
-}
-
-uint64_t
-gpuvec_distinct_tids(uint64_t *tids, uint64_t n)
-{
+	uint64_t   *scratch = malloc((*n + 1) * sizeof(uint64_t));
+	const uint64_t *sorted;
 	uint64_t	kept = 0;
 
-	qsort(tids, n, sizeof(uint64_t), compare_tids);
-	for (uint64_t i = 0; i < n; i++)
-		if (i == 0 || tids[i] != tids[i - 1])
-			tids[kept++] = tids[i];
-	return kept;
+	if (scratch == NULL)
+		return gpuvec_fail_memory(error, *n * sizeof(uint64_t));
+	sorted = gpuvec_radix_sort(tids, scratch, *n, 0);
+	for (uint64_t i = 0; i < *n; i++)
+		if (i == 0 || sorted[i] != tids[kept - 1])
+			tids[kept++] = sorted[i];
+	*n = kept;
+	free(scratch);
+	return true;
 }
 
 /* Answer with the rows that the session has to decide about */
-static void
-answer_undecided(gpuvec_reading *r)
+static bool
+answer_undecided(gpuvec_reading *r, gpuvec_error *error)
 {
 	gpuvec_embedding_answer *answer = &r->q->answer;
-	uint64_t	n = gpuvec_distinct_tids(r->undecided, r->nundecided);
 
+	if (!gpuvec_distinct_tids(r->undecided, &r->nundecided, error))
+		return false;
 	answer->status = GPUVEC_EMBEDDING_UNDECIDED;
-	answer->count = n;
+	answer->count = r->nundecided;
 	r->q->body = r->undecided;
-	r->q->body_size = n * sizeof(uint64_t);
+	r->q->body_size = r->nundecided * sizeof(uint64_t);
 	r->undecided = NULL;
+	return true;
 }
 
 /* Answer with a complaint */
@@ -508,8 +536,8 @@ resolve(gpuvec_reading *r, gpuvec_thread_pool *pool, uint64_t nparts, bool *done
 		return gpuvec_fail_memory(error, r->room_undecided * 2 * sizeof(uint64_t));
 	*done = true;
 	if (r->nundecided > 0)
-		answer_undecided(r);
-	else if (r->nfound > 0 && !gpuvec_reading_canceled(r))
+		return answer_undecided(r, error);
+	if (r->nfound > 0 && !gpuvec_reading_canceled(r))
 	{
 		while (r->rows[r->main_key].ref == GPUVEC_NO_VECTOR)
 			r->main_key++;

@@ -58,13 +58,24 @@ equal_bytes(const void *a, const void *b, size_t bytes)
 	return bytes == 0 || memcmp(a, b, bytes) == 0;
 }
 
+/*
+ * The xmin, or a smaller one that proves as much: so it is not another one
+ * with each transaction that ends
+ */
+static uint64_t
+effective_xmin(const gpuvec_embedding_table *table, const gpuvec_sight *sight)
+{
+	return sight->xmin <= table->numbers->newest ? sight->xmin : table->numbers->newest + 1;
+}
+
 /* True if it was made from this sight, and the table is what it was */
 static bool
 is_current(const gpuvec_embedding_table *table, const gpuvec_sight *sight,
 		   const gpuvec_resolved *resolved)
 {
 	return resolved && resolved->version == table->version &&
-		resolved->numbers == table->numbers && resolved->known == sight->known &&
+		resolved->numbers == table->numbers &&
+		resolved->xmin == effective_xmin(table, sight) && resolved->known == sight->known &&
 		resolved->map_bytes == sight->map_bytes && resolved->nverdicts == sight->nverdicts &&
 		equal_bytes(resolved->map, sight->map, sight->map_bytes) &&
 		equal_bytes(resolved->verdicts, sight->verdicts, sight->nverdicts * sizeof(uint64_t));
@@ -111,6 +122,7 @@ make_resolved(const gpuvec_embedding_table *table, const gpuvec_sight *sight)
 	resolved->refs = 1;
 	resolved->version = table->version;
 	resolved->numbers = table->numbers;
+	resolved->xmin = effective_xmin(table, sight);
 	resolved->known = sight->known;
 	resolved->map_bytes = sight->map_bytes;
 	resolved->nverdicts = sight->nverdicts;
@@ -151,16 +163,17 @@ find_verdict(const uint64_t *verdicts, uint64_t n, uint64_t tid)
 }
 
 /*
- * True if the page was all-visible when it was last read, as its rows told; or
- * if the visibility map shows it so, and it was last read by a refresh that
- * was known before the map was read (rule A1)
+ * True if the transactions that inserted the page's rows precede the
+ * snapshot's xmin; or if the visibility map shows the page as all-visible, and
+ * it was last read by a refresh that was known before the map was read (rule
+ * A1)
  */
 static bool
 page_proven(const gpuvec_embedding_table *table, const gpuvec_sight *sight, uint32_t block)
 {
 	const gpuvec_page_numbers *numbers = table->numbers;
 
-	return gpuvec_page_numbers_visible(numbers, block) ||
+	return gpuvec_page_numbers_sees(numbers, block, sight->xmin) ||
 		(block < sight->map_bytes * 4 && (sight->map[block / 4] >> (block % 4 * 2) & 1) &&
 		 block < numbers->nblocks && gpuvec_page_numbers_get(numbers, block) <= sight->known);
 }

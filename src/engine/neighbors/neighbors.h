@@ -12,7 +12,7 @@
 #ifndef GPUVEC_NEIGHBORS_H
 #define GPUVEC_NEIGHBORS_H
 
-#include "core/protocol.h"
+#include "core/protocol_als.h"
 #include "engine/als/interactions.h"
 #include "engine/neighbors_backend.h"
 #include "engine/thread_pool.h"

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/parts/host_vectors.h"
-#include "engine/parts/part_vectors.h"
 #include "engine/parts/parts.h"
+#include "engine/parts/vectors/host_vectors.h"
+#include "engine/parts/vectors/part_vectors.h"
 
 /*
  * A table has copies on all devices if one takes no more than this part of the

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/protocol.h"
+#include "core/protocol_sets.h"
 #include "engine/serve/page_rows.h"
 
 /* Tids are sorted if there are fewer than one for so many pages */

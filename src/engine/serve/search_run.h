@@ -9,6 +9,7 @@
 #ifndef GPUVEC_SEARCH_RUN_H
 #define GPUVEC_SEARCH_RUN_H
 
+#include "core/protocol_sets.h"
 #include "engine/serve/session.h"
 #include "engine/sets/sets_mirror.h"
 
@@ -45,8 +46,11 @@ extern void gpuvec_search_faults(const search_run *q);
  */
 extern bool gpuvec_search_number(search_run *q, gpuvec_error *error);
 
-/* A row of a mirror for a session that knows refresh number `known` */
+/*
+ * A row of a mirror for a session that knows refresh number `known`, and whose
+ * snapshot has this xmin
+ */
 extern gpuvec_hit gpuvec_search_hit(const gpuvec_sets_reader *mirror, uint64_t known,
-									const gpuvec_match *match, uint64_t tid);
+									uint64_t xmin, const gpuvec_match *match, uint64_t tid);
 
 #endif							/* GPUVEC_SEARCH_RUN_H */

@@ -528,8 +528,8 @@ write_rows(const parts_run *run, char *body, const size_t *heads, size_t *hits)
 			char	   *head = body + heads[part];
 
 			*(gpuvec_hit *) (body + hits[part]) =
-				gpuvec_search_hit(&run->mirrors[part], run->wire[part].known, row,
-								  row->tid & TID_MASK);
+				gpuvec_search_hit(&run->mirrors[part], run->wire[part].known, run->head.xmin,
+								  row, row->tid & TID_MASK);
 			hits[part] += sizeof(gpuvec_hit);
 			((gpuvec_result *) head)->nhits++;
 			((uint32_t *) (head + sizeof(gpuvec_result)))[i]++;

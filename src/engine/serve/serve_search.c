@@ -307,24 +307,24 @@ allocate_matches(search_run *q, gpuvec_error *error)
 
 /*
  * A hit tells whether its page was read by a later refresh than the session
- * knows, and whether it was all-visible then, according to the version of the
- * mirror that was searched
+ * knows, and whether the session's xmin proves it, according to the version of
+ * the mirror that was searched
  */
 gpuvec_hit
-gpuvec_search_hit(const gpuvec_sets_reader *mirror, uint64_t known, const gpuvec_match *match,
-				  uint64_t tid)
+gpuvec_search_hit(const gpuvec_sets_reader *mirror, uint64_t known, uint64_t xmin,
+				  const gpuvec_match *match, uint64_t tid)
 {
 	const gpuvec_page_numbers *numbers = mirror->numbers;
 	uint32_t	block = gpuvec_tid_block(tid);
-	bool		visible = gpuvec_page_numbers_visible(numbers, block);
-	bool		newer = !visible && (known < mirror->state.refresh || numbers->unproven) &&
+	bool		proven = gpuvec_page_numbers_sees(numbers, block, xmin);
+	bool		newer = !proven && (known < mirror->state.refresh || numbers->unproven) &&
 		(known == 0 || block >= numbers->nblocks ||
 		 gpuvec_page_numbers_get(numbers, block) > known);
 	gpuvec_hit	hit;
 
 	hit.score = match->score;
 	hit.place = gpuvec_hit_place(tid, match->common, newer) |
-		(visible ? GPUVEC_HIT_ALL_VISIBLE : 0);
+		(proven ? GPUVEC_HIT_PROVEN : 0);
 	return hit;
 }
 
@@ -337,8 +337,8 @@ make_hits(const search_run *q, gpuvec_hit *hits)
 		const gpuvec_topk_query *query = &q->queries[i];
 
 		for (uint32_t j = 0; j < query->nmatches; j++)
-			*hits++ = gpuvec_search_hit(&q->mirror, q->head.known, &query->matches[j],
-										query->matches[j].tid);
+			*hits++ = gpuvec_search_hit(&q->mirror, q->head.known, q->head.xmin,
+										&query->matches[j], query->matches[j].tid);
 	}
 }
 

@@ -8,7 +8,7 @@
 #ifndef GPUVEC_KEPT_ROWS_H
 #define GPUVEC_KEPT_ROWS_H
 
-#include "core/protocol.h"
+#include "core/protocol_mirrors.h"
 #include "engine/engine_error.h"
 
 /* Most bytes of records that are kept for all mirrors together */

@@ -39,7 +39,7 @@ typedef struct gpuvec_sent_page
 	uint32_t	nrows;			/* rows taken; 0 if the rows are unchanged */
 	bool		same;
 	bool		partial;		/* only some of its lines were sent */
-	bool		all_visible;	/* as the session said when it read it */
+	uint64_t	newest;			/* as the session said when it read it */
 	gpuvec_page_state state;
 } gpuvec_sent_page;
 

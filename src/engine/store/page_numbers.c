@@ -2,7 +2,7 @@
  *
  * page_numbers.c
  *	  Tables of page numbers: for each page of a relation, the number of the
- *	  refresh that last read it, GPUVEC_UNPROVEN, or GPUVEC_ALL_VISIBLE.
+ *	  refresh that last read it, GPUVEC_UNPROVEN, or GPUVEC_SETTLED.
  *
  * A refresh publishes a new table, because searches go on with the older one.
  * Tables consist of parts.  A new table shares those parts of the older one
@@ -36,7 +36,7 @@ gpuvec_page_numbers_new(const gpuvec_page_numbers *old, uint32_t nblocks)
 	numbers->refs = 1;
 	numbers->nblocks = nblocks;
 	numbers->unproven = old && old->unproven;
-	numbers->visible = old && old->visible;
+	numbers->newest = old ? old->newest : 0;
 	for (uint32_t i = 0; i < nparts && i < known; i++)
 	{
 		numbers->parts[i] = old->parts[i];

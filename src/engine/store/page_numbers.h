@@ -22,10 +22,11 @@
 #define GPUVEC_UNPROVEN		UINT64_MAX
 
 /*
- * In place of a number: the page was all-visible when it was last read, and
- * has been read as a whole.  Its rows need no other proof.
+ * In place of a number, with the newest transaction of the page's rows
+ * (gpuvec_page.newest): the page was last read as a whole, and all of its rows
+ * are seen by snapshots whose xmin is larger
  */
-#define GPUVEC_ALL_VISIBLE	(UINT64_MAX - 1)
+#define GPUVEC_SETTLED		(UINT64_C(1) << 63)
 
 /*
  * The numbers of GPUVEC_NUMBERS_PAGES consecutive pages, shared by tables in
@@ -46,7 +47,8 @@ typedef struct gpuvec_page_numbers
 	int			refs;			/* changed by __atomic builtins only */
 	uint32_t	nblocks;
 	bool		unproven;		/* some page may have GPUVEC_UNPROVEN */
-	bool		visible;		/* some page may have GPUVEC_ALL_VISIBLE */
+	uint64_t	newest;			/* no smaller than that of any page; 0: none has
+								 * GPUVEC_SETTLED */
 	gpuvec_numbers_part *parts[];
 } gpuvec_page_numbers;
 
@@ -88,12 +90,17 @@ gpuvec_page_numbers_get(const gpuvec_page_numbers *numbers, uint32_t block)
 	return *gpuvec_page_numbers_at(numbers, block);
 }
 
-/* True if the page was all-visible when it was last read */
+/* True if snapshots with this xmin see all rows of the page */
 static inline bool
-gpuvec_page_numbers_visible(const gpuvec_page_numbers *numbers, uint32_t block)
+gpuvec_page_numbers_sees(const gpuvec_page_numbers *numbers, uint32_t block, uint64_t xmin)
 {
-	return numbers->visible && block < numbers->nblocks &&
-		gpuvec_page_numbers_get(numbers, block) == GPUVEC_ALL_VISIBLE;
+	uint64_t	number;
+
+	if (numbers->newest == 0 || block >= numbers->nblocks)
+		return false;
+	number = gpuvec_page_numbers_get(numbers, block);
+	return (number & GPUVEC_SETTLED) && number != GPUVEC_UNPROVEN &&
+		(number & ~GPUVEC_SETTLED) < xmin;
 }
 
 #endif							/* GPUVEC_PAGE_NUMBERS_H */

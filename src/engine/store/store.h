@@ -23,13 +23,13 @@
 #include <pthread.h>
 #include <time.h>
 
-#include "core/protocol.h"
+#include "core/protocol_monitor.h"
 #include "engine/backend.h"
-#include "engine/store/fingerprint.h"
 #include "engine/options.h"
+#include "engine/scheduler.h"
+#include "engine/store/fingerprint.h"
 #include "engine/store/kept_rows.h"
 #include "engine/store/page_numbers.h"
-#include "engine/scheduler.h"
 #include "engine/thread_pool.h"
 
 /* A GPU, or the CPU */

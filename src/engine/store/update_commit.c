@@ -78,7 +78,7 @@ number_of(const gpuvec_update *update, const gpuvec_sent_page *page)
 {
 	if (page->partial)
 		return GPUVEC_UNPROVEN;
-	return page->all_visible ? GPUVEC_ALL_VISIBLE : update->mirror->refresh;
+	return page->newest ? GPUVEC_SETTLED | page->newest : update->mirror->refresh;
 }
 
 /*
@@ -103,7 +103,8 @@ make_numbers(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
 		const gpuvec_sent_page *page = &update->pages[i];
 
 		update->numbers->unproven |= page->partial;
-		update->numbers->visible |= page->all_visible;
+		if (update->numbers->newest < page->newest)
+			update->numbers->newest = page->newest;
 		if (numbers_page(update, page) &&
 			!gpuvec_page_numbers_own(update->numbers, page->block))
 			return gpuvec_fail_memory(error, nblocks * sizeof(uint64_t));

@@ -168,11 +168,11 @@ take_whole(gpuvec_update *update, const gpuvec_page *page, gpuvec_sent_page *min
 {
 	const gpuvec_mirror *mirror = update->mirror;
 
-	if (page->all_visible && mirror->key.rooted)
-		return gpuvec_update_bad_pages(error, "A page of a rooted mirror cannot be all-visible.");
+	if (page->newest != 0 && mirror->key.rooted)
+		return gpuvec_update_bad_pages(error, "Pages of a rooted mirror have no newest transaction.");
 	mine->state.lsn = page->lsn;
 	mine->state.rows = gpuvec_fingerprint_of(rows, page->bytes);
-	mine->all_visible = page->all_visible;
+	mine->newest = page->newest;
 	mine->same = !update->load && page->block < mirror->nblocks &&
 		gpuvec_fingerprint_equal(mine->state.rows, mirror->pages[page->block].rows);
 	if (mine->same)
@@ -197,7 +197,7 @@ take_page(gpuvec_update *update, const char *from, const char *end, bool lasts,
 		return gpuvec_update_bad_pages(error, "A page is cut off.");
 	if (page.block == UINT32_MAX)
 		return gpuvec_update_bad_pages(error, "A block number is out of range.");
-	if (page.partial > 1 || page.all_visible > (page.partial ? 0 : 1) ||
+	if (page.partial > 1 || page.newest > (page.partial ? 0 : GPUVEC_MAX_XID) ||
 		page.nlines > (page.partial ? GPUVEC_MAX_LINE : 0))
 		return gpuvec_update_bad_pages(error, "A page is neither whole nor partial.");
 	if (update->npages > 0 && page.block <= update->pages[update->npages - 1].block)

@@ -1,0 +1,686 @@
+/*-------------------------------------------------------------------------
+ *
+ * conversation.c
+ *	  A session's requests to the engine about one mirror, and their answers.
+ *
+ * The order of steps makes answers exact.  After the snapshot was taken:
+ *
+ *	 1. the predicate lock is taken, under SERIALIZABLE;
+ *	 2. a refresh number is taken, then the visibility map is read, if that
+ *		pays (visibility.c has the proof);
+ *	 3. the WAL position is read that the mirror has to be checked to
+ *		(refresh.c);
+ *	 4. the request is sent.  If the mirror is not as fresh, it is refreshed
+ *		or loaded, and the request is sent again.
+ *
+ * A mirror that was once fresh for a snapshot holds every row that the
+ * snapshot can see, for as long as the snapshot lives, through later
+ * refreshes and reloads.  So only the first request names a WAL position.
+ * (If the first request did not wait for its refresh, see tail.c, the second
+ * one names a position as well.)
+ *
+ * A mirror that follows an index (feed.c) is not refreshed in step 4 if the
+ * rows that it lacks are at hand: they are laid over its answer (tail.c).
+ * Then each request of the search names what the first one named.
+ *
+ * Such a mirror is not told of HOT updates.  For index scans that does not
+ * matter: they return roots.  A function returns the tids of row versions.
+ * It must fetch each row to know its tid, since the mirror's rows may stand
+ * for other versions than when they were read; a visibility map proves
+ * nothing about that.  So a function with many rows, for which the map pays,
+ * uses the feed only if the table was changed since the mirror was checked.
+ *
+ * What the number and the map prove about a page holds for as long as the
+ * snapshot and the engine live: a page that changes is read again under a
+ * greater number.  So the map may be kept for later conversations of the same
+ * snapshot (MirrorKeptMap).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "core/clock.h"
+#include "mirror/ask/conversation.h"
+#include "mirror/describe/facts.h"
+#include "mirror/describe/usage.h"
+#include "mirror/feed/feed.h"
+#include "mirror/fresh/known.h"
+#include "mirror/fresh/refresh.h"
+#include "portability/instr_time.h"
+#include "storage/predicate.h"
+#include "utils/memutils.h"
+
+/*
+ * Reading a page of the visibility map costs as much as fetching
+ * MAP_PAGE_ROWS rows.  Asking for the number of the last refresh costs as
+ * much as fetching MAP_ASK_ROWS rows.
+ */
+#define MAP_PAGE_ROWS		4
+#define MAP_ASK_ROWS		256
+
+/*
+ * Functions that return fewer rows than this fetch them all, if the mirror
+ * follows an index
+ */
+#define FEED_ROWS			MAP_ASK_ROWS
+
+/*
+ * How long the engine waits for rows that the feeder is about to send, before
+ * the session sends them
+ */
+#define PATIENCE_US			5000
+
+/* Largest map that is kept, in pages: that of a relation of 32 GB */
+#define MAX_KEPT_PAGES		128
+
+/* Attempts of a request that finds the mirror stale or gone */
+#define ASK_ATTEMPTS		20
+
+/* Attempts to open the link: one more after the connection was lost */
+#define OPEN_ATTEMPTS		2
+
+static uint64 last_serial = 0;
+
+/* An answer, and the state of the mirror that gave it */
+typedef struct Answer
+{
+	GpuvecReply *reply;
+	gpuvec_state state;
+	bool		ahead;			/* made fresh by a tail of pages; `state` does
+								 * not say so */
+} Answer;
+
+/* Open the link, for the first time or after the connection was lost */
+static bool
+open_link(const MirrorTarget *target, int *opened, const char **reason)
+{
+	if ((*opened)++ == OPEN_ATTEMPTS)
+	{
+		MirrorRefuseLost(target, reason);
+		return false;
+	}
+	return GpuvecLinkOpen(true, reason) == GPUVEC_LINK_READY;
+}
+
+/* Use the kept map, if it is of this mirror and engine */
+static bool
+use_kept_map(MirrorConversation *talk)
+{
+	const MirrorKeptMap *kept = talk->kept;
+
+	if (kept->known == 0 || kept->generation != GpuvecLinkGeneration() ||
+		memcmp(&kept->key, &talk->target->key, sizeof(gpuvec_mirror_key)) != 0)
+		return false;
+	talk->known = kept->known;
+	talk->map = kept->map;
+	talk->map_bytes = kept->map_bytes;
+	talk->map_kept = true;
+	return true;
+}
+
+/* Keep the map that was read */
+static void
+keep_map(MirrorConversation *talk)
+{
+	MirrorKeptMap *kept = talk->kept;
+
+	if (talk->map_bytes == 0)
+		return;
+	if (kept->map)
+		pfree(kept->map);
+	kept->known = 0;
+	kept->map = MemoryContextAlloc(kept->context, talk->map_bytes);
+	memcpy(kept->map, talk->map, talk->map_bytes);
+	kept->map_bytes = talk->map_bytes;
+	kept->key = talk->target->key;
+	kept->generation = GpuvecLinkGeneration();
+	kept->serial = ++last_serial;
+	kept->known = talk->known;
+	(void) use_kept_map(talk);
+}
+
+/*
+ * Set *refresh to a refresh number that is known, or 0; to the last one if at
+ * least MAP_ASK_ROWS rows depend on it.  False: the connection was lost, or
+ * the engine refused.
+ */
+static bool
+refresh_number(MirrorConversation *talk, double rows, uint64 *refresh)
+{
+	MirrorTarget *target = talk->target;
+	gpuvec_state state;
+
+	*refresh = MirrorKnownRefresh(target);
+	if (rows < MAP_ASK_ROWS)
+		return true;
+	if (!MirrorState(&target->key, &state))
+		return false;
+	if (state.state != GPUVEC_READY && talk->no_load)
+	{
+		*refresh = 0;
+		return true;
+	}
+	if (state.state != GPUVEC_READY)
+	{
+		gpuvec_freshness now = {.position = MirrorPosition()};
+
+		if (!MirrorEnsure(target, talk->snapshot, &now, NULL, &state))
+			return false;
+	}
+	*refresh = state.refresh;
+	return true;
+}
+
+/* True if the search follows the feed, and not the WAL, whatever happens */
+static bool
+follows_feed(const MirrorConversation *talk)
+{
+	return talk->target->fed && (talk->roots || talk->rows < FEED_ROWS);
+}
+
+/* Read the visibility map if it will save more than it costs */
+static bool
+take_map(MirrorConversation *talk)
+{
+	bool		keep = talk->kept != NULL;
+	double		rows = talk->rows;
+	BlockNumber pages;
+	uint64		refresh;
+
+	if (!talk->use_map || talk->target->mode != MIRROR_SHARED || follows_feed(talk))
+		return true;
+	if (keep && use_kept_map(talk))
+		return true;
+	pages = MirrorVisibilityMapPages(talk->visibility);
+	keep = keep && pages <= MAX_KEPT_PAGES;
+	if (keep)
+		rows = talk->kept->rows += rows;
+	if (pages == 0 || (pages > talk->small_map && rows < (double) pages * MAP_PAGE_ROWS))
+		return true;
+	if (!refresh_number(talk, rows, &refresh))
+		return false;
+	GPUVEC_INJECTION("ask-before-map");
+	if (refresh == 0)
+		return true;
+	MirrorVisibilityTakeMap(talk->visibility, refresh);
+	talk->known = MirrorVisibilityNumber(talk->visibility);
+	talk->map = MirrorVisibilityMap(talk->visibility, &talk->map_bytes);
+	if (keep)
+		keep_map(talk);
+	return true;
+}
+
+/* Follow the feed: the rows that are found may not be what they were */
+static void
+follow_feed(MirrorConversation *talk)
+{
+	FeedRead(talk->target, &talk->need);
+	if (talk->need.feed == 0)
+		return;
+	talk->need.position = MirrorPosition();
+	if (!talk->roots)
+	{
+		MirrorVisibilityFetchAll(talk->visibility);
+		talk->known = 0;
+		talk->map = NULL;
+		talk->map_bytes = 0;
+	}
+}
+
+/*
+ * How fresh the mirror has to be for a search that begins now: by the feed,
+ * or by the WAL if the search does not follow the feed, or if that tells of
+ * no change
+ */
+static void
+how_fresh(MirrorConversation *talk)
+{
+	MirrorTarget *target = talk->target;
+	const gpuvec_state *known;
+
+	if (follows_feed(talk))
+		follow_feed(talk);
+	if (talk->need.feed != 0)
+		return;
+	talk->need.position = MirrorKnownPosition(target);
+	known = MirrorKnownState(target);
+	if (target->fed && known != NULL && known->checked < talk->need.position)
+		follow_feed(talk);
+}
+
+/* How long it pays to wait until rows of the feed are applied */
+static uint32
+patience(uint64 feed)
+{
+	switch (FeedComing(feed))
+	{
+		case FEED_STUCK:
+			break;
+		case FEED_COMING:
+			return PATIENCE_US;
+		case FEED_CATCHING_UP:
+			return FEED_KEPT_PATIENCE_MS * 1000;
+	}
+	return 0;
+}
+
+/*
+ * If the mirror is likely to lack rows, take them, to lay them over its
+ * answer.  If they are too many, be patient, provided that the feeder will
+ * send them in a moment.
+ */
+static void
+take_tail(MirrorConversation *talk, const gpuvec_state *known)
+{
+	const gpuvec_freshness *need = &talk->need;
+	uint64		from;
+
+	if (need->feed == 0 || talk->queries == 0)
+		return;
+	from = FeedApplied(need->feed);
+	if (known != NULL && known->feed == need->feed)
+		from = Max(from, known->applied);
+	else if (from == 0)
+		return;
+	if (from >= need->applied)
+		return;
+	talk->tail = MirrorTailTake(need, from, talk->queries);
+	if (talk->tail == NULL && (known == NULL || known->feed == need->feed))
+		talk->patience_us = patience(need->feed);
+}
+
+/* How fresh the mirror has to be, given the rows at hand */
+static gpuvec_freshness
+least_fresh(const MirrorConversation *talk)
+{
+	gpuvec_freshness need = talk->need;
+
+	if (talk->tail)
+		need.applied = MirrorTailFrom(talk->tail);
+	return need;
+}
+
+/*
+ * Find out what this search needs, what it has at hand, and whether this
+ * session's last answer shows that the mirror is behind that
+ */
+static void
+look_around(MirrorConversation *talk)
+{
+	MirrorTarget *target = talk->target;
+	const gpuvec_state *known;
+	gpuvec_freshness least;
+
+	if (target->mode != MIRROR_SHARED)
+		return;
+
+	/*
+	 * read an answer that was left; a lost connection shows with the request
+	 */
+	(void) GpuvecLinkSettle();
+	how_fresh(talk);
+	known = MirrorKnownState(target);
+	take_tail(talk, known);
+	least = least_fresh(talk);
+	if (talk->patience_us == 0 && known != NULL && !gpuvec_fresh(known, &least))
+	{
+		talk->is_behind = true;
+		talk->behind = *known;
+	}
+}
+
+/* Drop the rows at hand: from here on the mirror itself has to be fresh */
+static void
+drop_tail(MirrorConversation *talk)
+{
+	if (talk->tail)
+		MirrorTailFree(talk->tail);
+	talk->tail = NULL;
+}
+
+/* Forget what was learnt from an engine that is gone */
+static void
+start_over(MirrorConversation *talk)
+{
+	memset(&talk->need, 0, sizeof(talk->need));
+	drop_tail(talk);
+	talk->patience_us = 0;
+	talk->is_behind = false;
+	talk->known = 0;
+	talk->map = NULL;
+	talk->map_bytes = 0;
+	talk->map_kept = false;
+}
+
+bool
+MirrorConversationBegin(MirrorConversation *talk, const char **reason)
+{
+	while (!talk->refused && open_link(talk->target, &talk->opened, reason))
+	{
+		bool		ok;
+
+		start_over(talk);
+		talk->visibility = MirrorVisibilityBegin(talk->target, talk->snapshot);
+		PredicateLockRelation(talk->target->rel, talk->snapshot);
+		ok = take_map(talk);
+		GPUVEC_INJECTION("ask-before-position");
+		if (ok)
+		{
+			look_around(talk);
+			return true;
+		}
+		(void) MirrorConversationEnd(talk, false, reason);
+	}
+	return false;
+}
+
+/* Drop a private mirror */
+static void
+drop_private(const MirrorTarget *target)
+{
+	gpuvec_drop drop;
+	GpuvecPiece piece = {&drop, sizeof(drop)};
+	GpuvecReply reply;
+
+	memset(&drop, 0, sizeof(drop));
+	drop.database = target->key.database;
+	drop.relation = target->key.relation;
+	drop.attnum = target->key.attnum;
+	drop.private_id = target->key.private_id;
+	if (GpuvecLinkCall(GPUVEC_MSG_DROP, &piece, 1, GPUVEC_MSG_COUNT, sizeof(uint64), &reply))
+		pfree(reply.data);
+}
+
+/* The engine drops a private mirror when its connection is closed */
+bool
+MirrorConversationEnd(MirrorConversation *talk, bool ok, const char **reason)
+{
+	bool		private = talk->target->mode == MIRROR_PRIVATE;
+
+	MirrorVisibilityEnd(talk->visibility);
+	drop_tail(talk);
+	if (ok && private)
+		drop_private(talk->target);
+	if (ok)
+		return true;
+	talk->refused = MirrorRefused(reason);
+	if (private || !talk->refused)
+		GpuvecLinkClose();
+	return false;
+}
+
+/* Send a request; returns its number, or 0 if the connection was lost */
+static uint64
+send_request(MirrorRequest *request, const gpuvec_freshness *need, uint32 patience_us)
+{
+	if (request->need)
+		*request->need = *need;
+	else
+		*request->position = need->position;
+	if (request->patience_us)
+		*request->patience_us = patience_us;
+	return GpuvecLinkBegin(request->type, request->pieces, request->npieces);
+}
+
+/* Read the answer to a request of this number (0: it was not sent) */
+static bool
+read_answer(const MirrorRequest *request, uint64 number, Answer *answer)
+{
+	MemoryContext old;
+	bool		ok;
+
+	if (number == 0)
+		return false;
+	old = MemoryContextSwitchTo(request->context);
+	ok = GpuvecLinkAnswer(number, request->answer_type, request->answer_head, answer->reply);
+	MemoryContextSwitchTo(old);
+	if (ok)
+		memcpy(&answer->state, answer->reply->data + request->answer_state,
+			   sizeof(gpuvec_state));
+	return ok;
+}
+
+/* Send a request and read its answer; note the time if it is timed */
+static bool
+ask(MirrorConversation *talk, MirrorRequest *request, Answer *answer)
+{
+	bool		timed = request->timed && MirrorKnownTimed(talk->target);
+	gpuvec_freshness least = least_fresh(talk);
+	instr_time	begin;
+	instr_time	end;
+
+	if (timed)
+		INSTR_TIME_SET_CURRENT(begin);
+	if (!read_answer(request, send_request(request, &least, talk->patience_us), answer))
+		return false;
+	if (timed && gpuvec_fresh(&answer->state, &talk->need))
+	{
+		INSTR_TIME_SET_CURRENT(end);
+		INSTR_TIME_SUBTRACT(end, begin);
+		request->trip_us = INSTR_TIME_GET_MICROSEC(end);
+	}
+	return true;
+}
+
+/*
+ * Send a request ahead of a refresh: the engine searches the mirror as it is,
+ * however stale.  The pages that are read meanwhile turn the answer into the
+ * one after the refresh.  If they cannot, the request is sent again.
+ */
+static bool
+ask_ahead(MirrorConversation *talk, MirrorRequest *request, MirrorRefresh *refresh, Answer *answer)
+{
+	gpuvec_freshness any = {0};
+	uint64		number = send_request(request, &any, 0);
+	MirrorTail *rows = MirrorTailOfPages(request->questions, talk->behind.refresh,
+										 MirrorRefreshBlocks(refresh));
+	const char *page;
+	bool		ok = number != 0;
+
+	while (ok && (page = MirrorRefreshPage(refresh)) != NULL)
+		MirrorTailPage(rows, page);
+	ok = ok && MirrorRefreshPublish(refresh) && read_answer(request, number, answer) &&
+		MirrorRefreshLeave(refresh);
+	MirrorRefreshEnd(refresh, number);
+	if (ok)
+	{
+		answer->ahead = MirrorTailMerge(rows, &answer->state, request->questions, 1,
+										request->context, answer->reply);
+		if (!answer->ahead && !gpuvec_fresh(&answer->state, &talk->need))
+		{
+			pfree(answer->reply->data);
+			ok = ask(talk, request, answer);
+		}
+	}
+	MirrorTailFree(rows);
+	return ok;
+}
+
+/*
+ * Send a request behind the end of a refresh, whose answer is not read yet
+ */
+static bool
+ask_along(MirrorConversation *talk, MirrorRequest *request, MirrorRefresh *refresh, Answer *answer)
+{
+	uint64		number = 0;
+	bool		ok = MirrorRefreshPages(refresh) && MirrorRefreshPublish(refresh);
+
+	if (ok)
+	{
+		number = send_request(request, &talk->need, 0);
+		ok = number != 0 && MirrorRefreshAnswer(refresh);
+	}
+	MirrorRefreshEnd(refresh, number);
+	return ok && read_answer(request, number, answer);
+}
+
+/* What is asked while a mirror is refreshed */
+typedef struct Asking
+{
+	MirrorConversation *talk;
+	MirrorRequest *request;
+	Answer	   *answer;
+} Asking;
+
+/* Refresh the mirror, and send the request at the best moment */
+static bool
+ask_meanwhile(MirrorRefresh *refresh, void *arg)
+{
+	Asking	   *asking = arg;
+	MirrorConversation *talk = asking->talk;
+	MirrorRequest *request = asking->request;
+	MirrorRefreshStep step = MirrorRefreshNext(refresh);
+
+	if (step == MIRROR_REFRESH_READ)
+		return request->ahead && MirrorRefreshYields(refresh) ?
+			ask_ahead(talk, request, refresh, asking->answer) :
+			ask_along(talk, request, refresh, asking->answer);
+	MirrorRefreshEnd(refresh, 0);
+	return step == MIRROR_REFRESH_FRESH && ask(talk, request, asking->answer);
+}
+
+/* Refresh a mirror that is known to be behind, and send a request */
+static bool
+refresh_and_ask(MirrorConversation *talk, MirrorRequest *request, Answer *answer)
+{
+	MirrorTarget *target = talk->target;
+	Asking		asking = {talk, request, answer};
+
+	talk->is_behind = false;
+	if (!request->along)
+	{
+		gpuvec_state state;
+
+		if (!MirrorEnsure(target, talk->snapshot, &talk->need, &talk->behind, &state))
+			return false;
+		MirrorRemember(&target->key, &state);
+		return ask(talk, request, answer);
+	}
+	return MirrorRefreshDo(target, talk->snapshot, &talk->need, &talk->behind, ask_meanwhile,
+						   &asking);
+}
+
+/* Make the mirror as fresh as needed.  `known`: its state, or NULL. */
+static bool
+ensure(MirrorConversation *talk, const gpuvec_state *known)
+{
+	gpuvec_freshness now = talk->need;
+	gpuvec_state state;
+
+	if (talk->target->mode == MIRROR_PRIVATE)
+		return MirrorLoadPrivate(talk->target, talk->snapshot, &talk->need, &state);
+	if (now.position == 0)
+		now.position = MirrorPosition();
+	return MirrorEnsure(talk->target, talk->snapshot, &now, known, &state);
+}
+
+/*
+ * True if an answer counts.  Then notes what it tells, and lays the rows at
+ * hand over it.
+ */
+static bool
+take_answer(MirrorConversation *talk, MirrorRequest *request, Answer *answer)
+{
+	/*
+	 * the refresh may not be published yet: the next request needs it too
+	 */
+	if (answer->ahead)
+		return true;
+	FeedNoteState(&answer->state);
+	if (gpuvec_fresh(&answer->state, &talk->need))
+	{
+		MirrorRemember(&talk->target->key, &answer->state);
+		/* from here on the mirror is fresh for this snapshot */
+		memset(&talk->need, 0, sizeof(talk->need));
+		drop_tail(talk);
+		return true;
+	}
+	if (talk->tail == NULL ||
+		!MirrorTailMerge(talk->tail, &answer->state, request->questions, request->nquestions,
+						 request->context, answer->reply))
+		return false;
+	MirrorRemember(&talk->target->key, &answer->state);
+	return true;
+}
+
+bool
+MirrorConversationNeed(const MirrorConversation *talk, gpuvec_freshness *need)
+{
+	*need = least_fresh(talk);
+	return !talk->is_behind && talk->patience_us == 0;
+}
+
+bool
+MirrorTakeReply(MirrorConversation *talk, MirrorRequest *request, GpuvecReply *reply)
+{
+	Answer		answer = {.reply = reply};
+
+	memcpy(&answer.state, reply->data + request->answer_state, sizeof(gpuvec_state));
+	return take_answer(talk, request, &answer);
+}
+
+/* Note how long a request took that had to wait for rows or pages; 0: none */
+static void
+note_wait(const MirrorConversation *talk, int64 since)
+{
+	if (since == 0)
+		return;
+	MirrorUsed.waits++;
+	FactsNoteWait(&talk->target->key, gpuvec_clock_us() - since);
+}
+
+bool
+MirrorAsk(MirrorConversation *talk, MirrorRequest *request, GpuvecReply *reply)
+{
+	Answer		answer = {.reply = reply};
+	int64		since = 0;
+
+	request->trip_us = 0;
+	GPUVEC_INJECTION("ask-before-request");
+	for (int attempt = 0; attempt < ASK_ATTEMPTS; attempt++)
+	{
+		if (since == 0 && (talk->is_behind || talk->patience_us > 0 || attempt > 0))
+			since = gpuvec_clock_us();
+		if (!(talk->is_behind ? refresh_and_ask(talk, request, &answer) :
+			  ask(talk, request, &answer)))
+			return false;
+		if (take_answer(talk, request, &answer))
+		{
+			note_wait(talk, answer.ahead ? 0 : since);
+			return true;
+		}
+		drop_tail(talk);
+		talk->patience_us = 0;
+		pfree(reply->data);
+		if (!ensure(talk, attempt == 0 ? &answer.state : NULL))
+			return false;
+	}
+	MirrorRefuseEvicted(talk->target);
+	return false;
+}
+
+bool
+MirrorPrewarm(MirrorTarget *target, Snapshot snapshot, uint64 *nrows, const char **reason)
+{
+	int			opened = 0;
+
+	while (open_link(target, &opened, reason))
+	{
+		gpuvec_freshness need = {.position = MirrorPosition()};
+		gpuvec_state state;
+
+		FactsForgetRefusal(&target->key);
+		if (MirrorEnsure(target, snapshot, &need, NULL, &state))
+		{
+			*nrows = state.nrows;
+			FactsNoteState(&target->key, &state);
+			return true;
+		}
+		if (MirrorRefused(reason))
+			break;
+		GpuvecLinkClose();
+	}
+	if (MirrorRefused(reason))
+		GpuvecLinkRaiseRefusal();
+	return false;
+}

@@ -143,7 +143,7 @@ BEGIN
 END $$;
 SET enable_hashagg = off;
 SET enable_material = off;
-SELECT number, o.same, o.planned, CASE WHEN form NOT LIKE '%OVER%' THEN o.ahead END AS rows FROM (VALUES
+SELECT number, o.same, o.planned, CASE WHEN form NOT LIKE '%OVER%' AND form NOT LIKE '%ROLLUP%' THEN o.ahead END AS rows FROM (VALUES
 	(1, 'SELECT n FROM %s LIMIT 2'),
 	(2, 'SELECT n, count(*) FROM %s GROUP BY n ORDER BY n LIMIT 2'),
 	(3, 'SELECT n FROM %s GROUP BY n ORDER BY n LIMIT 2'),

@@ -271,6 +271,30 @@ kill_backend(struct worker *w, struct node *node)
 }
 
 /*
+ * Promote the node that w is connected to.  Recovery may wait for a session
+ * that waits for it, and finds that out by a clock which may have been set
+ * back; so sessions that wait for recovery are cancelled.
+ */
+static bool
+promote(struct worker *w, struct node *node)
+{
+	double		until = now() + 180;
+
+	if (!program(w, "'%s/pg_ctl' -D '%s' -W -s promote", options.bindir, node->data))
+		return false;
+	while (w->conn && now() < until)
+	{
+		const char *recovers = value_of(w, "SELECT pg_is_in_recovery()");
+
+		if (recovers && *recovers == 'f')
+			return true;
+		usleep(300000);
+		run(w, "SELECT pg_cancel_backend(pid) FROM pg_locks WHERE NOT granted AND locktype <> 'userlock'");
+	}
+	return false;
+}
+
+/*
  * The primary goes, the standby takes its place, and gets a standby of its
  * own
  */
@@ -282,10 +306,13 @@ promote_standby(struct worker *w)
 
 	if (standby == NULL)
 		return;
+	w->role = STANDBY;
+	if (!session_open(w))
+		return;
 	atomic_fetch_add(&old->outages, 1);
 	stop_server(w, old, chance(w, 50) ? "immediate" : "fast");
 	atomic_store(&role_nodes[STANDBY], NULL);
-	if (!program(w, "'%s/pg_ctl' -D '%s' -w -t 180 -s promote", options.bindir, standby->data))
+	if (!promote(w, standby))
 	{
 		fail(w, "node %d is not promoted", standby->number);
 		stopping = true;
@@ -295,5 +322,6 @@ promote_standby(struct worker *w)
 	atomic_store(&old->exists, false);
 	program(w, "rm -rf '%s'", old->data);
 	count(PROMOTIONS);
+	w->role = PRIMARY;
 	make_standby(w);
 }

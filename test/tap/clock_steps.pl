@@ -36,7 +36,7 @@ sub step_back
 }
 
 set_clock(0);
-my $node = new_node('main', started => 0, conf => "gpuvec.devices = ''\n");
+my $node = new_node('main', started => 0, conf => "gpuvec.devices = ''\ngpuvec.load_patience = '5s'\n");
 $ENV{GPUVEC_CLOCK} = "$dir/now";
 {
 	local $ENV{LD_PRELOAD} = "$dir/clock.so";
@@ -95,21 +95,25 @@ wait_for(sub { !kill(0, $pid) }, 'the end of an engine that is stuck');
 comes_back('after an engine that was stuck');
 
 # nobody waits for a session that loads and makes no step, nor for one that refreshes
+$node->safe_psql('postgres', 'CREATE TABLE bare AS TABLE docs');
 for my $how (qw(load refresh))
 {
 	my $holder = $node->background_psql('postgres');
-	my $best = "SELECT string_agg(id::text || score, ' ' ORDER BY rank) FROM gpuvec_topk('docs', 'tokens', '$GpuvecTest::query', 5) JOIN docs ON docs.ctid = tid";
-	my $expected = $node->safe_psql('postgres', $best);
+	my $all = "SELECT count(*) || ' ' || md5(string_agg(tid::text || score, ' ' ORDER BY rank)) FROM gpuvec_topk('bare', 'tokens', '$GpuvecTest::query', NULL, 'hamming', -1e9)";
+	my $brute = "SELECT count(*) || ' ' || md5(string_agg(ctid::text || s, ' ' ORDER BY s DESC, ctid)) FROM (SELECT ctid, -hamming_distance('$GpuvecTest::query', tokens)::float8 AS s FROM bare WHERE tokens IS NOT NULL) x";
 
-	$node->safe_psql('postgres', $how eq 'load' ? 'SELECT gpuvec_evict_all()' : 'UPDATE docs SET id = id WHERE id % 50 = 1');
+	$node->safe_psql('postgres', $how eq 'load' ? 'SELECT gpuvec_evict_all()' : 'UPDATE bare SET id = id WHERE id % 50 = 1');
+	my $expected = $node->safe_psql('postgres', $brute);
+
 	ask($holder, 'SELECT pg_advisory_lock(71866, 0)');
-	my $first = start_psql($node, "SET application_name = 'first'; SET gpuvec.injection_point = '" . ($how eq 'load' ? 'load-after-first-page' : 'refresh-before-commit') . "'; $best");
+	my $first = start_psql($node, "SET application_name = 'first'; SET gpuvec.injection_point = '" . ($how eq 'load' ? 'load-after-first-page' : 'refresh-before-commit') . "'; $all");
 	wait_for(sub { $node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE application_name = 'first' AND wait_event = 'advisory'}) eq '1' }, "a $how");
-	my $second = start_psql($node, "SET application_name = 'second'; $best");
+	my $second = start_psql($node, "SET application_name = 'second'; $all");
 	wait_for(sub { $node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE application_name = 'second' AND wait_event = 'userlock'}) eq '1' }, "another session waits for the $how");
 	step_back();
-	is(finish_psql($second), $expected, "$how: it has not waited");
+	ok(wait_for(sub { $second->{run}->pump_nb; $second->{out} =~ /\n/ }, "$how: another session"), "$how: nobody waits for it");
 	ask($holder, 'SELECT pg_advisory_unlock(71866, 0)');
+	is(finish_psql($second), $expected, "$how: it finds all");
 	is(finish_psql($first), $expected, "$how: the first one goes on");
 	$holder->quit;
 }

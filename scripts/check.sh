@@ -528,7 +528,8 @@ suite_house() {
 	plan house charts 5 - job_house scripts/charts.pl --check
 }
 
-# The build itself: it works, without warnings, and exports no name too many
+# The build itself: it works, without warnings, calls down only, and exports no name too
+# many
 job_build() {
 	local bad
 	if ! { gpuvec_can_stage && gpuvec_build && gpuvec_stage; } >"$log" 2>&1; then
@@ -539,6 +540,7 @@ job_build() {
 	if [ "$COVERAGE" != yes ]; then
 		bash "$work/src/scripts/exported.sh" "$work/src/gpuvec.so" "$bindir/postgres" >>"$log" 2>&1 || bad=$((bad + 1))
 	fi
+	bash "$work/src/scripts/calls.sh" >>"$log" 2>&1 || bad=$((bad + 1))
 	if ! gpuvec_make -n -B PG_CFLAGS=-O2 src/link/stream.o 2>>"$log" | grep -q -- '-fvisibility=hidden'; then
 		echo "PG_CFLAGS of the command line let all symbols be exported" >>"$log"
 		bad=$((bad + 1))

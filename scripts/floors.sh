@@ -3,6 +3,8 @@
 #
 #   scripts/floors.sh              exit status 1 if one does
 #   scripts/floors.sh --includes   which floor includes which, and how often
+#   scripts/floors.sh --house      each file with its floor, and which floor stands on which, for
+#                                  scripts/calls.sh, which checks what is called
 #
 # The table below has a floor in each line: its name, the floors that it stands on, and
 # its files as shell patterns, where a file belongs to the first floor that has it.  A
@@ -42,7 +44,7 @@ pooling         memory                  src/engine/embedding/pool_simd.[ch] src/
 part-vectors    backend,tools,pooling   src/engine/parts/vectors/*
 parts           part-vectors            src/engine/parts/*
 cpu             backend,tools           src/engine/cpu/* src/engine/nocuda/*
-store           parts                   src/engine/store/* src/engine/scheduler.[ch]
+store           parts,cpu               src/engine/store/* src/engine/scheduler.[ch]
 sets            store                   src/engine/sets/*
 vectors         store,pooling           src/engine/embedding/*
 als             store                   src/engine/als/*
@@ -149,6 +151,14 @@ $1 == "include" {
 }
 
 END {
+	if (mode == "--house") {
+		for (file in floor_of) print "file", floor_of[file], file
+		for (pair in below) {
+			split(pair, list, SUBSEP)
+			print "below", list[1], list[2]
+		}
+		exit faults > 0
+	}
 	if (mode == "--includes")
 		for (pair in count) printf "%4d  %s\n", count[pair], pair | "sort -k 2"
 	close("sort -k 2")

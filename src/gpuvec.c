@@ -47,6 +47,7 @@ _PG_init(void)
 	RefreshingInit();
 	EmbeddingInit();
 	RecommendInit();
+	SetFunctionsAdd(TopKFunctions);
 	SetScanInit();
 	GpuvecComparisonsInit();
 	GpuvecOrdersInit();

@@ -6,6 +6,8 @@
  *
  * ask.c			requests to the engine
  * local_rows.c		the rows of a table, scanned without the engine
+ * complain.c		errors about its vectors
+ * sort_keys.c		the order of keys
  * collect.c		vectors collected in this session
  * cache.c			vectors kept for later groups of an aggregate
  * pool.c			pooling bags of keys, in the engine or in this session
@@ -211,7 +213,7 @@ extern const GpuvecReply *EmbeddingAheadAnswer(EmbeddingAhead *ahead, EmbeddingT
 extern void EmbeddingAheadDrop(EmbeddingAhead *ahead);
 extern void EmbeddingCheckQueries(EmbeddingTable *table, uint32 width);
 
-/* qsort comparator of keys */
+/* sort_keys.c; the first is a qsort comparator */
 extern int	EmbeddingCompareKeys(const void *a, const void *b);
 extern void EmbeddingSortKeys(int64 *keys, uint64 n);
 
@@ -252,7 +254,7 @@ extern bool EmbeddingCachePool(EmbeddingCache *cache, EmbeddingTable *table,
 /* rows.c: register its functions, when the library is loaded */
 extern void EmbeddingInit(void);
 
-/* pool.c: raise a complaint, naming the table that the caller named */
+/* complain.c: raise a complaint, naming the table that the caller named */
 extern void EmbeddingComplain(EmbeddingTable *table, const gpuvec_embedding_answer *complaint)
 			pg_attribute_noreturn();
 

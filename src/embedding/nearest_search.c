@@ -220,23 +220,6 @@ EmbeddingCheckQueries(EmbeddingTable *table, uint32 width)
 						   get_rel_name(table->relid), table_width)));
 }
 
-int
-EmbeddingCompareKeys(const void *a, const void *b)
-{
-	int64		x = *(const int64 *) a;
-	int64		y = *(const int64 *) b;
-
-	/* the server's qsort() is in place, and may be left at any time */
-	GPUVEC_LOOK();
-	return x < y ? -1 : x > y;
-}
-
-void
-EmbeddingSortKeys(int64 *keys, uint64 n)
-{
-	qsort(keys, n, sizeof(int64), EmbeddingCompareKeys);
-}
-
 /* Make a search of the queries, from `first` on, that share a request */
 void
 EmbeddingTakeQueries(const EmbeddingNearest *all, uint32 first, EmbeddingNearest *some)

@@ -23,6 +23,7 @@
 
 #include "engine/fault.h"
 #include "core/hash_secret.h"
+#include "engine/embedding/embedding_mirror.h"
 #include "engine/log.h"
 #include "engine/serve/server.h"
 #include "engine/sets/compound.h"
@@ -187,6 +188,7 @@ listen_on(const char *path)
 int
 main(int argc, char **argv)
 {
+	static const gpuvec_mirror_kinds kinds = {&gpuvec_sets_kind, &gpuvec_embedding_kind};
 	long		argument = 0;
 
 	gpuvec_parse_options(&options, argc, argv);
@@ -204,7 +206,7 @@ main(int argc, char **argv)
 		return EXIT_SETUP;
 	}
 	server.options = &options;
-	if (!gpuvec_store_open(&server.store, &options))
+	if (!gpuvec_store_open(&server.store, &options, &kinds))
 		return EXIT_SETUP;
 	if (!gpuvec_merger_start(&server.store) || !gpuvec_compounds_start(&server.store))
 	{

@@ -19,7 +19,6 @@
 #include "idset/idset_merge.h"
 
 PG_FUNCTION_INFO_V1(idset_differ);
-PG_FUNCTION_INFO_V1(idset_id_add);
 PG_FUNCTION_INFO_V1(idset_min);
 PG_FUNCTION_INFO_V1(idset_max);
 PG_FUNCTION_INFO_V1(idset_nth);
@@ -80,13 +79,6 @@ idset_differ(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_IDSET_P(idset_merge(PG_GETARG_IDSET_P(0), PG_GETARG_IDSET_P(1),
 								  MERGE_ONLY_A | MERGE_ONLY_B));
-}
-
-/* | operator with an id on the left */
-Datum
-idset_id_add(PG_FUNCTION_ARGS)
-{
-	return DirectFunctionCall2(idset_add_id, PG_GETARG_DATUM(1), PG_GETARG_DATUM(0));
 }
 
 /* union_count(idset, idset): the number of ids of any of both */

@@ -79,13 +79,6 @@ need_bit_positions(void)
 	}
 }
 
-MergePositions *
-idset_merge_positions(void)
-{
-	need_bit_positions();
-	return bit_positions;
-}
-
 /* ---- blocks ---- */
 
 #ifdef HAVE_BLOCKS
@@ -514,11 +507,19 @@ idset_merge_narrow(const uint16 *a, uint32 na, const uint16 *b, uint32 nb, int k
 	return merge_arrays(a, na, b, nb, false, keep, out);
 }
 
+/* The union or symmetric difference of long arrays */
+static uint32
+merge_by_network(const uint32 *a, uint32 na, const uint32 *b, uint32 nb, int keep, uint32 *out)
+{
+	need_bit_positions();
+	return idset_merge_network(a, na, b, nb, keep, bit_positions, out);
+}
+
 uint32
 idset_merge_wide(const uint32 *a, uint32 na, const uint32 *b, uint32 nb, int keep, uint32 *out)
 {
 	if (both_are_long(na, nb) && can_compare_blocks())
 		return looks_up(keep) ? merge_by_blocks(a, na, b, nb, true, keep, out) :
-			idset_merge_network(a, na, b, nb, keep, out);
+			merge_by_network(a, na, b, nb, keep, out);
 	return merge_arrays(a, na, b, nb, true, keep, out);
 }

@@ -84,14 +84,12 @@ extern bool idset_merge_no_blocks;
 /* For each byte the positions of its bits that are set, ascending */
 typedef const uint16 MergePositions[MERGE_BLOCK_IDS];
 
-extern MergePositions *idset_merge_positions(void);
-
 /*
  * idset_merge_wide.c: the union or symmetric difference of arrays of at least
  * two blocks each, on a processor with AVX2
  */
 extern uint32 idset_merge_network(const uint32 *a, uint32 na, const uint32 *b, uint32 nb,
-								  int keep, uint32 *out);
+								  int keep, MergePositions *positions, uint32 *out);
 
 /* A new set of the ids of two sets that a merge keeps */
 extern IdSet *idset_merge(const IdSet *a, const IdSet *b, int keep);

@@ -188,10 +188,11 @@ end_stream(MergeStream *s)
 }
 
 uint32
-idset_merge_network(const uint32 *a, uint32 na, const uint32 *b, uint32 nb, int keep, uint32 *out)
+idset_merge_network(const uint32 *a, uint32 na, const uint32 *b, uint32 nb, int keep,
+					MergePositions *positions, uint32 *out)
 {
 	MergeStream s = {
-		.a = a, .b = b, .na = na, .nb = nb, .positions = idset_merge_positions(),
+		.a = a, .b = b, .na = na, .nb = nb, .positions = positions,
 		.both = (keep & MERGE_BOTH) != 0, .out = out
 	};
 
@@ -203,7 +204,8 @@ idset_merge_network(const uint32 *a, uint32 na, const uint32 *b, uint32 nb, int 
 #else
 
 uint32
-idset_merge_network(const uint32 *a, uint32 na, const uint32 *b, uint32 nb, int keep, uint32 *out)
+idset_merge_network(const uint32 *a, uint32 na, const uint32 *b, uint32 nb, int keep,
+					MergePositions *positions, uint32 *out)
 {
 	pg_unreachable();
 }

@@ -37,6 +37,7 @@ PG_FUNCTION_INFO_V1(idset_intersect);
 PG_FUNCTION_INFO_V1(idset_unite);
 PG_FUNCTION_INFO_V1(idset_subtract);
 PG_FUNCTION_INFO_V1(idset_add_id);
+PG_FUNCTION_INFO_V1(idset_id_add);
 PG_FUNCTION_INFO_V1(idset_remove_id);
 PG_FUNCTION_INFO_V1(idset_contains_id);
 PG_FUNCTION_INFO_V1(idset_id_contained);
@@ -273,6 +274,13 @@ idset_add_id(PG_FUNCTION_ARGS)
 	ids[position] = id;
 	idset_copy_ids(set, position, n, ids + position + 1);
 	PG_RETURN_IDSET_P(idset_from_sorted(ids, n + 1));
+}
+
+/* | operator with an id on the left */
+Datum
+idset_id_add(PG_FUNCTION_ARGS)
+{
+	return DirectFunctionCall2(idset_add_id, PG_GETARG_DATUM(1), PG_GETARG_DATUM(0));
 }
 
 /*

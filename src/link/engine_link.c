@@ -34,8 +34,6 @@ static GpuvecRefusal refusal;
 static bool refusal_noted = false;	/* `refusal` was set since the last
 									 * GpuvecLinkOpen() */
 
-void		(*GpuvecLinkWaits) (void) = NULL;
-
 /* The answer left unread by GpuvecLinkLeave() */
 static struct
 {

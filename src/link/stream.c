@@ -55,6 +55,8 @@
 
 EngineConnection connection = {.fd = -1};
 
+void		(*GpuvecLinkWaits) (void) = NULL;
+
 void
 LinkStreamClose(void)
 {

@@ -88,55 +88,6 @@ hand_over(InteractionReceiver *receiver)
 	part->n = 0;
 }
 
-/* A weight of any numeric type */
-static double
-decode_weight(Datum value, Oid type)
-{
-	switch (type)
-	{
-		case INT2OID:
-			return DatumGetInt16(value);
-		case INT4OID:
-			return DatumGetInt32(value);
-		case INT8OID:
-			return (double) DatumGetInt64(value);
-		case FLOAT4OID:
-			return DatumGetFloat4(value);
-		case FLOAT8OID:
-			return DatumGetFloat8(value);
-		default:
-			return DatumGetFloat8(DirectFunctionCall1(numeric_float8_no_overflow, value));
-	}
-}
-
-/* Raise the error that a weight cannot be used */
-static void
-complain_of_weight(double weight, int64 user, int64 item)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
-			 isfinite(weight) ?
-			 errmsg("weight of user " INT64_FORMAT " and item " INT64_FORMAT " is too large", user, item) :
-			 errmsg("weight of user " INT64_FORMAT " and item " INT64_FORMAT " is not a finite number",
-					user, item),
-			 errdetail("It is %g.", weight)));
-}
-
-bool
-AlsTakeInteraction(AlsInteractionPart *part, const Oid *types, double alpha, int64 user,
-				   Datum item, const Datum *weight)
-{
-	double		value = weight ? decode_weight(*weight, types[2]) : 1;
-
-	if (!(fabs(value) <= Min(GPUVEC_ALS_MAX_CONFIDENCE / alpha, FLT_MAX)))
-		complain_of_weight(value, user, MirrorKey(item, types[1]));
-	part->users[part->n] = user;
-	part->items[part->n] = MirrorKey(item, types[1]);
-	part->weights[part->n] = (float) value;
-	part->n += part->weights[part->n] != 0;
-	return part->n == ALS_PART_ROWS;
-}
-
 /* DestReceiver: an interaction; those without key or weight are left out */
 static bool
 receive_interaction(TupleTableSlot *slot, DestReceiver *self)

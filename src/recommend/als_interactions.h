@@ -23,9 +23,9 @@ typedef struct AlsInteractionPart
 } AlsInteractionPart;
 
 /*
- * Add an interaction of a user, unless its weight is zero.  The item and the
- * weight are not null; weight is NULL if there is no such column.  True: the
- * part is full.  Fails if the weight cannot be used.
+ * als_weights.c.  Add an interaction of a user, unless its weight is zero.
+ * The item and the weight are not null; weight is NULL if there is no such
+ * column.  True: the part is full.  Fails if the weight cannot be used.
  */
 extern bool AlsTakeInteraction(AlsInteractionPart *part, const Oid *types, double alpha,
 							   int64 user, Datum item, const Datum *weight);

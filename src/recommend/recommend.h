@@ -11,6 +11,7 @@
  * als_tables.c		what they require of tables and columns
  * als_job.c		a training in the engine, as the session sees it
  * als_interactions.c	interactions to the engine
+ * als_weights.c		their weights
  * als_parallel.c	the same by parallel workers
  * als_read.c		rows of other tables to the engine
  * als_write.c		factors from the engine into tables

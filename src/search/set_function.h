@@ -50,8 +50,7 @@ typedef struct SetFunction
 
 /*
  * Lists of descriptions; each list ends with an entry without a function.
- * TopKFunctions is in topk.c.  Other lists are added when the library is
- * loaded.
+ * They are added when the library is loaded.  TopKFunctions is in topk.c.
  */
 extern const SetFunction TopKFunctions[];
 extern void SetFunctionsAdd(const SetFunction *list);

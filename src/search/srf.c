@@ -47,11 +47,11 @@ GpuvecMaterializedSRF(FunctionCallInfo fcinfo)
 	MemoryContextSwitchTo(old);
 }
 
-/* Lists of functions; the first is built in */
+/* Lists of functions */
 #define MAX_LISTS	8
 
-static const SetFunction *lists[MAX_LISTS] = {TopKFunctions};
-static int	nlists = 1;
+static const SetFunction *lists[MAX_LISTS];
+static int	nlists = 0;
 
 void
 SetFunctionsAdd(const SetFunction *list)

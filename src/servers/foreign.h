@@ -46,14 +46,17 @@ typedef struct ForeignStatement
  * foreign_scan.c: statements over the connections of postgres_fdw, or our own
  */
 extern bool ForeignCanAsk(Relation rel);
-extern Oid	ForeignMapping(const ForeignLeaf *leaf);
 extern List *ForeignAddColumn(List *tlist, Oid type);
 extern List *ForeignAddAttribute(List *tlist, Relation rel, AttrNumber attnum);
 extern void ForeignRun(const ForeignStatement *statements, int n,
 					   void (*meanwhile) (void *arg), void *arg);
 
-/* foreign_leaf.c: names of tables, columns and schemas on servers */
+/* foreign_options.c */
 extern const char *ForeignOption(List *options, const char *name);
+extern void ForeignEnter(ErrorContextCallback *callback, const ForeignLeaf *leaf);
+extern Oid	ForeignMapping(const ForeignLeaf *leaf);
+
+/* foreign_leaf.c: names of tables, columns and schemas on servers */
 extern const char *ForeignColumnName(Relation rel, AttrNumber attnum);
 extern ForeignLeaf *ForeignLeaves(List *rels, const char *column, int *nleaves);
 extern void ForeignFindHomes(ForeignLeaf *leaves, int nleaves);

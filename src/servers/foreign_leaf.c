@@ -37,22 +37,6 @@ typedef struct ForeignHome
 
 static HTAB *homes = NULL;
 
-/* The value of an option, or NULL */
-const char *
-ForeignOption(List *options, const char *name)
-{
-	ListCell   *cell;
-
-	foreach(cell, options)
-	{
-		DefElem    *option = lfirst_node(DefElem, cell);
-
-		if (strcmp(option->defname, name) == 0)
-			return defGetString(option);
-	}
-	return NULL;
-}
-
 /* The name of a column on the server; not quoted */
 const char *
 ForeignColumnName(Relation rel, AttrNumber attnum)

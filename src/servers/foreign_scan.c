@@ -221,32 +221,6 @@ make_plan(const ForeignStatement *statements, int n)
 
 /* ---- the routines ---- */
 
-/* Error context callback: which table, on which server */
-static void
-name_server(void *arg)
-{
-	const ForeignLeaf *leaf = arg;
-
-	errcontext("search of foreign table \"%s\" on server \"%s\"",
-			   RelationGetRelationName(leaf->rel), leaf->server_name);
-}
-
-/*
- * Name the server of a scan in errors, once, until error_context_stack is set
- * back to callback->previous
- */
-static void
-enter_scan(ErrorContextCallback *callback, const ForeignLeaf *leaf)
-{
-	ErrorContextCallback *top = error_context_stack;
-
-	callback->callback = name_server;
-	callback->arg = (void *) leaf;
-	callback->previous = top;
-	if (top == NULL || top->callback != name_server || top->arg != (void *) leaf)
-		error_context_stack = callback;
-}
-
 /*
  * Take all rows that the server has sent.  Returns an empty slot: so, as far
  * as the executor knows, there were none.
@@ -258,7 +232,7 @@ iterate_scan(ForeignScanState *node)
 	ErrorContextCallback callback;
 	TupleTableSlot *slot;
 
-	enter_scan(&callback, scan->statement->leaf);
+	ForeignEnter(&callback, scan->statement->leaf);
 	for (;;)
 	{
 		MemoryContext old;
@@ -282,7 +256,7 @@ end_scan(ForeignScanState *node)
 	const ScanRoutine *scan = (ScanRoutine *) node->fdwroutine;
 	ErrorContextCallback callback;
 
-	enter_scan(&callback, scan->statement->leaf);
+	ForeignEnter(&callback, scan->statement->leaf);
 	scan->original->EndForeignScan(node);
 	error_context_stack = callback.previous;
 }
@@ -310,7 +284,7 @@ call_async(AsyncRequest *request, void (*routine) (AsyncRequest *request))
 	const ScanRoutine *scan = (ScanRoutine *) ((ForeignScanState *) request->requestee)->fdwroutine;
 	ErrorContextCallback callback;
 
-	enter_scan(&callback, scan->statement->leaf);
+	ForeignEnter(&callback, scan->statement->leaf);
 	routine(request);
 	error_context_stack = callback.previous;
 }
@@ -366,22 +340,6 @@ replace_routine(ForeignScanState *node, const ForeignStatement *statement, Run *
 	scan->statement = statement;
 	scan->run = run;
 	node->fdwroutine = &scan->routine;
-}
-
-/*
- * The current user's mapping for the server of a leaf.  Without one, the error
- * names the server, as that of PostgreSQL 16 and earlier does not.
- */
-Oid
-ForeignMapping(const ForeignLeaf *leaf)
-{
-	ErrorContextCallback callback;
-	Oid			mapping;
-
-	enter_scan(&callback, leaf);
-	mapping = GetUserMapping(GetUserId(), leaf->server)->umid;
-	error_context_stack = callback.previous;
-	return mapping;
 }
 
 /*

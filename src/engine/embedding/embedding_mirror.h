@@ -11,6 +11,9 @@
 #include "engine/embedding/embedding_rows.h"
 #include "engine/store/mirror_kind.h"
 
+/* The functions of these mirrors, for the store */
+extern const gpuvec_mirror_kind gpuvec_embedding_kind;
+
 typedef struct gpuvec_embedding_mirror
 {
 	gpuvec_mirror base;

@@ -117,7 +117,7 @@ parse_rows(const gpuvec_session *s, const gpuvec_request *request, gpuvec_rows *
 	if (request->length < sizeof(*rows))
 		return gpuvec_violation(error, "ROWS are cut off.");
 	memcpy(rows, request->data, sizeof(*rows));
-	if (gpuvec_kind_of(&rows->key)->take_fed == NULL || rows->feed == 0)
+	if (gpuvec_kind_of(&s->server->store, &rows->key)->take_fed == NULL || rows->feed == 0)
 		return gpuvec_violation(error, "The mirror has no feed.");
 	if (rows->key.nfilters > GPUVEC_MAX_FILTERS)
 		return gpuvec_violation(error, "The mirror has too many filter columns.");

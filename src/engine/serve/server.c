@@ -32,20 +32,6 @@ typedef struct session_start
 	int			fd;
 } session_start;
 
-static int	stopping = 0;		/* atomic */
-
-bool
-gpuvec_server_stopping(void)
-{
-	return __atomic_load_n(&stopping, __ATOMIC_RELAXED);
-}
-
-void
-gpuvec_server_stop(void)
-{
-	__atomic_store_n(&stopping, 1, __ATOMIC_RELAXED);
-}
-
 /* A session's thread */
 static void *
 session_thread(void *arg)

@@ -32,7 +32,10 @@ typedef struct gpuvec_server
 /* Accept connections until stopped */
 extern void gpuvec_server_run(gpuvec_server *server);
 
-/* stopping: true if the engine is about to exit.  stop: say that it is. */
+/*
+ * stopping.c.  stopping: true if the engine is about to exit.  stop: say that
+ * it is.
+ */
 extern bool gpuvec_server_stopping(void);
 extern void gpuvec_server_stop(void);
 

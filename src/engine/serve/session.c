@@ -3,10 +3,8 @@
  * session.c
  *	  The life of a session: the handshake, then one request after another.
  *
- * A session's thread reads a frame, performs the request, and answers.  What
- * the frame and the answer take beyond FREE_BYTES is charged to the budget of
- * mirrors: otherwise a few sessions with large requests or answers would take
- * more memory than the engine was given.
+ * A session's thread reads a frame, performs the request, and answers
+ * (answer.c).
  *
  * Whatever a frame contains, the worst outcome is that the connection is
  * closed.
@@ -26,19 +24,11 @@
 #include "engine/serve/session.h"
 #include "engine/thread_pool.h"
 
-/* Exit code after an error from which the backend cannot recover */
-#define EXIT_BACKEND	4
-
 /* Larger buffers are freed after each request */
 #define KEEP_BYTES		((size_t) 1024 * 1024)
 
-/* Memory of a request and its answer for which nothing is charged */
-#define FREE_BYTES		((size_t) 16 * 1024 * 1024)
-
 /* Microseconds to poll for a message that will come soon, before sleeping */
 #define HURRY_US		50
-
-static const char stopping_message[] = "the gpuvec engine is shutting down";
 
 /* Handler of each type of message */
 static gpuvec_request_handler *const handlers[] = {
@@ -76,63 +66,6 @@ static gpuvec_request_handler *const handlers[] = {
 };
 
 #define N_HANDLERS		(sizeof(handlers) / sizeof(handlers[0]))
-
-bool
-gpuvec_answer(gpuvec_session *s, const gpuvec_request *request, gpuvec_message type,
-			  const void *data, size_t size)
-{
-	return gpuvec_send_struct(s->fd, request->number, type, data, size);
-}
-
-bool
-gpuvec_answer_error(gpuvec_session *s, const gpuvec_request *request, const gpuvec_error *error)
-{
-	/* who is told to try again must not find this engine */
-	if (error->fatal)
-	{
-		gpuvec_server_stop();
-		gpuvec_log("ERROR", "%s%s%s", error->message, error->detail[0] ? ": " : "", error->detail);
-		/* the supervisor starts the next engine without this device */
-		if (error->device > 0)
-			gpuvec_log("LOG", "failed: device %d", s->server->store.numbers[error->device - 1]);
-	}
-	gpuvec_send_error(s->fd, request->number, error, error->fatal);
-	if (error->fatal)
-	{
-		gpuvec_fault_sleep("slow-end", NULL);
-		_exit(EXIT_BACKEND);
-	}
-	return strcmp(error->sqlstate, GPUVEC_PROTOCOL_VIOLATION) != 0;
-}
-
-bool
-gpuvec_violation(gpuvec_error *error, const char *what)
-{
-	return gpuvec_fail(error, GPUVEC_PROTOCOL_VIOLATION, what, NULL,
-					   "invalid message to the gpuvec engine");
-}
-
-bool
-gpuvec_answer_violation(gpuvec_session *s, const gpuvec_request *request, const char *what)
-{
-	gpuvec_error error;
-
-	gpuvec_violation(&error, what);
-	return gpuvec_answer_error(s, request, &error);
-}
-
-bool
-gpuvec_answer_canceled(gpuvec_session *s, const gpuvec_request *request)
-{
-	gpuvec_error error;
-
-	if (gpuvec_server_stopping())
-	{
-		gpuvec_fail(&error, GPUVEC_SYSTEM_ERROR, NULL, NULL, "%s", stopping_message);
-		gpuvec_send_error(s->fd, request->number, &error, true);
-	}
-	return false;
-}
 
 /* Answer that the engine does not serve this session; returns false */
 static bool
@@ -182,7 +115,7 @@ greet(gpuvec_session *s)
 		return refuse(s, &frame, GPUVEC_SYSTEM_ERROR, NULL, NULL,
 					  "the gpuvec engine belongs to another start of the server", true);
 	if (gpuvec_server_stopping())
-		return refuse(s, &frame, GPUVEC_SYSTEM_ERROR, NULL, NULL, stopping_message, true);
+		return refuse(s, &frame, GPUVEC_SYSTEM_ERROR, NULL, NULL, gpuvec_stopping_message, true);
 	s->seated = gpuvec_seat_take(&s->seat, s->fd, s->server->options->max_sessions);
 	if (!s->seated)
 	{
@@ -200,22 +133,6 @@ greet(gpuvec_session *s)
 	snprintf(welcome.backend, sizeof(welcome.backend), "%s",
 			 s->server->store.devices[0].backend->name);
 	return gpuvec_send_struct(s->fd, frame.request, GPUVEC_MSG_WELCOME, &welcome, sizeof(welcome));
-}
-
-bool
-gpuvec_session_take(gpuvec_session *s, size_t bytes, gpuvec_error *error)
-{
-	size_t		taken = s->taken + bytes;
-	size_t		charge = taken > FREE_BYTES ? taken - FREE_BYTES : 0;
-
-	if (charge > s->charged)
-	{
-		if (!gpuvec_store_reserve(&s->server->store, charge - s->charged, error))
-			return false;
-		s->charged = charge;
-	}
-	s->taken = taken;
-	return true;
 }
 
 /* Return what the last request has taken */

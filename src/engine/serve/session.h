@@ -4,6 +4,7 @@
  *	  A session, as its request handlers see it.
  *
  * session.c			the handshake, reading requests, the table of handlers
+ * answer.c				answers, and memory that is charged for them
  * serve_search.c		searches of sets (search_run.h)
  * serve_parts.c		searches of several mirrors at once
  * serve_embedding.c	requests to embedding tables
@@ -108,6 +109,11 @@ extern gpuvec_request_handler gpuvec_serve_list;
 extern gpuvec_request_handler gpuvec_serve_engine;
 extern gpuvec_request_handler gpuvec_serve_devices;
 extern gpuvec_request_handler gpuvec_serve_places;
+
+/* answer.c */
+
+/* Told to sessions while the engine stops */
+extern const char gpuvec_stopping_message[];
 
 /* Answer with a struct */
 extern bool gpuvec_answer(gpuvec_session *s, const gpuvec_request *request, gpuvec_message type,

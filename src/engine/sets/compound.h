@@ -27,6 +27,15 @@ typedef struct gpuvec_compound_rows
 	gpuvec_id_numbers *numbers; /* NULL: ids are their own numbers */
 } gpuvec_compound_rows;
 
+/*
+ * unlisted and give_way of the kind of sets.  drop: the compounds of a device
+ * that have rows of this mirror.  give_way: those that have any rows give
+ * them up.
+ */
+extern size_t gpuvec_compounds_drop(gpuvec_store *store, const gpuvec_device *device,
+									const gpuvec_mirror *mirror);
+extern size_t gpuvec_compounds_give_way(gpuvec_store *store, const gpuvec_device *device);
+
 /* Start the thread that makes compounds */
 extern bool gpuvec_compounds_start(gpuvec_store *store);
 

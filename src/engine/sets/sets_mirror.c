@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/sets/compound.h"
 #include "engine/sets/sets_mirror.h"
 
 static bool
@@ -232,6 +233,8 @@ const gpuvec_mirror_kind gpuvec_sets_kind = {
 	.row_header = sizeof(gpuvec_row),
 	.make = sets_make,
 	.drop = sets_drop,
+	.unlisted = gpuvec_compounds_drop,
+	.give_way = gpuvec_compounds_give_way,
 	.on_device = sets_on_device,
 	.bytes = sets_bytes,
 	.places = sets_places,

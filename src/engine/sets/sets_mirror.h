@@ -36,6 +36,9 @@
 #include "engine/sets/stage.h"
 #include "engine/store/mirror_kind.h"
 
+/* The functions of these mirrors, for the store */
+extern const gpuvec_mirror_kind gpuvec_sets_kind;
+
 typedef struct gpuvec_sets_mirror
 {
 	gpuvec_mirror base;

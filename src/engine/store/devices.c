@@ -315,12 +315,14 @@ gpuvec_waiting_init(pthread_mutex_t *mutex, pthread_cond_t *cond)
 }
 
 bool
-gpuvec_store_open(gpuvec_store *store, const gpuvec_engine_options *options)
+gpuvec_store_open(gpuvec_store *store, const gpuvec_engine_options *options,
+				  const gpuvec_mirror_kinds *kinds)
 {
 	gpuvec_error error = {0};
 	bool		opened = false;
 
 	memset(store, 0, sizeof(*store));
+	store->kinds = *kinds;
 	gpuvec_waiting_init(&store->mutex, &store->changed);
 	pthread_cond_init(&store->committed, NULL);
 	store->started = gpuvec_wall_clock_us();

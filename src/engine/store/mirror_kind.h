@@ -17,7 +17,8 @@
  *
  * How to extend this:
  *
- *	- Another kind: a folder beside engine/sets, a table, gpuvec_kind_of.
+ *	- Another kind: a folder beside engine/sets, a table that main.c hands to
+ *	  gpuvec_store_open(), gpuvec_kind_of.
  *	- Rows of a feed, which come without their pages: take_fed of the kind,
  *	  and prepare, which buries what was under their line pointers
  *	  (update_rows.c).
@@ -117,6 +118,17 @@ struct gpuvec_mirror_kind
 	void		(*drop) (gpuvec_mirror *mirror);
 
 	/*
+	 * What the kind has of several mirrors together.  unlisted: drop what has
+	 * rows of this mirror, which leaves the store's list.  give_way: give up
+	 * all that a device has of it, for other uses of the memory.  Both return
+	 * the bytes that were charged, and are called with the mutex held.  NULL:
+	 * there is no such thing.
+	 */
+	size_t		(*unlisted) (gpuvec_store *store, const gpuvec_device *device,
+							 const gpuvec_mirror *mirror);
+	size_t		(*give_way) (gpuvec_store *store, const gpuvec_device *device);
+
+	/*
 	 * True if the rows are in the device's memory, which is then charged;
 	 * else the host's memory is charged
 	 */
@@ -208,9 +220,6 @@ struct gpuvec_mirror_kind
 	void		(*published) (gpuvec_update *update, const gpuvec_state *state);
 };
 
-extern const gpuvec_mirror_kind gpuvec_sets_kind;
-extern const gpuvec_mirror_kind gpuvec_embedding_kind;
-
 /* True if this is the key of a mirror of an embedding table */
 static inline bool
 gpuvec_is_embedding_key(const gpuvec_mirror_key *key)
@@ -219,9 +228,9 @@ gpuvec_is_embedding_key(const gpuvec_mirror_key *key)
 }
 
 static inline const gpuvec_mirror_kind *
-gpuvec_kind_of(const gpuvec_mirror_key *key)
+gpuvec_kind_of(const gpuvec_store *store, const gpuvec_mirror_key *key)
 {
-	return gpuvec_is_embedding_key(key) ? &gpuvec_embedding_kind : &gpuvec_sets_kind;
+	return gpuvec_is_embedding_key(key) ? store->kinds.vectors : store->kinds.sets;
 }
 
 /* For take_row: report rows that violate the protocol; returns false */

@@ -116,7 +116,7 @@ gpuvec_mirror *
 gpuvec_store_add(gpuvec_store *store, const gpuvec_mirror_key *key, const void *session,
 				 gpuvec_error *error)
 {
-	const gpuvec_mirror_kind *kind = gpuvec_kind_of(key);
+	const gpuvec_mirror_kind *kind = gpuvec_kind_of(store, key);
 	gpuvec_mirror *mirror = calloc(1, kind->mirror_bytes);
 
 	if (mirror == NULL)
@@ -161,7 +161,8 @@ gpuvec_store_unlist(gpuvec_store *store, gpuvec_mirror *mirror)
 		alike = &(*alike)->next_alike;
 	*alike = mirror->next_alike;
 	mirror->listed = false;
-	mirror->device->used -= gpuvec_compounds_drop(store, mirror->device, mirror);
+	if (mirror->kind->unlisted)
+		mirror->device->used -= mirror->kind->unlisted(store, mirror->device, mirror);
 	mirror->device->used -= mirror->charged;
 	mirror->charged = 0;
 	mirror->copy_bytes = 0;
@@ -366,7 +367,7 @@ drop_copies(gpuvec_store *store, gpuvec_device *device, const gpuvec_mirror *sel
 
 	gone->device = device;
 	if (!fits_beside_copies(device, bytes))
-		device->used -= gpuvec_compounds_give_way(store, device);
+		device->used -= store->kinds.sets->give_way(store, device);
 	while (!fits_beside_copies(device, bytes) &&
 		   (mirror = least_recent_copies(store, device, self)) != NULL)
 	{

@@ -156,6 +156,13 @@ typedef struct gpuvec_compounds gpuvec_compounds;
  */
 #define GPUVEC_BUCKETS		1024
 
+/* The kinds of mirrors that there are */
+typedef struct gpuvec_mirror_kinds
+{
+	const gpuvec_mirror_kind *sets;
+	const gpuvec_mirror_kind *vectors;
+} gpuvec_mirror_kinds;
+
 typedef struct gpuvec_store
 {
 	pthread_mutex_t mutex;
@@ -163,6 +170,7 @@ typedef struct gpuvec_store
 								 * state, or no updater any more, or a request
 								 * was canceled */
 	pthread_cond_t committed;	/* `committing` of some mirror was cleared */
+	gpuvec_mirror_kinds kinds;
 	gpuvec_device devices[GPUVEC_MAX_DEVICES];
 	int			ndevices;
 	int			gpus[GPUVEC_MAX_DEVICES];	/* numbers of the GPUs that the
@@ -210,7 +218,8 @@ extern void gpuvec_store_wake(gpuvec_store *store);
  * on failure.  gpuvec_roomiest_device: the device with the most free budget;
  * the caller holds the store's mutex.
  */
-extern bool gpuvec_store_open(gpuvec_store *store, const gpuvec_engine_options *options);
+extern bool gpuvec_store_open(gpuvec_store *store, const gpuvec_engine_options *options,
+							  const gpuvec_mirror_kinds *kinds);
 extern gpuvec_device *gpuvec_roomiest_device(gpuvec_store *store);
 
 /* True if one of the devices that the options leave out can be used */
@@ -324,16 +333,6 @@ extern gpuvec_device *gpuvec_store_borrow(gpuvec_store *store, size_t bytes);
  */
 extern bool gpuvec_store_borrow_spare(gpuvec_store *store, gpuvec_device *device, size_t bytes);
 extern void gpuvec_store_repay(gpuvec_store *store, gpuvec_device *device, size_t bytes);
-
-/*
- * compound.c.  drop: drop the compounds of a device that have rows of this
- * mirror.  give_way: those that have any rows give them up for other uses of
- * the memory.  Both return the bytes that they were charged.  The caller holds
- * the mutex.
- */
-extern size_t gpuvec_compounds_drop(gpuvec_store *store, const gpuvec_device *device,
-									const gpuvec_mirror *mirror);
-extern size_t gpuvec_compounds_give_way(gpuvec_store *store, const gpuvec_device *device);
 
 /*
  * Charge a mirror for what it takes, plus the update under way and the work

@@ -243,7 +243,7 @@ gpuvec_update *
 gpuvec_update_begin(gpuvec_store *store, const gpuvec_mirror_key *key, const gpuvec_load *load,
 					const void *session, gpuvec_error *error)
 {
-	gpuvec_update *update = new_update(store, gpuvec_kind_of(key), error);
+	gpuvec_update *update = new_update(store, gpuvec_kind_of(store, key), error);
 
 	if (update == NULL)
 		return NULL;
@@ -264,7 +264,7 @@ gpuvec_update *
 gpuvec_update_join(gpuvec_store *store, const gpuvec_load_join *join, const void *session,
 				   gpuvec_error *error)
 {
-	gpuvec_update *update = new_update(store, gpuvec_kind_of(&join->key), error);
+	gpuvec_update *update = new_update(store, gpuvec_kind_of(store, &join->key), error);
 
 	if (update == NULL)
 		return NULL;
@@ -279,7 +279,7 @@ gpuvec_update *
 gpuvec_update_begin_rows(gpuvec_store *store, const gpuvec_rows *rows, const void *session,
 						 gpuvec_state *state, gpuvec_error *error)
 {
-	gpuvec_update *update = new_update(store, gpuvec_kind_of(&rows->key), error);
+	gpuvec_update *update = new_update(store, gpuvec_kind_of(store, &rows->key), error);
 
 	if (update == NULL)
 		return NULL;

@@ -3,7 +3,8 @@
  * part_bank.h
  *	  What the files share that serve vectors on several devices.
  *
- * part_vectors.c	opening, closing; asking children
+ * part_vectors.c	opening, closing
+ * part_ask.c		asking children
  * part_bank.c		banks: laying out, filling
  * part_keys.c		finding slots of keys
  * part_pool.c		pooling, gradients of weights
@@ -89,7 +90,7 @@ part_slots(const part_vectors *parts, uint32_t child, uint32_t n)
 	return n / parts->n + (child < n % parts->n);
 }
 
-/* part_vectors.c */
+/* part_ask.c */
 
 /* Ask a child for its part of `arg` */
 typedef bool part_ask (void *arg, uint32_t child, gpuvec_error *error);

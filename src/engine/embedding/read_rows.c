@@ -69,43 +69,70 @@ undecided_enough(const gpuvec_reading *r)
 	return __atomic_load_n(&r->nundecided, __ATOMIC_RELAXED) >= r->most_undecided;
 }
 
-/* Rows that the session has to decide about, of a part of the keys */
-typedef struct undecided_rows
+/* What a thread keeps while it resolves the keys of a part */
+typedef struct resolving
 {
+	/* rows that the session has to decide about */
 	uint64_t	tids[UNDECIDED_AT_ONCE];
 	uint32_t	n;
-} undecided_rows;
 
-/* Add the rows to those of the request */
+	/* keys of several rows that were resolved last, by their first rows */
+	struct
+	{
+		gpuvec_vector_ref first;	/* GPUVEC_NO_VECTOR: none */
+		gpuvec_vector_ref found;
+	}			keys[RESOLVED_KEYS];
+	uint64_t	nfound;			/* keys that have a row */
+} resolving;
+
 static void
-flush_undecided(gpuvec_reading *r, undecided_rows *rows)
+begin_resolving(resolving *now)
+{
+	now->n = 0;
+	now->nfound = 0;
+	for (int i = 0; i < RESOLVED_KEYS; i++)
+		now->keys[i].first = GPUVEC_NO_VECTOR;
+}
+
+/* Add the undecided rows to those of the request */
+static void
+flush_undecided(gpuvec_reading *r, resolving *now)
 {
 	pthread_mutex_lock(&r->mutex);
-	if (r->nundecided + rows->n > r->room_undecided)
+	if (r->nundecided + now->n > r->room_undecided)
 	{
-		uint64_t	room = (r->nundecided + rows->n) * 2;
+		uint64_t	room = (r->nundecided + now->n) * 2;
 		uint64_t   *larger = realloc(r->undecided, room * sizeof(*larger));
 
 		r->undecided = larger ? larger : r->undecided;
 		r->room_undecided = larger ? room : r->room_undecided;
 		r->failed |= larger == NULL;
 	}
-	if (r->nundecided + rows->n <= r->room_undecided)
+	if (r->nundecided + now->n <= r->room_undecided)
 	{
-		memcpy(r->undecided + r->nundecided, rows->tids, rows->n * sizeof(uint64_t));
-		__atomic_store_n(&r->nundecided, r->nundecided + rows->n, __ATOMIC_RELAXED);
+		memcpy(r->undecided + r->nundecided, now->tids, now->n * sizeof(uint64_t));
+		__atomic_store_n(&r->nundecided, r->nundecided + now->n, __ATOMIC_RELAXED);
 	}
 	pthread_mutex_unlock(&r->mutex);
-	rows->n = 0;
+	now->n = 0;
 }
 
 /* Note that the session has to decide about a row */
 static inline void
-add_undecided(gpuvec_reading *r, undecided_rows *rows, uint64_t tid)
+add_undecided(gpuvec_reading *r, resolving *now, uint64_t tid)
 {
-	rows->tids[rows->n++] = tid;
-	if (rows->n == UNDECIDED_AT_ONCE)
-		flush_undecided(r, rows);
+	now->tids[now->n++] = tid;
+	if (now->n == UNDECIDED_AT_ONCE)
+		flush_undecided(r, now);
+}
+
+/* Add what a thread has found to the request */
+static void
+end_resolving(gpuvec_reading *r, resolving *now)
+{
+	if (now->n > 0)
+		flush_undecided(r, now);
+	__atomic_add_fetch(&r->nfound, now->nfound, __ATOMIC_RELAXED);
 }
 
 /* Complain about a key that was not found, if that is an error */
@@ -121,7 +148,7 @@ note_missing(gpuvec_reading *r, uint64_t number)
  * or GPUVEC_NO_VECTOR.  Notes undecided rows and complaints.
  */
 static gpuvec_vector_ref
-resolve_key(gpuvec_reading *r, undecided_rows *rows, uint64_t number, gpuvec_vector_ref ref)
+resolve_key(gpuvec_reading *r, resolving *now, uint64_t number, gpuvec_vector_ref ref)
 {
 	const gpuvec_embedding_table *table = r->table;
 	gpuvec_vector_ref found = GPUVEC_NO_VECTOR;
@@ -133,7 +160,7 @@ resolve_key(gpuvec_reading *r, undecided_rows *rows, uint64_t number, gpuvec_vec
 			gpuvec_embedding_sees(table, &r->q->sight, row->tid);
 
 		if (seen == GPUVEC_UNDECIDED)
-			add_undecided(r, rows, row->tid);
+			add_undecided(r, now, row->tid);
 		else if (seen == GPUVEC_SEEN && found != GPUVEC_NO_VECTOR)
 		{
 			complain(r, number, ref, GPUVEC_EMBEDDING_DUPLICATE);
@@ -150,43 +177,25 @@ resolve_key(gpuvec_reading *r, undecided_rows *rows, uint64_t number, gpuvec_vec
 	return found;
 }
 
-/* Keys of several rows that were resolved last, by their first rows */
-typedef struct resolved_keys
-{
-	struct
-	{
-		gpuvec_vector_ref first;	/* GPUVEC_NO_VECTOR: none */
-		gpuvec_vector_ref found;
-	}			keys[RESOLVED_KEYS];
-} resolved_keys;
-
-static void
-forget_resolved(resolved_keys *resolved)
-{
-	for (int i = 0; i < RESOLVED_KEYS; i++)
-		resolved->keys[i].first = GPUVEC_NO_VECTOR;
-}
-
 /*
  * The same as resolve_key().  A key may have very many rows, old versions,
  * and be asked for very often, so it is looked up whether it was resolved
  * before.  What there is to complain about was said of that earlier number.
  */
 static gpuvec_vector_ref
-resolve_once(gpuvec_reading *r, resolved_keys *resolved, undecided_rows *rows, uint64_t number,
-			 gpuvec_vector_ref first)
+resolve_once(gpuvec_reading *r, resolving *now, uint64_t number, gpuvec_vector_ref first)
 {
 	uint64_t	at = first % RESOLVED_KEYS;
 
 	if (first == GPUVEC_NO_VECTOR || gpuvec_vector_at(r->table, first)->next == GPUVEC_NO_VECTOR)
-		return resolve_key(r, rows, number, first);
-	if (resolved->keys[at].first != first)
+		return resolve_key(r, now, number, first);
+	if (now->keys[at].first != first)
 	{
-		resolved->keys[at].found = resolve_key(r, rows, number, first);
-		resolved->keys[at].first = first;
+		now->keys[at].found = resolve_key(r, now, number, first);
+		now->keys[at].first = first;
 		gpuvec_progress_made();
 	}
-	return resolved->keys[at].found;
+	return now->keys[at].found;
 }
 
 /* True if a part need not be resolved any further */
@@ -265,13 +274,10 @@ resolve_part(void *task, uint64_t part, int thread)
 	uint64_t	first;
 	uint64_t	next;
 	uint64_t	end;
-	uint64_t	nfound = 0;
-	resolved_keys resolved;
-	undecided_rows rows;
+	resolving	now;
 
-	rows.n = 0;
 	part_keys(r, part, &first, &end);
-	forget_resolved(&resolved);
+	begin_resolving(&now);
 	prefetch_entries(r, first, min_number(first + GROUP_KEYS, end));
 	for (; first < end && !is_over(r); first = next)
 	{
@@ -281,13 +287,11 @@ resolve_part(void *task, uint64_t part, int thread)
 		prefetch_pages(r, first, next);
 		for (uint64_t i = first; i < next; i++)
 		{
-			r->rows[i].ref = resolve_once(r, &resolved, &rows, i, r->rows[i].ref);
-			nfound += r->rows[i].ref != GPUVEC_NO_VECTOR;
+			r->rows[i].ref = resolve_once(r, &now, i, r->rows[i].ref);
+			now.nfound += r->rows[i].ref != GPUVEC_NO_VECTOR;
 		}
 	}
-	if (rows.n > 0)
-		flush_undecided(r, &rows);
-	__atomic_add_fetch(&r->nfound, nfound, __ATOMIC_RELAXED);
+	end_resolving(r, &now);
 }
 
 /*
@@ -301,29 +305,24 @@ resolve_found_part(void *task, uint64_t part, int thread)
 	const gpuvec_embedding_table *table = r->table;
 	uint64_t	first;
 	uint64_t	end;
-	uint64_t	nfound = 0;
-	resolved_keys resolved;
-	undecided_rows rows;
+	resolving	now;
 
-	rows.n = 0;
 	part_keys(r, part, &first, &end);
-	forget_resolved(&resolved);
+	begin_resolving(&now);
 	for (uint64_t i = first; i < end && !(i % GROUP_KEYS == 0 && is_over(r)); i++)
 	{
 		gpuvec_vector_ref ref = GPUVEC_NO_VECTOR;
 
 		if (r->slots[i] == GPUVEC_ASK_SLOT)
-			ref = resolve_once(r, &resolved, &rows, i, table->entries[gpuvec_key_index(table, r->q->keys[i])].first);
+			ref = resolve_once(r, &now, i, table->entries[gpuvec_key_index(table, r->q->keys[i])].first);
 		else if (r->slots[i] == GPUVEC_NO_SLOT)
 			note_missing(r, i);
 		else
 			ref = gpuvec_vector_ref_of(table->map->bank, r->slots[i]);
 		r->rows[i].ref = ref;
-		nfound += ref != GPUVEC_NO_VECTOR;
+		now.nfound += ref != GPUVEC_NO_VECTOR;
 	}
-	if (rows.n > 0)
-		flush_undecided(r, &rows);
-	__atomic_add_fetch(&r->nfound, nfound, __ATOMIC_RELAXED);
+	end_resolving(r, &now);
 }
 
 /* Task: locate the vectors of a part's rows, which must be of one width */

@@ -75,7 +75,6 @@
 #include "access/htup_details.h"
 #include "access/relscan.h"
 #include "access/tableam.h"
-#include "access/transam.h"
 #include "access/visibilitymap.h"
 #include "entries/entries.h"
 #include "idset/idset.h"
@@ -109,35 +108,6 @@ struct MirrorVisibility
 	uint64		refresh;		/* n0 */
 	bool		fetch_all;		/* hits prove nothing of themselves */
 };
-
-/*
- * The number of a transaction with its epoch, for one that is not in the
- * future.  Of those that are no normal transactions: 0, 1 and 2.
- */
-uint64
-MirrorFullXid(TransactionId xid)
-{
-	FullTransactionId next;
-	uint32		epoch;
-
-	if (!TransactionIdIsNormal(xid))
-		return xid;
-	next = ReadNextFullTransactionId();
-	epoch = EpochFromFullTransactionId(next);
-	if (xid > XidFromFullTransactionId(next))
-		epoch--;
-	return U64FromFullTransactionId(FullTransactionIdFromEpochAndXid(epoch, xid));
-}
-
-/*
- * The snapshot's xmin: all transactions that precede it have ended for it.  0
- * if it is another kind of snapshot.
- */
-uint64
-MirrorSnapshotXmin(Snapshot snapshot)
-{
-	return snapshot->snapshot_type == SNAPSHOT_MVCC ? MirrorFullXid(snapshot->xmin) : 0;
-}
 
 MirrorVisibility *
 MirrorVisibilityBegin(MirrorTarget *target, Snapshot snapshot)

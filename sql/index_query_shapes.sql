@@ -65,7 +65,9 @@ SELECT show($$SELECT id FROM docs WHERE tokens && '{5,6,7}' AND tenant < 20 ORDE
 -- 6. the nearest of those
 -- (in the index's order; and found, then sorted, if the order is not the index's)
 SELECT same($$SELECT id FROM docs WHERE tokens @> '{1}' ORDER BY tokens <-> '{1,31,62}' /*, ctid*/ LIMIT 5$$);
+SET enable_incremental_sort = off;
 SELECT show($$SELECT id FROM docs WHERE tokens @> '{1}' ORDER BY (tokens <-> '{1,31,62}') + 0, ctid LIMIT 5$$);
+RESET enable_incremental_sort;
 -- 7. the neighbours of each row of another table
 SELECT show($$SELECT few.id, n.* FROM few, LATERAL
 	(SELECT d.id, d.tokens <-> few.tokens FROM docs d ORDER BY d.tokens <-> few.tokens /*, d.ctid*/ LIMIT 3) n$$);
@@ -127,7 +129,9 @@ ANALYZE tmp;
 EXPLAIN (COSTS OFF) SELECT id FROM tmp ORDER BY tokens <-> '{1,31,62}' LIMIT 10;
 EXPLAIN (COSTS OFF) SELECT id FROM tmp WHERE tokens && '{5}';
 -- 18. several distances: a scan has one order, even where nothing else is allowed
+SET enable_incremental_sort = off;
 EXPLAIN (COSTS OFF) SELECT id FROM docs ORDER BY tokens <-> '{1,31,62}', tokens <-> '{2}' LIMIT 10;
+RESET enable_incremental_sort;
 SET enable_sort = off;
 SET enable_seqscan = off;
 SELECT count(*) FROM (SELECT id FROM docs ORDER BY tokens <-> '{1,31,62}', tokens <-> '{2}' LIMIT 10) x;

@@ -15,6 +15,7 @@
 #include "als_reference.h"
 #include "engine/als/als_math.h"
 #include "engine/als/training.h"
+#include "engine/store/mirror_kind.h"
 #include "engine/store/store.h"
 #include "unit_test.h"
 
@@ -658,10 +659,20 @@ device_solver(gpuvec_trainer *trainer __attribute__((unused)),
 static gpuvec_trainer device_trainer = {NULL, device_bytes, device_solver};
 static gpuvec_backend device_backend = {.on_device = true, .trainer = &device_trainer};
 
+/* A kind of mirrors that has nothing to give way with */
+static size_t
+gives_nothing(gpuvec_store *store, const gpuvec_device *device)
+{
+	(void) store;
+	(void) device;
+	return 0;
+}
+
 /* One iteration with a device of this budget; NAN if there is an error */
 static double
 train_on_device(size_t budget, const char *refuses)
 {
+	static const gpuvec_mirror_kind sets = {.give_way = gives_nothing};
 	static gpuvec_store store;
 	gpuvec_training *training;
 	gpuvec_error error;
@@ -674,6 +685,7 @@ train_on_device(size_t budget, const char *refuses)
 	{
 		.backend = &device_backend, .budget = budget
 	};
+	store.kinds.sets = &sets;
 	store.ndevices = 1;
 	store.work_budget = (size_t) 1 << 30;
 	device_refuses = refuses;

@@ -1111,7 +1111,7 @@ rows_to_decide(const vector_model *m, const request *r)
 
 	for (uint32_t block = 0; block < m->nblocks; block++)
 		if (!is_proven(&m->pages[block], r->head.xmin) &&
-			(m->pages[block].refresh > r->head.known ||
+			(m->pages[block].newest != 0 || m->pages[block].refresh > r->head.known ||
 			 (r->map[block / 4] >> (block % 4 * 2) & 1) == 0))
 			nrows += m->pages[block].nrows;
 	return nrows;

@@ -1,18 +1,19 @@
 #!/bin/bash
-# Checks what was built: no function is used by a floor below its own, and no files use
-# each other in a circle.  Files of one folder of kernels may.
+# Checks what was built: no function is used by a floor below its own, and no
+# files use each other in a circle.  Files of one folder of kernels may.
 #
-#   scripts/calls.sh [FOLDER]      where the library and the engine were built, by default here
+#   scripts/calls.sh [FOLDER]   where library and engine were built; here
 #
-# scripts/floors.sh has the floors, and sees what is included.  A header may name a
-# function that lies above it, so this looks at the symbols of object files: for each
-# symbol that a file needs, the file of the same program that has it.  An address in a
-# table counts as a call does.
+# scripts/floors.sh has the floors, and sees what is included.  A header may
+# name a function that lies above it.  So this looks at the symbols of object
+# files: for each symbol that a file needs, the file of the same program that
+# has it.  An address in a table counts as a call does.
 #
-# Below are the calls that are there all the same, by the file that calls and the one that
-# is called: the devices of an engine with CUDA are opened from below, and each of the
-# others closes a circle.  Without them tsort can put all files in an order.  One that is
-# not needed any more is a fault, unless its files were not built.
+# Below are the calls that are there all the same, by the file that calls and
+# the one that is called.  The devices of an engine with CUDA are opened from
+# below; each of the others closes a circle.  Without them tsort can put all
+# files in an order.  One that is not needed any more is a fault, unless its
+# files were not built.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 export LC_ALL=C
@@ -42,7 +43,8 @@ src/engine/parts/parts_lanes.c src/engine/parts/parts_search.c
 work=$(mktemp -d) || exit
 trap 'rm -rf "$work"' EXIT
 
-# symbols PROGRAM: of its object files: program, source, "has" or "needs", symbol
+# symbols PROGRAM: of its object files: program, source, "has" or "needs",
+# symbol
 symbols() {
 	xargs -r nm -A -P 2>/dev/null |
 		sed -En "s#^$folder/(build/)?([^:]*)[.]o: ([^ ]*) ([TDBRVWUC])( .*|\$)#$1 \2 \3 \4#p" |

@@ -528,8 +528,8 @@ suite_house() {
 	plan house charts 5 - job_house scripts/charts.pl --check
 }
 
-# The build itself: it works, without warnings, calls down only, and exports no name too
-# many
+# The build itself: it works, without warnings, calls down only, and exports no
+# name too many
 job_build() {
 	local bad
 	if ! { gpuvec_can_stage && gpuvec_build && gpuvec_stage; } >"$log" 2>&1; then

@@ -4,7 +4,8 @@
 #	- files of this repository, in all of its *.md and in comments of the sources
 #	- "`function` in `file`"
 #	- in tables of tests ("regress: a, b; TAP: c"), the tests
-#	- behind "Broken by" in doc/exactness-*.md, all patches of test/mutations, and no other
+#	- behind "Broken by" in doc/exactness-*.md, all patches of test/mutations,
+#	  and no other
 #	- in test/mutations/harmless, files and functions
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit

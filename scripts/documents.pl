@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 # Checks the pages: README.md, CHANGELOG.md, CONTRIBUTING.md and doc/*.md.
 #
-#	scripts/documents.pl check             links, widths, fences, spelling and sentences; needs no server
-#	scripts/documents.pl long PAGE...      prints the sentences of more words than nine of ten may have
+#	scripts/documents.pl check             links, widths, fences, spelling, sentences
+#	scripts/documents.pl long PAGE...      prints its long sentences
 #	scripts/documents.pl run PAGE...       runs the statements of pages, and compares what they print
 #	scripts/documents.pl write PAGE...     runs them, and writes what they print into the pages
 #	scripts/documents.pl reference         prints doc/reference.md, made from the catalog of a server
@@ -461,8 +461,9 @@ sub check_tables
 	return;
 }
 
-# The sentences of paragraphs and items of lists, each as [words, line, text].  Rows of tables,
-# headings and where a rule of exactness is kept and tested are none.
+# The sentences of paragraphs and items of lists, each as [words, line, text].
+# Rows of tables, headings and where a rule of exactness is kept and tested are
+# none.
 sub sentences
 {
 	my @lines = @_;

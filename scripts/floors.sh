@@ -3,8 +3,8 @@
 #
 #   scripts/floors.sh              exit status 1 if one does
 #   scripts/floors.sh --includes   which floor includes which, and how often
-#   scripts/floors.sh --house      each file with its floor, and which floor stands on which, for
-#                                  scripts/calls.sh, which checks what is called
+#   scripts/floors.sh --house      each file with its floor, and which floor
+#                                  stands on which: for scripts/calls.sh
 #
 # The table below has a floor in each line: its name, the floors that it stands on, and
 # its files as shell patterns, where a file belongs to the first floor that has it.  A

@@ -7,8 +7,8 @@
 #   break_it NAME PATCH         apply a patch to it
 #   run_tests NAME SUITES TESTS [SETTING...]   make check there; its log is $work/NAME.log
 #   verdict NAME WORD TEXT      what came of it, in $verdicts_in/NAME.verdict
-#   try_all PATCH...            "try NAME PATCH" of each, JOBS at a time; none begins, and none runs
-#                               on, when "seconds_left" is 0
+#   try_all PATCH...            "try NAME PATCH" of each, JOBS at a time; none
+#                               begins or runs on when "seconds_left" is 0
 #   verdicts WORD               how many came out like that
 
 # an even number
@@ -24,7 +24,7 @@ verdict() {
 	printf '%s\n%s\n' "$2" "$3" >"$verdicts_in/$1.verdict"
 }
 
-# seconds_left: of MINUTES, of which 0 is no limit
+# seconds_left: of MINUTES; 0 minutes are no limit
 began_at=$(date +%s)
 seconds_left() {
 	local left=$((began_at + MINUTES * 60 - $(date +%s)))

@@ -4,11 +4,15 @@
 #   scripts/mutate.sh [FILE...] [N]        N slips, 20 by default, in these files and folders, src by default
 #   scripts/mutate.sh --map [SETTING...]   first: counts which lines each job of "make check" runs.  Settings
 #                                          are its own: SUITES, TESTS.  Jobs are added to those that are known.
-#   scripts/mutate.sh --draw N FOLDER [FILE...]   only draws: FOLDER/001.patch and so on
-#   scripts/mutate.sh --try FOLDER         tries those of a folder that have no verdict there yet
+#   scripts/mutate.sh --draw N FOLDER [FILE...]
+#                   only draws: FOLDER/001.patch and so on
+#   scripts/mutate.sh --try FOLDER
+#                   tries those of a folder that have no verdict there yet
 #
-#   MUTATE_MAP=build/mutate/map.json.gz   the map.  It may come from another machine and compiler
-#   MINUTES=0       end after so many minutes, if it is not 0; --try goes on from there
+#   MUTATE_MAP=build/mutate/map.json.gz
+#                   the map.  It may come from another machine and compiler
+#   MINUTES=0       end after this number of minutes, 0: when all is done;
+#                   --try goes on from there
 #   SEED=n          the same slips again, of the same sources
 #   BUDGET=300      seconds of jobs (by test/seconds) that a slip is worth
 #   JOBS=4          how many are tried at a time
@@ -17,14 +21,16 @@
 # A slip is a comparison, a value that is off by one, swapped arguments, a statement or a
 # reset that is missing, a negated condition, a missing operand, another operator,
 # constant or field (scripts/mutate.py).  Those that make no difference to the compiler,
-# or that it warns of, do not count.  The jobs that run the line try it, those that are
-# short first, until one fails.  The map of lines and jobs may be older than the sources,
-# for lines are counted from the beginning of their function.
+# or that it warns of, do not count.  The jobs that run the line try it, those
+# that are short first, until one fails.  The map of lines and jobs may be
+# older than the sources, for lines are counted from the beginning of their
+# function.
 #
 # A slip that no test notices is answered by a test, or stands in test/mutations/harmless
 # with a sentence why it does no harm.  Patches and logs of those that were not noticed
 # stay in build/mutate.  Ends with "N noticed, N not noticed, N harmless"; the exit status
-# is 1 if some were not.  Drawing needs python3-clang, and the map gcov; --try needs neither.
+# is 1 if some were not.  Drawing needs python3-clang, and the map gcov; --try
+# needs neither.
 set -uo pipefail
 
 cd "$(dirname "$0")/.." || exit

@@ -14,8 +14,8 @@
 #   LENIENT=yes            searches may fail for want of an engine
 #   KEEP=yes               keep the scratch folder
 #
-# The library that sets the clock of servers and engines (test/stress/shim/clock.c) is built and
-# preloaded by itself.
+# The library that sets the clock of servers and engines
+# (test/stress/shim/clock.c) is built and preloaded by itself.
 #
 # Ends with "N passed, N failed", which counts comparisons; the exit status is 1 if any
 # failed.  Then the folder with the servers' data and logs stays.

@@ -32,7 +32,7 @@
 typedef struct gpuvec_als_begin
 {
 	uint32_t	role;			/* OID of the role that trains, ... */
-	uint32_t	relation;		/* ... and of what it trains on, for ALS_LIST */
+	uint32_t	relation;		/* ... of what it trains on, for ALS_LIST */
 	uint32_t	factors;		/* 1 .. GPUVEC_ALS_MAX_FACTORS */
 	uint32_t	iterations;		/* for ALS_LIST */
 	uint32_t	cg_steps;		/* 1 .. GPUVEC_ALS_MAX_STEPS */

@@ -57,7 +57,7 @@ typedef struct gpuvec_mirror_key
 
 typedef enum gpuvec_mirror_state
 {
-	GPUVEC_ABSENT,				/* not in memory, and no session is loading it */
+	GPUVEC_ABSENT,				/* not in memory, and nobody loads it */
 	GPUVEC_LOADING,				/* a session is loading it (or refreshing:
 								 * REFRESH_BEGIN) */
 	GPUVEC_READY
@@ -166,7 +166,8 @@ typedef struct gpuvec_page
 	uint32_t	bytes;
 	uint16_t	partial;
 	uint16_t	nlines;
-	uint64_t	newest;			/* up to GPUVEC_MAX_XID; 0 for a partial page */
+	uint64_t	newest;			/* up to GPUVEC_MAX_XID; 0: partial page, or
+								 * not told */
 } gpuvec_page;
 
 /* Largest number of a transaction */

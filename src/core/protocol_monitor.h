@@ -32,7 +32,7 @@ typedef struct gpuvec_mirror_info
 	int64_t		last_use;		/* microseconds since the UNIX epoch */
 	uint64_t	feed;
 	uint64_t	applied;
-	uint64_t	row_updates;	/* times that rows of a feed were applied ... */
+	uint64_t	row_updates;	/* times that a feed's rows were applied ... */
 	uint64_t	rows_applied;	/* ... and how many rows they brought */
 	uint64_t	page_rows;		/* rows that refreshes brought, by pages */
 } gpuvec_mirror_info;
@@ -42,7 +42,7 @@ typedef struct gpuvec_engine_info
 	uint32_t	pid;
 	uint32_t	connections;
 	char		backend[16];
-	char		device[128];	/* name of the GPU, or of the instruction set */
+	char		device[128];	/* name of the GPU, or the instruction set */
 	int32_t		capability;		/* compute capability * 10, 0 on the CPU */
 	uint32_t	threads;
 	uint64_t	memory_used;

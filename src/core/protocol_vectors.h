@@ -82,11 +82,11 @@ typedef enum gpuvec_embedding_status
 {
 	GPUVEC_EMBEDDING_STALE,		/* the mirror is not READY, or checked <
 								 * position */
-	GPUVEC_EMBEDDING_UNDECIDED, /* followed by uint64_t tids[count], ascending */
+	GPUVEC_EMBEDDING_UNDECIDED, /* followed by uint64_t tids[count], sorted */
 	GPUVEC_EMBEDDING_DONE,
-	GPUVEC_EMBEDDING_MISSING,	/* with GPUVEC_MISSING_ERROR: no row has `key` */
+	GPUVEC_EMBEDDING_MISSING,	/* GPUVEC_MISSING_ERROR: no row has `key` */
 	GPUVEC_EMBEDDING_DUPLICATE, /* several rows have `key` */
-	GPUVEC_EMBEDDING_BAD,		/* the vector of `key` cannot be used: `kind` */
+	GPUVEC_EMBEDDING_BAD,		/* the vector of `key` is unusable: `kind` */
 	GPUVEC_EMBEDDING_WIDTHS,	/* vectors of `key` and `other_key` differ in
 								 * width */
 	GPUVEC_EMBEDDING_GRADIENT,	/* the gradient must have `count` elements */

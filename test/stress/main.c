@@ -162,7 +162,8 @@ new_crowd(void)
 		new_worker("stress_keeper", PRIMARY, maintain_all_the_time)->share = i;
 	new_worker("stress_views", PRIMARY, refresh_views_all_the_time);
 	new_worker("stalling", PRIMARY, stall_all_the_time);
-	new_worker("stress_stalled", PRIMARY, NULL)->user = "reader";	/* its client */
+	/* its client */
+	new_worker("stress_stalled", PRIMARY, NULL)->user = "reader";
 	new_worker("chaos", PRIMARY, make_chaos);
 }
 

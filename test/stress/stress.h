@@ -39,7 +39,8 @@ struct options
 	int			clients;
 	int			rows;			/* of a table, about */
 	int			patience;		/* seconds a statement may take */
-	const char *clock;			/* a library to preload, whose clock is set; "": none */
+	const char *clock;			/* a library to preload, whose clock is set;
+								 * "": none */
 	bool		lenient;		/* searches may fail for want of an engine */
 	bool		standby;
 	bool		forms;			/* rare forms of statements only */

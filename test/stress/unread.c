@@ -83,7 +83,8 @@ make_it_load(struct worker *w, const struct table *t)
 {
 	if (chance(w, 60))
 	{
-		w->tolerated = "53000 53200 58000"; /* what this exists for is the engine */
+		/* what this exists for is the engine */
+		w->tolerated = "53000 53200 58000";
 		run(w, "SELECT gpuvec_evict('%s')", t->name);
 		w->tolerated = NULL;
 	}

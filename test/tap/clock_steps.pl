@@ -94,7 +94,8 @@ kill 'STOP', $pid;
 wait_for(sub { !kill(0, $pid) }, 'the end of an engine that is stuck');
 comes_back('after an engine that was stuck');
 
-# nobody waits for a session that loads and makes no step, nor for one that refreshes
+# nobody waits for a session that loads and makes no step, nor for one that
+# refreshes
 $node->safe_psql('postgres', 'CREATE TABLE bare AS TABLE docs');
 for my $how (qw(load refresh))
 {

@@ -44,7 +44,7 @@ sub place
 place("$path{bindir}/postgres", 'postgres');
 place($given, 'gpuvec-engine');
 
-my $node = new_node('main', started => 0, conf => "gpuvec.engine_program = ''\n");
+my $node = new_node('main', started => 0, conf => "gpuvec.engine_program = ''\ngpuvec.engine = auto\n");
 $node->append_conf('postgresql.conf', "extension_destdir = ''") if slurp_file($ENV{GPUVEC_CONF}) =~ /extension_destdir/;
 my @pg_ctl = ('pg_ctl', '-D', $node->data_dir, '-l', $node->logfile, '-s', '-w');
 system_or_bail(@pg_ctl, '-p', "$bindir/postgres", 'start');

@@ -133,9 +133,10 @@ sub in_portal
 	return message('P', "\0$sql\0" . pack('n', 0)) . message('B', "$portal\0\0" . pack('n3', 0, 0, 0)) . message('E', "$portal\0" . pack('N', 0));
 }
 
-# Statements that a client sends one behind the other without a Sync are one transaction.  What a search has used on a
-# server ends with the search, or a TRUNCATE behind it would wait for that, unseen by any server.  A statement is its
-# text, for the unnamed portal, or [portal, text]; [portal] closes one
+# Statements that a client sends one behind the other without a Sync are one
+# transaction.  What a search has used on a server ends with the search, or a
+# TRUNCATE behind it would wait for that, unseen by any server.  A statement is
+# its text, for the unnamed portal, or [portal, text]; [portal] closes one
 sub pipelined
 {
 	my @statements = @_;

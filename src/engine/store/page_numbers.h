@@ -47,8 +47,8 @@ typedef struct gpuvec_page_numbers
 	int			refs;			/* changed by __atomic builtins only */
 	uint32_t	nblocks;
 	bool		unproven;		/* some page may have GPUVEC_UNPROVEN */
-	uint64_t	newest;			/* no smaller than that of any page; 0: none has
-								 * GPUVEC_SETTLED */
+	uint64_t	newest;			/* no smaller than that of any page; 0: no
+								 * page has GPUVEC_SETTLED */
 	gpuvec_numbers_part *parts[];
 } gpuvec_page_numbers;
 

@@ -16,7 +16,7 @@ typedef struct MirrorSearchAnswer
 {
 	GpuvecReply reply;			/* the message, in the search's context */
 	gpuvec_result head;
-	const char *counts;			/* uint32 [head.nqueries]: hits of each query */
+	const char *counts;			/* uint32 [head.nqueries]: hits of a query */
 	const char *passed;			/* uint64 [head.npassed] */
 	MirrorHit  *hits;			/* [head.nhits], query by query; if
 								 * head.page_bytes is not 0, rows by pages lie

@@ -287,10 +287,12 @@ extern void MirrorRefuseEvicted(const MirrorTarget *target);
 extern void MirrorRefuseLost(const MirrorTarget *target, const char **reason);
 extern bool MirrorRefused(const char **reason);
 
-/* visibility.c */
-typedef struct MirrorVisibility MirrorVisibility;
+/* full_xid.c */
 extern uint64 MirrorFullXid(TransactionId xid);
 extern uint64 MirrorSnapshotXmin(Snapshot snapshot);
+
+/* visibility.c */
+typedef struct MirrorVisibility MirrorVisibility;
 extern MirrorVisibility *MirrorVisibilityBegin(MirrorTarget *target, Snapshot snapshot);
 extern BlockNumber MirrorVisibilityMapPages(MirrorVisibility *visibility);
 extern uint64 MirrorVisibilityNumber(const MirrorVisibility *visibility);

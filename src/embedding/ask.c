@@ -5,11 +5,12 @@
  *
  * Every vector that is read enters a sum.  So it must be known which rows the
  * snapshot sees before the engine sums.  The engine may use rows of pages
- * that are proven all-visible, by the visibility map and the number that was
- * known before the map was read (mirror/ask/conversation.c).  Map and number
- * go with the request.  If other rows have one of the keys, the engine
- * answers with their tids.  The session looks at these rows in the table, and
- * sends the request again with its verdicts.
+ * that the snapshot is proven to see: by its xmin (mirror/ask/visibility.c),
+ * or by the visibility map and the number that was known before the map was
+ * read (mirror/ask/conversation.c).  All three go with the request.  If other
+ * rows have one of the keys, the engine answers with their tids.  The session
+ * looks at these rows in the table, and sends the request again with its
+ * verdicts.
  *
  * A verdict holds for as long as the snapshot, whatever becomes of the
  * mirror: a row version that the snapshot sees cannot leave its tid, and it

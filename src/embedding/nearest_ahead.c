@@ -15,7 +15,7 @@
  * its rows are needed, as if nothing had been sent.
  *
  * The engine asks for rows to be looked at (ask.c) in a table whose pages are
- * not all-visible.  Verdicts about them hold for the snapshot, so they are
+ * not proven.  Verdicts about them hold for the snapshot, so they are
  * kept from one search to the next.
  *
  * If the answer is not needed any more, the connection is closed, unless it

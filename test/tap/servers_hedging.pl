@@ -18,8 +18,9 @@ if ($main->safe_psql('postgres', q{SELECT count(*) FROM pg_available_extensions 
 	exit 0;
 }
 
-# the first host, a standby of it, and a host that lacks the table
-my $first = new_node('first', streaming => 1);
+# the first host, a standby of it, and a host that lacks the table.  Engines
+# are stopped here: they are not given up, however long a busy machine takes
+my $first = new_node('first', streaming => 1, conf => "gpuvec.engine_patience = '1h'\n");
 $first->safe_psql('postgres', q{CREATE TABLE one AS SELECT i AS id, ARRAY[i % 97, i % 89 + 100]::idset AS tokens FROM generate_series(1, 2000) i;
 	CREATE TABLE two AS SELECT id + 10000 AS id, tokens FROM one; CREATE ROLE bob LOGIN PASSWORD 'secret'; GRANT SELECT ON one, two TO bob});
 $first->backup('copy');

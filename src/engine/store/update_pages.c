@@ -6,7 +6,8 @@
  * Pages arrive in ascending order.  The rows of each page go to the mirror's
  * kind, except for a page whose fingerprint shows that its rows are unchanged
  * (VACUUM, hint bits and deletions change a page's LSN, but no row).  It gets
- * the number of this update all the same, or is all-visible now or no longer.
+ * the number of this update, or what the session says of its newest
+ * transaction, all the same.
  *
  * Of a partial page only some lines were read again.  It gets an LSN and a
  * fingerprint that no page has, like a page of a feed's rows (update_rows.c),

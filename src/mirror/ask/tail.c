@@ -279,7 +279,7 @@ is_replaced(const MirrorHit *hit, const void *arg)
 
 /*
  * Other rows that were given of partial pages are not proven any more: they
- * count as newer, and not as all-visible
+ * count as newer
  */
 static void
 mark_newer(const MirrorTail *tail, GpuvecReply *reply)

@@ -45,11 +45,10 @@
  * the count stays as it is for GPUVEC_LOAD_PATIENCE_MS, whatever is done to
  * the wall clock, one of those who wait overtakes it: the mirror gets the lock
  * of the next term, and the engine closes the connection by which the stopped
- * session has sent pages, if any.
- * So there is still one updater, and what was sent before counts no more than
- * if the session had ended.  When it goes on, it finds its connection closed,
- * and starts over.  If whoever has overtaken makes no step either, those who
- * have waited for both do without the mirror.
+ * session has sent pages, if any.  So there is still one updater, and what was
+ * sent before counts no more than if the session had ended.  When it goes on,
+ * it finds its connection closed, and starts over.  If whoever has overtaken
+ * makes no step either, those who have waited for both do without the mirror.
  *
  * Nor does a client stop others that does not read its socket: nothing is
  * sent to clients under the lock, and an error releases it (quiet.c).

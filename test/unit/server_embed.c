@@ -653,8 +653,22 @@ check_again(client *c, const vector_model *m, request *r)
 }
 
 /*
- * The same request from two sessions: the second knows less, or its map says
- * less, and it does not see some rows of the pages that it is less sure of
+ * The request comes from a session with an older snapshot, to which fewer
+ * pages are proven; nothing else differs
+ */
+static void
+lower_xmin(vector_model *m, request *r)
+{
+	r->head.xmin = random_below(XMIN);
+	for (uint32_t block = 0; block < m->nblocks; block++)
+		m->pages[block].unsure = is_proven(&m->pages[block], XMIN) &&
+			!is_proven(&m->pages[block], r->head.xmin);
+}
+
+/*
+ * The same request from two sessions: the second has an older snapshot, knows
+ * less, or its map says less, and it does not see some rows of the pages that
+ * it is less sure of
  */
 static bool
 check_two_sights(client *c, vector_model *m)
@@ -662,19 +676,22 @@ check_two_sights(client *c, vector_model *m)
 	request		r = knowing_request(m);
 	uint64_t	known = random_below(m->refresh + 1);
 	bool		knows_less = random_below(2);
-	uint64_t	xmin = random_below(2) ? XMIN : random_below(XMIN);
 	bool		ok = check_request(c, m, &r, answer_right);
 
-	for (uint32_t block = 0; block < m->nblocks; block++)
+	if (random_below(3) == 0)
+		lower_xmin(m, &r);
+	else
 	{
-		m->pages[block].unsure = !is_proven(&m->pages[block], xmin) &&
-			(knows_less ? m->pages[block].refresh > known : random_below(2));
-		if (!knows_less && m->pages[block].unsure)
-			r.map[block / 4] &= (uint8_t) ~(3 << (block % 4 * 2));
+		for (uint32_t block = 0; block < m->nblocks; block++)
+		{
+			m->pages[block].unsure = !is_proven(&m->pages[block], XMIN) &&
+				(knows_less ? m->pages[block].refresh > known : random_below(2));
+			if (!knows_less && m->pages[block].unsure)
+				r.map[block / 4] &= (uint8_t) ~(3 << (block % 4 * 2));
+		}
+		if (knows_less)
+			r.head.known = known;
 	}
-	if (knows_less)
-		r.head.known = known;
-	r.head.xmin = xmin;
 	hide_rows(m, true);
 	ok = ok && check_again(c, m, &r);
 	hide_rows(m, false);
@@ -1058,11 +1075,15 @@ check_near_sights(client *c, vector_model *m)
 	request		r = knowing_request(m);
 	bool		ok = check_nearest_of(c, m, &r);
 
-	r.head.known = random_below(m->refresh + 1);
-	r.head.xmin = random_below(2) ? XMIN : random_below(XMIN);
 	r.head.nverdicts = 0;
-	for (uint32_t block = 0; block < m->nblocks; block++)
-		m->pages[block].unsure = !is_proven(&m->pages[block], r.head.xmin) && m->pages[block].refresh > r.head.known;
+	if (random_below(2))
+		lower_xmin(m, &r);
+	else
+	{
+		r.head.known = random_below(m->refresh + 1);
+		for (uint32_t block = 0; block < m->nblocks; block++)
+			m->pages[block].unsure = !is_proven(&m->pages[block], XMIN) && m->pages[block].refresh > r.head.known;
+	}
 	hide_rows(m, true);
 	ok = ok && check_nearest_of(c, m, &r);
 	hide_rows(m, false);
@@ -1225,6 +1246,40 @@ test_embed_verdicts(void)
 	engine_stop(&e);
 }
 
+/*
+ * Make all rows seen, or all but one.  Rows that were not sent yet get keys
+ * that no other row has.
+ */
+static void
+see_rows(vector_model *m, bool all)
+{
+	static uint64_t next = 0;
+
+	for (uint32_t block = 0; block < m->nblocks; block++)
+		for (uint32_t i = 0; i < m->pages[block].nrows; i++)
+		{
+			vector_row *row = &m->pages[block].rows[i];
+
+			/* nothing hides a row of a page that was all-visible */
+			row->visible = all || is_proven(&m->pages[block], XMIN);
+			all |= !row->visible;
+			if (m->pages[block].dirty)
+				row->head.key = (int64_t) (++next * UINT64_C(0x9E3779B97F4A7C15));
+		}
+}
+
+/* Every page is proven to sessions with XMIN, and sent again */
+static void
+settle(vector_model *m)
+{
+	for (uint32_t block = 0; block < m->nblocks; block++)
+	{
+		m->pages[block].newest = 1 + random_below(XMIN - 1);
+		m->pages[block].dirty = true;
+	}
+	see_rows(m, true);
+}
+
 /* A search asks about few rows at a time, and about all that are left, or not */
 static void
 nearest_rounds(const char *fault)
@@ -1252,6 +1307,11 @@ nearest_rounds(const char *fault)
 			change(&m);
 			check(refresh(&c, &m), "refresh");
 		}
+		/* now the first of both sessions has nothing to decide */
+		settle(&m);
+		check(refresh(&c, &m), "refresh");
+		for (int j = 0; j < 8; j++)
+			check(check_near_sights(&c, &m), "searches of two sessions, one of which sees all");
 		free_model(&m);
 	}
 	client_close(&c);
@@ -1313,28 +1373,6 @@ test_embed(void)
 	}
 	client_close(&c);
 	engine_stop(&e);
-}
-
-/*
- * Make all rows seen, or all but one.  Rows that were not sent yet get keys
- * that no other row has.
- */
-static void
-see_rows(vector_model *m, bool all)
-{
-	static uint64_t next = 0;
-
-	for (uint32_t block = 0; block < m->nblocks; block++)
-		for (uint32_t i = 0; i < m->pages[block].nrows; i++)
-		{
-			vector_row *row = &m->pages[block].rows[i];
-
-			/* nothing hides a row of a page that was all-visible */
-			row->visible = all || is_proven(&m->pages[block], XMIN);
-			all |= !row->visible;
-			if (m->pages[block].dirty)
-				row->head.key = (int64_t) (++next * UINT64_C(0x9E3779B97F4A7C15));
-		}
 }
 
 /* The Gram matrix of tables that change; sessions see all rows, or not */

@@ -330,21 +330,37 @@ watch(struct worker *me)
 	stopping = true;
 }
 
-/* Wait for the threads; one that does not come to its end is a failure */
+/* Has the thread ended, after a second at most? */
+static bool
+has_ended(struct worker *w)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec++;
+	return pthread_timedjoin_np(w->thread, NULL, &until) == 0;
+}
+
+/*
+ * Wait for the threads; one that does not come to its end is a failure.  What
+ * waits in the server is freed, as before.
+ */
 static bool
 join_workers(struct worker *me)
 {
-	struct timespec until;
+	double		until = now() + options.patience;
 	bool		all = true;
 
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += options.patience;
 	for (int i = 0; i < n_workers; i++)
-		if (workers[i].run && pthread_timedjoin_np(workers[i].thread, NULL, &until) != 0)
-		{
+	{
+		bool		ended = workers[i].run == NULL;
+
+		while (!ended && !(ended = has_ended(&workers[i])) && now() < until)
+			free_waiting(me);
+		if (!ended)
 			fail(me, "%s does not end: process %d, %s", workers[i].name, workers[i].pid, workers[i].statement);
-			all = false;
-		}
+		all &= ended;
+	}
 	return all;
 }
 

@@ -106,7 +106,7 @@ write_settings(struct worker *w, struct node *node, bool reload)
 	fprintf(file, "gpuvec.cpu_threads = %d\n", between(w, 1, 2));
 	/* freshness that comes from the WAL only must find it */
 	if (options.forms)
-		fprintf(file, "wal_keep_size = 1GB\ngpuvec.feeder = %s\n", chance(w, 50) ? "on" : "off");
+		fprintf(file, "wal_keep_size = %dMB\ngpuvec.feeder = %s\n", WAL_KEPT >> 20, chance(w, 50) ? "on" : "off");
 	/*
 	 * not -1: replay that waits for a snapshot, and who waits for a lock of
 	 * replay, would wait for ever

@@ -101,6 +101,22 @@ met_unpopulated(struct worker *w, const char *message)
 	return w->unpopulated && strcmp(w->sqlstate, "55000") == 0 && strstr(message, "has not been populated") != NULL;
 }
 
+/*
+ * What was to be read from WAL only is more than servers keep (wal_keep_size
+ * in servers.c)
+ */
+static bool
+met_old_wal(const char *message)
+{
+	const char *range = strstr(message, "could not read the WAL between ");
+	unsigned	from[2],
+				to[2];
+
+	return range &&
+		sscanf(range, "could not read the WAL between %X/%X and %X/%X", &from[0], &from[1], &to[0], &to[1]) == 4 &&
+		(((uint64_t) to[0] << 32) + to[1]) - (((uint64_t) from[0] << 32) + from[1]) >= WAL_KEPT;
+}
+
 /* Look at an error: count it, or fail the run */
 static void
 judge(struct worker *w, const char *sql, const PGresult *result)
@@ -109,7 +125,8 @@ judge(struct worker *w, const char *sql, const PGresult *result)
 	char	   *message = say(w, "%s", PQerrorMessage(w->conn));
 
 	snprintf(w->sqlstate, sizeof(w->sqlstate), "%s", sqlstate ? sqlstate : "");
-	if (PQstatus(w->conn) == CONNECTION_BAD)
+	/* libpq tells that it cannot write before it knows the connection as lost */
+	if (PQstatus(w->conn) == CONNECTION_BAD || sqlstate == NULL)
 	{
 		if (outage_excuses(w) || was_terminated(w))
 			count(LOST_CONNECTIONS);
@@ -117,7 +134,7 @@ judge(struct worker *w, const char *sql, const PGresult *result)
 			fail(w, "the connection was lost\n%s\n%s", sql, message);
 	}
 	else if (contains(always_tolerated, w->sqlstate) || contains(w->tolerated, w->sqlstate) ||
-			 outage_excuses(w) || met_dropped_index(w, message) || met_unpopulated(w, message))
+			 outage_excuses(w) || met_dropped_index(w, message) || met_unpopulated(w, message) || met_old_wal(message))
 		count(INTERRUPTED);
 	else if (options.lenient && contains(want_of_engine, w->sqlstate))
 		count(SEARCH_ERRORS);
@@ -320,7 +337,8 @@ session_open(struct worker *w)
 	double		begun = now();
 	bool		told = false;
 
-	for (session_close(w); !stopping; nap(w, 20, 100))
+	session_close(w);
+	do
 	{
 		struct node *node = node_of(w->role);
 
@@ -347,6 +365,7 @@ session_open(struct worker *w)
 			}
 			session_close(w);
 		}
-	}
+		nap(w, 20, 100);
+	} while (!stopping);
 	return false;
 }

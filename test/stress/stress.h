@@ -22,6 +22,9 @@
 #define STATEMENT_BYTES 2000
 #define N_KEEPERS		2
 
+/* WAL that servers keep for rare forms, in bytes */
+#define WAL_KEPT		(1 << 30)
+
 #define lengthof(array) (sizeof(array) / sizeof((array)[0]))
 #define printf_like(text, first) __attribute__((format(printf, text, first)))
 

@@ -50,7 +50,7 @@
  * An entry also counts the steps of those who load or refresh the mirror, and
  * has the number of the mirror's lock (refresh_turn.c).  If an entry is lost,
  * the first lock is the mirror's again, and two sessions may hold locks of
- * it. Then one of them finds that the engine lets the other one go first.
+ * it.  Then one of them finds that the engine lets the other one go first.
  *
  * Entries are found by hash.  If there is no free entry for a mirror, it
  * takes that of another one that is not being refreshed, with nothing of what

@@ -501,8 +501,8 @@ wait_too_long(Arena *arena, uint64 feed, const FeedRingSpan *span)
 }
 
 /*
- * Copy records without a lock, as FeedCopyRows() in feed_records.c.  False: nothing
- * was planned.
+ * Copy records without a lock, as FeedCopyRows() in feed_records.c.  False:
+ * nothing was planned.
  */
 static bool
 read_records(Arena *arena, uint64 random, char *data)

@@ -10,19 +10,15 @@
  */
 #include "gpuvec.h"
 
-#include "access/xact.h"
 #include "commands/dbcommands.h"
 #include "commands/defrem.h"
 #include "core/clock.h"
-#include "foreign/fdwapi.h"
 #include "foreign/foreign.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "servers/foreign_connect.h"
 #include "servers/foreign_params.h"
 #include "utils/guc.h"
-#include "utils/hsearch.h"
-#include "utils/inval.h"
 
 /* True for the options of libpq that postgres_fdw lets users set */
 bool

@@ -23,15 +23,11 @@
 #include "access/xact.h"
 #include "foreign/fdwapi.h"
 #include "foreign/foreign.h"
-#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "servers/foreign_connect.h"
 #include "servers/foreign_params.h"
 #include "storage/lmgr.h"
 #include "tcop/pquery.h"
-#include "utils/guc.h"
-#include "utils/hsearch.h"
-#include "utils/inval.h"
 
 /* True if the statement of an executor names foreign tables */
 static bool

@@ -33,13 +33,11 @@
  */
 #include "gpuvec.h"
 
-#include "access/xact.h"
 #include "idset/idset.h"
 #include "mirror/describe/mirror.h"
 #include "mirror/feed/feed.h"
 #include "mirror/feed/feed_queue.h"
 #include "mirror/feed/feed_ring.h"
-#include "miscadmin.h"
 
 /* Append a record at once */
 static void

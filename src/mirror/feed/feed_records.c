@@ -14,13 +14,11 @@
  */
 #include "gpuvec.h"
 
-#include "access/xact.h"
 #include "link/shared.h"
 #include "mirror/feed/feed.h"
 #include "mirror/feed/feed_ring.h"
 #include "mirror/feed/feed_table.h"
 #include "mirror/feed/feeder_state.h"
-#include "miscadmin.h"
 #include "storage/lwlock.h"
 
 /* The slot of a feed, or NULL */

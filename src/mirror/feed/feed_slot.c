@@ -28,7 +28,6 @@
  */
 #include "gpuvec.h"
 
-#include "access/xact.h"
 #include "core/clock.h"
 #include "link/shared.h"
 #include "mirror/describe/mirror.h"

@@ -34,7 +34,6 @@
  */
 #include "gpuvec.h"
 
-#include "access/xact.h"
 #include "core/clock.h"
 #include "link/engine_link.h"
 #include "link/quiet.h"
@@ -44,7 +43,6 @@
 #include "mirror/fresh/refresh_steps.h"
 #include "mirror/fresh/stale_pages.h"
 #include "mirror/pages/page_stream.h"
-#include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/condition_variable.h"
 #include "storage/proc.h"

@@ -27,7 +27,6 @@
 #include "mirror/fresh/refresh_steps.h"
 #include "mirror/fresh/stale_pages.h"
 #include "mirror/pages/page_stream.h"
-#include "miscadmin.h"
 #include "storage/bufmgr.h"
 
 /* The mirror of the refresh whose answer was left (MirrorRefreshLeave()) */

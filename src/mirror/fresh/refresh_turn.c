@@ -41,7 +41,6 @@
 #include <signal.h>
 #include <time.h>
 
-#include "access/xact.h"
 #include "common/hashfn.h"
 #include "core/clock.h"
 #include "link/engine_link.h"

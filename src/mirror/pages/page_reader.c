@@ -23,7 +23,6 @@
 
 #include "access/heapam.h"
 #include "access/htup_details.h"
-#include "access/tableam.h"
 #include "core/protocol_mirrors.h"
 #include "entries/entries.h"
 #include "mirror/pages/changed_lines.h"

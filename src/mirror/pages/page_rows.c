@@ -30,7 +30,6 @@
 #include "access/detoast.h"
 #include "access/genam.h"
 #include "access/heapam.h"
-#include "access/heaptoast.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/tableam.h"
@@ -40,7 +39,6 @@
 #include "executor/tuptable.h"
 #include "mirror/pages/page_reader.h"
 #include "mirror/pages/page_rows.h"
-#include "miscadmin.h"
 #include "utils/fmgroids.h"
 
 /*

@@ -10,6 +10,8 @@
  * gradients.cu       requests for the gradients of vectors
  * keys.cu            hash tables from keys to slots
  * nearest.cu         requests for the nearest vectors
+ * near_scores.cu     the kernels that score them
+ * near_best.cu       the kernels that keep the best
  * products.cu        the kernels of the gradients of weights
  * pooling_kernels.h  the kernels that pool
  *

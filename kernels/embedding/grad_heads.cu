@@ -3,9 +3,10 @@
  * grad_heads.cu
  *	  Counts rows and pieces of sorted lookups.
  *
- * To know where vectors go, heads_kernel counts rows and pieces before: a
- * warp looks at POOLING_TILE positions.  If the row of its first position
- * began earlier, the warp searches for its beginning, with 32 probes a step.
+ * To know where vectors go, heads_kernel counts rows and pieces before they
+ * are added up: a warp looks at POOLING_TILE positions.  If the row of its
+ * first position began earlier, the warp searches for its beginning, with 32
+ * probes a step.
  *
  *-------------------------------------------------------------------------
  */

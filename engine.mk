@@ -33,7 +33,7 @@ ENGINE_FLAGS = -std=gnu11 -pthread -fPIE -ffp-contract=off -I$(srcdir)/src -D_GN
 
 # kernels that pool, and their gradients: without the service that uses them
 POOLING_SOURCES = $(srcdir)/kernels/device/launch.cu \
-	$(patsubst %,$(srcdir)/kernels/embedding/%.cu,forward gather grad pieces sort)
+	$(patsubst %,$(srcdir)/kernels/embedding/%.cu,bags embedding_tuning forward gather grad grad_add grad_heads grad_lookups pieces sort)
 
 # that service and what it uses; training
 EMBEDDING_KERNELS = $(wildcard $(srcdir)/kernels/device/*.cu $(srcdir)/kernels/embedding/*.cu)

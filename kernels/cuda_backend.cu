@@ -30,7 +30,7 @@ gpuvec_cuda_open(const gpuvec_backend_options *options, gpuvec_error *error)
 
 	if (b == NULL)
 		return NULL;
-	b->vectors = embedding_open(b->device, embedding_policy(), error);
+	b->vectors = embedding_open(b->device, embedding_policy_of(b->device.capability), error);
 	if (b->vectors)
 		b->trainer = training_open(b->device, training_policy(), error);
 	if (b->trainer)

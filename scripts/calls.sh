@@ -26,7 +26,6 @@ src/link/connect.c src/link/engine_link.c
 src/link/device_retry.c src/link/engine_process.c
 src/link/device_retry.c src/link/supervisor.c
 src/link/engine_process.c src/link/supervisor.c
-src/mirror/feed/feed_queue.c src/mirror/feed/feed.c
 src/servers/foreign_hedge.c src/servers/foreign_ask.c
 
 src/engine/store/kept_rows.c src/engine/store/store.c

@@ -5,10 +5,10 @@
 #   scripts/house.sh --functions [FOLDER...]   each function: lines, file, first line, name
 #   scripts/house.sh --copies [FOLDER...]      where the same lines stand twice
 #
-# The limits: no function of more than 80 lines, no line of a comment of more than 79
-# columns, where a tab goes to the next multiple of four.  What is beyond them is listed,
-# and the exit status is 1.  Medians and copies are printed, not judged: the goals are 13
-# lines, and none.
+# The limits: no file of more than 700 lines, no function of more than 80, no line of a
+# comment of more than 79 columns, where a tab goes to the next multiple of four.  What
+# is beyond them is listed, and the exit status is 1.  Medians and copies are printed, not
+# judged: the goals are 13 lines, and none.
 #
 # A function goes from the line of its name to that of its closing brace.  A comment is
 # one that has its lines for itself; what stands behind code is part of that line.  A copy
@@ -29,7 +29,7 @@ esac
 
 mapfile -t files < <(find "$@" -type f \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.inc' -o -name '*.cpp' \) | sort)
 awk -v mode="$mode" \
-	-v most_lines=80 -v most_columns=79 '
+	-v most_file=700 -v most_lines=80 -v most_columns=79 '
 # columns of a line; bytes that continue a character of UTF-8 take none
 function columns(line,    parts, n, i, width) {
 	gsub(/[\200-\277]/, "", line)
@@ -186,7 +186,15 @@ function directive(line) {
 	else if (line ~ /^[ \t]*#[ \t]*endif/ && ifs > 0) ifs--
 }
 
+function end_file() {
+	if (last_line <= most_file) return
+	long_files++
+	if (mode == "") printf "%s: a file of %d lines\n", last_file, last_line
+}
+
 FNR == 1 {
+	end_file()
+	last_file = FILENAME
 	inside = scopes = ifs = in_comment = continued = is_function = 0
 	new_statement()
 	folder = FILENAME
@@ -197,6 +205,7 @@ FNR == 1 {
 }
 
 {
+	last_line = FNR
 	if (in_comment || $0 ~ /^[ \t]*\/[*\/]/) comment_line($0)
 	line = code_of($0)
 	code_line(plain)
@@ -241,6 +250,7 @@ function print_lengths(which) {
 }
 
 END {
+	end_file()
 	if (mode == "functions") exit
 	find_copies()
 	if (mode == "copies") exit
@@ -250,8 +260,8 @@ END {
 			print_lengths(folder_of[i])
 		}
 	print_lengths("all")
-	printf "%d functions of more than %d lines; %d of %d lines of comments wider than %d columns\n", long, most_lines, wide, comments, most_columns
+	printf "%d files of more than %d lines, %d functions of more than %d; %d of %d lines of comments wider than %d columns\n", long_files, most_file, long, most_lines, wide, comments, most_columns
 	printf "%d copies of six lines and more\n", copies
 	if (n == 0) print "no function was found"
-	exit long + wide > 0 || n == 0
+	exit long_files + long + wide > 0 || n == 0
 }' "${files[@]}" </dev/null

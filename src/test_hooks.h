@@ -74,7 +74,7 @@ extern bool gpuvec_feeder;		/* sessions start the feeder (feeder.c) */
 
 /*
  * Bytes of the rings of feeds that this session begins
- * (mirror/feed/feed.c); 0: all that there are
+ * (mirror/feed/feed_slot.c); 0: all that there are
  */
 extern int	gpuvec_feed_ring_bytes;
 extern int	gpuvec_feed_idle;	/* ms */

@@ -10,8 +10,11 @@
  * gradients.cu       requests for the gradients of vectors
  * keys.cu            hash tables from keys to slots
  * nearest.cu         requests for the nearest vectors
+ * near_scores.cu     the kernels that score them
+ * near_best.cu       the kernels that keep the best
  * products.cu        the kernels of the gradients of weights
  * pooling_kernels.h  the kernels that pool
+ * embedding_policy.h how requests are served; embedding_tuning.cu has numbers
  *
  *-------------------------------------------------------------------------
  */
@@ -28,41 +31,11 @@
 #include "kernels/device/launch.h"
 #include "kernels/device/shared_range.h"
 #include "kernels/device/staged_stream.h"
+#include "kernels/embedding/embedding_policy.h"
 #include "kernels/embedding/pooling_kernels.h"
 
 namespace gpuvec
 {
-
-/*
- * How requests are served.  No result depends on this; tests set smaller
- * numbers.
- */
-struct embedding_policy
-{
-	struct pooling_policy pooling;
-	/* of a stream, for each direction; at least the bytes of a vector */
-	size_t pinned_bytes = (size_t) 8 << 20;
-	/* new vectors that are sent together */
-	size_t record_bytes = (size_t) 4 << 20;
-
-	/* limits of a chunk of a request; a single bag may have more slots */
-	uint64_t chunk_slots = (uint64_t) 1 << 20;
-	uint64_t chunk_bags = (uint64_t) 1 << 19;
-
-	/*
-	 * Room for candidates: of a query, beyond the best k; and bytes for all
-	 * queries of a batch
-	 */
-	uint32_t more_candidates = 65536;
-	size_t candidate_bytes = (size_t) 128 << 20;
-
-	/* Number of float32 that pinned memory holds */
-	uint64_t
-	pinned_floats() const
-	{
-		return pinned_bytes / sizeof(float);
-	}
-};
 
 /* Requests that are served at the same time */
 static constexpr int EMBEDDING_WORKERS = 4;

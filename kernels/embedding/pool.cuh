@@ -130,7 +130,7 @@ pooling_gather(const struct pooling_policy &policy, const struct pooling_table *
 			   const struct pooling_bags *bags, bool exact, void *out, gpuvec_storage out_storage,
 			   uint64_t out_stride, cudaStream_t stream);
 
-/* In forward.cu */
+/* In bags.cu */
 extern struct pooling_shape
 pooling_choose_shape(const struct pooling_policy &policy, const void *data, uint64_t stride_bytes,
 					 uint64_t row_bytes, uint32_t element_bytes, uint32_t max_vector_bytes);

@@ -66,37 +66,37 @@ namespace gpuvec
 
 /*
  * How kernels are launched.  No result depends on this, as long as all stages
- * of gradients run.  The best values were found by measuring; the benchmark
- * tries others.
+ * of gradients run.  embedding_tuning.cu has the numbers of each architecture;
+ * the benchmark tries others.
  */
 struct pooling_policy
 {
-	uint32_t threads = 64; /* threads per block */
-	uint32_t gather_threads = 128;
-	uint64_t least_range = 1; /* bags that a group of lanes pools, at least */
-	uint64_t most_range = 16;
-	uint32_t least_vector_bytes = 1; /* bytes that a lane reads at once, at least */
-	uint32_t most_vector_bytes = 16;
+	uint32_t threads; /* threads per block */
+	uint32_t gather_threads;
+	uint64_t least_range; /* bags that a group of lanes pools, at least */
+	uint64_t most_range;
+	uint32_t least_vector_bytes; /* bytes that a lane reads at once, at least */
+	uint32_t most_vector_bytes;
 	/* bytes of a row that a group of lanes reads at once, at most 512 */
-	uint32_t slice_bytes = 512;
+	uint32_t slice_bytes;
 	/* all bags for one slice come before the next slice */
-	bool slice_major = false;
-	bool grad_slice_major = true; /* the same for gradients */
+	bool slice_major;
+	bool grad_slice_major; /* the same for gradients */
 	/* kernels start while the previous kernel ends */
-	bool chained = true;
+	bool chained;
 
 	/*
 	 * The copy engine copies rows of bulk_min_row .. bulk_max_row bytes, if
 	 * the result has less than bulk_max_result bytes
 	 */
-	uint64_t bulk_min_row = 128;
-	uint64_t bulk_max_row = 2048;
-	uint64_t bulk_max_result = (uint64_t) 128 << 20;
+	uint64_t bulk_min_row;
+	uint64_t bulk_max_row;
+	uint64_t bulk_max_result;
 
 	/*
 	 * stages of a gradient to run: 1 sorting, 2 also finding pieces, 3 all
 	 */
-	uint32_t grad_stages = 3;
+	uint32_t grad_stages;
 };
 
 /*

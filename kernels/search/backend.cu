@@ -15,8 +15,6 @@
 namespace gpuvec
 {
 
-#define MOST_WORKSPACE ((size_t) 2 << 30)
-
 /* Threads that decode large answers, including the searching thread */
 #define DECODE_THREADS 4
 
@@ -65,65 +63,16 @@ close(gpuvec_backend *backend)
 	delete b;
 }
 
-/* The policy by which a device is searched */
+/* How a device is searched, by its architecture and memory */
 static struct gpuvec_search_policy
-default_policy(const struct cuda_device &device, size_t workspace)
+policy_of(const struct search_tuning &tuning, const struct cuda_device &device, size_t workspace)
 {
-	struct gpuvec_search_policy policy = {};
+	struct gpuvec_search_policy policy = tuning.policy;
 
-	policy.workspace = workspace ? workspace : std::min(device.memory_total / 16, MOST_WORKSPACE);
-	policy.chunk_queries = 32768;
-	policy.candidates = 16384;
-	policy.candidates_few = 262144;
-	policy.candidates_per_k = 8;
-	policy.retry_candidates = 262144;
-	policy.retry_per_k = 8;
-	policy.entry_bits = 32;
-	policy.least_planes = 8;
-	policy.growth = 8;
-	policy.growth_few = 16;
-	policy.first_rows = 4096;
-	policy.first_per_k = 16;
-	policy.item_tiles = 2048;
-	policy.grab = 4;
-	policy.list_rows = 16384;
-
-	policy.list_parts[0] = 96; /* with more common ids, counting is no faster */
-	policy.list_parts[1] = 88;
-	policy.list_parts[2] = 80;
-	policy.list_parts[3] = 64;
-	policy.list_parts[4] = 48;
-	policy.list_parts[5] = 32;
-	policy.list_parts[6] = 16;
-	policy.sample_tiled = 24;
-	policy.sample_whole = 6;
-	policy.sample_rows = 16;
-	policy.near_part = 16;
-	policy.near_queries = 48;
-	policy.item_queries = 64;
-	policy.whole_item_queries = 8;
-	policy.direct_queries = 48;
-	policy.lone_queries = LONE_QUERIES;
-	policy.scan_above = 48;
-	policy.scan_below = 400;
-	policy.cold_slots = 1024;
-	policy.cold_slots_most = 262144;
-	policy.cold_spread = 3;
-	policy.gather_rows = 32768;
-	policy.kept_bytes = policy.workspace / 16;
-
-	policy.dense_ids = 2048;
-	policy.dense_rows = 4096;
-	policy.dense_part = 256;
-	policy.dense_first_rows = 8192;
-	policy.dense_growth = 8;
-	policy.dense_unit = 32;
-	policy.dense_queries = 48;
-	policy.dense_products = 6000;
-	policy.dense_bytes = 4000;
-	policy.scan_lookups = 1760;
-	policy.decode_rows = 16384;
-	policy.decode_queries = 32;
+	policy.workspace =
+		workspace ? workspace
+				  : std::min(device.memory_total / tuning.workspace_part, tuning.most_workspace);
+	policy.kept_bytes = policy.workspace / tuning.kept_part;
 	return policy;
 }
 
@@ -179,7 +128,8 @@ search_open(const gpuvec_backend_options *options, gpuvec_error *error)
 		close(b);
 		return NULL;
 	}
-	b->policy = default_policy(b->device, options->workspace);
+	b->tuning = &search_tuning_of(b->device.capability);
+	b->policy = policy_of(*b->tuning, b->device, options->workspace);
 	b->pool = gpuvec_thread_pool_new(std::min(gpuvec_cores(), DECODE_THREADS));
 	return b;
 }

@@ -33,7 +33,8 @@ namespace gpuvec
 bool
 dense_usable(const struct search_backend *b)
 {
-	return b->device.capability == 90 && kernels_wait() && dense_possible(b->device.shared_limit);
+	return b->tuning->multiplies_bits && b->tuning->capability == b->device.capability &&
+		   kernels_wait() && dense_possible(b->device.shared_limit);
 }
 
 /* Nanoseconds that a scan of so many ids takes for n queries, about */

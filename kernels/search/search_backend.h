@@ -29,6 +29,7 @@
 #include "kernels/search/kept_masks.h"
 #include "kernels/search/search_kernels.h"
 #include "kernels/search/search_policy.h"
+#include "kernels/search/search_tuning.h"
 
 namespace gpuvec
 {
@@ -133,6 +134,7 @@ struct grown_memory
 struct search_backend : gpuvec_backend
 {
 	struct cuda_device device;
+	const struct search_tuning *tuning = NULL; /* of its architecture */
 	struct gpuvec_search_policy policy = {};
 	struct gpuvec_search_stats stats = {};
 	upload_streams uploads;

@@ -4,7 +4,8 @@
  *	  The numbers that decide how a GPU is searched.
  *
  * They trade one cost in time for another, or time for memory.  No answer
- * depends on them.  They are filled in when the backend is opened.  Tests and
+ * depends on them.  They are filled in when the backend is opened, by the
+ * device's architecture (search_tuning.cu) and its memory.  Tests and
  * benchmarks may set others while no search runs.
  *
  *-------------------------------------------------------------------------
@@ -134,7 +135,7 @@ extern "C"
 
 		/*
 		 * What is known of a GPU to choose between bit vectors and scans: only
-		 * ratios count.  Measured on an H200.
+		 * ratios count
 		 */
 		uint32_t dense_products; /* products of bits: 10^12 / s */
 		uint32_t dense_bytes;    /* reading vectors: 10^9 bytes / s */

@@ -21,6 +21,7 @@
  * aggregate.c		the aggregates that pool
  * bags.c			the aggregates that make batches of bags
  * train.c			new keys, and steps of optimizers
+ * train_vectors.c	what their statements compute of each row
  * train_check.c	what train.c requires of tables
  *
  *-------------------------------------------------------------------------

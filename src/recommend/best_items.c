@@ -3,23 +3,8 @@
  * best_items.c
  *	  gpuvec_recommend: the items with the highest scores for each user.
  *
- * The score is the inner product of both factors.  One statement reads the
- * users' factors, another one the items that each user has interacted with
- * (known_items.c).  They run with the caller's rights, and their names are
- * qualified, so that the search path does not matter.  Users go to
- * tuplestores, which are written to disk when they become large, one for each
- * part of the known items.
- *
- * Then the users are searched for in batches.  A batch is made when its first
- * row is asked for, and forgotten after its last one, so that the answer is
- * never in memory as a whole.  The first batch is small, for those who want a
- * few rows only.  From the second one on, the engine searches for the next
- * batch while rows are returned, and the batch after that is made while the
- * engine searches (embedding/nearest_ahead.c).
- *
- * Users of a batch who know many items come last: the engine looks for as
- * many more rows, for queries that it searches for together, as the longest
- * list of known items has (engine/embedding/nearest_rows.c).
+ * The score is the inner product of both factors.  Users are searched for in
+ * batches (best_users.c).  The answer is never in memory as a whole.
  *
  * With `among`, the factors of these items are gathered once, and this
  * process computes all their scores, by the same function as the engine.
@@ -28,232 +13,27 @@
  */
 #include "gpuvec.h"
 
-#include "catalog/pg_type.h"
 #include "embedding/embedding_table.h"
 #include "executor/tuptable.h"
-#include "lib/stringinfo.h"
 #include "miscadmin.h"
-#include "nodes/pathnodes.h"
 #include "nodes/supportnodes.h"
+#include "recommend/best_items.h"
 #include "recommend/known_items.h"
 #include "search/set_search.h"
-#include "utils/builtins.h"
-#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
-#include "utils/resowner.h"
-#include "utils/snapmgr.h"
 #include "utils/tuplestore.h"
 
 PG_FUNCTION_INFO_V1(gpuvec_recommend);
 PG_FUNCTION_INFO_V1(gpuvec_recommend_support);
 
-/* Rows of the first batch, and how many times as many the next one has */
+/* Rows of the first batch */
 #define FIRST_ROWS		1000
-#define NEXT_BATCH		8
-
-/* A batch ends when it has this many known items, or elements of factors */
-#define BATCH_KNOWN		((uint64) 4 * 1024 * 1024)
-#define BATCH_ELEMENTS	((uint64) 16 * 1024 * 1024)
-
-/* Positions of the arguments */
-enum
-{
-	ARG_USER_FACTORS,
-	ARG_ITEM_FACTORS,
-	ARG_USERS,
-	ARG_K,
-	ARG_INTERACTIONS,
-	ARG_USER_COLUMN,
-	ARG_ITEM_COLUMN,
-	ARG_EXCLUDE,
-	ARG_AMONG,
-	ARG_EXCLUDE_KNOWN,
-	ARG_KEY_COLUMN,
-	ARG_COLUMN_NAME,
-	N_ARGS
-};
 
 static const char *const required[N_ARGS] = {
 	[ARG_USER_FACTORS] = "user_factors",[ARG_ITEM_FACTORS] = "item_factors",[ARG_K] = "k",
 	[ARG_EXCLUDE_KNOWN] = "exclude_known"
 };
-
-/* With interactions, their columns must not be null, either */
-static const char *const required_columns[N_ARGS] = {
-	[ARG_USER_COLUMN] = "user_column",[ARG_ITEM_COLUMN] = "item_column"
-};
-
-/* Columns of the statement */
-enum
-{
-	COLUMN_KEY,
-	COLUMN_FACTOR
-};
-
-/* A user of a batch */
-typedef struct BatchUser
-{
-	int64		key;
-	const float *factor;
-	const int64 *known;			/* [nknown], ascending */
-	uint64		nknown;
-} BatchUser;
-
-/* A batch of users */
-typedef struct Batch
-{
-	MemoryContext context;
-	BatchUser  *users;
-	EmbeddingNearest nearest;	/* for all of them */
-} Batch;
-
-/* A call of gpuvec_recommend */
-typedef struct Recommending
-{
-	FunctionCallInfo fcinfo;
-	Snapshot	snapshot;
-	AlsFactors	factors[2];		/* of gpuvec_als_side */
-	KnownItems *known;			/* NULL: they do not matter */
-	uint64		total_users;	/* rows of the statement ... */
-	Tuplestorestate *rows[KNOWN_PARTS]; /* ... by part; NULL: none */
-	int			part;			/* the one that is being read */
-	TupleTableSlot *slot;		/* NULL: there are no rows */
-	const int64 *among;			/* [namong], ascending; NULL: all items */
-	uint64		namong;
-	EmbeddingVectors vectors;	/* of among */
-	int			nfiles;			/* relations of items, as the call began: */
-	Oid		   *relids;
-	Oid		   *files;			/* ... and where their rows were */
-
-	EmbeddingNearest nearest;	/* what all batches have in common */
-	uint64		most;			/* users that the next batch may have */
-	Batch		batches[2];
-	int			batch;			/* the present one */
-	bool		made;			/* the other one is the next one */
-	bool		later;			/* the present one is not the first */
-	EmbeddingAhead *ahead;
-	uint64		total;			/* rows that were found */
-	instr_time	begun;			/* the present part of the call */
-
-	/* the part of the present batch that was searched for */
-	MemoryContext part_context;
-	uint32		first;			/* its first user */
-	uint32		nusers;
-	const gpuvec_near_heap *heaps;	/* [nusers] */
-	uint32		user;			/* the next row: its user in heaps[] ... */
-	uint64		rank;			/* ... and its rank there */
-} Recommending;
-
-static void
-log_part(Recommending *call, const char *what, uint64 rows)
-{
-	AlsLogPart(&call->begun, "gpuvec_recommend", what, rows);
-}
-
-/* ---- reading the users ---- */
-
-/* Where the statement's rows go */
-typedef struct StoreReceiver
-{
-	DestReceiver dest;
-	Recommending *call;
-	MemoryContext context;
-	ResourceOwner owner;
-} StoreReceiver;
-
-/* The tuplestore that a row belongs to */
-static Tuplestorestate *
-store_of(StoreReceiver *receiver, TupleTableSlot *slot)
-{
-	Recommending *call = receiver->call;
-	Oid			type = call->factors[GPUVEC_ALS_USERS].key_type;
-	int			part = call->known ? KnownItemsPart(MirrorKey(slot->tts_values[COLUMN_KEY], type)) : 0;
-
-	if (call->rows[part] == NULL)
-	{
-		ResourceOwner old = CurrentResourceOwner;
-
-		/* temporary files live longer than the statement */
-		CurrentResourceOwner = receiver->owner;
-		call->rows[part] = tuplestore_begin_heap(false, false,
-												 call->known ? Max(work_mem / KNOWN_PARTS, 64) : work_mem);
-		CurrentResourceOwner = old;
-	}
-	return call->rows[part];
-}
-
-static bool
-receive_row(TupleTableSlot *slot, DestReceiver *self)
-{
-	StoreReceiver *receiver = (StoreReceiver *) self;
-	Recommending *call = receiver->call;
-	MemoryContext old = MemoryContextSwitchTo(receiver->context);
-
-	if (call->slot == NULL)
-		call->slot = MakeSingleTupleTableSlot(CreateTupleDescCopy(slot->tts_tupleDescriptor),
-											  &TTSOpsMinimalTuple);
-	slot_getallattrs(slot);
-	tuplestore_puttupleslot(store_of(receiver, slot), slot);
-	call->total_users++;
-	MemoryContextSwitchTo(old);
-	return true;
-}
-
-/* The statement that reads the users; with users as a parameter or not */
-static char *
-make_statement(const AlsFactors *users, bool some)
-{
-	StringInfoData sql;
-
-	initStringInfo(&sql);
-	appendStringInfo(&sql, "SELECT u.%s, u.%s FROM %s u WHERE u.%s IS NOT NULL AND u.%s IS NOT NULL",
-					 users->key, users->column, users->relation, users->key, users->column);
-	if (some)
-		appendStringInfo(&sql, " AND u.%s OPERATOR(pg_catalog.=) ANY ($1)", users->key);
-	return sql.data;
-}
-
-/* Read all users into the tuplestores */
-static void
-read_users(Recommending *call)
-{
-	FunctionCallInfo fcinfo = call->fcinfo;
-	StoreReceiver receiver = {
-		.call = call, .context = CurrentMemoryContext, .owner = CurrentResourceOwner
-	};
-	const AlsFactors *factors = &call->factors[GPUVEC_ALS_USERS];
-	bool		some = !PG_ARGISNULL(ARG_USERS);
-	Datum		users = 0;
-	Oid			type = InvalidOid;
-
-	AlsInitReceiver(&receiver.dest, receive_row);
-	if (some)
-		users = AlsKeysOfType(PG_GETARG_DATUM(ARG_USERS), factors->key_type, &type);
-	AlsReadRows(make_statement(factors, some), some ? 1 : 0, &type, &users, NULL, &receiver.dest);
-}
-
-/* Read the items that the users know, if these are to be left out */
-static void
-read_known(Recommending *call)
-{
-	FunctionCallInfo fcinfo = call->fcinfo;
-	AlsInteractions interactions;
-	uint64		rows;
-
-	if (PG_ARGISNULL(ARG_INTERACTIONS))
-		return;
-	EmbeddingRequireArguments(fcinfo, required_columns, N_ARGS);
-	AlsDescribeInteractions(PG_GETARG_OID(ARG_INTERACTIONS),
-							AlsNameArgument(fcinfo, ARG_USER_COLUMN),
-							AlsNameArgument(fcinfo, ARG_ITEM_COLUMN), NULL, &interactions);
-	if (!PG_GETARG_BOOL(ARG_EXCLUDE_KNOWN))
-		return;
-	call->known = KnownItemsRead(&interactions,
-								 PG_ARGISNULL(ARG_USERS) ? (Datum) 0 : PG_GETARG_DATUM(ARG_USERS),
-								 &rows);
-	log_part(call, "read known items", rows);
-}
 
 /* ---- arguments ---- */
 
@@ -332,9 +112,9 @@ recommend_begin(FunctionCallInfo fcinfo, int form, Snapshot snapshot)
 	call->among = EmbeddingSortedKeysArgument(fcinfo, ARG_AMONG, "among", &call->namong);
 	call->most = FIRST_ROWS / call->nearest.k + 1;
 	read_items(call);
-	read_known(call);
-	read_users(call);
-	log_part(call, "read", call->total_users);
+	RecommendReadKnown(call);
+	RecommendReadUsers(call);
+	RecommendLogPart(call, "read", call->total_users);
 	for (int i = 0; i < 2; i++)
 		call->batches[i].context = AllocSetContextCreate(CurrentMemoryContext,
 														 "gpuvec recommendations",
@@ -345,146 +125,11 @@ recommend_begin(FunctionCallInfo fcinfo, int form, Snapshot snapshot)
 	return call;
 }
 
-/* ---- a batch of users ---- */
-
-/* Copy the items that a user knows */
-static void
-take_known(Recommending *call, BatchUser *user)
-{
-	const int64 *items = KnownItemsOf(call->known, user->key, &user->nknown);
-	int64	   *copy = MemoryContextAllocHuge(CurrentMemoryContext, (user->nknown + 1) * sizeof(int64));
-
-	if (user->nknown > 0)
-		memcpy(copy, items, user->nknown * sizeof(int64));
-	user->known = copy;
-}
-
-/* Go to the next row of a user; false if there are no more */
-static bool
-next_user(Recommending *call)
-{
-	for (; call->part < KNOWN_PARTS; call->part++)
-		if (call->rows[call->part] &&
-			tuplestore_gettupleslot(call->rows[call->part], true, false, call->slot))
-			return true;
-	return false;
-}
-
-/* Take a user from the present row; the factor and the items are copied */
-static void
-take_user(Recommending *call, BatchUser *user)
-{
-	const AlsFactors *factors = &call->factors[GPUVEC_ALS_USERS];
-	TupleTableSlot *slot = call->slot;
-	MirrorVector vector;
-	float	   *copy;
-
-	memset(user, 0, sizeof(*user));
-	AlsDecodeFactor(slot, factors, &user->key, &vector);
-	if (call->nearest.width == 0)
-		call->nearest.width = vector.width;
-	if (vector.width != call->nearest.width || vector.width == 0)
-		AlsComplainOfFactor(factors, user->key,
-							psprintf(_("It has %u elements, and the first one that was read %u."),
-									 vector.width, call->nearest.width));
-	copy = palloc_array(float, vector.width);
-	memcpy(copy, vector.elements, vector.width * sizeof(float));
-	user->factor = copy;
-	if (call->known)
-		take_known(call, user);
-}
-
-/* qsort comparator of users, by the number of known items */
-static int
-compare_users(const void *a, const void *b)
-{
-	const BatchUser *x = a;
-	const BatchUser *y = b;
-
-	GPUVEC_LOOK();
-	if (x->nknown != y->nknown)
-		return x->nknown < y->nknown ? -1 : 1;
-	return x->key < y->key ? -1 : x->key > y->key;
-}
-
-/* Read the next users into a batch, at most call->most */
-static void
-take_users(Recommending *call, Batch *batch, uint64 *nknown)
-{
-	uint32		n = 0;
-
-	*nknown = 0;
-	batch->users = MemoryContextAllocHuge(CurrentMemoryContext, call->most * sizeof(BatchUser));
-	while (n < call->most && *nknown < BATCH_KNOWN &&
-		   (n == 0 || (uint64) n * call->nearest.width < BATCH_ELEMENTS) &&
-		   next_user(call))
-	{
-		CHECK_FOR_INTERRUPTS();
-		slot_getallattrs(call->slot);
-		take_user(call, &batch->users[n]);
-		*nknown += batch->users[n++].nknown;
-	}
-	/* the row is in the batch's memory, too */
-	if (call->slot)
-		ExecClearTuple(call->slot);
-	qsort(batch->users, n, sizeof(BatchUser), compare_users);
-	batch->nearest = call->nearest;
-	batch->nearest.nqueries = n;
-}
-
-/* Make one search of all users of a batch */
-static void
-make_search(Batch *batch, bool known, uint64 nknown)
-{
-	uint32		n = batch->nearest.nqueries;
-	uint32		width = batch->nearest.width;
-	int64	   *offsets = palloc_array(int64, n + 1);
-	float	   *queries;
-	int64	   *keys;
-
-	queries = MemoryContextAllocHuge(CurrentMemoryContext, ((Size) n * width + 1) * sizeof(float));
-	keys = MemoryContextAllocHuge(CurrentMemoryContext, (nknown + 1) * sizeof(int64));
-	offsets[0] = 0;
-	for (uint32 i = 0; i < n; i++)
-	{
-		const BatchUser *user = &batch->users[i];
-
-		GPUVEC_LOOK();
-		memcpy(queries + (Size) i * width, user->factor, width * sizeof(float));
-		if (user->nknown > 0)
-			memcpy(keys + offsets[i], user->known, user->nknown * sizeof(int64));
-		offsets[i + 1] = offsets[i] + user->nknown;
-	}
-	batch->nearest.queries = queries;
-	batch->nearest.listed = keys;
-	batch->nearest.offsets = known ? offsets : NULL;
-}
-
-/* Make the batch after the present one; without users at the end */
-static void
-make_batch(Recommending *call)
-{
-	Batch	   *batch = &call->batches[1 - call->batch];
-	MemoryContext old;
-	uint64		nknown;
-
-	if (call->made)
-		return;
-	MemoryContextReset(batch->context);
-	old = MemoryContextSwitchTo(batch->context);
-	take_users(call, batch, &nknown);
-	make_search(batch, call->known != NULL, nknown);
-	MemoryContextSwitchTo(old);
-	call->most = Min(call->most * NEXT_BATCH, Max(GPUVEC_MAX_NEAR / call->nearest.k, 1));
-	call->made = true;
-	log_part(call, "took", batch->nearest.nqueries);
-}
-
 /* Go to the next batch; false if there are no more users */
 static bool
 next_batch(Recommending *call)
 {
-	make_batch(call);
+	RecommendMakeBatch(call);
 	call->made = false;
 	call->later = call->batches[call->batch].nearest.nqueries > 0;
 	call->batch = 1 - call->batch;
@@ -569,7 +214,7 @@ send_ahead(Recommending *call, EmbeddingTable *table, uint32 end)
 
 	if (end == all->nqueries)
 	{
-		make_batch(call);
+		RecommendMakeBatch(call);
 		all = &call->batches[1 - call->batch].nearest;
 		end = 0;
 	}
@@ -606,12 +251,12 @@ next_part(Recommending *call)
 	MemoryContext old;
 
 	call->first += call->nusers;
-	log_part(call, "returned", call->total);
+	RecommendLogPart(call, "returned", call->total);
 	if (call->first == call->batches[call->batch].nearest.nqueries && !next_batch(call))
 		return false;
 	/* while the engine searches */
 	if (looks_ahead(call) && !call->among)
-		make_batch(call);
+		RecommendMakeBatch(call);
 	MemoryContextReset(call->part_context);
 	old = MemoryContextSwitchTo(call->part_context);
 	if (call->among)
@@ -622,7 +267,7 @@ next_part(Recommending *call)
 	else
 		call->nusers = search_part(call);
 	MemoryContextSwitchTo(old);
-	log_part(call, "found", call->nusers);
+	RecommendLogPart(call, "found", call->nusers);
 	call->user = 0;
 	call->rank = 0;
 	return true;

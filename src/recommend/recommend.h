@@ -6,6 +6,7 @@
  * als.c			gpuvec_als, which trains
  * fold_in.c		gpuvec_als_fold_in
  * best_items.c		gpuvec_recommend
+ * best_users.c		its users, in batches
  * neighbors.c		gpuvec_item_neighbors
  * als_arguments.c	arguments of these functions
  * als_tables.c		what they require of tables and columns

@@ -46,8 +46,12 @@ typedef struct ForeignConnection
 	uint32		mapping_hash;
 } ForeignConnection;
 
+/* foreign_way.c */
 extern void ForeignNoteOthers(void);
 extern void ForeignChooseWay(ForeignLeaf *leaves, int nleaves, EState *estate);
+
+/* foreign_connect.c */
+extern void ForeignWatchStatement(EState *estate);
 extern ForeignConnection *ForeignConnect(const ForeignLeaf *leaf);
 extern ForeignConnection *ForeignConnectSecond(const ForeignConnection *first, const ForeignLeaf *leaf);
 extern void ForeignConnectSwap(ForeignConnection *first, ForeignConnection *second);

@@ -38,6 +38,7 @@
 
 #include "kernels/embedding/pool.cuh"
 #include "embedding_reference.h"
+#include "kernels/embedding/embedding_policy.h"
 #include "kernels/embedding/sort.h"
 #include "kernels/embedding/products.h"
 
@@ -58,6 +59,26 @@ check_cuda(cudaError_t error, const char *what, int line)
 		return;
 	fprintf(stderr, "line %d: %s: %s\n", line, what, cudaGetErrorString(error));
 	exit(1);
+}
+
+static int
+device_capability(void)
+{
+	cudaDeviceProp prop;
+	int			device;
+
+	CHECK(cudaGetDevice(&device));
+	CHECK(cudaGetDeviceProperties(&prop, device));
+	return prop.major * 10 + prop.minor;
+}
+
+/* How kernels are launched on this device */
+static struct pooling_policy
+usual_policy(void)
+{
+	static const int capability = device_capability();
+
+	return embedding_policy_of(capability).pooling;
 }
 
 /* ---- other ways to launch kernels; 0: the standard one ---- */
@@ -461,7 +482,7 @@ make_case(test_case &t, int number_of_case, bool small)
 	}
 
 	/* how it is launched must not matter */
-	policy = pooling_policy();
+	policy = usual_policy();
 	set_threads(policy, pick({0u, 32u, 64u, 256u}));
 	set_range(policy, pick({0u, 1u, 2u, 5u, 16u}));
 	set_vector_bytes(policy, pick({0u, 0u, 8u, 4u}));
@@ -840,7 +861,7 @@ check_mean(test_case &t, uint32_t width, const std::string &name)
 	t.bags.lookups = t.keys.size();
 	t.bags.index_bits = 64;
 	t.name = name + ", width " + std::to_string(width);
-	policy = pooling_policy();
+	policy = usual_policy();
 	case_failed = false;
 	check_case(t);
 	checks++;
@@ -976,7 +997,7 @@ check_all(int n, bool small)
 		checks++;
 		failures += case_failed;
 	}
-	policy = pooling_policy();
+	policy = usual_policy();
 	for (int hotness : {1, 4, 32})
 		check_chain(hotness, small);
 	check_alike(287268);
@@ -1362,7 +1383,7 @@ sweep_cell(const cell &c)
 	int			last;
 	double		standard;
 
-	policy = pooling_policy();
+	policy = usual_policy();
 	standard = time_cell(c, last, true);
 	for (uint32_t threads : {32, 64, 128, 256})
 		for (uint32_t range : {1, 2, 4, 8, 16})
@@ -1373,13 +1394,13 @@ sweep_cell(const cell &c)
 				if ((gathers && range > 1) || range * c.hotness > 64 ||
 					(vector < 16 && c.kind != CELL_RAGGED))
 					continue;
-				policy = pooling_policy();
+				policy = usual_policy();
 				set_threads(policy, threads);
 				set_range(policy, range);
 				set_vector_bytes(policy, vector);
 				results.push_back({time_cell(c, last, true), threads, range, vector});
 			}
-	policy = pooling_policy();
+	policy = usual_policy();
 	std::sort(results.begin(), results.end(), [] (const result &a, const result &b) { return a.ms < b.ms; });
 	printf("%-32s default %.4f ms %.0f GB/s;", c.name().c_str(), standard, c.bytes() / standard / 1e6);
 	for (size_t i = 0; i < results.size() && i < 5; i++)
@@ -1725,7 +1746,7 @@ struct options
 	bool		unsettled = false;
 	bool		small = false;
 	const char *peers = "test/bench/cuembed.csv";
-	struct pooling_policy policy;
+	struct pooling_policy policy = usual_policy();
 	uint64_t	rows = 10000000;
 	uint64_t	batch = 65536;
 };
@@ -1859,6 +1880,7 @@ main(int argc, char **argv)
 				argv[0]);
 		return 2;
 	}
+	policy = usual_policy();
 	check_all(o.cases, o.small);
 #ifndef EMULATION
 	if (o.times)

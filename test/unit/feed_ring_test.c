@@ -451,7 +451,7 @@ test_lost_exactly(void)
 typedef struct Arena
 {
 	pthread_mutex_t lock;
-	pg_atomic_uint64 feed;		/* as in feed.c */
+	pg_atomic_uint64 feed;		/* as in feed_table.h */
 	pg_atomic_uint32 reading;	/* readers that are not done */
 	pg_atomic_uint64 appended;	/* records */
 	pg_atomic_uint64 good;		/* copies that were right */
@@ -460,7 +460,7 @@ typedef struct Arena
 	FeedRing	ring;
 } Arena;
 
-/* As give_slot() in feed.c; the lock is held */
+/* As give_slot() in feed_slot.c; the lock is held */
 static void
 reset_feed(Arena *arena, uint64 feed, uint32 room)
 {
@@ -501,8 +501,8 @@ wait_too_long(Arena *arena, uint64 feed, const FeedRingSpan *span)
 }
 
 /*
- * Copy records without a lock, as FeedCopyRows() in feed.c.  False: nothing
- * was planned.
+ * Copy records without a lock, as FeedCopyRows() in feed_records.c.  False:
+ * nothing was planned.
  */
 static bool
 read_records(Arena *arena, uint64 random, char *data)

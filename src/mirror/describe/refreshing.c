@@ -33,11 +33,11 @@
  *	  such ranges become one only if they overlap.  It does not depend on the
  *	  engine: the WAL stays what it is for as long as the shared memory lives.
  *
- * The leader also holds the mirror's heavyweight lock (refresh.c).  Waiting
- * here is not seen by the deadlock detector, and a leader may wait for a lock
- * that a waiting session's transaction holds.  So a wait is bounded, by
- * GPUVEC_REFRESH_PATIENCE_MS, and the session then waits for the heavyweight
- * lock.  Who gets that lock takes the lead from whoever has it.
+ * The leader also holds the mirror's heavyweight lock (refresh_turn.c).
+ * Waiting here is not seen by the deadlock detector, and a leader may wait
+ * for a lock that a waiting session's transaction holds.  So a wait is
+ * bounded, by GPUVEC_REFRESH_PATIENCE_MS, and the session then waits for the
+ * heavyweight lock.  Who gets that lock takes the lead from whoever has it.
  *
  * A leader that ends with an error, is canceled or terminated, gives up the
  * lead, and wakes all.  A woken session may be
@@ -48,9 +48,9 @@
  * Beside others it does: only a refresh that was published is of use to them.
  *
  * An entry also counts the steps of those who load or refresh the mirror, and
- * has the number of the mirror's lock (refresh.c).  If an entry is lost, the
- * first lock is the mirror's again, and two sessions may hold locks of it.
- * Then one of them finds that the engine lets the other one go first.
+ * has the number of the mirror's lock (refresh_turn.c).  If an entry is lost,
+ * the first lock is the mirror's again, and two sessions may hold locks of
+ * it.  Then one of them finds that the engine lets the other one go first.
  *
  * Entries are found by hash.  If there is no free entry for a mirror, it
  * takes that of another one that is not being refreshed, with nothing of what

@@ -83,7 +83,7 @@ extern void FeedRingInit(FeedRing *ring);
 
 /*
  * Forget all records.  The caller has the lock, and sees to it that whoever
- * reads without the lock learns of it (feed.c).
+ * reads without the lock learns of it (feed_slot.c).
  */
 extern void FeedRingReset(FeedRing *ring, uint32 room);
 

@@ -31,12 +31,20 @@ extern bool MirrorState(const gpuvec_mirror_key *key, gpuvec_state *state);
 extern bool MirrorLoad(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
 					   gpuvec_state *state);
 
-/* refresh.c */
+/* refresh_turn.c */
 
 /* Sleep for some milliseconds, or until the latch is set */
 extern void MirrorNap(long ms, GpuvecWait wait);
 
 /*
+ * This process takes over no load that makes no step, but gives way: for
+ * work that can wait
+ */
+extern bool MirrorGivesWay;
+
+/*
+ * refresh_rows.c
+ *
  * Send records of a feed to the engine.  Sets *state to the mirror's state;
  * the mirror may be absent, or another session may be changing it (LOADING).
  * With `keep`, the engine keeps what the mirror cannot apply yet.
@@ -45,6 +53,8 @@ extern bool MirrorSendRows(const gpuvec_mirror_key *key, uint64 feed, const Feed
 						   bool keep, gpuvec_state *state);
 
 /*
+ * refresh.c
+ *
  * Make sure that a mirror is as fresh as `need`, which the caller read after
  * its snapshot was taken.  `known` is the state that the engine told last, or
  * NULL.  A refresh that is based on `known` is not made if the mirror has
@@ -56,12 +66,6 @@ extern bool MirrorEnsure(MirrorTarget *target, Snapshot snapshot, const gpuvec_f
 /* Load a private mirror */
 extern bool MirrorLoadPrivate(MirrorTarget *target, Snapshot snapshot,
 							  const gpuvec_freshness *need, gpuvec_state *state);
-
-/*
- * This process takes over no load that makes no step, but gives way: for
- * work that can wait
- */
-extern bool MirrorGivesWay;
 
 /*
  * The same as MirrorEnsure(), step by step, for a caller that has a request

@@ -53,7 +53,7 @@ operator delete(void *memory, size_t) noexcept
 static struct gpuvec::embedding_policy
 small_policy(void)
 {
-	struct gpuvec::embedding_policy policy;
+	struct gpuvec::embedding_policy policy = gpuvec::embedding_policy_of(90);
 
 	policy.pinned_bytes = (size_t) 256 << 10;
 	policy.record_bytes = (size_t) 16 << 10;

@@ -1,0 +1,158 @@
+/*-------------------------------------------------------------------------
+ *
+ * segment_read.c
+ *	  Reads rows of a segment, and finds them.
+ *
+ * The layout is in segment.h.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/backend.h"
+
+/* How far from its guess gpuvec_segment_find() looks first */
+#define FIRST_STEP	4
+
+/* ids in a chunk of a tile: 8 of each of its 32 rows */
+#define CHUNK_VALUES	(GPUVEC_TILE_ROWS * GPUVEC_CHUNK_IDS)
+
+void
+gpuvec_segment_row(const gpuvec_segment *segment, uint32_t row, uint16_t *ids)
+{
+	const uint16_t *from = segment->ids +
+		(size_t) segment->tile_chunk[row / GPUVEC_TILE_ROWS] * CHUNK_VALUES +
+		row % GPUVEC_TILE_ROWS * GPUVEC_CHUNK_IDS;
+	uint32_t	len = gpuvec_hot_len(segment, row);
+
+	for (uint32_t i = 0; i < len; i += GPUVEC_CHUNK_IDS)
+	{
+		uint32_t	n = len - i < GPUVEC_CHUNK_IDS ? len - i : GPUVEC_CHUNK_IDS;
+
+		memcpy(ids + i, from, n * sizeof(uint16_t));
+		from += CHUNK_VALUES;
+	}
+}
+
+void
+gpuvec_segment_words(const gpuvec_segment *segment, uint32_t row, uint64_t *words)
+{
+	words[0] = gpuvec_null_set(segment, row);
+	for (uint32_t column = 1; column <= segment->nfilters; column++)
+	{
+		const gpuvec_filter_column *filter = &segment->filters[column - 1];
+		uint32_t	code = filter->codes[row];
+		bool		null = code == filter->nkeys;
+
+		words[0] |= (uint64_t) null << column;
+		words[column] = null ? 0 : filter->keys[code];
+	}
+}
+
+uint32_t *
+gpuvec_segment_cold_by_row(const gpuvec_segment *segment, gpuvec_error *error)
+{
+	uint32_t   *numbers = malloc((segment->ncold + 1) * sizeof(uint32_t));
+	uint64_t   *next = malloc(segment->nrows * sizeof(uint64_t));
+	uint64_t	n = 0;
+
+	if (numbers == NULL || next == NULL)
+	{
+		free(numbers);
+		free(next);
+		gpuvec_fail_memory(error, segment->ncold * sizeof(uint32_t));
+		return NULL;
+	}
+	for (uint32_t row = 0; row < segment->nrows; row++)
+	{
+		next[row] = n;
+		n += segment->len[row] - gpuvec_hot_len(segment, row);
+	}
+	for (uint64_t i = 0; i < segment->ncold; i++)
+		numbers[next[segment->cold_row[i]]++] = segment->cold_number[i];
+	free(next);
+	return numbers;
+}
+
+uint64_t
+gpuvec_segment_find_cold(const gpuvec_segment *segment, uint32_t number)
+{
+	uint64_t	low = 0;
+	uint64_t	high = segment->ncold;
+
+	while (low < high)
+	{
+		uint64_t	middle = (low + high) / 2;
+
+		if (segment->cold_number[middle] < number)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* The tid at a position of by_tid */
+static inline uint64_t
+tid_at(const gpuvec_segment *segment, uint32_t position)
+{
+	return segment->tid[segment->by_tid[position]];
+}
+
+/*
+ * Where a tid would be if the tids were spread evenly; the segment has rows
+ * on both sides of it, or with it
+ */
+static uint32_t
+guess_position(const gpuvec_segment *segment, uint64_t tid)
+{
+	double		part = (double) (tid - segment->first_tid) /
+		(double) (segment->last_tid - segment->first_tid);
+
+	return (uint32_t) (part * (segment->nrows - 1));
+}
+
+/*
+ * Each look at a tid is a cache miss.  In most segments tids are spread
+ * evenly, so the search begins near a guess, and goes away from it by steps
+ * that grow.
+ */
+uint32_t
+gpuvec_segment_find(const gpuvec_segment *segment, uint64_t tid)
+{
+	uint32_t	low = 0;
+	uint32_t	high = segment->nrows;
+	uint32_t	step = FIRST_STEP;
+	uint32_t	guess;
+
+	if (tid <= segment->first_tid)
+		return 0;
+	if (tid > segment->last_tid)
+		return segment->nrows;
+	guess = guess_position(segment, tid);
+	if (tid_at(segment, guess) < tid)
+	{
+		for (low = guess + 1; high - low > step && tid_at(segment, low + step) < tid; step *= 2)
+			low += step + 1;
+		if (high - low > step)
+			high = low + step;
+	}
+	else
+	{
+		for (high = guess; high > step && tid_at(segment, high - step) >= tid; step *= 2)
+			high -= step;
+		if (high > step)
+			low = high - step;
+	}
+	while (low < high)
+	{
+		uint32_t	middle = (low + high) / 2;
+
+		if (tid_at(segment, middle) < tid)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}

@@ -1,0 +1,82 @@
+/*-------------------------------------------------------------------------
+ *
+ * feed_table.h
+ *	  The feeds in shared memory, for the files that make them up.
+ *
+ * Others include feed.h.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_FEED_TABLE_H
+#define GPUVEC_FEED_TABLE_H
+
+#include "postgres.h"
+
+#include "link/shared.h"
+#include "mirror/feed/feed.h"
+#include "mirror/feed/feed_ring.h"
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "storage/lwlock.h"
+
+#define FEED_BUILD_BYTES 16
+
+/* The index that a slot belongs to; written by who takes the slot */
+typedef struct FeedOwner
+{
+	Oid			database;
+	Oid			index;
+	Oid			relfilenumber;	/* of the index */
+	pg_atomic_uint64 feed;		/* number of the feed; 0: the slot is free, or
+								 * is changing hands */
+} FeedOwner;
+
+/* One feed, in shared memory.  The gaps are as in FeedRing. */
+typedef struct FeedSlot
+{
+	LWLock		lock;			/* for appending, and for taking the slot */
+	char		gap[PG_CACHE_LINE_SIZE];
+	pg_atomic_uint64 used;		/* when the number was last read */
+	pg_atomic_uint64 kept_from; /* hints of the feeder: the engine keeps the
+								 * records with the numbers kept_from + 1 ..
+								 * kept */
+	pg_atomic_uint64 kept;
+
+	/* as in FeedOwner */
+	gpuvec_mirror_key mirror;
+	uint8		build[FEED_BUILD_BYTES];	/* build id of the index
+											 * (MirrorTarget) */
+	uint64		unmarked;		/* count of unmarked changes when the slot was
+								 * taken */
+	FeedRing	ring;
+} FeedSlot;
+
+/*
+ * Owners are apart from the slots: who inserts into an index that no mirror
+ * follows reads nothing else
+ */
+typedef struct FeedTable
+{
+	FeedOwner	owners[FEED_SLOTS];
+	LWLock		lock;			/* for taking slots */
+	int			tranche;		/* of the locks */
+	uint64		feeds;			/* last number given to a feed */
+	pg_atomic_uint64 moves;		/* counted by FeedMoved() */
+	FeedSlot	slots[FEED_SLOTS];
+} FeedTable;
+
+/* The table in the shared state, or NULL */
+extern FeedTable *FeedTableIn(GpuvecShared *state);
+
+/*
+ * True if the slot of this owner is that of this index.  Without the slot's
+ * lock the answer may be out of date.
+ */
+static inline bool
+FeedIsOwner(FeedOwner *owner, const FeedIndex *index)
+{
+	return owner->index == index->index && owner->relfilenumber == index->relfilenumber &&
+		owner->database == MyDatabaseId && pg_atomic_read_u64(&owner->feed) != 0;
+}
+
+#endif							/* GPUVEC_FEED_TABLE_H */

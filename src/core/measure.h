@@ -64,25 +64,29 @@
 #define GPUVEC_HD
 #endif
 
+/* The measures without weights, and their names in SQL */
+#define GPUVEC_MEASURES(measure) \
+	measure(GPUVEC_BRAUN_BLANQUET, "braun_blanquet") \
+	measure(GPUVEC_JACCARD, "jaccard") \
+	measure(GPUVEC_COSINE, "cosine") \
+	measure(GPUVEC_DICE, "dice") \
+	measure(GPUVEC_OVERLAP, "overlap") \
+	measure(GPUVEC_CONTAINMENT, "containment") \
+	measure(GPUVEC_INTERSECTION, "intersection") \
+	measure(GPUVEC_HAMMING, "hamming")
+
+#define GPUVEC_MEASURE_VALUE(value, name) value,
+#define GPUVEC_MEASURE_NAME(value, name) name,
+
+/* These numbers are on the wire: protocol_sets.h */
 typedef enum gpuvec_measure
 {
-	GPUVEC_BRAUN_BLANQUET,
-	GPUVEC_JACCARD,
-	GPUVEC_COSINE,
-	GPUVEC_DICE,
-	GPUVEC_OVERLAP,
-	GPUVEC_CONTAINMENT,
-	GPUVEC_INTERSECTION,
-	GPUVEC_HAMMING,
+	GPUVEC_MEASURES(GPUVEC_MEASURE_VALUE)
 	GPUVEC_TVERSKY				/* has weights: see gpuvec_score_with */
 } gpuvec_measure;
 
-/* The measures without weights */
-#define GPUVEC_N_MEASURES	8
-
-#define GPUVEC_MEASURE_NAMES \
-	{"braun_blanquet", "jaccard", "cosine", "dice", \
-	 "overlap", "containment", "intersection", "hamming"}
+#define GPUVEC_N_MEASURES	((int) GPUVEC_TVERSKY)
+#define GPUVEC_MEASURE_NAMES {GPUVEC_MEASURES(GPUVEC_MEASURE_NAME)}
 
 /* The weights of tversky; all 0 for other measures */
 typedef struct gpuvec_weights

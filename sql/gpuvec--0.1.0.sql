@@ -813,6 +813,16 @@ CREATE OPERATOR CLASS inet_ops DEFAULT FOR TYPE inet USING gpuvec AS OPERATOR 13
 COMMENT ON OPERATOR CLASS inet_ops USING gpuvec IS 'filter by inet and cidr, for equality';
 COMMENT ON OPERATOR FAMILY inet_ops USING gpuvec IS 'filter by inet and cidr, for equality';
 
+CREATE OPERATOR CLASS macaddr_ops DEFAULT FOR TYPE macaddr USING gpuvec AS
+	OPERATOR 11 <, OPERATOR 12 <=, OPERATOR 13 =, OPERATOR 14 >=, OPERATOR 15 >;
+COMMENT ON OPERATOR CLASS macaddr_ops USING gpuvec IS 'filter by macaddr';
+COMMENT ON OPERATOR FAMILY macaddr_ops USING gpuvec IS 'filter by macaddr';
+
+CREATE OPERATOR CLASS macaddr8_ops DEFAULT FOR TYPE macaddr8 USING gpuvec AS
+	OPERATOR 11 <, OPERATOR 12 <=, OPERATOR 13 =, OPERATOR 14 >=, OPERATOR 15 >;
+COMMENT ON OPERATOR CLASS macaddr8_ops USING gpuvec IS 'filter by macaddr8';
+COMMENT ON OPERATOR FAMILY macaddr8_ops USING gpuvec IS 'filter by macaddr8';
+
 ALTER OPERATOR FAMILY integer_ops USING gpuvec ADD
 	OPERATOR 11 < (int2, int4), OPERATOR 12 <= (int2, int4), OPERATOR 13 = (int2, int4),
 	OPERATOR 14 >= (int2, int4), OPERATOR 15 > (int2, int4),

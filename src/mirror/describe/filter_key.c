@@ -24,6 +24,7 @@
  *							or it is renamed.  OIDs are in no order: a range
  *							is a list of labels (index/conditions.c).
  *	inet, cidr				a hash
+ *	macaddr, macaddr8		all six or eight bytes, the first one on top
  *	set						a bit for each id, by a hash of it
  *
  * Keys of rows that an index keeps lie on its pages.  Who changes how a key is
@@ -45,6 +46,7 @@
 #include "utils/builtins.h"
 #include "utils/date.h"
 #include "utils/fmgrprotos.h"
+#include "utils/inet.h"
 #include "utils/lsyscache.h"
 #include "utils/numeric.h"
 #include "utils/syscache.h"
@@ -137,16 +139,30 @@ text_key(const FilterColumn *column, Datum value)
 	return key;
 }
 
-/* The first eight bytes of a UUID, as a number in the order of UUIDs */
+/* At most eight bytes, as a number in the order of their values */
+static uint64
+bytes_key(const unsigned char *bytes, int n)
+{
+	uint64		key = 0;
+
+	for (int i = 0; i < n; i++)
+		key = key << 8 | bytes[i];
+	return key;
+}
+
+/* The first eight bytes of a UUID */
 static uint64
 uuid_key(const FilterColumn *column, Datum value)
 {
-	const		pg_uuid_t *uuid = DatumGetUUIDP(value);
-	uint64		key = 0;
+	return bytes_key(DatumGetUUIDP(value)->data, 8);
+}
 
-	for (int i = 0; i < 8; i++)
-		key = key << 8 | uuid->data[i];
-	return key;
+/* The bytes of a hardware address, which the server compares unsigned */
+static uint64
+mac_key(const FilterColumn *column, Datum value)
+{
+	return bytes_key((const unsigned char *) DatumGetPointer(value),
+					 column->type == MACADDROID ? sizeof(macaddr) : sizeof(macaddr8));
 }
 
 /* The bit of an id, by the highest bits of a product */
@@ -206,6 +222,7 @@ const FilterKindRow FilterKinds[] = {
 	[FILTER_UUID] = {{UUIDOID}, uuid_key, FILTER_BY_KEY},
 	[FILTER_ENUM] = {{ANYENUMOID}, enum_key, FILTER_BY_LABEL,.exact = true},
 	[FILTER_INET] = {{INETOID}, inet_key, FILTER_UNORDERED},
+	[FILTER_MAC] = {{MACADDROID, MACADDR8OID}, mac_key, FILTER_BY_KEY,.exact = true},
 	/* the type of sets is the extension's: describe_column() */
 	[FILTER_SET] = {{InvalidOid}, set_key, FILTER_BY_BITS}
 };

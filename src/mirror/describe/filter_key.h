@@ -31,6 +31,7 @@ typedef enum FilterKind
 	FILTER_UUID,
 	FILTER_ENUM,
 	FILTER_INET,
+	FILTER_MAC,					/* macaddr, macaddr8 */
 	FILTER_SET,					/* a further set */
 	FILTER_N_KINDS
 } FilterKind;

@@ -551,6 +551,10 @@ CREATE FUNCTION containment_similarity(query idset, idset) RETURNS float8
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION containment_similarity(idset, idset) IS 'i / a, with i common ids and a ids of the query';
 
+CREATE FUNCTION kulczynski_similarity(idset, idset) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION kulczynski_similarity(idset, idset) IS 'i * (a + b) / (2 * a * b), the mean of i / a and i / b, with i common ids of sets of a and b ids';
+
 CREATE FUNCTION tversky_similarity(query idset, idset, alpha float8, beta float8) RETURNS float8
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION tversky_similarity(idset, idset, float8, float8) IS 'i / (i + alpha * (a - i) + beta * (b - i)), with i common ids, a ids of the query and b of the other set';

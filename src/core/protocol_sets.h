@@ -23,7 +23,7 @@
  * Measures have these numbers on the wire.  A new one moves that of tversky,
  * so it needs another GPUVEC_PROTOCOL_VERSION.
  */
-static_assert(GPUVEC_BRAUN_BLANQUET == 0 && GPUVEC_HAMMING == 7 && GPUVEC_TVERSKY == 8,
+static_assert(GPUVEC_BRAUN_BLANQUET == 0 && GPUVEC_KULCZYNSKI == 8 && GPUVEC_TVERSKY == 9,
 			  "measures have other numbers: raise GPUVEC_PROTOCOL_VERSION");
 
 /*

@@ -209,6 +209,7 @@ SCORE_FUNCTION(cosine_similarity, GPUVEC_COSINE)
 SCORE_FUNCTION(dice_similarity, GPUVEC_DICE)
 SCORE_FUNCTION(overlap_similarity, GPUVEC_OVERLAP)
 SCORE_FUNCTION(containment_similarity, GPUVEC_CONTAINMENT)
+SCORE_FUNCTION(kulczynski_similarity, GPUVEC_KULCZYNSKI)
 
 DISTANCE_FUNCTION(idset_braun_blanquet_distance, GPUVEC_BRAUN_BLANQUET)
 DISTANCE_FUNCTION(idset_jaccard_distance, GPUVEC_JACCARD)
@@ -301,6 +302,7 @@ const IdSetMeasure idset_measures[] = {
 		NULL, {own_hamming_distance, own_idset_hamming_distance},.counts = true,.symmetric = true,
 		.sorts = IDSET_SORTS_ALL,.sorts_like = GPUVEC_HAMMING
 	},
+	[GPUVEC_KULCZYNSKI] = {own_kulczynski_similarity,.symmetric = true},
 	[GPUVEC_TVERSKY] = {own_tversky_similarity,.weighted = true}
 };
 

@@ -551,6 +551,10 @@ CREATE FUNCTION containment_similarity(query idset, idset) RETURNS float8
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION containment_similarity(idset, idset) IS 'i / a, with i common ids and a ids of the query';
 
+CREATE FUNCTION kulczynski_similarity(idset, idset) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION kulczynski_similarity(idset, idset) IS 'i * (a + b) / (2 * a * b), the mean of i / a and i / b, with i common ids of sets of a and b ids';
+
 CREATE FUNCTION tversky_similarity(query idset, idset, alpha float8, beta float8) RETURNS float8
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION tversky_similarity(idset, idset, float8, float8) IS 'i / (i + alpha * (a - i) + beta * (b - i)), with i common ids, a ids of the query and b of the other set';
@@ -812,6 +816,16 @@ COMMENT ON OPERATOR FAMILY enum_ops USING gpuvec IS 'filter by enums';
 CREATE OPERATOR CLASS inet_ops DEFAULT FOR TYPE inet USING gpuvec AS OPERATOR 13 =;
 COMMENT ON OPERATOR CLASS inet_ops USING gpuvec IS 'filter by inet and cidr, for equality';
 COMMENT ON OPERATOR FAMILY inet_ops USING gpuvec IS 'filter by inet and cidr, for equality';
+
+CREATE OPERATOR CLASS macaddr_ops DEFAULT FOR TYPE macaddr USING gpuvec AS
+	OPERATOR 11 <, OPERATOR 12 <=, OPERATOR 13 =, OPERATOR 14 >=, OPERATOR 15 >;
+COMMENT ON OPERATOR CLASS macaddr_ops USING gpuvec IS 'filter by macaddr';
+COMMENT ON OPERATOR FAMILY macaddr_ops USING gpuvec IS 'filter by macaddr';
+
+CREATE OPERATOR CLASS macaddr8_ops DEFAULT FOR TYPE macaddr8 USING gpuvec AS
+	OPERATOR 11 <, OPERATOR 12 <=, OPERATOR 13 =, OPERATOR 14 >=, OPERATOR 15 >;
+COMMENT ON OPERATOR CLASS macaddr8_ops USING gpuvec IS 'filter by macaddr8';
+COMMENT ON OPERATOR FAMILY macaddr8_ops USING gpuvec IS 'filter by macaddr8';
 
 ALTER OPERATOR FAMILY integer_ops USING gpuvec ADD
 	OPERATOR 11 < (int2, int4), OPERATOR 12 <= (int2, int4), OPERATOR 13 = (int2, int4),

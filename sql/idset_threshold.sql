@@ -26,7 +26,7 @@ SELECT '{1}'::idset <<->> ('{1}', 'NaN', 'jaccard');
 -- infinite and negative bounds
 SELECT m, '{1}'::idset <<->> ('{1}', 'Infinity', m) AS above_all, '{1}'::idset <<->> ('{2}', '-Infinity', m) AS below_all,
 	   '{1}'::idset <<->> ('{2}', 0, m) AS zero, '{1,2}'::idset <<->> ('{2,3}', -2, m) AS minus_two, '{1,2}'::idset <<->> ('{2,3}', -1, m) AS minus_one
-FROM unnest(ARRAY['braun_blanquet','jaccard','cosine','dice','overlap','containment','intersection','hamming']) m;
+FROM unnest(ARRAY['braun_blanquet','jaccard','cosine','dice','overlap','containment','intersection','hamming','kulczynski']) m;
 
 -- Against the measures' functions, with each score that occurs as the bound (a
 -- tie), and with its neighbours among the float8 numbers.  Sets of ids from both
@@ -51,7 +51,8 @@ CREATE FUNCTION score(measure text, query idset, s idset) RETURNS float8 LANGUAG
 		WHEN 'overlap' THEN overlap_similarity(query, s)
 		WHEN 'containment' THEN containment_similarity(query, s)
 		WHEN 'intersection' THEN intersection_count(query, s)
-		WHEN 'hamming' THEN -hamming_distance(query, s) END
+		WHEN 'hamming' THEN -hamming_distance(query, s)
+		WHEN 'kulczynski' THEN kulczynski_similarity(query, s) END
 $$;
 -- the next float8 above (direction 1) or below (direction -1)
 CREATE FUNCTION beside(x float8, direction int) RETURNS float8 LANGUAGE plpgsql IMMUTABLE AS $$
@@ -64,13 +65,13 @@ SELECT beside(0.5, 1) > 0.5 AS above, beside(0.5, -1) < 0.5 AS below, beside(0.5
 CREATE TABLE bounds AS
 SELECT measure, q, beside(bound, direction) AS bound, direction
 FROM (SELECT DISTINCT measure, q.i AS q, score(measure, q.s, d.s) AS bound
-	  FROM unnest(ARRAY['braun_blanquet','jaccard','cosine','dice','overlap','containment','intersection','hamming']) measure,
+	  FROM unnest(ARRAY['braun_blanquet','jaccard','cosine','dice','overlap','containment','intersection','hamming','kulczynski']) measure,
 		   sets q, sets d
 	  WHERE (q.i % 9 = 0 OR q.i > 120) AND q.s IS NOT NULL AND d.s IS NOT NULL) b,
 	 LATERAL (VALUES (1), (-1)) v(direction)
 UNION ALL
 SELECT DISTINCT measure, q.i, score(measure, q.s, d.s), 0
-FROM unnest(ARRAY['braun_blanquet','jaccard','cosine','dice','overlap','containment','intersection','hamming']) measure, sets q, sets d
+FROM unnest(ARRAY['braun_blanquet','jaccard','cosine','dice','overlap','containment','intersection','hamming','kulczynski']) measure, sets q, sets d
 WHERE (q.i % 9 = 0 OR q.i > 120) AND q.s IS NOT NULL AND d.s IS NOT NULL;
 SELECT measure, direction, count(*) > 100 AS many,
 	   count(*) FILTER (WHERE (d.s <<->> (q.s, b.bound, b.measure)) IS DISTINCT FROM (score(b.measure, q.s, d.s) >= b.bound)) AS differences,
@@ -102,7 +103,7 @@ FROM (SELECT m.measure, q.i, (SELECT count(*) FROM sets d WHERE d.s <<->> (q.s, 
 			 (SELECT array_agg(d.ctid ORDER BY d.ctid) FROM sets d WHERE d.s <<->> (q.s, m.bound, m.measure)) IS NOT DISTINCT FROM
 			 (SELECT array_agg(t.tid ORDER BY t.tid) FROM gpuvec_topk('sets', 's', q.s, NULL, m.measure, m.bound) t) AS same
 	  FROM sets q, (VALUES ('braun_blanquet', 0.5), ('jaccard', 0.25), ('cosine', 0.5), ('dice', 0.4), ('overlap', 1), ('containment', 0.75),
-						   ('intersection', 3), ('hamming', -4)) m(measure, bound)
+						   ('intersection', 3), ('hamming', -4), ('kulczynski', 0.7)) m(measure, bound)
 	  WHERE q.i % 5 = 0 OR q.i > 120) x
 GROUP BY measure ORDER BY measure;
 -- long sets out of line; stored right sides, short, long and compressed

@@ -7,7 +7,8 @@ CREATE FUNCTION rnd(i int, k int, n int) RETURNS int LANGUAGE sql IMMUTABLE AS
 	'SELECT ((hashint4extended(i, k) & 9223372036854775807) % n)::int';
 CREATE FUNCTION has(i int, k int) RETURNS bool LANGUAGE sql IMMUTABLE AS 'SELECT rnd(i, k + 1000, 12) > 0';
 CREATE TABLE docs (id int, tokens idset, n int DEFAULT 0, i2 small, i4 int, i8 int8, f4 float4, f8 float8, num numeric, d date, ts timestamp,
-	tz timestamptz, b bool, t text COLLATE "C", v varchar(20), bp char(6), u uuid, e mood, ip inet, tags idset) WITH (fillfactor = 80);
+	tz timestamptz, b bool, t text COLLATE "C", v varchar(20), bp char(6), u uuid, e mood, ip inet, tags idset,
+	m6 macaddr, m8 macaddr8) WITH (fillfactor = 80);
 CREATE FUNCTION fill(a int, z int) RETURNS void LANGUAGE sql AS $$
 INSERT INTO docs SELECT i, CASE WHEN has(i, 0) THEN (SELECT idset_agg(rnd(i, j, 40 * j)) FROM generate_series(1, rnd(i, 1, 9)) j) END, 0,
 	CASE WHEN has(i, 2) THEN rnd(i, 2, 20) - 10 END, CASE WHEN has(i, 3) THEN rnd(i, 3, 1000) - 500 END,
@@ -25,12 +26,14 @@ INSERT INTO docs SELECT i, CASE WHEN has(i, 0) THEN (SELECT idset_agg(rnd(i, j, 
 	CASE WHEN has(i, 15) THEN (repeat('0', 15) || rnd(i, 15, 3) || repeat('0', 15) || rnd(i, 151, 4))::uuid END,
 	CASE WHEN has(i, 16) THEN ('{sad,fine,glad}'::mood[])[rnd(i, 16, 3) + 1] END,
 	CASE WHEN has(i, 17) THEN ('{10.0.0.1,10.0.0.0/8,::1,192.168.1.0/24}'::inet[])[rnd(i, 17, 4) + 1] END,
-	CASE WHEN has(i, 18) THEN (SELECT idset_agg(rnd(i, 100 + j, 30) * 5000) FROM generate_series(1, rnd(i, 18, 5)) j) END
+	CASE WHEN has(i, 18) THEN (SELECT idset_agg(rnd(i, 100 + j, 30) * 5000) FROM generate_series(1, rnd(i, 18, 5)) j) END,
+	CASE WHEN has(i, 19) THEN ('{00:00:00:00:00:00,00:00:00:00:00:01,00:00:00:80:00:00,00:00:01:00:00:00,7f:ff:ff:ff:ff:ff,80:00:00:00:00:00,08:00:2b:01:02:03,08:00:2b:01:02:04,ff:ff:ff:ff:ff:ff}'::macaddr[])[rnd(i, 19, 9) + 1] END,
+	CASE WHEN has(i, 20) THEN ('{00:00:00:00:00:00:00:00,00:00:00:00:00:00:00:01,00:00:00:00:80:00:00:00,00:00:00:01:00:00:00:00,7f:ff:ff:ff:ff:ff:ff:ff,80:00:00:00:00:00:00:00,08:00:2b:ff:fe:01:02:03,ff:ff:ff:ff:ff:ff:ff:fe,ff:ff:ff:ff:ff:ff:ff:ff}'::macaddr8[])[rnd(i, 20, 9) + 1] END
 	FROM generate_series(a, z) i $$;
 SELECT fill(1, 6000);
 SET client_min_messages = warning;
 CREATE INDEX docs_most ON docs USING gpuvec (tokens, i2, i4, i8, f4, f8, num, d, ts, tz, b, t, bp, u, e, ip);
-CREATE INDEX docs_rest ON docs USING gpuvec (tokens, tags, v);
+CREATE INDEX docs_rest ON docs USING gpuvec (tokens, tags, v, m6, m8);
 ANALYZE docs;
 
 CREATE TABLE atoms (number int GENERATED ALWAYS AS IDENTITY, columns text, atom text);
@@ -53,7 +56,13 @@ INSERT INTO atoms (columns, atom) VALUES
 	('both', 'tokens <@ ''{1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20}'''),
 	('rest', 'tags && ''{5000,10000}'''), ('rest', 'tags @> ''{15000}'''), ('rest', 'tags @> ''{15000,20000}'''), ('rest', 'tags <@ ''{0,5000,10000,15000,20000,25000,30000,35000,40000}'''), ('rest', 'tags = ''{}'''),
 	('rest', 'tags = ''{5000}'''), ('rest', 'tags && ''{}'''), ('rest', 'tags @> ''{}'''), ('rest', 'tags IS NULL'), ('rest', 'tags <<->> (''{5000,10000}'', 0.4, ''jaccard'')'), ('rest', 'tags && ANY (''{"{5000}","{70000}"}''::idset[])'),
-	('rest', 'v = ''a'''), ('rest', 'v = ''A'''), ('rest', 'v < ''x'''), ('rest', 'v IN (''ab'', ''Zoo'')'), ('rest', 'v IS NOT NULL');
+	('rest', 'v = ''a'''), ('rest', 'v = ''A'''), ('rest', 'v < ''x'''), ('rest', 'v IN (''ab'', ''Zoo'')'), ('rest', 'v IS NOT NULL'),
+	('rest', 'm6 = ''08:00:2b:01:02:03'''), ('rest', 'm6 < ''00:00:00:00:00:00'''), ('rest', 'm6 <= ''00:00:00:00:00:00'''), ('rest', 'm6 < ''80:00:00:00:00:00'''), ('rest', 'm6 >= ''ff:ff:ff:ff:ff:ff'''),
+	('rest', 'm6 > ''ff:ff:ff:ff:ff:ff'''), ('rest', 'm6 BETWEEN ''00:00:00:80:00:00'' AND ''08:00:2b:01:02:03'''), ('rest', 'm6 IN (''00:00:00:00:00:01'', ''ff:ff:ff:ff:ff:ff'', ''12:34:56:78:9a:bc'')'),
+	('rest', 'm6 > ANY (''{7f:ff:ff:ff:ff:ff,80:00:00:00:00:00,NULL}'')'), ('rest', 'm6 IS NULL'),
+	('rest', 'm8 = ''08:00:2b:01:02:03'''), ('rest', 'm8 < ''00:00:00:00:00:00:00:00'''), ('rest', 'm8 <= ''00:00:00:00:80:00:00:00'''), ('rest', 'm8 < ''80:00:00:00:00:00:00:00'''),
+	('rest', 'm8 >= ''ff:ff:ff:ff:ff:ff:ff:ff'''), ('rest', 'm8 > ''ff:ff:ff:ff:ff:ff:ff:fe'''), ('rest', 'm8 > ''ff:ff:ff:ff:ff:ff:ff:ff'''), ('rest', 'm8 BETWEEN ''00:00:00:01:00:00:00:00'' AND ''7f:ff:ff:ff:ff:ff:ff:ff'''),
+	('rest', 'm8 = ANY (''{00:00:00:00:00:00:00:00,ff:ff:ff:ff:ff:ff:ff:fe,NULL}'')'), ('rest', 'm8 <= ANY (''{00:00:00:00:00:00:00:01,08:00:2b:ff:fe:01:02:03}'')'), ('rest', 'm8 IS NOT NULL');
 
 -- Rows by an index and by a sequential scan and a sort: distances, rows of each distance, the first
 -- ten, and rows without an order
@@ -109,10 +118,11 @@ SELECT * FROM differing(0);
 CREATE TABLE operators AS
 SELECT attname AS name, oprname AS op, CASE WHEN amoprighttype = 'anyenum'::regtype THEN 'mood' ELSE amoprighttype::regtype END AS type, examples
 FROM pg_amop JOIN pg_am a ON a.oid = amopmethod AND a.amname = 'gpuvec' JOIN pg_operator o ON o.oid = amopopr
-	JOIN pg_attribute ON attrelid = 'docs_most'::regclass AND attnum > 1
+	JOIN pg_attribute ON attrelid IN ('docs_most'::regclass, 'docs_rest'::regclass) AND attnum > 1
 	JOIN pg_type t ON t.oid = atttypid AND amoplefttype = CASE WHEN typtype = 'e' THEN 'anyenum'::regtype WHEN typtype = 'd' THEN typbasetype ELSE t.oid END
 	JOIN (VALUES ('^(smallint|integer|bigint)$', '{3,-5,NULL}'), ('^(real|double precision|numeric)$', '{1.5,-2.25,NULL}'), ('^(date|timestamp.*)$', '{2000-01-01,2024-02-29,NULL}'),
-		('^boolean$', '{t,NULL}'), ('^(text|character)$', '{ab,abcd,NULL}'), ('^uuid$', '{00000000-0000-0001-0000-000000000002,NULL}'), ('^anyenum$', '{fine,sad,NULL}'), ('^inet$', '{10.0.0.1,::1,NULL}')) e (types, examples)
+		('^boolean$', '{t,NULL}'), ('^(text|character)$', '{ab,abcd,NULL}'), ('^uuid$', '{00000000-0000-0001-0000-000000000002,NULL}'), ('^anyenum$', '{fine,sad,NULL}'), ('^inet$', '{10.0.0.1,::1,NULL}'),
+		('^macaddr8?$', '{7f:ff:ff:ff:ff:ff,08:00:2b:01:02:03,NULL}')) e (types, examples)
 		ON amoprighttype::regtype::text ~ types
 WHERE amoppurpose = 's';
 SELECT count(*) > 100 AS operators, count(DISTINCT name) AS columns FROM operators;
@@ -294,6 +304,10 @@ CREATE OPERATOR CLASS odd_ops FOR TYPE int4 USING gpuvec AS OPERATOR 11 <, OPERA
 SELECT amvalidate(oid) FROM pg_opclass WHERE opcname = 'odd_ops';
 CREATE OPERATOR CLASS odder_ops FOR TYPE int4 USING gpuvec AS OPERATOR 11 <;
 SELECT amvalidate(oid) FROM pg_opclass WHERE opcname = 'odder_ops';
+-- a type without keys is refused, whatever its operator class says
+CREATE OPERATOR CLASS oddest_ops FOR TYPE oid USING gpuvec AS OPERATOR 11 <, OPERATOR 13 =;
+SELECT amvalidate(oid) FROM pg_opclass WHERE opcname = 'oddest_ops';
+CREATE INDEX ON docs USING gpuvec (tokens, (tenant::oid) oddest_ops);
 -- different values with one key: rows are checked again, whatever else says that they were found exactly
 CREATE TABLE nearly (id int, tokens idset, price numeric);
 INSERT INTO nearly SELECT n, ARRAY[n % 3], CASE WHEN n % 2 = 0 THEN 1 ELSE 1.00000000000000000001 END FROM generate_series(1, 60) n;

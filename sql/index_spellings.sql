@@ -65,7 +65,7 @@ FROM unnest('{5,0,65535,70000,4294967295,4294967296,-1,9223372036854775807}'::in
 -- all measures, both ways, with each score that occurs, those next to them, and such that are none
 CREATE TABLE calls AS SELECT * FROM (VALUES
 	('braun_blanquet_similarity(%s, %s)', '>= > ='), ('jaccard_similarity(%s, %s)', '>= > ='), ('cosine_similarity(%s, %s)', '>= > ='), ('dice_similarity(%s, %s)', '>= > ='),
-	('overlap_similarity(%s, %s)', '>= > ='), ('containment_similarity(%s, %s)', '>= > ='), ('tversky_similarity(%s, %s, 0.3, 1.7)', '>= > ='),
+	('overlap_similarity(%s, %s)', '>= > ='), ('containment_similarity(%s, %s)', '>= > ='), ('kulczynski_similarity(%s, %s)', '>= > ='), ('tversky_similarity(%s, %s, 0.3, 1.7)', '>= > ='),
 	('tversky_similarity(%s, %s, 0.333333333333333333, 1e-7)', '>= > ='),
 	('intersection_count(%s, %s)', '>= > ='), ('hamming_distance(%s, %s)', '<= < ='), ('(%s <-> %s)', '<= < ='), ('(%s <%%> %s)', '<= < ='), ('(%s <=> %s)', '<= < ='),
 	('(%s <#> %s)', '<= < ='), ('(%s <~> %s)', '<= < =')) v(call, operators);
@@ -158,7 +158,7 @@ CREATE TABLE shapes AS SELECT * FROM (VALUES
 	('1 - %s::real', -1), ('%s::real::numeric', 1), ('(1 - %s)::numeric::float8', -1), ('%s::float8', 1)) v(shape, sign);
 CREATE TABLE scores AS SELECT * FROM (VALUES
 	('braun_blanquet_similarity(%s, %s)', 1), ('jaccard_similarity(%s, %s)', 1), ('cosine_similarity(%s, %s)', 1), ('dice_similarity(%s, %s)', 1), ('overlap_similarity(%s, %s)', 1),
-	('containment_similarity(%s, %s)', 1), ('tversky_similarity(%s, %s, 0.3, 1.7)', 1), ('intersection_count(%s, %s)', 1), ('cardinality(%s & %s)', 1),
+	('containment_similarity(%s, %s)', 1), ('kulczynski_similarity(%s, %s)', 1), ('tversky_similarity(%s, %s, 0.3, 1.7)', 1), ('intersection_count(%s, %s)', 1), ('cardinality(%s & %s)', 1),
 	('hamming_distance(%s, %s)', -1), ('(%s <-> %s)', -1), ('(%s <%%> %s)', -1), ('(%s <=> %s)', -1), ('(%s <#> %s)', -1), ('(%s <~> %s)', -1)) v(call, sign);
 CREATE FUNCTION bounds(expression text) RETURNS SETOF text LANGUAGE plpgsql AS $$
 BEGIN

@@ -63,7 +63,7 @@ END $$;
 -- all measures: a bound that few rows reach, one that all do, none does, ties, and below what a row without a common id has
 CREATE TABLE results AS
 SELECT measure, q, bound, same(format('tokens <<->> (%L, %L, %L)', q, bound, measure)) AS result
-FROM unnest('{braun_blanquet,jaccard,cosine,dice,overlap,containment,intersection,hamming,NULL}'::text[]) measure,
+FROM unnest('{braun_blanquet,jaccard,cosine,dice,overlap,containment,intersection,hamming,kulczynski,NULL}'::text[]) measure,
 	 unnest('{"{5}","{5,105,305}","{0,1,2,3,4,5,6,7,8,9,20,21,22,23,24}","{}","{0,65535}","{40000}"}'::idset[]) q,
 	 unnest('{-Infinity,-65537,-4,-3,-2.5,-1,-0,0,4.9e-324,0.3333333333333333,0.5,0.6,1,1.0000000000000002,2,65536,Infinity}'::float8[]) bound;
 SELECT measure, count(*) AS searches, count(*) FILTER (WHERE result NOT LIKE 'same: %') AS different,
@@ -76,6 +76,7 @@ DROP TABLE results;
 SELECT count(*) > 20 AS many, count(*) FILTER (WHERE same(format('tokens <<->> (%L, %L, %L)', '{5,105,305,1,2}', bound, measure)) NOT LIKE 'same: %') AS different
 FROM (SELECT DISTINCT 'jaccard' AS measure, jaccard_similarity('{5,105,305,1,2}', tokens) AS bound FROM docs WHERE tokens IS NOT NULL UNION
 	  SELECT DISTINCT 'cosine', cosine_similarity('{5,105,305,1,2}', tokens) FROM docs WHERE tokens IS NOT NULL UNION
+	  SELECT DISTINCT 'kulczynski', kulczynski_similarity('{5,105,305,1,2}', tokens) FROM docs WHERE tokens IS NOT NULL UNION
 	  SELECT DISTINCT 'hamming', -hamming_distance('{5,105,305,1,2}', tokens) FROM docs WHERE tokens IS NOT NULL) x;
 -- subsets, with the empty set; the other boolean operators with an empty query
 SELECT op, q, same(format('tokens %s %L', op, q)) FROM unnest('{<@,&&,@>,=}'::text[]) op,

@@ -33,7 +33,8 @@ BEGIN
 				WHEN 'overlap' THEN n::float8 / nullif(least(a, b), 0)
 				WHEN 'containment' THEN n::float8 / nullif(a, 0)
 				WHEN 'intersection' THEN n::float8
-				WHEN 'hamming' THEN (-(a + b - 2 * n))::float8 END AS score
+				WHEN 'hamming' THEN (-(a + b - 2 * n))::float8
+				WHEN 'kulczynski' THEN n::float8 * (a + b) / nullif(2 * a::float8 * b, 0) END AS score
 			FROM (SELECT ctid, cardinality($1) AS a, cardinality(tokens) AS b,
 						 cardinality(ARRAY(SELECT unnest($1) INTERSECT SELECT unnest(tokens))) AS n
 				  FROM %s WHERE tokens IS NOT NULL AND ($5 IS NULL OR ctid IN (SELECT unnest($5)))) x
@@ -57,7 +58,7 @@ BEGIN
 	EXECUTE format('SELECT array_agg(ctid ORDER BY id * 7919 %% 1000, id) FROM %s WHERE id %% $1 = 0', rel) INTO tids USING m;
 	RETURN tids;
 END $$;
-CREATE VIEW measures AS SELECT unnest(ARRAY['braun_blanquet','jaccard','cosine','dice','overlap','containment','intersection','hamming']) AS measure;
+CREATE VIEW measures AS SELECT unnest(ARRAY['braun_blanquet','jaccard','cosine','dice','overlap','containment','intersection','hamming','kulczynski']) AS measure;
 
 -- few rows are fetched, the engine is not asked; most rows are filtered
 SELECT gpuvec_prewarm('docs', 'tokens') > 2500 AS rows, gpuvec_prewarm('docs_indexed', 'tokens') > 2500 AS roots;

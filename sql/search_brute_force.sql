@@ -20,7 +20,8 @@ BEGIN
 				WHEN 'overlap' THEN n::float8 / nullif(least(a, b), 0)
 				WHEN 'containment' THEN n::float8 / nullif(a, 0)
 				WHEN 'intersection' THEN n::float8
-				WHEN 'hamming' THEN (-(a + b - 2 * n))::float8 END AS score
+				WHEN 'hamming' THEN (-(a + b - 2 * n))::float8
+				WHEN 'kulczynski' THEN n::float8 * (a + b) / nullif(2 * a::float8 * b, 0) END AS score
 			FROM (SELECT tableoid, ctid, cardinality($1) AS a, cardinality(tokens) AS b,
 						 cardinality(ARRAY(SELECT unnest($1) INTERSECT SELECT unnest(tokens))) AS n
 				  FROM %s WHERE tokens IS NOT NULL) x
@@ -34,7 +35,7 @@ CREATE FUNCTION same(rel regclass, q idset, k bigint, measure text, min_score fl
 		THEN count(g.*)::text ELSE 'different' END
 	FROM gpuvec_topk(rel, 'tokens', q, k, measure, min_score) g
 $$;
-CREATE VIEW measures AS SELECT unnest(ARRAY['braun_blanquet','jaccard','cosine','dice','overlap','containment','intersection','hamming']) AS measure;
+CREATE VIEW measures AS SELECT unnest(ARRAY['braun_blanquet','jaccard','cosine','dice','overlap','containment','intersection','hamming','kulczynski']) AS measure;
 CREATE VIEW queries AS SELECT * FROM (VALUES (1, '{1,2,3}'::idset), (2, '{0}'), (3, '{65535}'), (4, '{}'), (5, '{0,1,65535}'),
 	(6, '{5,9,13,17,21,25,29,33,37,90,123,200,255,256,300}'), (7, '{40000}')) v(qid, q);
 

@@ -1,7 +1,7 @@
 -- Rows of equal similarity, and the order of rows across partitions.
 CREATE SCHEMA ranking;
 SET search_path = ranking, public;
-CREATE VIEW measures AS SELECT unnest(ARRAY['braun_blanquet','jaccard','cosine','dice','overlap','containment','intersection','hamming']) AS measure;
+CREATE VIEW measures AS SELECT unnest(ARRAY['braun_blanquet','jaccard','cosine','dice','overlap','containment','intersection','hamming','kulczynski']) AS measure;
 
 -- Equal cosines of different numbers of ids: with a query of ids from 0 on, i common ones of b make i * i / b a fraction that many i and b share.
 CREATE TABLE cosines (id serial, tokens idset);
@@ -56,7 +56,7 @@ CREATE TABLE asked AS SELECT row_number() OVER () AS n, q FROM unnest('{"{1,2,51
 CREATE FUNCTION score(measure text, q idset, s idset) RETURNS float8 LANGUAGE sql AS $$
 	SELECT CASE measure WHEN 'braun_blanquet' THEN braun_blanquet_similarity(q, s) WHEN 'jaccard' THEN jaccard_similarity(q, s) WHEN 'cosine' THEN cosine_similarity(q, s)
 		WHEN 'dice' THEN dice_similarity(q, s) WHEN 'overlap' THEN overlap_similarity(q, s) WHEN 'containment' THEN containment_similarity(q, s)
-		WHEN 'intersection' THEN intersection_count(q, s) ELSE -hamming_distance(q, s) END $$;
+		WHEN 'intersection' THEN intersection_count(q, s) WHEN 'kulczynski' THEN kulczynski_similarity(q, s) ELSE -hamming_distance(q, s) END $$;
 -- the rows of all partitions, as they rank for each query
 CREATE FUNCTION ranked(measure text, min_score float8) RETURNS TABLE (query bigint, rank bigint, source regclass, tid tid, score float8, common int) LANGUAGE sql AS $$
 	SELECT n, row_number() OVER (PARTITION BY n ORDER BY s DESC, oid, ctid), oid::regclass, ctid, s, common

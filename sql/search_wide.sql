@@ -8,12 +8,12 @@ CREATE TABLE queries AS SELECT * FROM (VALUES (1, '{1,2,3}'::idset), (2, '{65535
 	(11, (SELECT idset_agg(i * 65537) FROM generate_series(0::int8, 2000) i))) q(n, query);
 CREATE FUNCTION score(q idset, s idset, measure text) RETURNS float8 LANGUAGE sql AS $$
 	SELECT CASE measure WHEN 'braun_blanquet' THEN braun_blanquet_similarity(q, s) WHEN 'jaccard' THEN jaccard_similarity(q, s) WHEN 'cosine' THEN cosine_similarity(q, s) WHEN 'dice' THEN dice_similarity(q, s)
-		WHEN 'overlap' THEN overlap_similarity(q, s) WHEN 'containment' THEN containment_similarity(q, s) WHEN 'intersection' THEN intersection_count(q, s) ELSE -hamming_distance(q, s) END $$;
+		WHEN 'overlap' THEN overlap_similarity(q, s) WHEN 'containment' THEN containment_similarity(q, s) WHEN 'intersection' THEN intersection_count(q, s) WHEN 'kulczynski' THEN kulczynski_similarity(q, s) ELSE -hamming_distance(q, s) END $$;
 CREATE FUNCTION expected(q idset, k int, measure text) RETURNS text LANGUAGE sql AS $$
 	SELECT coalesce(string_agg(ctid || ' ' || s, ';' ORDER BY s DESC, ctid), '') FROM (
 		SELECT ctid, score(q, tokens, measure) AS s FROM docs WHERE tokens IS NOT NULL AND q IS NOT NULL AND (measure = 'hamming' OR q && tokens) ORDER BY 2 DESC, 1 LIMIT k) x $$;
 CREATE FUNCTION wrong() RETURNS text LANGUAGE sql AS $$
-	SELECT coalesce(string_agg(n || ' ' || measure || ' ' || k, ', ' ORDER BY n, measure, k), 'none') FROM queries, unnest('{braun_blanquet,jaccard,cosine,dice,overlap,containment,intersection,hamming}'::text[]) measure, unnest('{1,50}'::int[]) k
+	SELECT coalesce(string_agg(n || ' ' || measure || ' ' || k, ', ' ORDER BY n, measure, k), 'none') FROM queries, unnest('{braun_blanquet,jaccard,cosine,dice,overlap,containment,intersection,hamming,kulczynski}'::text[]) measure, unnest('{1,50}'::int[]) k
 	WHERE expected(query, k, measure) <> (SELECT coalesce(string_agg(tid || ' ' || score, ';' ORDER BY rank), '') FROM gpuvec_topk('docs', 'tokens', query, k, measure)) $$;
 -- all queries in one statement
 CREATE FUNCTION wrong_batch(measure text) RETURNS text LANGUAGE sql AS $$

@@ -14,6 +14,7 @@
  *	 containment	 i / a				 of the query in the row
  *	 intersection	 i
  *	 hamming		 -(a+b-2i)			 the negated symmetric difference
+ *	 kulczynski		 i(a+b)/(2ab)		 (i/a + i/b) / 2, Kulczynski 1927
  *	 tversky		 i / (i + alpha*(a-i) + beta*(b-i))		 Tversky 1977
  *
  * A score is a float8; larger is more similar.  0/0 is similarity 0.  The
@@ -25,7 +26,7 @@
  * smaller float8, for all i, a and b:
  *
  *	 - i, a and b are at most 2^16, so every numerator and denominator below
- *	   is an integer of at most 2^32, and exact.
+ *	   is an integer of at most 2^33, and exact.
  *	 - Then comes one division.  Its result depends on nothing but the value
  *	   of the fraction, and rounding keeps the order.
  *	 - The square root of cosine depends on nothing but that result, and keeps
@@ -33,10 +34,11 @@
  *	   that two fractions share: 3 / sqrt(18) is not 1 / sqrt(2) then.
  *	 - intersection and hamming are integers.
  *
- * Different similarities have different float8, except for cosine.  Fractions
- * with denominators up to 2^17 are at least 2^-34 apart, and a float8 between
- * 0 and 1 is off by at most 2^-54.  But two values of i*i/(a*b) may differ by
- * only 2^-64; rows whose cosines are that close tie.
+ * Different similarities have different float8, except for cosine and
+ * kulczynski.  Fractions with denominators up to 2^17 are at least 2^-34
+ * apart, and a float8 between 0 and 1 is off by at most 2^-54.  But two
+ * values of i*i/(a*b) may differ by only 2^-64, and two of i(a+b)/(2ab) by
+ * 2^-66; rows whose similarities are that close tie.
  *
  * tversky has weights: alpha for ids that only the query has, beta for those
  * that only the row has.  Weights that are decimal fractions of up to nine
@@ -64,25 +66,30 @@
 #define GPUVEC_HD
 #endif
 
+/* The measures without weights, and their names in SQL */
+#define GPUVEC_MEASURES(measure) \
+	measure(GPUVEC_BRAUN_BLANQUET, "braun_blanquet") \
+	measure(GPUVEC_JACCARD, "jaccard") \
+	measure(GPUVEC_COSINE, "cosine") \
+	measure(GPUVEC_DICE, "dice") \
+	measure(GPUVEC_OVERLAP, "overlap") \
+	measure(GPUVEC_CONTAINMENT, "containment") \
+	measure(GPUVEC_INTERSECTION, "intersection") \
+	measure(GPUVEC_HAMMING, "hamming") \
+	measure(GPUVEC_KULCZYNSKI, "kulczynski")
+
+#define GPUVEC_MEASURE_VALUE(value, name) value,
+#define GPUVEC_MEASURE_NAME(value, name) name,
+
+/* These numbers are on the wire: protocol_sets.h */
 typedef enum gpuvec_measure
 {
-	GPUVEC_BRAUN_BLANQUET,
-	GPUVEC_JACCARD,
-	GPUVEC_COSINE,
-	GPUVEC_DICE,
-	GPUVEC_OVERLAP,
-	GPUVEC_CONTAINMENT,
-	GPUVEC_INTERSECTION,
-	GPUVEC_HAMMING,
+	GPUVEC_MEASURES(GPUVEC_MEASURE_VALUE)
 	GPUVEC_TVERSKY				/* has weights: see gpuvec_score_with */
 } gpuvec_measure;
 
-/* The measures without weights */
-#define GPUVEC_N_MEASURES	8
-
-#define GPUVEC_MEASURE_NAMES \
-	{"braun_blanquet", "jaccard", "cosine", "dice", \
-	 "overlap", "containment", "intersection", "hamming"}
+#define GPUVEC_N_MEASURES	((int) GPUVEC_TVERSKY)
+#define GPUVEC_MEASURE_NAMES {GPUVEC_MEASURES(GPUVEC_MEASURE_NAME)}
 
 /* The weights of tversky; all 0 for other measures */
 typedef struct gpuvec_weights
@@ -185,6 +192,8 @@ gpuvec_score(gpuvec_measure measure, uint32_t i, uint32_t a, uint32_t b)
 			return (double) i;
 		case GPUVEC_HAMMING:
 			return (double) -(int32_t) (a + b - 2 * i);
+		case GPUVEC_KULCZYNSKI:
+			return gpuvec_ratio((double) i * (double) (a + b), 2.0 * (double) a * (double) b);
 		case GPUVEC_TVERSKY:
 			break;
 	}
@@ -225,9 +234,9 @@ gpuvec_score_with(gpuvec_measure measure, gpuvec_weights weights, uint32_t i, ui
  *
  * A larger score never has a larger distance, and equal scores have equal
  * distances.  Different scores have different distances, by the argument at
- * the head of the file, except for cosine: near 1 the values of 1 - score are
- * 2^-53 apart, so rows whose scores differ by less may have the same
- * distance.
+ * the head of the file, except for cosine and kulczynski: near 1 the values
+ * of 1 - score are 2^-53 apart, so rows whose scores differ by less may have
+ * the same distance.
  */
 static inline GPUVEC_HD double
 gpuvec_distance(gpuvec_measure measure, uint32_t i, uint32_t a, uint32_t b)
@@ -296,6 +305,10 @@ gpuvec_need(gpuvec_measure measure, uint32_t a, uint32_t b, float score)
 			break;
 		case GPUVEC_HAMMING:
 			x = (score + fa + fb) * 0.5f;
+			break;
+		case GPUVEC_KULCZYNSKI:
+			/* 2ab / (a + b), by steps none of which falls when b grows */
+			x = score * (2.0f * fa / (1.0f + fa / fb));
 			break;
 		case GPUVEC_TVERSKY:
 			break;

@@ -10,12 +10,21 @@
 #ifndef GPUVEC_PROTOCOL_SETS_H
 #define GPUVEC_PROTOCOL_SETS_H
 
+#include <assert.h>
 #include <stdint.h>
 
 #include "core/bounds.h"
 #include "core/filter.h"
+#include "core/measure.h"
 #include "core/method.h"
 #include "core/protocol_mirrors.h"
+
+/*
+ * Measures have these numbers on the wire.  A new one moves that of tversky,
+ * so it needs another GPUVEC_PROTOCOL_VERSION.
+ */
+static_assert(GPUVEC_BRAUN_BLANQUET == 0 && GPUVEC_KULCZYNSKI == 8 && GPUVEC_TVERSKY == 9,
+			  "measures have other numbers: raise GPUVEC_PROTOCOL_VERSION");
 
 /*
  * A search.  Followed by gpuvec_search_weights if the measure is tversky,

@@ -41,7 +41,7 @@
 double
 idset_score_within(gpuvec_measure measure, double distance)
 {
-	if (measure == GPUVEC_INTERSECTION || measure == GPUVEC_HAMMING)
+	if (idset_measures[measure].counts)
 		return -distance;
 	return 1.0 - distance - SLACK;
 }

@@ -13,23 +13,48 @@
 #include "core/measure.h"
 #include "fmgr.h"
 
+/* What is ordered as a distance operator of an index orders */
+typedef enum IdSetSorts
+{
+	IDSET_SORTS_NOTHING,
+	IDSET_SORTS_DISTANCES,		/* distances of the measure, not its scores */
+	IDSET_SORTS_ROWS,			/* all rows, if the first set is the query */
+	IDSET_SORTS_ALL
+} IdSetSorts;
+
+/*
+ * What is known of a measure, beside its name, its score and its bounds
+ * (core/measure.h).  A field that is left out is the careful choice, except
+ * `counts`.
+ */
+typedef struct IdSetMeasure
+{
+	PGFunction	score;			/* SQL functions of two sets: the score, ... */
+	PGFunction	distances[2];	/* ... and what is less for similar sets */
+	bool		counts;			/* a score is a number of ids, and its
+								 * distance the negated one; others are at
+								 * most 1, and their distances 1 - score */
+	bool		weighted;		/* functions have weights as third and fourth
+								 * argument */
+	bool		symmetric;		/* both sets count alike */
+	const char *turned;			/* otherwise the measure if the second set is
+								 * the query; NULL: none */
+	IdSetSorts	sorts;			/* by the operator of this measure: */
+	gpuvec_measure sorts_like;
+} IdSetMeasure;
+
+extern const IdSetMeasure idset_measures[]; /* [GPUVEC_N_MEASURES + 1] */
+extern const char *const idset_measure_names[]; /* [GPUVEC_N_MEASURES] */
+
 /* A function of two sets that returns a score or a distance */
 typedef struct IdSetScored
 {
-	PGFunction	function;
 	gpuvec_measure measure;		/* if the first argument is the query */
-	const char *name;			/* of that measure, as in idset_threshold */
-	const char *turned;			/* the measure if the second is the query */
 	bool		distance;		/* the less, the more similar */
-	bool		weighted;		/* has weights as its third and fourth
-								 * argument; name and turned are NULL */
 } IdSetScored;
 
-/* What is known of a function; NULL if it is none of ours */
-extern const IdSetScored *idset_scored(Oid function);
-
-/* The number of common ids, however it is counted */
-extern const IdSetScored *idset_scored_common(void);
+/* What a function returns; false if it is none of ours */
+extern bool idset_scored(Oid function, IdSetScored *scored);
 
 /*
  * A score that all sets reach that are at most this far from the query.  Some

@@ -75,6 +75,15 @@ find_tversky(const char *name, gpuvec_weights *weights)
 	return true;
 }
 
+const char *const idset_measure_names[] = GPUVEC_MEASURE_NAMES;
+
+/* True if a measure is in the table below: one that is not has no name */
+static bool
+has_row(int measure)
+{
+	return idset_measures[measure].score != NULL || idset_measures[measure].distances[0] != NULL;
+}
+
 /*
  * Names count whatever their case.  Chemists call Jaccard's measure
  * Tanimoto's.
@@ -82,13 +91,11 @@ find_tversky(const char *name, gpuvec_weights *weights)
 bool
 idset_find_measure(const char *name, gpuvec_measure *measure, gpuvec_weights *weights)
 {
-	static const char *const names[] = GPUVEC_MEASURE_NAMES;
-
 	if (pg_strcasecmp(name, "tanimoto") == 0)
-		name = names[GPUVEC_JACCARD];
+		name = idset_measure_names[GPUVEC_JACCARD];
 	for (int i = 0; i < GPUVEC_N_MEASURES; i++)
 	{
-		if (pg_strcasecmp(name, names[i]) == 0)
+		if (has_row(i) && pg_strcasecmp(name, idset_measure_names[i]) == 0)
 		{
 			*measure = (gpuvec_measure) i;
 			return true;
@@ -98,6 +105,19 @@ idset_find_measure(const char *name, gpuvec_measure *measure, gpuvec_weights *we
 		return false;
 	*measure = GPUVEC_TVERSKY;
 	return true;
+}
+
+/* All names, as a list that "and" may follow */
+static const char *
+list_names(void)
+{
+	StringInfoData list;
+
+	initStringInfo(&list);
+	for (int i = 0; i < GPUVEC_N_MEASURES; i++)
+		if (has_row(i))
+			appendStringInfo(&list, "%s%s", i > 0 ? ", " : "", idset_measure_names[i]);
+	return list.data;
 }
 
 gpuvec_measure
@@ -115,7 +135,7 @@ idset_measure_by_name(const char *name, gpuvec_weights *weights)
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("unknown similarity measure \"%s\"", name),
-			 errhint("Available measures are braun_blanquet, jaccard, cosine, dice, overlap, containment, intersection, hamming and tversky(alpha, beta).")));
+			 errhint("Available measures are %s and tversky(alpha, beta).", list_names())));
 	return measure;
 }
 
@@ -157,13 +177,22 @@ distance_args(FunctionCallInfo fcinfo, gpuvec_measure measure)
 	return Float8GetDatum(gpuvec_distance(measure, common, a, b));
 }
 
+/*
+ * The address of a function as this library has it.  The names are not ours
+ * alone, and another library's function of the same name may stand in for
+ * one, except under a hidden name.
+ */
+#define OWN_FUNCTION(name) \
+static Datum own_##name(PG_FUNCTION_ARGS) __attribute__((alias(#name)))
+
 #define SCORE_FUNCTION(name, measure) \
 PG_FUNCTION_INFO_V1(name); \
 Datum \
 name(PG_FUNCTION_ARGS) \
 { \
 	return score_args(fcinfo, measure); \
-}
+} \
+OWN_FUNCTION(name);
 
 #define DISTANCE_FUNCTION(name, measure) \
 PG_FUNCTION_INFO_V1(name); \
@@ -171,7 +200,8 @@ Datum \
 name(PG_FUNCTION_ARGS) \
 { \
 	return distance_args(fcinfo, measure); \
-}
+} \
+OWN_FUNCTION(name);
 
 SCORE_FUNCTION(braun_blanquet_similarity, GPUVEC_BRAUN_BLANQUET)
 SCORE_FUNCTION(jaccard_similarity, GPUVEC_JACCARD)
@@ -179,6 +209,7 @@ SCORE_FUNCTION(cosine_similarity, GPUVEC_COSINE)
 SCORE_FUNCTION(dice_similarity, GPUVEC_DICE)
 SCORE_FUNCTION(overlap_similarity, GPUVEC_OVERLAP)
 SCORE_FUNCTION(containment_similarity, GPUVEC_CONTAINMENT)
+SCORE_FUNCTION(kulczynski_similarity, GPUVEC_KULCZYNSKI)
 
 DISTANCE_FUNCTION(idset_braun_blanquet_distance, GPUVEC_BRAUN_BLANQUET)
 DISTANCE_FUNCTION(idset_jaccard_distance, GPUVEC_JACCARD)
@@ -205,6 +236,7 @@ tversky_similarity(PG_FUNCTION_ARGS)
 	count_args(fcinfo, &common, &a, &b);
 	return Float8GetDatum(gpuvec_tversky_score(gpuvec_make_weights(alpha, beta), common, a, b));
 }
+OWN_FUNCTION(tversky_similarity);
 
 /* intersection_count(idset, idset): the number of common ids */
 PG_FUNCTION_INFO_V1(intersection_count);
@@ -218,6 +250,7 @@ intersection_count(PG_FUNCTION_ARGS)
 	count_args(fcinfo, &common, &a, &b);
 	PG_RETURN_INT32((int32) common);
 }
+OWN_FUNCTION(intersection_count);
 
 /*
  * hamming_distance(idset, idset): the number of ids in exactly one of the
@@ -234,67 +267,62 @@ hamming_distance(PG_FUNCTION_ARGS)
 	count_args(fcinfo, &common, &a, &b);
 	PG_RETURN_INT32((int32) (a + b - 2 * common));
 }
-
-/*
- * The address of a function as this library has it.  The names are not ours
- * alone, and another library's function of the same name may stand in for
- * one, except under a hidden name.
- */
-#define OWN_FUNCTION(name) \
-static Datum own_##name(PG_FUNCTION_ARGS) __attribute__((alias(#name)))
-
-OWN_FUNCTION(braun_blanquet_similarity);
-OWN_FUNCTION(jaccard_similarity);
-OWN_FUNCTION(cosine_similarity);
-OWN_FUNCTION(dice_similarity);
-OWN_FUNCTION(overlap_similarity);
-OWN_FUNCTION(containment_similarity);
-OWN_FUNCTION(tversky_similarity);
-OWN_FUNCTION(intersection_count);
 OWN_FUNCTION(hamming_distance);
-OWN_FUNCTION(idset_braun_blanquet_distance);
-OWN_FUNCTION(idset_jaccard_distance);
-OWN_FUNCTION(idset_cosine_distance);
-OWN_FUNCTION(idset_negative_intersection);
-OWN_FUNCTION(idset_hamming_distance);
 
-#define SCORE(name, measure, text) {own_##name, measure, text, text, false, false}
-#define DISTANCE(name, measure, text) {own_##name, measure, text, text, true, false}
-
-/* containment of a row in the query has no name: tversky(0, 1) is the same */
-static const IdSetScored scored[] = {
-	SCORE(braun_blanquet_similarity, GPUVEC_BRAUN_BLANQUET, "braun_blanquet"),
-	SCORE(jaccard_similarity, GPUVEC_JACCARD, "jaccard"),
-	SCORE(cosine_similarity, GPUVEC_COSINE, "cosine"),
-	SCORE(dice_similarity, GPUVEC_DICE, "dice"),
-	SCORE(overlap_similarity, GPUVEC_OVERLAP, "overlap"),
-	{own_containment_similarity, GPUVEC_CONTAINMENT, "containment", "tversky(0, 1)", false, false},
-	{own_tversky_similarity, GPUVEC_TVERSKY, NULL, NULL, false, true},
-	SCORE(intersection_count, GPUVEC_INTERSECTION, "intersection"),
-	DISTANCE(hamming_distance, GPUVEC_HAMMING, "hamming"),
-	DISTANCE(idset_braun_blanquet_distance, GPUVEC_BRAUN_BLANQUET, "braun_blanquet"),
-	DISTANCE(idset_jaccard_distance, GPUVEC_JACCARD, "jaccard"),
-	DISTANCE(idset_cosine_distance, GPUVEC_COSINE, "cosine"),
-	DISTANCE(idset_negative_intersection, GPUVEC_INTERSECTION, "intersection"),
-	DISTANCE(idset_hamming_distance, GPUVEC_HAMMING, "hamming")
+const IdSetMeasure idset_measures[] = {
+	[GPUVEC_BRAUN_BLANQUET] = {
+		own_braun_blanquet_similarity, {own_idset_braun_blanquet_distance},.symmetric = true,
+		.sorts = IDSET_SORTS_ALL,.sorts_like = GPUVEC_BRAUN_BLANQUET
+	},
+	[GPUVEC_JACCARD] = {
+		own_jaccard_similarity, {own_idset_jaccard_distance},.symmetric = true,
+		.sorts = IDSET_SORTS_ALL,.sorts_like = GPUVEC_JACCARD
+	},
+	/* different scores may have one distance */
+	[GPUVEC_COSINE] = {
+		own_cosine_similarity, {own_idset_cosine_distance},.symmetric = true,
+		.sorts = IDSET_SORTS_DISTANCES,.sorts_like = GPUVEC_COSINE
+	},
+	/* grows with Jaccard's */
+	[GPUVEC_DICE] = {
+		own_dice_similarity,.symmetric = true,
+		.sorts = IDSET_SORTS_ALL,.sorts_like = GPUVEC_JACCARD
+	},
+	[GPUVEC_OVERLAP] = {own_overlap_similarity,.symmetric = true},
+	/* of a row in the query it has no name */
+	[GPUVEC_CONTAINMENT] = {
+		own_containment_similarity,.turned = "tversky(0, 1)",
+		.sorts = IDSET_SORTS_ROWS,.sorts_like = GPUVEC_INTERSECTION
+	},
+	[GPUVEC_INTERSECTION] = {
+		own_intersection_count, {own_idset_negative_intersection},.counts = true,.symmetric = true,
+		.sorts = IDSET_SORTS_ALL,.sorts_like = GPUVEC_INTERSECTION
+	},
+	[GPUVEC_HAMMING] = {
+		NULL, {own_hamming_distance, own_idset_hamming_distance},.counts = true,.symmetric = true,
+		.sorts = IDSET_SORTS_ALL,.sorts_like = GPUVEC_HAMMING
+	},
+	[GPUVEC_KULCZYNSKI] = {own_kulczynski_similarity,.symmetric = true},
+	[GPUVEC_TVERSKY] = {own_tversky_similarity,.weighted = true}
 };
 
-const IdSetScored *
-idset_scored(Oid function)
+StaticAssertDecl(lengthof(idset_measures) == GPUVEC_N_MEASURES + 1, "each measure has a row");
+
+bool
+idset_scored(Oid function, IdSetScored *scored)
 {
 	FmgrInfo	info;
 
 	fmgr_info(function, &info);
-	for (int i = 0; i < lengthof(scored); i++)
-		if (info.fn_addr == scored[i].function)
-			return &scored[i];
-	return NULL;
-}
+	for (int i = 0; i < lengthof(idset_measures); i++)
+	{
+		const IdSetMeasure *measure = &idset_measures[i];
 
-const IdSetScored *
-idset_scored_common(void)
-{
-	static const IdSetScored common = SCORE(intersection_count, GPUVEC_INTERSECTION, "intersection");
-
-	return &common;
+		scored->measure = (gpuvec_measure) i;
+		scored->distance = info.fn_addr == measure->distances[0] ||
+			info.fn_addr == measure->distances[1];
+		if (scored->distance || info.fn_addr == measure->score)
+			return true;
+	}
+	return false;
 }

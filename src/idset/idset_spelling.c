@@ -315,14 +315,21 @@ take_step(const Step *step, List *args, int depth, IdSetSpelling *spelling)
 		isfinite(spelling->most);
 }
 
+/* No score or distance of a measure is farther from 0 */
+static double
+most_value(gpuvec_measure measure)
+{
+	return idset_measures[measure].counts ? MOST_COUNT : 1;
+}
+
 /* The value of the worst score or distance */
 static double
 worst_value(const IdSetSpelling *spelling)
 {
 	double		worst = 0;
 
-	if (spelling->scored->distance && spelling->scored->measure != GPUVEC_INTERSECTION)
-		worst = spelling->scored->measure == GPUVEC_HAMMING ? MOST_COUNT : 1;
+	if (spelling->scored.distance && spelling->scored.measure != GPUVEC_INTERSECTION)
+		worst = most_value(spelling->scored.measure);
 	return spelling->scale * worst + spelling->shift;
 }
 
@@ -381,38 +388,41 @@ calls(Node *node, PGFunction function, int nargs, List **args)
 }
 
 /* What a call is the score of; cardinality(a & b) is one of a and b */
-static const IdSetScored *
-find_score(Node *node, List **args)
+static bool
+find_score(Node *node, IdSetScored *scored, List **args)
 {
 	Oid			function;
 
 	if (calls(node, idset_cardinality, 1, args))
-		return calls(linitial(*args), idset_intersect, 2, args) ? idset_scored_common() : NULL;
+	{
+		scored->measure = GPUVEC_INTERSECTION;
+		scored->distance = false;
+		return calls(linitial(*args), idset_intersect, 2, args);
+	}
 	function = called_function(node, args);
-	return OidIsValid(function) && list_length(*args) >= 2 ? idset_scored(function) : NULL;
+	return OidIsValid(function) && list_length(*args) >= 2 && idset_scored(function, scored);
 }
 
 static bool
 take_score(Node *node, IdSetSpelling *spelling)
 {
 	List	   *args;
-	const IdSetScored *scored = find_score(node, &args);
+	IdSetScored scored;
 
-	if (scored == NULL)
+	if (!find_score(node, &scored, &args))
 		return false;
 	memset(spelling, 0, sizeof(*spelling));
 	spelling->scored = scored;
 	spelling->sets[0] = linitial(args);
 	spelling->sets[1] = lsecond(args);
-	if (scored->weighted)
+	if (idset_measures[scored.measure].weighted)
 	{
 		spelling->weights[0] = lthird(args);
 		spelling->weights[1] = lfourth(args);
 	}
 	spelling->scale = 1;
 	spelling->keeps_order = true;
-	spelling->most = scored->measure == GPUVEC_INTERSECTION || scored->measure == GPUVEC_HAMMING ?
-		MOST_COUNT : 1;
+	spelling->most = most_value(scored.measure);
 	return true;
 }
 
@@ -474,7 +484,7 @@ idset_spelling_slack(const IdSetSpelling *spelling)
 {
 	double		slack = spelling->error / fabs(spelling->scale);
 
-	return spelling->scored->distance ? slack : -slack;
+	return spelling->scored.distance ? slack : -slack;
 }
 
 /* Solve scale * x + shift = bound, and add the slack; see above */

@@ -20,7 +20,7 @@
  */
 typedef struct IdSetSpelling
 {
-	const IdSetScored *scored;
+	IdSetScored scored;
 	Node	   *sets[2];		/* the arguments */
 	Node	   *weights[2];		/* of a measure that has them */
 	double		scale;
@@ -42,7 +42,7 @@ extern bool idset_spelling(Node *node, IdSetSpelling *spelling);
 static inline bool
 idset_spelling_rises(const IdSetSpelling *spelling)
 {
-	return (spelling->scale > 0) != spelling->scored->distance;
+	return (spelling->scale > 0) != spelling->scored.distance;
 }
 
 /* True if the value is that of the score or the distance, to the bit */

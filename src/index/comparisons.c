@@ -124,12 +124,14 @@ find_operator(PlannerInfo *root, IndexOptInfo *index, Searched *searched)
 static const char *
 measure_name(const IdSetSpelling *spelling, bool turned)
 {
+	const IdSetMeasure *measure = &idset_measures[spelling->scored.measure];
 	const Const *alpha = (const Const *) spelling->weights[turned ? 1 : 0];
 	const Const *beta = (const Const *) spelling->weights[turned ? 0 : 1];
 	char		shortest[2][DOUBLE_SHORTEST_DECIMAL_LEN];
 
-	if (!spelling->scored->weighted)
-		return turned ? spelling->scored->turned : spelling->scored->name;
+	if (!measure->weighted)
+		return turned && !measure->symmetric ? measure->turned :
+			idset_measure_names[spelling->scored.measure];
 	if (!IsA(alpha, Const) || !IsA(beta, Const) || alpha->constisnull || beta->constisnull ||
 		!gpuvec_weights_valid(DatumGetFloat8(alpha->constvalue), DatumGetFloat8(beta->constvalue)))
 		return NULL;
@@ -265,7 +267,7 @@ condition_of_score(const Searched *searched, Node *score, Node *limit, int strat
 	limit = solve_limit(searched, &spelling, limit);
 	if (limit == NULL)
 		return NULL;
-	threshold = make_threshold(searched, spelling.scored, measure, spelling.sets[1 - column],
+	threshold = make_threshold(searched, &spelling.scored, measure, spelling.sets[1 - column],
 							   eval_const_expressions(searched->root, limit));
 	if (threshold == NULL)
 		return NULL;

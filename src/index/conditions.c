@@ -145,14 +145,13 @@ key_range(const FilterColumn *column, StrategyNumber strategy, uint64 key,
 
 	range->low = 0;
 	range->high = PG_UINT64_MAX;
-	if ((column->kind == FILTER_TEXT || column->kind == FILTER_BPCHAR) &&
-		strategy != GPUVEC_FILTER_EQUAL)
+	if (FilterKinds[column->kind].order == FILTER_BY_PREFIX && strategy != GPUVEC_FILTER_EQUAL)
 		mask = HASH_BITS;
 	if (strategy >= GPUVEC_FILTER_EQUAL)
 		range->low = key & ~mask;
 	if (strategy <= GPUVEC_FILTER_EQUAL)
 		range->high = key | mask;
-	return !FilterKindExact(column->kind) || exact_range(strategy, key, range);
+	return !FilterKinds[column->kind].exact || exact_range(strategy, key, range);
 }
 
 /* True if the enum label with sort order `label` satisfies an operator */
@@ -333,18 +332,21 @@ add_range(Maker *maker, ScanKey key, const uint64 *keys, uint32 n)
 static bool
 is_condition(const FilterColumn *column, ScanKey key)
 {
-	switch (column->kind)
+	switch (FilterKinds[column->kind].order)
 	{
-		case FILTER_SET:
-			return key->sk_strategy != GPUVEC_REACHES;
-		case FILTER_TEXT:
-		case FILTER_BPCHAR:
-			return key->sk_strategy == GPUVEC_FILTER_EQUAL || column->prefix;
-		case FILTER_INET:
-			return key->sk_strategy == GPUVEC_FILTER_EQUAL;
-		default:
+		case FILTER_UNORDERED:
+			break;
+		case FILTER_BY_KEY:
+		case FILTER_BY_LABEL:
 			return true;
+		case FILTER_BY_PREFIX:
+			if (column->prefix)
+				return true;
+			break;
+		case FILTER_BY_BITS:
+			return key->sk_strategy != GPUVEC_REACHES;
 	}
+	return key->sk_strategy == GPUVEC_FILTER_EQUAL;
 }
 
 /* Make the keys of an array that are not null; returns their number */
@@ -362,13 +364,13 @@ array_keys(const FilterColumn *column, ScanKey key, uint64 **keys)
 	int			count;
 	uint32		n = 0;
 
-	of_values.type = type;
+	FilterSetType(&of_values, type);
 	get_typlenbyvalalign(ARR_ELEMTYPE(array), &length, &byval, &align);
 	deconstruct_array(array, ARR_ELEMTYPE(array), length, byval, align, &values, &isnull, &count);
 	*keys = palloc_array(uint64, count + 1);
 	for (int i = 0; i < count; i++)
 		if (!isnull[i])
-			(*keys)[n++] = FilterKeyOfAny(&of_values, values[i]);
+			(*keys)[n++] = FilterKey(&of_values, values[i]);
 	return n;
 }
 
@@ -377,6 +379,7 @@ static void
 add_comparison(Maker *maker, ScanKey key)
 {
 	FilterColumn column = maker->filters.columns[key->sk_attno - 2];
+	FilterOrder order = FilterKinds[column.kind].order;
 	uint64		single;
 	uint64	   *keys = &single;
 	uint32		n = 1;
@@ -386,23 +389,23 @@ add_comparison(Maker *maker, ScanKey key)
 		maker->made->exact = false;
 		return;
 	}
-	if (!FilterKindExact(column.kind))
+	if (!FilterKinds[column.kind].exact)
 		maker->made->exact = false;
 	if (key->sk_flags & SK_SEARCHARRAY)
 		n = array_keys(&column, key, &keys);
 	else
 	{
 		if (OidIsValid(key->sk_subtype))
-			column.type = key->sk_subtype;
-		single = FilterKeyOfAny(&column, key->sk_argument);
+			FilterSetType(&column, key->sk_subtype);
+		single = FilterKey(&column, key->sk_argument);
 	}
 	if (n == 0)
 		maker->made->nothing = true;
-	else if (column.kind == FILTER_SET && (key->sk_strategy != GPUVEC_EQUALS || n == 1))
+	else if (order == FILTER_BY_BITS && (key->sk_strategy != GPUVEC_EQUALS || n == 1))
 		add_bits(maker, key, keys, n);
-	else if (column.kind == FILTER_ENUM && key->sk_strategy != GPUVEC_FILTER_EQUAL)
+	else if (order == FILTER_BY_LABEL && key->sk_strategy != GPUVEC_FILTER_EQUAL)
 		add_labels(maker, key, keys, n);
-	else if (column.kind == FILTER_SET || (key->sk_strategy == GPUVEC_FILTER_EQUAL && n != 1))
+	else if (order == FILTER_BY_BITS || (key->sk_strategy == GPUVEC_FILTER_EQUAL && n != 1))
 		add_any(maker, key->sk_attno - 1, keys, n);
 	else
 		add_range(maker, key, keys, n);

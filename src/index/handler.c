@@ -218,8 +218,7 @@ search_fits(Form_pg_amop amop)
 		return false;
 	if (amop->amopstrategy >= GPUVEC_FIRST_FILTER)
 		return kind != FILTER_UNKNOWN && FilterKindOf(amop->amoprighttype) == kind &&
-			(amop->amoplefttype == amop->amoprighttype || kind == FILTER_INTEGER ||
-			 kind == FILTER_FLOAT);
+			(amop->amoplefttype == amop->amoprighttype || FilterKinds[kind].mixed);
 	return kind == FILTER_UNKNOWN && set_search_fits(amop);
 }
 

@@ -101,25 +101,19 @@ is_not_null(PlannerInfo *root, RelOptInfo *rel, Node *column)
 static bool
 sorting_measure(const IdSetScored *scored, bool query_first, gpuvec_measure *measure)
 {
-	*measure = scored->measure;
-	switch (scored->measure)
+	*measure = idset_measures[scored->measure].sorts_like;
+	switch (idset_measures[scored->measure].sorts)
 	{
-		case GPUVEC_BRAUN_BLANQUET:
-		case GPUVEC_JACCARD:
-		case GPUVEC_INTERSECTION:
-		case GPUVEC_HAMMING:
-			return true;
-		case GPUVEC_COSINE:
+		case IDSET_SORTS_NOTHING:
+			break;
+		case IDSET_SORTS_DISTANCES:
 			return scored->distance;
-		case GPUVEC_DICE:
-			*measure = GPUVEC_JACCARD;
-			return true;
-		case GPUVEC_CONTAINMENT:
-			*measure = GPUVEC_INTERSECTION;
+		case IDSET_SORTS_ROWS:
 			return query_first;
-		default:
-			return false;
+		case IDSET_SORTS_ALL:
+			return true;
 	}
+	return false;
 }
 
 /* The operator of an index for the distance of a measure; or InvalidOid */
@@ -147,7 +141,7 @@ distance_of(PlannerInfo *root, IndexOptInfo *index, const PathKey *key, Node *ex
 		return NULL;
 	column = match_index_to_operand(spelling.sets[0], 0, index) ? 0 : 1;
 	if (!match_index_to_operand(spelling.sets[column], 0, index) ||
-		!sorting_measure(spelling.scored, column == 1, &measure))
+		!sorting_measure(&spelling.scored, column == 1, &measure))
 		return NULL;
 	if (spelling.has_fallback ? !spelling.fallback_last :
 		key->pk_nulls_first && !is_not_null(root, index->rel, spelling.sets[column]))

@@ -22,6 +22,8 @@ GpuvecStrategyMeasure(StrategyNumber strategy)
 		GPUVEC_BRAUN_BLANQUET, GPUVEC_JACCARD, GPUVEC_COSINE, GPUVEC_INTERSECTION, GPUVEC_HAMMING
 	};
 
+	StaticAssertStmt(lengthof(measures) == GPUVEC_LAST_DISTANCE - GPUVEC_FIRST_DISTANCE + 1,
+					 "each distance strategy has a measure");
 	Assert(strategy >= GPUVEC_FIRST_DISTANCE && strategy <= GPUVEC_LAST_DISTANCE);
 	return measures[strategy - GPUVEC_FIRST_DISTANCE];
 }

@@ -33,7 +33,7 @@ static const struct pair operators[] = {
 
 static const char *const measures[] = {
 	"braun_blanquet", "jaccard", "cosine", "dice", "overlap", "containment", "intersection", "hamming",
-	"tversky(0.7, 0.3)"
+	"kulczynski", "tversky(0.7, 0.3)"
 };
 
 /* A row of t: the very version, and something of its contents */

@@ -96,7 +96,7 @@ srand(1);
 my $next = 1;
 my @operators = ('<->', '<%>', '<=>', '<#>', '<~>');
 my @searches = ('&&', '@>', '<@', '=');
-my @measures = qw(braun_blanquet jaccard cosine dice overlap containment intersection hamming);
+my @measures = qw(braun_blanquet jaccard cosine dice overlap containment intersection hamming kulczynski);
 my @filters = ('true', 'note % 3 = 0', 'note = 7', 'id < 0', 'tokens @> $f${3}$f$ AND true', 'tokens && $f${5,9,11}$f$ AND note < 8', 'tokens <@ $f${1,2,3,4,5,6,7,8,65535}$f$ AND true');
 
 # Literals and histories.  Small vocabularies make ties, large ones rows without a common id.

@@ -225,7 +225,7 @@ $node->safe_psql('postgres', q{
 	-- ties, few rows or more than there are, with or without a bound, and only some rows
 	CREATE FUNCTION check_topk(q idset, k int) RETURNS void LANGUAGE plpgsql AS $$
 	DECLARE
-		measure text := (ARRAY['braun_blanquet', 'jaccard', 'cosine', 'dice', 'overlap', 'containment', 'intersection', 'hamming'])[1 + (random() * 7)::int];
+		measure text := (ARRAY['braun_blanquet', 'jaccard', 'cosine', 'dice', 'overlap', 'containment', 'intersection', 'hamming', 'kulczynski'])[1 + (random() * 8)::int];
 		bound float8 := CASE WHEN random() < 0.4 THEN (CASE measure WHEN 'hamming' THEN -3 WHEN 'intersection' THEN 2 ELSE 0.5 END) END;
 		among tid[] := CASE WHEN random() < 0.1 THEN (SELECT array_agg(ctid) FROM merged WHERE id % 3 = 0) END;
 		r record;

@@ -14,7 +14,7 @@ my $seed = $ENV{WIDE_SEED} // 0.17;
 
 # Each row has some of 3,000 frequent ids, and rare ones that it shares with the next row or with none.  Every fifth row is narrow.
 $node->safe_psql('postgres', qq{
-	CREATE TABLE measures AS SELECT unnest('{braun_blanquet,jaccard,cosine,dice,overlap,containment,intersection,hamming}'::text[]) AS m;
+	CREATE TABLE measures AS SELECT unnest('{braun_blanquet,jaccard,cosine,dice,overlap,containment,intersection,hamming,kulczynski}'::text[]) AS m;
 	CREATE TABLE queries (n int, q idset);
 	CREATE TABLE docs (id int PRIMARY KEY, note int, tokens idset) WITH (fillfactor = 80);
 	CREATE FUNCTION some_set(i int) RETURNS idset LANGUAGE sql AS \$\$
@@ -24,7 +24,7 @@ $node->safe_psql('postgres', qq{
 			SELECT unnest('{65535,65536,2147483647,2147483648,4294967295}'::int8[]) WHERE i % 97 = 1) x \$\$;
 	CREATE FUNCTION score(q idset, s idset, m text) RETURNS float8 LANGUAGE sql AS \$\$
 		SELECT CASE m WHEN 'braun_blanquet' THEN braun_blanquet_similarity(q, s) WHEN 'jaccard' THEN jaccard_similarity(q, s) WHEN 'cosine' THEN cosine_similarity(q, s) WHEN 'dice' THEN dice_similarity(q, s)
-			WHEN 'overlap' THEN overlap_similarity(q, s) WHEN 'containment' THEN containment_similarity(q, s) WHEN 'intersection' THEN intersection_count(q, s) ELSE -hamming_distance(q, s) END \$\$;
+			WHEN 'overlap' THEN overlap_similarity(q, s) WHEN 'containment' THEN containment_similarity(q, s) WHEN 'intersection' THEN intersection_count(q, s) WHEN 'kulczynski' THEN kulczynski_similarity(q, s) ELSE -hamming_distance(q, s) END \$\$;
 
 	-- Queries that are like rows, narrow ones, long ones, rare ids, ids that no row has
 	CREATE PROCEDURE new_queries() LANGUAGE sql AS \$\$

@@ -80,7 +80,7 @@ sub answers
 }
 
 $main->safe_psql('postgres', 'ALTER SYSTEM SET gpuvec.verify = on; SELECT pg_reload_conf()');
-foreach my $measure (qw(braun_blanquet jaccard cosine dice overlap containment intersection hamming), 'tversky(0.9,0.1)')
+foreach my $measure (qw(braun_blanquet jaccard cosine dice overlap containment intersection hamming kulczynski), 'tversky(0.9,0.1)')
 {
 	foreach my $k (1, 10, 100, 100000)
 	{

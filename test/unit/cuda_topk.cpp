@@ -487,6 +487,8 @@ formula(gpuvec_measure measure, double i, double a, double b)
 			return i;
 		case GPUVEC_HAMMING:
 			return 0 - (a + b - 2 * i);
+		case GPUVEC_KULCZYNSKI:
+			return i == 0 ? 0 : i * (a + b) / (2 * a * b);
 		case GPUVEC_TVERSKY:
 			return tversky(i, a, b);
 	}

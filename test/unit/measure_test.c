@@ -113,6 +113,10 @@ add(int measure, uint32_t i, uint32_t a, uint32_t b)
 		case GPUVEC_HAMMING:
 			num = 2 * num - shorter - longer;
 			break;
+		case GPUVEC_KULCZYNSKI:
+			num *= shorter + longer;
+			den = 2 * shorter * longer;
+			break;
 		case GPUVEC_TVERSKY:
 			num *= fractions[fraction].scale;
 			den = num + fractions[fraction].alpha * (a - i) + fractions[fraction].beta * (b - i);
@@ -124,7 +128,7 @@ add(int measure, uint32_t i, uint32_t a, uint32_t b)
 }
 
 /*
- * qsort comparator, ascending: products of 32 and 32 bits and a sign need 65,
+ * qsort comparator, ascending: products of 34 and 34 bits and a sign need 69,
  * those of tversky 54 and 54 and a sign
  */
 static int
@@ -153,22 +157,28 @@ pair_is_right(int measure, const tried *s, const tried *t)
 	if (compare_fractions(s, t) == 0)
 		return memcmp(&x, &y, sizeof(x)) == 0 && memcmp(&dx, &dy, sizeof(dx)) == 0;
 	/*
-	 * squares of cosines may be so near each other that they round to one
-	 * float8, and so may fractions of weights
+	 * squares of cosines, and fractions of products, may be so near each
+	 * other that they round to one float8, and so may fractions of weights
 	 */
 	if (measure == GPUVEC_TVERSKY)
 		return x <= y;
-	return measure == GPUVEC_COSINE ? x <= y && dx >= dy : x < y && dx > dy;
+	return measure == GPUVEC_COSINE || measure == GPUVEC_KULCZYNSKI ? x <= y && dx >= dy : x < y && dx > dy;
 }
 
-/* Is no more asked for than what a row of this score has? */
+/*
+ * Is no more asked for than what a row of this score has, and is it no more
+ * by the length of a shorter row?
+ */
 static bool
 need_is_right(int measure, const tried *t)
 {
+	float		score = (float) gpuvec_score_with(measure, weights, t->i, t->a, t->b);
+	uint32_t	need = gpuvec_need_with(measure, weights, t->a, t->b, score);
+	uint32_t	shorter = random_to(t->b + 1) - 1;
+
 	if (t->i == 0 && !gpuvec_ranks_disjoint(measure))
 		return true;
-	return gpuvec_need_with(measure, weights, t->a, t->b,
-							(float) gpuvec_score_with(measure, weights, t->i, t->a, t->b)) <= t->i;
+	return need <= t->i && gpuvec_need_with(measure, weights, t->a, shorter, score) <= need;
 }
 
 /* Check what was added, and start anew */

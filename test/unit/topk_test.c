@@ -181,8 +181,12 @@ formula(int measure, double i, double a, double b)
 			break;
 		case 6:
 			return i;
-		default:
+		case 7:
 			return a + b == 2 * i ? 0.0 : -(a + b - 2 * i);
+		default:
+			i = i * (a + b);
+			den = 2 * a * b;
+			break;
 	}
 	return den == 0 ? 0 : i / den;
 }

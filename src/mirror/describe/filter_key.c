@@ -24,6 +24,7 @@
  *							or it is renamed.  OIDs are in no order: a range
  *							is a list of labels (index/conditions.c).
  *	inet, cidr				a hash
+ *	macaddr, macaddr8		all six or eight bytes, the first one on top
  *	set						a bit for each id, by a hash of it
  *
  * Keys of rows that an index keeps lie on its pages.  Who changes how a key is
@@ -45,6 +46,7 @@
 #include "utils/builtins.h"
 #include "utils/date.h"
 #include "utils/fmgrprotos.h"
+#include "utils/inet.h"
 #include "utils/lsyscache.h"
 #include "utils/numeric.h"
 #include "utils/syscache.h"
@@ -57,96 +59,13 @@
 #define SIGN_BIT		(UINT64CONST(1) << 63)
 #define LOW_HALF		UINT64CONST(0xFFFFFFFF)
 
-FilterKind
-FilterKindOf(Oid type)
-{
-	switch (type)
-	{
-		case INT2OID:
-		case INT4OID:
-		case INT8OID:
-			return FILTER_INTEGER;
-		case DATEOID:
-		case TIMESTAMPOID:
-		case TIMESTAMPTZOID:
-			return FILTER_TIME;
-		case BOOLOID:
-			return FILTER_BOOL;
-		case FLOAT4OID:
-		case FLOAT8OID:
-			return FILTER_FLOAT;
-		case NUMERICOID:
-			return FILTER_NUMERIC;
-		case TEXTOID:
-			return FILTER_TEXT;
-		case BPCHAROID:
-			return FILTER_BPCHAR;
-		case UUIDOID:
-			return FILTER_UUID;
-		case ANYENUMOID:
-			return FILTER_ENUM;
-		case INETOID:
-			return FILTER_INET;
-		default:
-			return FILTER_UNKNOWN;
-	}
-}
-
-bool
-FilterKindExact(FilterKind kind)
-{
-	return kind == FILTER_INTEGER || kind == FILTER_TIME || kind == FILTER_BOOL ||
-		kind == FILTER_FLOAT || kind == FILTER_ENUM;
-}
-
-/* Describe a column by its operator class; sets have the type `set` */
-static void
-describe_column(AttrNumber attnum, Oid opclass, Oid collation, Oid set, FilterColumn *column)
-{
-	column->attnum = attnum;
-	column->type = get_opclass_input_type(opclass);
-	column->kind = column->type == set ? FILTER_SET : FilterKindOf(column->type);
-	column->collation = collation;
-	column->prefix = (column->kind == FILTER_TEXT || column->kind == FILTER_BPCHAR) &&
-		GpuvecCollationIsC(collation);
-}
-
-/* A column of pg_index that is of variable length, and never null */
-static Datum
-index_datum(HeapTuple index, AttrNumber attnum)
-{
-	bool		isnull;
-
-	return SysCacheGetAttr(INDEXRELID, index, attnum, &isnull);
-}
-
-void
-FilterDescribe(HeapTuple index, FilterColumns *filters)
-{
-	Form_pg_index form = (Form_pg_index) GETSTRUCT(index);
-	const		oidvector *classes;
-	const		oidvector *collations;
-	Oid			set;
-
-	memset(filters, 0, sizeof(*filters));
-	if (form->indnkeyatts <= 1)
-		return;
-	classes = (oidvector *) DatumGetPointer(index_datum(index, Anum_pg_index_indclass));
-	collations = (oidvector *) DatumGetPointer(index_datum(index, Anum_pg_index_indcollation));
-	set = get_opclass_input_type(classes->values[0]);
-	filters->n = Min(form->indnkeyatts - 1, GPUVEC_MAX_FILTERS);
-	for (int i = 0; i < filters->n; i++)
-		describe_column(form->indkey.values[i + 1], classes->values[i + 1],
-						collations->values[i + 1], set, &filters->columns[i]);
-}
-
 /* The key of an integer, date or time */
 static uint64
-integer_key(Oid type, Datum value)
+integer_key(const FilterColumn *column, Datum value)
 {
 	int64		number;
 
-	switch (type)
+	switch (column->type)
 	{
 		case INT2OID:
 			number = DatumGetInt16(value);
@@ -164,9 +83,9 @@ integer_key(Oid type, Datum value)
 	return (uint64) number ^ SIGN_BIT;
 }
 
-/* The key of a float8 */
+/* The key of a number, as a float8 */
 static uint64
-float_key(float8 value)
+number_key(float8 value)
 {
 	uint64		bits;
 
@@ -176,6 +95,18 @@ float_key(float8 value)
 		value = 0;				/* not -0 */
 	memcpy(&bits, &value, sizeof(bits));
 	return (bits & SIGN_BIT) != 0 ? ~bits : bits | SIGN_BIT;
+}
+
+static uint64
+float_key(const FilterColumn *column, Datum value)
+{
+	return number_key(column->type == FLOAT4OID ? DatumGetFloat4(value) : DatumGetFloat8(value));
+}
+
+static uint64
+numeric_key(const FilterColumn *column, Datum value)
+{
+	return number_key(DatumGetFloat8(DirectFunctionCall1(numeric_float8_no_overflow, value)));
 }
 
 /* The first bytes of a text, as a number that is in the order of bytes */
@@ -208,16 +139,30 @@ text_key(const FilterColumn *column, Datum value)
 	return key;
 }
 
-/* The first eight bytes of a UUID, as a number in the order of UUIDs */
+/* At most eight bytes, as a number in the order of their values */
 static uint64
-uuid_key(Datum value)
+bytes_key(const unsigned char *bytes, int n)
 {
-	const		pg_uuid_t *uuid = DatumGetUUIDP(value);
 	uint64		key = 0;
 
-	for (int i = 0; i < 8; i++)
-		key = key << 8 | uuid->data[i];
+	for (int i = 0; i < n; i++)
+		key = key << 8 | bytes[i];
 	return key;
+}
+
+/* The first eight bytes of a UUID */
+static uint64
+uuid_key(const FilterColumn *column, Datum value)
+{
+	return bytes_key(DatumGetUUIDP(value)->data, 8);
+}
+
+/* The bytes of a hardware address, which the server compares unsigned */
+static uint64
+mac_key(const FilterColumn *column, Datum value)
+{
+	return bytes_key((const unsigned char *) DatumGetPointer(value),
+					 column->type == MACADDROID ? sizeof(macaddr) : sizeof(macaddr8));
 }
 
 /* The bit of an id, by the highest bits of a product */
@@ -227,64 +172,139 @@ id_bit(uint32 id)
 	return UINT64CONST(1) << (id * UINT32_C(0x9E3779B1) >> 26);
 }
 
-/* A bit for each id of a set */
+/* A bit for each id of a set, or of the number in tags @> 17 */
 static uint64
-set_key(Datum value)
+set_key(const FilterColumn *column, Datum value)
 {
-	IdSpan		set = idset_span(DatumGetIdSetP(value));
+	IdSpan		set;
 	uint64		key = 0;
 
+	/* no set has a number that is not an id */
+	if (column->type == INT8OID)
+		return id_bit((uint32) DatumGetInt64(value));
+	set = idset_span(DatumGetIdSetP(value));
 	for (uint32 i = 0; i < set.n; i++)
 		key |= id_bit(idset_id_at(set.ids, set.wide, i));
 	return key;
 }
 
-uint64
-FilterKey(const FilterColumn *column, Oid type, Datum value)
+static uint64
+bool_key(const FilterColumn *column, Datum value)
 {
-	switch (column->kind)
-	{
-		case FILTER_INTEGER:
-		case FILTER_TIME:
-			return integer_key(type, value);
-		case FILTER_BOOL:
-			return DatumGetBool(value) ? 1 : 0;
-		case FILTER_FLOAT:
-			return float_key(type == FLOAT4OID ? DatumGetFloat4(value) : DatumGetFloat8(value));
-		case FILTER_NUMERIC:
-			return float_key(DatumGetFloat8(DirectFunctionCall1(numeric_float8_no_overflow, value)));
-		case FILTER_TEXT:
-		case FILTER_BPCHAR:
-			return text_key(column, value);
-		case FILTER_UUID:
-			return uuid_key(value);
-		case FILTER_ENUM:
-			return DatumGetObjectId(value);
-		case FILTER_INET:
-			return DatumGetUInt64(DirectFunctionCall2(hashinetextended, value, Int64GetDatum(0)));
-		case FILTER_SET:
-			/* tags @> 17; no set has a number that is not an id */
-			return type == INT8OID ? id_bit((uint32) DatumGetInt64(value)) : set_key(value);
-		case FILTER_UNKNOWN:
-			break;
-	}
-	elog(ERROR, "values of type %u have no keys", type);
-	return 0;
+	return DatumGetBool(value) ? 1 : 0;
+}
+
+static uint64
+enum_key(const FilterColumn *column, Datum value)
+{
+	return DatumGetObjectId(value);
+}
+
+static uint64
+inet_key(const FilterColumn *column, Datum value)
+{
+	return DatumGetUInt64(DirectFunctionCall2(hashinetextended, value, Int64GetDatum(0)));
+}
+
+/*
+ * Equal values have equal keys, and an order is that of all operators: else
+ * rows are lost.  A kind without types or without a function is refused where
+ * an index is made.
+ */
+const FilterKindRow FilterKinds[] = {
+	[FILTER_INTEGER] = {{INT2OID, INT4OID, INT8OID}, integer_key, FILTER_BY_KEY,.exact = true,.mixed = true},
+	[FILTER_TIME] = {{DATEOID, TIMESTAMPOID, TIMESTAMPTZOID}, integer_key, FILTER_BY_KEY,.exact = true},
+	[FILTER_BOOL] = {{BOOLOID}, bool_key, FILTER_BY_KEY,.exact = true},
+	[FILTER_FLOAT] = {{FLOAT4OID, FLOAT8OID}, float_key, FILTER_BY_KEY,.exact = true,.mixed = true},
+	[FILTER_NUMERIC] = {{NUMERICOID}, numeric_key, FILTER_BY_KEY},
+	[FILTER_TEXT] = {{TEXTOID}, text_key, FILTER_BY_PREFIX},
+	[FILTER_BPCHAR] = {{BPCHAROID}, text_key, FILTER_BY_PREFIX},
+	[FILTER_UUID] = {{UUIDOID}, uuid_key, FILTER_BY_KEY},
+	[FILTER_ENUM] = {{ANYENUMOID}, enum_key, FILTER_BY_LABEL,.exact = true},
+	[FILTER_INET] = {{INETOID}, inet_key, FILTER_UNORDERED},
+	[FILTER_MAC] = {{MACADDROID, MACADDR8OID}, mac_key, FILTER_BY_KEY,.exact = true},
+	/* the type of sets is the extension's: describe_column() */
+	[FILTER_SET] = {{InvalidOid}, set_key, FILTER_BY_BITS}
+};
+
+StaticAssertDecl(lengthof(FilterKinds) == FILTER_N_KINDS, "each kind has a row");
+
+FilterKind
+FilterKindOf(Oid type)
+{
+	for (int kind = 0; kind < FILTER_N_KINDS && OidIsValid(type); kind++)
+		for (int i = 0; i < FILTER_MOST_TYPES; i++)
+			if (FilterKinds[kind].types[i] == type)
+				return FilterKinds[kind].key != NULL ? (FilterKind) kind : FILTER_UNKNOWN;
+	return FILTER_UNKNOWN;
 }
 
 uint64
-FilterKeyOfAny(const FilterColumn *column, Datum value)
+FilterKey(const FilterColumn *column, Datum value)
 {
+	uint64		(*key) (const FilterColumn *column, Datum value) = FilterKinds[column->kind].key;
 	struct varlena *plain;
-	uint64		key;
+	uint64		result;
 
-	if (!FilterVaries(column) || column->type == INT8OID)
-		return FilterKey(column, column->type, value);
+	if (key == NULL)
+		elog(ERROR, "values of type %u have no keys", column->type);
+	if (!column->varies)
+		return key(column, value);
 	plain = PG_DETOAST_DATUM_PACKED(value);
-	key = FilterKey(column, column->type, PointerGetDatum(plain));
+	result = key(column, PointerGetDatum(plain));
 	if ((Pointer) plain != DatumGetPointer(value))
 		pfree(plain);
-	return key;
+	return result;
+}
+
+void
+FilterSetType(FilterColumn *column, Oid type)
+{
+	column->type = type;
+	column->varies = get_typlen(type) < 0;
+}
+
+/* Describe a column by its operator class; sets have the type `set` */
+static void
+describe_column(AttrNumber attnum, Oid opclass, Oid collation, Oid set, FilterColumn *column)
+{
+	Oid			type = get_opclass_input_type(opclass);
+
+	column->attnum = attnum;
+	column->kind = type == set ? FILTER_SET : FilterKindOf(type);
+	column->collation = collation;
+	column->prefix = FilterKinds[column->kind].order == FILTER_BY_PREFIX &&
+		GpuvecCollationIsC(collation);
+	FilterSetType(column, type);
+}
+
+/* A column of pg_index that is of variable length, and never null */
+static Datum
+index_datum(HeapTuple index, AttrNumber attnum)
+{
+	bool		isnull;
+
+	return SysCacheGetAttr(INDEXRELID, index, attnum, &isnull);
+}
+
+void
+FilterDescribe(HeapTuple index, FilterColumns *filters)
+{
+	Form_pg_index form = (Form_pg_index) GETSTRUCT(index);
+	const		oidvector *classes;
+	const		oidvector *collations;
+	Oid			set;
+
+	memset(filters, 0, sizeof(*filters));
+	if (form->indnkeyatts <= 1)
+		return;
+	classes = (oidvector *) DatumGetPointer(index_datum(index, Anum_pg_index_indclass));
+	collations = (oidvector *) DatumGetPointer(index_datum(index, Anum_pg_index_indcollation));
+	set = get_opclass_input_type(classes->values[0]);
+	filters->n = Min(form->indnkeyatts - 1, GPUVEC_MAX_FILTERS);
+	for (int i = 0; i < filters->n; i++)
+		describe_column(form->indkey.values[i + 1], classes->values[i + 1],
+						collations->values[i + 1], set, &filters->columns[i]);
 }
 
 void
@@ -294,6 +314,6 @@ FilterWords(const FilterColumns *filters, const Datum *values, const bool *isnul
 	for (int i = 1; i <= filters->n; i++)
 	{
 		words[0] |= (uint64) isnull[i] << i;
-		words[i] = isnull[i] ? 0 : FilterKeyOfAny(&filters->columns[i - 1], values[i]);
+		words[i] = isnull[i] ? 0 : FilterKey(&filters->columns[i - 1], values[i]);
 	}
 }

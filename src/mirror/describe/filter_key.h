@@ -31,7 +31,9 @@ typedef enum FilterKind
 	FILTER_UUID,
 	FILTER_ENUM,
 	FILTER_INET,
-	FILTER_SET					/* a further set */
+	FILTER_MAC,					/* macaddr, macaddr8 */
+	FILTER_SET,					/* a further set */
+	FILTER_N_KINDS
 } FilterKind;
 
 typedef struct FilterColumn
@@ -40,9 +42,41 @@ typedef struct FilterColumn
 	FilterKind	kind;
 	bool		prefix;			/* of text: the key begins with its first
 								 * bytes */
+	bool		varies;			/* values are of variable length */
 	Oid			type;			/* input type of the operator class */
 	Oid			collation;
 } FilterColumn;
+
+/* What conditions find the values that are less or greater, or share ids */
+typedef enum FilterOrder
+{
+	FILTER_UNORDERED,			/* none: keys are in no order */
+	FILTER_BY_KEY,				/* a range of keys, which are in the order of
+								 * the values */
+	FILTER_BY_PREFIX,			/* the same of the upper half of a key, if it
+								 * is a prefix; the lower one is a hash */
+	FILTER_BY_LABEL,			/* a list of the labels of an enum */
+	FILTER_BY_BITS				/* bits of a set */
+} FilterOrder;
+
+#define FILTER_MOST_TYPES	3
+
+/*
+ * What is decided for each kind: a row of FilterKinds[] in filter_key.c.  A
+ * field that is left out is the careful choice.
+ */
+typedef struct FilterKindRow
+{
+	Oid			types[FILTER_MOST_TYPES];	/* input types of the operator
+											 * classes */
+	uint64		(*key) (const FilterColumn *column, Datum value);
+	FilterOrder order;
+	bool		exact;			/* equal keys mean equal values.  Otherwise
+								 * rows that are found are checked again. */
+	bool		mixed;			/* an operator may have two of the types */
+} FilterKindRow;
+
+extern const FilterKindRow FilterKinds[];	/* [FILTER_N_KINDS] */
 
 /* The filter columns of an index, in order */
 typedef struct FilterColumns
@@ -59,20 +93,11 @@ extern FilterKind FilterKindOf(Oid type);
  */
 extern void FilterDescribe(HeapTuple index, FilterColumns *filters);
 
-/*
- * True if equal keys mean equal values.  Of other kinds the rows that are
- * found have to be checked once more.
- */
-extern bool FilterKindExact(FilterKind kind);
+/* Let a column have values of another type of its kind, or ids of a set */
+extern void FilterSetType(FilterColumn *column, Oid type);
 
-/*
- * The key of a value of a column, or of another type of its kind.  A value of
- * variable length must not be compressed or out of line.
- */
-extern uint64 FilterKey(const FilterColumn *column, Oid type, Datum value);
-
-/* The same for any value, which is detoasted first */
-extern uint64 FilterKeyOfAny(const FilterColumn *column, Datum value);
+/* The key of a value of a column, which may be compressed or out of line */
+extern uint64 FilterKey(const FilterColumn *column, Datum value);
 
 /*
  * Bits of words[0] and words[1 ..] of a row of an index: values[] has the set
@@ -80,14 +105,5 @@ extern uint64 FilterKeyOfAny(const FilterColumn *column, Datum value);
  */
 extern void FilterWords(const FilterColumns *filters, const Datum *values, const bool *isnull,
 						uint64 *words);
-
-/* True if a column's values are of variable length */
-static inline bool
-FilterVaries(const FilterColumn *column)
-{
-	return column->kind == FILTER_NUMERIC || column->kind == FILTER_TEXT ||
-		column->kind == FILTER_BPCHAR || column->kind == FILTER_INET ||
-		column->kind == FILTER_SET;
-}
 
 #endif							/* GPUVEC_FILTER_KEY_H */

@@ -24,6 +24,7 @@
 #include "postgres.h"
 
 #include "core/bounds.h"
+#include "core/measure.h"
 #include "compat.h"
 #include "fmgr.h"
 
@@ -166,6 +167,15 @@ static inline uint32
 idset_common(const IdSet *a, const IdSet *b)
 {
 	return idset_span_common(idset_span(a), idset_span(b));
+}
+
+/* What a query and a row share */
+static inline gpuvec_shared
+idset_shared(IdSpan query, IdSpan row)
+{
+	gpuvec_shared shared = {idset_span_common(query, row), query.n, row.n};
+
+	return shared;
 }
 
 /* The number of common ids of two ascending, distinct arrays */

@@ -131,7 +131,7 @@ measure_name(const IdSetSpelling *spelling, bool turned)
 	if (!spelling->scored->weighted)
 		return turned ? spelling->scored->turned : spelling->scored->name;
 	if (!IsA(alpha, Const) || !IsA(beta, Const) || alpha->constisnull || beta->constisnull ||
-		!gpuvec_weights_valid(DatumGetFloat8(alpha->constvalue), DatumGetFloat8(beta->constvalue)))
+		!gpuvec_tversky_valid(DatumGetFloat8(alpha->constvalue), DatumGetFloat8(beta->constvalue)))
 		return NULL;
 	double_to_shortest_decimal_buf(DatumGetFloat8(alpha->constvalue), shortest[0]);
 	double_to_shortest_decimal_buf(DatumGetFloat8(beta->constvalue), shortest[1]);

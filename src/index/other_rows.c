@@ -34,20 +34,19 @@
 static bool
 is_other(const KnnState *state, IdSpan ids, int64 root, double *distance)
 {
-	uint32		common = idset_span_common(idset_span(state->query), ids);
+	gpuvec_shared shared = idset_shared(idset_span(state->query), ids);
 
-	if (common > 0 || gpuvec_ranks_disjoint(state->measure) || state->disjoint)
+	if (shared.common > 0 || gpuvec_ranks_disjoint(state->measure) || state->disjoint)
 	{
 		KeyedRow	row = {.root = root, .ranks = true};
 
 		if (!state->everything)
 			return false;
-		row.distance = GpuvecRankDistance(state->measure,
-										  gpuvec_score(state->measure, common, idset_count(state->query), ids.n));
+		row.distance = GpuvecRankDistance(state->measure, gpuvec_score(state->measure, shared));
 		if (!KnnComesNext(state, &row))
 			return false;
 	}
-	*distance = gpuvec_distance(state->measure, common, idset_count(state->query), ids.n);
+	*distance = gpuvec_distance(state->measure, shared);
 	return true;
 }
 

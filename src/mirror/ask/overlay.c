@@ -200,13 +200,13 @@ void
 OverlayRow(Overlay *overlay, uint64 tid, IdSpan set, const void *words)
 {
 	const MirrorQuestion *question = overlay->question;
-	uint32		common;
+	gpuvec_shared shared = {.a = question->query->len, .b = set.n};
 	MirrorHit	hit;
 
 	if (!takes_part(overlay, words))
 		return;
-	common = count_common(overlay, set);
-	if (!MirrorRank(question->search, question->query, tid, common, set.n, true, &hit) ||
+	shared.common = count_common(overlay, set);
+	if (!MirrorRank(question->search, question->query, tid, shared, true, &hit) ||
 		!was_asked_for(question->sent, &hit))
 		return;
 	if (overlay->nhits == overlay->maxhits)

@@ -71,7 +71,7 @@ typedef struct SetSource
  * is null.
  */
 static bool
-find_set(SetSource *source, int64 root, IdSpan *ids)
+find_set(SetSource *source, int64 root, gpuvec_id_span *ids)
 {
 	ItemPointerData tid;
 	bool		again = false;
@@ -102,7 +102,7 @@ find_set(SetSource *source, int64 root, IdSpan *ids)
 static bool
 make_row(SetSource *source, gpuvec_measure measure, IdSet *query, int64 root, KeyedRow *row)
 {
-	IdSpan		ids;
+	gpuvec_id_span ids;
 	gpuvec_shared shared;
 
 	if (!find_set(source, root, &ids))

@@ -90,7 +90,7 @@ offer(MirrorSearch *search, MirrorQuery *query, const MirrorHit *hit)
 static void
 rank_row(MirrorSearch *search, IdSet *set, ItemPointer tid)
 {
-	IdSpan		row = idset_span(set);
+	gpuvec_id_span row = idset_span(set);
 
 	for (uint32 i = 0; i < search->nqueries; i++)
 	{

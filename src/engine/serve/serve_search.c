@@ -85,11 +85,12 @@ k_valid(const gpuvec_query *wire)
 static bool
 parse_query(const gpuvec_query *wire, const uint16_t *ids, search_run *q, gpuvec_topk_query *query)
 {
+	gpuvec_id_span span = {ids, wire->len, wire->wide != 0};
+
 	if (!k_valid(wire) || wire->len > GPUVEC_MAX_IDS ||
 		(wire->flags & ~(uint32_t) ALL_FLAGS) != 0 ||
 		isnan(wire->min_score) || isnan(wire->after_score) || wire->wide > 1 ||
-		!(wire->wide ? gpuvec_sets_wide_ids_valid(ids, wire->len) :
-		  gpuvec_sets_ids_valid(ids, wire->len)))
+		!gpuvec_sets_ids_valid(span))
 		return false;
 	memset(query, 0, sizeof(*query));
 	query->ids = ids;

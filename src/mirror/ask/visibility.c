@@ -258,7 +258,7 @@ page_all_visible(const MirrorVisibility *visibility, BlockNumber block)
  * False: there is no set.
  */
 static bool
-slot_ids(MirrorVisibility *visibility, IdSpan *ids, uint64 *words)
+slot_ids(MirrorVisibility *visibility, gpuvec_id_span *ids, uint64 *words)
 {
 	const MirrorTarget *target = visibility->target;
 	const FilterColumns *filters = &target->filters;
@@ -279,7 +279,7 @@ slot_ids(MirrorVisibility *visibility, IdSpan *ids, uint64 *words)
  * slot, if none does
  */
 static bool
-fetched_ids(MirrorVisibility *visibility, ItemPointer root, IdSpan *ids, uint64 *words)
+fetched_ids(MirrorVisibility *visibility, ItemPointer root, gpuvec_id_span *ids, uint64 *words)
 {
 	const MirrorTarget *target = visibility->target;
 	const IndexEntry *entry;
@@ -308,7 +308,7 @@ count_fetched(MirrorVisibility *visibility, ItemPointer root, const MirrorQuery 
 			  gpuvec_shared *shared)
 {
 	uint64		words[GPUVEC_MAX_FILTERS + 1];
-	IdSpan		ids = {0};
+	gpuvec_id_span ids = {0};
 	bool		found = fetched_ids(visibility, root, &ids, words) ||
 		(MirrorWantsNulls(query->filter) && (words[0] & 1) != 0);
 

@@ -231,7 +231,7 @@ id_bit(uint32 id)
 static uint64
 set_key(Datum value)
 {
-	IdSpan		set = idset_span(DatumGetIdSetP(value));
+	gpuvec_id_span set = idset_span(DatumGetIdSetP(value));
 	uint64		key = 0;
 
 	for (uint32 i = 0; i < set.n; i++)

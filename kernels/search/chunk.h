@@ -57,8 +57,7 @@ struct search
 	const struct gpuvec_search_policy &policy;
 	cudaStream_t stream;
 	struct cuda_view *view = NULL;
-	gpuvec_measure measure = GPUVEC_JACCARD;
-	gpuvec_weights weights = {}; /* of tversky */
+	gpuvec_scoring scoring = {};
 	gpuvec_method method = GPUVEC_METHOD_AUTO;
 	struct work_query *work = NULL;
 	uint32_t nwork = 0;

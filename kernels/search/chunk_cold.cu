@@ -164,8 +164,7 @@ queue_cold(struct search *s, struct chunk *c, uint32_t class_lo, uint32_t class_
 	p.capacity = c->capacity;
 	p.class_lo = class_lo;
 	p.class_hi = class_hi;
-	p.weights = s->weights;
-	p.measure = s->measure;
+	p.scoring = s->scoring;
 	b->stats.cold_rounds++;
 	return s->check(cold_launch(&p, s->stream));
 }

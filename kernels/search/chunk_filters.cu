@@ -32,7 +32,7 @@ namespace gpuvec
 static bool
 needs_mask(const struct search *s, const gpuvec_topk_query *query)
 {
-	return query->filter.n > 0 || (s->view->null_sets && gpuvec_ranks_disjoint(s->measure));
+	return query->filter.n > 0 || (s->view->null_sets && gpuvec_ranks_disjoint(s->scoring.measure));
 }
 
 size_t
@@ -346,8 +346,7 @@ queue_gather(struct search *s, struct chunk *c)
 	p.nqueries = c->n;
 	p.nparts = (uint32_t) divide_up(most, GATHER_PART);
 	p.capacity = c->capacity;
-	p.measure = s->measure;
-	p.weights = s->weights;
+	p.scoring = s->scoring;
 	b->stats.gathered += c->n;
 	return s->check(gather_launch(&p, s->stream));
 }

@@ -125,8 +125,7 @@ begin_scan(struct search *s, struct chunk *c, struct scan_params *p, uint32_t ng
 	p->class_lo = class_lo;
 	p->class_hi = class_hi;
 	p->maxid = s->view->maxid;
-	p->measure = s->measure;
-	p->weights = s->weights;
+	p->scoring = s->scoring;
 	b->stats.rounds++;
 	return true;
 }

@@ -214,7 +214,7 @@ complete_row(const struct cold_params &params, const struct query_state *query,
 
 	*len = segment->len[row];
 	*common = (place->y & 0xFFFF) + 1;
-	need = gpuvec_need_with(params.measure, params.weights, query->limits.len, *len,
+	need = gpuvec_need_with(params.scoring, query->limits.len, *len,
 							bound_score(query->limits.bound.hi));
 	if (*common + min(hot_len, query->nids) < need)
 		return false;
@@ -231,7 +231,7 @@ __launch_bounds__(COLD_THREADS) emit_tables(const __grid_constant__ struct cold_
 	uint32_t q = blockIdx.x / params.nparts;
 	uint32_t from = blockIdx.x % params.nparts * COLD_PART;
 	const struct candidate_sink sink = {params.queries, params.candidates, params.capacity,
-										params.weights, params.measure};
+										params.scoring};
 	const struct query_state *query = &params.queries[q];
 	uint32_t n;
 
@@ -259,7 +259,8 @@ __launch_bounds__(COLD_THREADS) emit_tables(const __grid_constant__ struct cold_
 
 		mine = mine && complete_row(params, query, shared->bitmap, &params.tables.places[slot],
 									&len, &common);
-		emit_rows(sink, q, &query->limits, mine, common, len, params.tables.keys[slot]);
+		emit_rows(sink, q, &query->limits, mine, {common, query->limits.len, len},
+				  params.tables.keys[slot]);
 	}
 }
 

@@ -340,8 +340,7 @@ struct dense_counter
 	need_of(uint32_t q)
 	{
 		const struct query_part &query = shared->query[group][q];
-		uint32_t need = gpuvec_need_with(params.scan.measure, params.scan.weights, query.len,
-										 minlen, query.score);
+		uint32_t need = gpuvec_need_with(params.scan.scoring, query.len, minlen, query.score);
 
 		return query.alive && need <= min(query.nids, most) ? (int) need : OUT_OF_REACH;
 	}

@@ -99,16 +99,15 @@ static __device__ __forceinline__ void
 score_pair(const struct scan_params &scan, const struct dense_panel &panel,
 		   const struct found_pair &pair, uint32_t common)
 {
-	const struct candidate_sink sink = {scan.queries, scan.candidates, scan.capacity, scan.weights,
-										scan.measure};
+	const struct candidate_sink sink = {scan.queries, scan.candidates, scan.capacity, scan.scoring};
 	const struct device_segment *segment = &scan.segments[panel.segment];
 	uint32_t row = panel.row + pair_place(pair);
 	uint32_t query = pair_query(pair);
+	const struct query_limits *limits = &scan.queries[query].limits;
 
 	/* a panel may end with places behind the last row */
 	if (row < segment->nrows && (segment->live == NULL || segment->live[row / 32] >> row % 32 & 1))
-		emit_row(sink, query, &scan.queries[query].limits, common, segment->len[row],
-				 segment->tid[row]);
+		emit_row(sink, query, limits, {common, limits->len, segment->len[row]}, segment->tid[row]);
 }
 
 /* Take the lowest bit of a mask, which is not 0 */

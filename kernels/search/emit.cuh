@@ -22,8 +22,7 @@ struct candidate_sink
 	struct query_state *queries;
 	struct row_key *candidates; /* [nqueries * capacity] */
 	uint32_t capacity;
-	gpuvec_weights weights; /* of tversky */
-	gpuvec_measure measure;
+	gpuvec_scoring scoring;
 };
 
 /*
@@ -32,14 +31,12 @@ struct candidate_sink
  * whatever the measure is.
  */
 static __device__ __forceinline__ bool
-rank_row(const struct candidate_sink &sink, const struct query_limits *limits, uint32_t common,
-		 uint32_t rowlen, uint64_t tid, bool disjoint, struct row_key *key)
+rank_row(const struct candidate_sink &sink, const struct query_limits *limits, gpuvec_shared shared,
+		 uint64_t tid, bool disjoint, struct row_key *key)
 {
-	if (common == 0 && !disjoint && !gpuvec_ranks_disjoint(sink.measure))
+	if (shared.common == 0 && !disjoint && !gpuvec_ranks_disjoint(sink.scoring.measure))
 		return false;
-	*key = {gpuvec_score_key(
-				gpuvec_score_with(sink.measure, sink.weights, common, limits->len, rowlen)),
-			tid | common};
+	*key = {gpuvec_score_key(gpuvec_score_with(sink.scoring, shared)), tid | shared.common};
 	return !key_less(limits->bound.hi, limits->bound.lo, key->hi, key->lo) &&
 		   key_less(limits->after.hi, limits->after.lo, key->hi, key->lo);
 }
@@ -47,12 +44,12 @@ rank_row(const struct candidate_sink &sink, const struct query_limits *limits, u
 /* Score a row for query q, and append it if it ranks; a lane on its own */
 static __device__ __forceinline__ void
 emit_row(const struct candidate_sink &sink, uint32_t q, const struct query_limits *limits,
-		 uint32_t common, uint32_t rowlen, uint64_t tid)
+		 gpuvec_shared shared, uint64_t tid)
 {
 	struct row_key key;
 	uint32_t at;
 
-	if (!rank_row(sink, limits, common, rowlen, tid, false, &key))
+	if (!rank_row(sink, limits, shared, tid, false, &key))
 		return;
 	at = atomicAdd(&sink.queries[q].count, 1);
 	if (at < sink.capacity)
@@ -91,11 +88,11 @@ append_rows(const struct candidate_sink &sink, uint32_t q, bool candidate,
  */
 static __device__ __forceinline__ uint32_t
 emit_rows(const struct candidate_sink &sink, uint32_t q, const struct query_limits *limits,
-		  bool candidate, uint32_t common, uint32_t rowlen, uint64_t tid)
+		  bool candidate, gpuvec_shared shared, uint64_t tid)
 {
 	struct row_key key = {0, 0};
 
-	candidate = candidate && rank_row(sink, limits, common, rowlen, tid, false, &key);
+	candidate = candidate && rank_row(sink, limits, shared, tid, false, &key);
 	return append_rows(sink, q, candidate, key);
 }
 

@@ -134,7 +134,7 @@ __launch_bounds__(GATHER_PART) gather_rows(const __grid_constant__ struct gather
 	uint32_t q = blockIdx.x / params.nparts;
 	const struct query_state *query = &params.queries[q];
 	const struct candidate_sink sink = {params.queries, params.candidates, params.capacity,
-										params.weights, params.measure};
+										params.scoring};
 	uint32_t i = blockIdx.x % params.nparts * GATHER_PART + threadIdx.x;
 	struct row_key key = {0, 0};
 	bool ranks = false;
@@ -149,8 +149,8 @@ __launch_bounds__(GATHER_PART) gather_rows(const __grid_constant__ struct gather
 		const struct device_segment *segment = &params.segments[place.x];
 		uint32_t common = count_hot(shared->bitmap, segment, place.y, segment->hot_len[place.y]);
 
-		ranks = rank_row(sink, &query->limits, common, segment->len[place.y], segment->tid[place.y],
-						 query->disjoint != 0, &key);
+		ranks = rank_row(sink, &query->limits, {common, query->limits.len, segment->len[place.y]},
+						 segment->tid[place.y], query->disjoint != 0, &key);
 	}
 	if (query->k < GATHER_PART && query->ncold == 0)
 		ranks = is_among_best(shared->keys, ranks, key, query->k);

@@ -77,7 +77,7 @@ emit_words(const struct list_params &params, const struct device_segment *segmen
 {
 	const struct query_limits *limits = &params.queries[q].limits;
 	const struct candidate_sink sink = {params.queries, params.candidates, params.capacity,
-										params.weights, params.measure};
+										params.scoring};
 	uint32_t left = 0;
 	uint32_t emitted = 0;
 
@@ -123,7 +123,7 @@ emit_words(const struct list_params &params, const struct device_segment *segmen
 			len = segment->len[row];
 			tid = segment->tid[row];
 		}
-		emitted += emit_rows(sink, q, limits, mine, count(i), len, tid);
+		emitted += emit_rows(sink, q, limits, mine, {count(i), limits->len, len}, tid);
 	}
 }
 
@@ -531,8 +531,7 @@ struct list_planes
 		uint32_t len = limits->len;
 		bool hopeless;
 
-		*need = gpuvec_need_with(params.measure, params.weights, len, minlen,
-								 bound_score(limits->bound.hi));
+		*need = gpuvec_need_with(params.scoring, len, minlen, bound_score(limits->bound.hi));
 		*most = params.sample > 0 ? (2 * params.sample + WARPS - 1) / WARPS : ~0u;
 		hopeless = minlen == ~0u || *need > min(len, maxlen);
 		if (hopeless)

@@ -64,7 +64,7 @@ has_round(const struct search *s, const struct chunk *c, enum list_round round)
 static uint32_t
 best_length(const struct search *s, const gpuvec_topk_query *query)
 {
-	switch (s->measure)
+	switch (s->scoring.measure)
 	{
 		case GPUVEC_INTERSECTION:
 		case GPUVEC_CONTAINMENT:
@@ -196,8 +196,7 @@ fill_list_params(const struct search *s, const struct chunk *c, struct list_para
 	p->nentries = (uint32_t) c->nentries;
 	p->nqueries = c->n;
 	p->capacity = c->capacity;
-	p->measure = s->measure;
-	p->weights = s->weights;
+	p->scoring = s->scoring;
 }
 
 /*

@@ -215,8 +215,8 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 	count_query(uint32_t q)
 	{
 		const struct query_limits *limits = &params.queries[q].limits;
-		uint32_t need = gpuvec_need_with(params.measure, params.weights, limits->len, minlen,
-										 bound_score(limits->bound.hi));
+		uint32_t need =
+			gpuvec_need_with(params.scoring, limits->len, minlen, bound_score(limits->bound.hi));
 		uint32_t most = params.sample > 0 ? (2 * params.sample + LONE_WARPS - 1) / LONE_WARPS : ~0u;
 		bool hopeless = minlen == ~0u || need > min(limits->len, maxlen);
 		const uint16_t *entries;

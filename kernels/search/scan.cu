@@ -194,8 +194,7 @@ struct scanner
 	set_lengths(const struct warp_tile &at)
 	{
 		uint32_t len = shared->query[lane].len;
-		uint32_t need = gpuvec_need_with(params.measure, params.weights, len, at.minlen,
-										 shared->query[lane].score);
+		uint32_t need = gpuvec_need_with(params.scoring, len, at.minlen, shared->query[lane].score);
 		uint32_t least;
 		bool on = (alive >> lane & 1) && need <= min(len, at.maxlen);
 
@@ -351,7 +350,7 @@ struct scanner
 		uint64_t tid;
 		uint32_t queries;
 		const struct candidate_sink sink = {params.queries, params.candidates, params.capacity,
-											params.weights, params.measure};
+											params.scoring};
 
 		if (row >= segment->nrows || (segment->live != NULL && !(segment->live[tile] >> lane & 1)))
 			candidates = 0;
@@ -368,8 +367,8 @@ struct scanner
 			uint32_t rows = mask_word(limits, segment, tile);
 
 			queries &= queries - 1;
-			emit_rows(sink, first + q, limits, candidates >> q & rows >> lane & 1, counters.get(q),
-					  rowlen, tid);
+			emit_rows(sink, first + q, limits, candidates >> q & rows >> lane & 1,
+					  {counters.get(q), limits->len, rowlen}, tid);
 		}
 	}
 

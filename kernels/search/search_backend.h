@@ -249,8 +249,8 @@ count_classes(struct cuda_view *view);
 /* ---- topk.cu ---- */
 
 extern bool
-topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measure, gpuvec_method method,
-	 gpuvec_topk_query *queries, uint32_t nqueries, gpuvec_error *error);
+topk(gpuvec_backend *backend, const gpuvec_view *view, const gpuvec_scoring *scoring,
+	 gpuvec_method method, gpuvec_topk_query *queries, uint32_t nqueries, gpuvec_error *error);
 
 } // namespace gpuvec
 

@@ -140,8 +140,7 @@ struct gather_params
 	struct query_state *queries;
 	const uint16_t *ids;        /* of the queries */
 	struct row_key *candidates; /* [nqueries * capacity] */
-	gpuvec_measure measure;
-	gpuvec_weights weights; /* of tversky */
+	gpuvec_scoring scoring;
 };
 
 #define GATHER_PART 256 /* rows of a thread block */
@@ -183,10 +182,9 @@ struct cold_params
 	uint32_t nslots; /* of all tables */
 	uint32_t nparts; /* parts into which the largest table is cut (COLD_PART) */
 	uint32_t capacity;
-	uint32_t class_lo;      /* tiles whose rows count: classes class_lo .. */
-	uint32_t class_hi;      /* .. class_hi - 1 */
-	gpuvec_weights weights; /* of tversky */
-	gpuvec_measure measure;
+	uint32_t class_lo; /* tiles whose rows count: classes class_lo .. */
+	uint32_t class_hi; /* .. class_hi - 1 */
+	gpuvec_scoring scoring;
 };
 
 #define COLD_PIECE 32  /* cold numbers of a piece */
@@ -212,8 +210,7 @@ struct scan_params
 	uint32_t range_groups; /* groups per item */
 	uint32_t grab;         /* tiles that a warp takes at a time: a power of 2 */
 	uint32_t plain;        /* nonzero: leave out segments with bit vectors */
-	gpuvec_measure measure;
-	gpuvec_weights weights; /* of tversky */
+	gpuvec_scoring scoring;
 };
 
 /* A panel of 128 rows to count by bit vectors (dense_cells.cuh) */
@@ -308,8 +305,7 @@ struct list_params
 	uint32_t sample;
 	uint32_t item_queries; /* queries per item */
 	uint32_t nslices;      /* items per block */
-	gpuvec_measure measure;
-	gpuvec_weights weights; /* of tversky */
+	gpuvec_scoring scoring;
 };
 
 /*

@@ -502,7 +502,7 @@ can_match(const struct search *s, const gpuvec_view *view, const gpuvec_topk_que
 {
 	if (view->nrows == 0 || q->k == 0 || is_canceled(q) || (rows && rows->nrows == 0))
 		return false;
-	return q->len + searched_cold(s, q) > 0 || gpuvec_ranks_disjoint(s->measure) ||
+	return q->len + searched_cold(s, q) > 0 || gpuvec_ranks_disjoint(s->scoring.measure) ||
 		   (rows && rows->gathered && q->disjoint);
 }
 
@@ -613,17 +613,15 @@ search_all(struct search *s, const gpuvec_view *view, gpuvec_topk_query *queries
 
 /* The backend's topk */
 bool
-topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measure, gpuvec_method method,
-	 gpuvec_topk_query *queries, uint32_t nqueries, gpuvec_error *error)
+topk(gpuvec_backend *backend, const gpuvec_view *view, const gpuvec_scoring *scoring,
+	 gpuvec_method method, gpuvec_topk_query *queries, uint32_t nqueries, gpuvec_error *error)
 {
 	struct search_backend *b = static_cast<struct search_backend *>(backend);
 	struct search s = {b, b->policy, b->stream.get()};
 	bool ok;
 
 	s.view = (struct cuda_view *) view->device;
-	s.measure = measure;
-	if (nqueries > 0)
-		s.weights = queries[0].weights;
+	s.scoring = *scoring;
 	s.method = method == GPUVEC_METHOD_READY_LISTS ? GPUVEC_METHOD_INVERTED : method;
 	if (method == GPUVEC_METHOD_DENSE && s.view->dense_rows == 0)
 		s.method = GPUVEC_METHOD_AUTO;

@@ -43,7 +43,7 @@
  * tversky has weights: alpha for ids that only the query has, beta for those
  * that only the row has.  Weights that are decimal fractions of up to nine
  * digits behind the point, and not too large, are kept as integers over a
- * power of ten (gpuvec_make_weights).  All that was said of fractions holds
+ * power of ten (gpuvec_make_tversky).  All that was said of fractions holds
  * for them: the similarity is that of the decimal fractions, rounded once.
  * With other weights it is rounded after each of five operations, each of
  * which keeps the order: so for given a and b the score never falls when i
@@ -85,14 +85,14 @@
 typedef enum gpuvec_measure
 {
 	GPUVEC_MEASURES(GPUVEC_MEASURE_VALUE)
-	GPUVEC_TVERSKY				/* has weights: see gpuvec_score_with */
+	GPUVEC_TVERSKY				/* has weights: gpuvec_tversky */
 } gpuvec_measure;
 
 #define GPUVEC_N_MEASURES	((int) GPUVEC_TVERSKY)
 #define GPUVEC_MEASURE_NAMES {GPUVEC_MEASURES(GPUVEC_MEASURE_NAME)}
 
-/* The weights of tversky; all 0 for other measures */
-typedef struct gpuvec_weights
+/* The weights of tversky */
+typedef struct gpuvec_tversky
 {
 	double		one;			/* the weights of a common id, ... */
 	double		alpha;			/* ... of an id that only the query has, ... */
@@ -101,7 +101,22 @@ typedef struct gpuvec_weights
 								 * as given. */
 	double		sum;			/* of alpha and beta as given */
 	double		share;			/* of alpha in that sum */
-} gpuvec_weights;
+} gpuvec_tversky;
+
+/* How rows are scored */
+typedef struct gpuvec_scoring
+{
+	gpuvec_measure measure;
+	gpuvec_tversky tversky;		/* counts for no other measure */
+} gpuvec_scoring;
+
+/* What a query and a row share: i, a and b of the formulas above */
+typedef struct gpuvec_shared
+{
+	uint32_t	common;			/* ids that both have */
+	uint32_t	a;				/* ids of the query */
+	uint32_t	b;				/* ids of the row */
+} gpuvec_shared;
 
 /*
  * Largest integers that weights are kept as: times at most 2^17 ids they are
@@ -112,7 +127,7 @@ typedef struct gpuvec_weights
 
 /* Weights must be finite, not negative, and not both 0 */
 static inline bool
-gpuvec_weights_valid(double alpha, double beta)
+gpuvec_tversky_valid(double alpha, double beta)
 {
 	return alpha >= 0 && beta >= 0 && (alpha > 0 || beta > 0) &&
 		alpha <= DBL_MAX && beta <= DBL_MAX;
@@ -123,12 +138,12 @@ gpuvec_weights_valid(double alpha, double beta)
  * the float8 of the decimal fraction; if that is the weight, the fraction is
  * what was meant.
  */
-static inline gpuvec_weights
-gpuvec_make_weights(double alpha, double beta)
+static inline gpuvec_tversky
+gpuvec_make_tversky(double alpha, double beta)
 {
 	double		largest = alpha > beta ? alpha : beta;
 	double		part = alpha / largest;
-	gpuvec_weights made = {0, alpha, beta, alpha + beta, part / (part + beta / largest)};
+	gpuvec_tversky made = {0, alpha, beta, alpha + beta, part / (part + beta / largest)};
 
 	for (double scale = 1; scale <= GPUVEC_MAX_SCALE; scale *= 10)
 	{
@@ -149,9 +164,9 @@ gpuvec_make_weights(double alpha, double beta)
 
 /* alpha or beta as it was given; the same float8 by what was said above */
 static inline double
-gpuvec_given_weight(const gpuvec_weights *weights, double weight)
+gpuvec_given_weight(const gpuvec_tversky *tversky, double weight)
 {
-	return weights->one != 0 ? weight / weights->one : weight;
+	return tversky->one != 0 ? weight / tversky->one : weight;
 }
 
 /* True if rows without a common id are ranked */
@@ -168,12 +183,14 @@ gpuvec_ratio(double num, double den)
 	return den == 0.0 ? 0.0 : num / den;
 }
 
-/*
- * The score of a row of b ids that has i ids in common with a query of a ids
- */
+/* The score by a measure without weights */
 static inline GPUVEC_HD double
-gpuvec_score(gpuvec_measure measure, uint32_t i, uint32_t a, uint32_t b)
+gpuvec_score(gpuvec_measure measure, gpuvec_shared shared)
 {
+	uint32_t	i = shared.common;
+	uint32_t	a = shared.a;
+	uint32_t	b = shared.b;
+
 	switch (measure)
 	{
 		case GPUVEC_BRAUN_BLANQUET:
@@ -206,25 +223,26 @@ gpuvec_score(gpuvec_measure measure, uint32_t i, uint32_t a, uint32_t b)
  * operation falls when i grows.
  */
 static inline GPUVEC_HD double
-gpuvec_tversky_score(gpuvec_weights weights, uint32_t i, uint32_t a, uint32_t b)
+gpuvec_tversky_score(gpuvec_tversky tversky, gpuvec_shared shared)
 {
-	double		others = weights.alpha * (double) (a - i) + weights.beta * (double) (b - i);
-	double		common = weights.one * (double) i;
+	uint32_t	i = shared.common;
+	double		others = tversky.alpha * (double) (shared.a - i) +
+		tversky.beta * (double) (shared.b - i);
+	double		common = tversky.one * (double) i;
 
 	if (i == 0)
 		return 0.0;
-	if (weights.one != 0.0)
+	if (tversky.one != 0.0)
 		return common / (common + others);
 	return 1.0 / (1.0 + others / (double) i);
 }
 
 /* The score by any measure */
 static inline GPUVEC_HD double
-gpuvec_score_with(gpuvec_measure measure, gpuvec_weights weights, uint32_t i, uint32_t a,
-				  uint32_t b)
+gpuvec_score_with(gpuvec_scoring scoring, gpuvec_shared shared)
 {
-	return measure == GPUVEC_TVERSKY ? gpuvec_tversky_score(weights, i, a, b) :
-		gpuvec_score(measure, i, a, b);
+	return scoring.measure == GPUVEC_TVERSKY ? gpuvec_tversky_score(scoring.tversky, shared) :
+		gpuvec_score(scoring.measure, shared);
 }
 
 /*
@@ -239,8 +257,11 @@ gpuvec_score_with(gpuvec_measure measure, gpuvec_weights weights, uint32_t i, ui
  * the same distance.
  */
 static inline GPUVEC_HD double
-gpuvec_distance(gpuvec_measure measure, uint32_t i, uint32_t a, uint32_t b)
+gpuvec_distance(gpuvec_measure measure, gpuvec_shared shared)
 {
+	uint32_t	i = shared.common;
+	uint32_t	a = shared.a;
+	uint32_t	b = shared.b;
 	uint32_t	longest = a > b ? a : b;
 
 	switch (measure)
@@ -254,7 +275,7 @@ gpuvec_distance(gpuvec_measure measure, uint32_t i, uint32_t a, uint32_t b)
 		case GPUVEC_HAMMING:
 			return (double) (a + b - 2 * i);
 		default:
-			return 1.0 - gpuvec_score(measure, i, a, b);
+			return 1.0 - gpuvec_score(measure, shared);
 	}
 }
 
@@ -332,11 +353,11 @@ gpuvec_need(gpuvec_measure measure, uint32_t a, uint32_t b, float score)
  * implies i >= t*M / ((1-t)/W + t).
  */
 static inline GPUVEC_HD uint32_t
-gpuvec_tversky_need(gpuvec_weights weights, uint32_t a, uint32_t b, float score)
+gpuvec_tversky_need(gpuvec_tversky tversky, uint32_t a, uint32_t b, float score)
 {
 	double		t = score >= FLT_MIN ? (double) score * (1.0 - 1.0 / 4194304) : 0.0;
-	double		mean = weights.share * (double) a + (1.0 - weights.share) * (double) b;
-	double		x = t * mean / ((1.0 - t) / weights.sum + t);
+	double		mean = tversky.share * (double) a + (1.0 - tversky.share) * (double) b;
+	double		x = t * mean / ((1.0 - t) / tversky.sum + t);
 
 	if (t > 1.0)
 		return 131072;			/* no row has such a score */
@@ -346,11 +367,10 @@ gpuvec_tversky_need(gpuvec_weights weights, uint32_t a, uint32_t b, float score)
 
 /* The bound by any measure */
 static inline GPUVEC_HD uint32_t
-gpuvec_need_with(gpuvec_measure measure, gpuvec_weights weights, uint32_t a, uint32_t b,
-				 float score)
+gpuvec_need_with(gpuvec_scoring scoring, uint32_t a, uint32_t b, float score)
 {
-	return measure == GPUVEC_TVERSKY ? gpuvec_tversky_need(weights, a, b, score) :
-		gpuvec_need(measure, a, b, score);
+	return scoring.measure == GPUVEC_TVERSKY ? gpuvec_tversky_need(scoring.tversky, a, b, score) :
+		gpuvec_need(scoring.measure, a, b, score);
 }
 
 /*

@@ -15,6 +15,7 @@
 
 #include "core/bounds.h"
 #include "core/filter.h"
+#include "core/ids.h"
 #include "core/pooling.h"
 #include "core/protocol.h"
 
@@ -191,6 +192,15 @@ typedef struct gpuvec_row
 #define gpuvec_wide_row_bytes(len) \
 	(sizeof(gpuvec_row) + (uint32_t) (len) * 4)
 
+/* The ids of a row, which lie at `ids` */
+static inline gpuvec_id_span
+gpuvec_row_ids(const gpuvec_row *row, const void *ids)
+{
+	gpuvec_id_span span = {ids, row->len, row->wide != 0};
+
+	return span;
+}
+
 /*
  * A row of an embedding table, in place of gpuvec_row.  Followed by the
  * elements in the mirror's storage, padded to 4 bytes.  Only a row of kind
@@ -317,6 +327,15 @@ typedef struct gpuvec_feed_record
 #define gpuvec_feed_values_bytes(len)	(((uint64_t) (len) * 2 + 7) & ~UINT64_C(7))
 #define gpuvec_feed_record_bytes(len, nwords) \
 	(sizeof(gpuvec_feed_record) + gpuvec_feed_values_bytes(len) + (uint64_t) (nwords) * 8)
+
+/* The ids of a ROW, whose values lie at `values` */
+static inline gpuvec_id_span
+gpuvec_feed_record_ids(const gpuvec_feed_record *record, const void *values)
+{
+	gpuvec_id_span span = {values, record->wide ? record->len / 2 : record->len, record->wide != 0};
+
+	return span;
+}
 
 /*
  * Drop shared mirrors, or the private mirror `private_id` of this session.

@@ -51,7 +51,7 @@ typedef struct gpuvec_search
 	uint64_t	filter_bytes;	/* of the filters of all queries */
 } gpuvec_search;
 
-/* Weights as gpuvec_weights_valid() wants them */
+/* Weights as gpuvec_tversky_valid() wants them */
 typedef struct gpuvec_search_weights
 {
 	double		alpha;

@@ -79,8 +79,6 @@ typedef struct gpuvec_topk_query
 	double		min_score;		/* not NaN */
 	double		after_score;
 	uint64_t	after_tid;
-	gpuvec_weights weights;		/* of GPUVEC_TVERSKY: the same for all queries
-								 * of a batch */
 	gpuvec_filter filter;		/* owned by the caller; its columns are those
 								 * of the view's segments */
 	bool		disjoint;		/* only with a filter */
@@ -210,7 +208,7 @@ struct gpuvec_backend
 	 * Find the k best live rows of the view for each query; answers are exact
 	 */
 	bool		(*topk) (gpuvec_backend *backend, const gpuvec_view *view,
-						 gpuvec_measure measure, gpuvec_method method,
+						 const gpuvec_scoring *scoring, gpuvec_method method,
 						 gpuvec_topk_query *queries, uint32_t nqueries, gpuvec_error *error);
 
 	void		(*close) (gpuvec_backend *backend);

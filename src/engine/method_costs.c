@@ -270,7 +270,7 @@ typedef struct measured_search
 {
 	gpuvec_backend *backend;
 	const gpuvec_view *view;
-	gpuvec_measure measure;
+	const gpuvec_scoring *scoring;
 	gpuvec_method_record *record;
 	uint64_t	kind;			/* that the record had */
 	gpuvec_error *error;
@@ -292,7 +292,7 @@ search(const measured_search *s, gpuvec_method method, gpuvec_topk_query *querie
 {
 	uint64_t	start = gpuvec_clock_ns();
 
-	if (!s->backend->topk(s->backend, s->view, s->measure, method, queries, nqueries, s->error))
+	if (!s->backend->topk(s->backend, s->view, s->scoring, method, queries, nqueries, s->error))
 		return false;
 	note(s, method, nqueries, (double) (gpuvec_clock_ns() - start));
 	return true;
@@ -329,19 +329,20 @@ search_in_slices(const measured_search *s, gpuvec_topk_query *queries, uint32_t 
 }
 
 bool
-gpuvec_topk_by_cost(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measure,
+gpuvec_topk_by_cost(gpuvec_backend *backend, const gpuvec_view *view, const gpuvec_scoring *scoring,
 					gpuvec_topk_query *queries, uint32_t nqueries, gpuvec_error *error)
 {
 	measured_search s = {
-		.backend = backend, .view = view, .measure = measure, .error = error
+		.backend = backend, .view = view, .scoring = scoring, .error = error
 	};
 	gpuvec_method method;
 	bool		is_new;
 
 	if (view->costs == NULL || nqueries == 0 || (nqueries == 1 && queries[0].unordered))
-		return backend->topk(backend, view, measure, GPUVEC_METHOD_AUTO, queries, nqueries, error);
+		return backend->topk(backend, view, scoring, GPUVEC_METHOD_AUTO, queries, nqueries, error);
 	pthread_mutex_lock(&view->costs->mutex);
-	s.record = gpuvec_method_costs_find(view->costs, measure, backend->is_lane, queries, nqueries);
+	s.record = gpuvec_method_costs_find(view->costs, scoring->measure, backend->is_lane, queries,
+										nqueries);
 	s.kind = s.record->kind;
 	is_new = s.record->searches == 0;
 	method = gpuvec_method_choose(s.record, nqueries);

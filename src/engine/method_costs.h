@@ -28,7 +28,7 @@ extern size_t gpuvec_method_costs_bytes(void);
  * that call.
  */
 extern bool gpuvec_topk_by_cost(gpuvec_backend *backend, const gpuvec_view *view,
-								gpuvec_measure measure, gpuvec_topk_query *queries,
+								const gpuvec_scoring *scoring, gpuvec_topk_query *queries,
 								uint32_t nqueries, gpuvec_error *error);
 
 /*

@@ -5,7 +5,7 @@
  *
  * The scheduler has no thread of its own.  A session's thread that finds the
  * backend idle becomes the leader.  It takes the oldest request of the queue,
- * and all others with the same view, measure, weights and method.  It runs
+ * and all others with the same view, scoring and method.  It runs
  * them as one batch and wakes their owners.  So a lone request starts at once
  * in its own thread.  Under load, batches grow while the backend is busy
  * (flat combining: Hendler, Incze, Shavit and Tzafrir 2010).  Each
@@ -42,7 +42,7 @@
 typedef struct topk_request
 {
 	const gpuvec_view *view;
-	gpuvec_measure measure;
+	const gpuvec_scoring *scoring;
 	gpuvec_method method;
 	gpuvec_topk_query *queries;
 	uint32_t	nqueries;
@@ -118,10 +118,10 @@ typedef struct topk_batch
 static bool
 go_together(const topk_request *a, const topk_request *b)
 {
-	return a->view == b->view && a->lanes == b->lanes && a->measure == b->measure &&
-		a->method == b->method &&
-		(a->measure != GPUVEC_TVERSKY ||
-		 memcmp(&a->queries[0].weights, &b->queries[0].weights, sizeof(gpuvec_weights)) == 0);
+	return a->view == b->view && a->lanes == b->lanes && a->method == b->method &&
+		a->scoring->measure == b->scoring->measure &&
+		(a->scoring->measure != GPUVEC_TVERSKY ||
+		 memcmp(&a->scoring->tversky, &b->scoring->tversky, sizeof(gpuvec_tversky)) == 0);
 }
 
 /* The idle lane that comes next after the last one: all are used in turn */
@@ -259,8 +259,8 @@ search(gpuvec_backend *backend, const topk_request *like, gpuvec_topk_query *que
 	   uint32_t nqueries, gpuvec_error *error)
 {
 	if (like->method == GPUVEC_METHOD_AUTO)
-		return gpuvec_topk_by_cost(backend, like->view, like->measure, queries, nqueries, error);
-	return backend->topk(backend, like->view, like->measure, like->method, queries, nqueries,
+		return gpuvec_topk_by_cost(backend, like->view, like->scoring, queries, nqueries, error);
+	return backend->topk(backend, like->view, like->scoring, like->method, queries, nqueries,
 						 error);
 }
 
@@ -356,10 +356,10 @@ hold_back(gpuvec_scheduler *scheduler, const topk_request *mine)
 
 bool
 gpuvec_scheduler_topk(gpuvec_scheduler *scheduler, const gpuvec_view *view,
-					  gpuvec_measure measure, gpuvec_method method,
+					  const gpuvec_scoring *scoring, gpuvec_method method,
 					  gpuvec_topk_query *queries, uint32_t nqueries, gpuvec_error *error)
 {
-	topk_request mine = {.view = view, .measure = measure, .method = method, .queries = queries,
+	topk_request mine = {.view = view, .scoring = scoring, .method = method, .queries = queries,
 		.nqueries = nqueries
 	};
 

@@ -30,10 +30,10 @@ extern void gpuvec_scheduler_count(gpuvec_scheduler *scheduler);
 /*
  * Search the view; blocks until the answers are there.  The search may run in
  * one batch with searches of other threads on the same view by the same
- * measure, weights and method.  There is at least one query.
+ * scoring and method.  There is at least one query.
  */
 extern bool gpuvec_scheduler_topk(gpuvec_scheduler *scheduler, const gpuvec_view *view,
-								  gpuvec_measure measure, gpuvec_method method,
+								  const gpuvec_scoring *scoring, gpuvec_method method,
 								  gpuvec_topk_query *queries,
 								  uint32_t nqueries, gpuvec_error *error);
 

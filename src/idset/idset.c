@@ -279,7 +279,7 @@ idset_intersection_count(const uint16 *a, uint32 na, const uint16 *b, uint32 nb)
 
 /* The number of common ids */
 uint32
-idset_span_common(IdSpan a, IdSpan b)
+idset_span_common(gpuvec_id_span a, gpuvec_id_span b)
 {
 	if (a.wide == b.wide)
 		return a.wide ? idset_merge_wide(a.ids, a.n, b.ids, b.n, MERGE_BOTH, NULL) :
@@ -295,7 +295,7 @@ idset_span_common(IdSpan a, IdSpan b)
 bool
 idset_find(const IdSet *set, uint32 id, uint32 *position)
 {
-	IdSpan		span = idset_span(set);
+	gpuvec_id_span span = idset_span(set);
 	uint32		low = 0;
 	uint32		high = span.n;
 

@@ -24,6 +24,8 @@
 #include "postgres.h"
 
 #include "core/bounds.h"
+#include "core/ids.h"
+#include "core/measure.h"
 #include "compat.h"
 #include "fmgr.h"
 
@@ -33,14 +35,6 @@ typedef struct IdSet
 	int32		vl_len_;		/* varlena header (do not touch directly!) */
 	uint16		ids[FLEXIBLE_ARRAY_MEMBER]; /* of a narrow set */
 } IdSet;
-
-/* Ids, ascending and distinct, wherever they are */
-typedef struct IdSpan
-{
-	const void *ids;			/* [n] uint32 if wide, else uint16 */
-	uint32		n;
-	bool		wide;
-} IdSpan;
 
 #define DatumGetIdSetP(d)		((IdSet *) PG_DETOAST_DATUM(d))
 #define PG_GETARG_IDSET_P(n)	DatumGetIdSetP(PG_GETARG_DATUM(n))
@@ -111,19 +105,19 @@ idset_copy_ids(const IdSet *set, uint32 from, uint32 to, uint32 *ids)
 }
 
 /* The ids of any set */
-static inline IdSpan
+static inline gpuvec_id_span
 idset_span(const IdSet *set)
 {
-	IdSpan		span = {set->ids, idset_count(set), idset_is_wide(set)};
+	gpuvec_id_span span = {set->ids, idset_count(set), idset_is_wide(set)};
 
 	return span;
 }
 
-/* The ids in a payload of so many bytes, which is aligned */
-static inline IdSpan
+/* The ids in a payload of so many bytes, which is aligned as they are */
+static inline gpuvec_id_span
 idset_span_of_bytes(const void *ids, Size bytes)
 {
-	IdSpan		span = {ids, idset_bytes_count(bytes), idset_bytes_wide(bytes)};
+	gpuvec_id_span span = {ids, idset_bytes_count(bytes), idset_bytes_wide(bytes)};
 
 	return span;
 }
@@ -160,12 +154,21 @@ extern uint32 idset_sort_distinct(uint32 *ids, uint32 n);
 extern uint32 idset_check_id(int64 number);
 
 /* The number of common ids */
-extern uint32 idset_span_common(IdSpan a, IdSpan b);
+extern uint32 idset_span_common(gpuvec_id_span a, gpuvec_id_span b);
 
 static inline uint32
 idset_common(const IdSet *a, const IdSet *b)
 {
 	return idset_span_common(idset_span(a), idset_span(b));
+}
+
+/* What a query and a row share */
+static inline gpuvec_shared
+idset_shared(gpuvec_id_span query, gpuvec_id_span row)
+{
+	gpuvec_shared shared = {idset_span_common(query, row), query.n, row.n};
+
+	return shared;
 }
 
 /* The number of common ids of two ascending, distinct arrays */

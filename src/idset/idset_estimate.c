@@ -254,13 +254,12 @@ least_common(const IdSetThreshold *threshold, uint32 a, uint32 b)
 
 	while (low < high)
 	{
-		uint32		middle = (low + high) / 2;
+		gpuvec_shared middle = {(low + high) / 2, a, b};
 
-		if (gpuvec_score_with(threshold->measure, threshold->weights, middle, a, b) <
-			threshold->min_score)
-			low = middle + 1;
+		if (gpuvec_score_with(threshold->scoring, middle) < threshold->min_score)
+			low = middle.common + 1;
 		else
-			high = middle;
+			high = middle.common;
 	}
 	return low;
 }

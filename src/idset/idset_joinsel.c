@@ -80,8 +80,7 @@ query_of_threshold(Node *threshold, IdSetThreshold *known)
 	measure = lthird(parts);
 	if (!IsA(score, Const) || score->constisnull || isnan(DatumGetFloat8(score->constvalue)) ||
 		!IsA(measure, Const) || measure->constisnull ||
-		!idset_find_measure(TextDatumGetCString(measure->constvalue), &known->measure,
-							&known->weights))
+		!idset_find_measure(TextDatumGetCString(measure->constvalue), &known->scoring))
 		return NULL;
 	known->min_score = DatumGetFloat8(score->constvalue);
 	return linitial(parts);

@@ -61,7 +61,7 @@ tversky_name(const char *name)
 
 /* Read "tversky(alpha, beta)"; false if the text is anything else */
 static bool
-find_tversky(const char *name, gpuvec_weights *weights)
+find_tversky(const char *name, gpuvec_tversky *tversky)
 {
 	const char *p = skip_char(tversky_name(name), '(');
 	double		alpha = 0;
@@ -69,9 +69,9 @@ find_tversky(const char *name, gpuvec_weights *weights)
 
 	p = skip_char(read_weight(p, &alpha), ',');
 	p = skip_char(read_weight(p, &beta), ')');
-	if (p == NULL || *p != '\0' || !gpuvec_weights_valid(alpha, beta))
+	if (p == NULL || *p != '\0' || !gpuvec_tversky_valid(alpha, beta))
 		return false;
-	*weights = gpuvec_make_weights(alpha, beta);
+	*tversky = gpuvec_make_tversky(alpha, beta);
 	return true;
 }
 
@@ -89,7 +89,7 @@ has_row(int measure)
  * Tanimoto's.
  */
 bool
-idset_find_measure(const char *name, gpuvec_measure *measure, gpuvec_weights *weights)
+idset_find_measure(const char *name, gpuvec_scoring *scoring)
 {
 	if (pg_strcasecmp(name, "tanimoto") == 0)
 		name = idset_measure_names[GPUVEC_JACCARD];
@@ -97,13 +97,13 @@ idset_find_measure(const char *name, gpuvec_measure *measure, gpuvec_weights *we
 	{
 		if (has_row(i) && pg_strcasecmp(name, idset_measure_names[i]) == 0)
 		{
-			*measure = (gpuvec_measure) i;
+			scoring->measure = (gpuvec_measure) i;
 			return true;
 		}
 	}
-	if (!find_tversky(name, weights))
+	if (!find_tversky(name, &scoring->tversky))
 		return false;
-	*measure = GPUVEC_TVERSKY;
+	scoring->measure = GPUVEC_TVERSKY;
 	return true;
 }
 
@@ -120,13 +120,11 @@ list_names(void)
 	return list.data;
 }
 
-gpuvec_measure
-idset_measure_by_name(const char *name, gpuvec_weights *weights)
+void
+idset_measure_by_name(const char *name, gpuvec_scoring *scoring)
 {
-	gpuvec_measure measure = GPUVEC_BRAUN_BLANQUET;
-
-	if (idset_find_measure(name, &measure, weights))
-		return measure;
+	if (idset_find_measure(name, scoring))
+		return;
 	if (tversky_name(name))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -136,45 +134,33 @@ idset_measure_by_name(const char *name, gpuvec_weights *weights)
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("unknown similarity measure \"%s\"", name),
 			 errhint("Available measures are %s and tversky(alpha, beta).", list_names())));
-	return measure;
 }
 
-/* The lengths of both arguments and the number of their common ids */
-static void
-count_args(FunctionCallInfo fcinfo, uint32 *common, uint32 *a, uint32 *b)
+/* What the arguments share */
+static gpuvec_shared
+shared_by_args(FunctionCallInfo fcinfo)
 {
-	IdSet	   *x = PG_GETARG_IDSET_P(0);
-	IdSet	   *y = PG_GETARG_IDSET_P(1);
+	IdSet	   *a = PG_GETARG_IDSET_P(0);
+	IdSet	   *b = PG_GETARG_IDSET_P(1);
+	gpuvec_shared shared = idset_shared(idset_span(a), idset_span(b));
 
-	*a = idset_count(x);
-	*b = idset_count(y);
-	*common = idset_common(x, y);
-	PG_FREE_IF_COPY(x, 0);
-	PG_FREE_IF_COPY(y, 1);
+	PG_FREE_IF_COPY(a, 0);
+	PG_FREE_IF_COPY(b, 1);
+	return shared;
 }
 
 /* Score of the second argument; the first is the query */
 static Datum
 score_args(FunctionCallInfo fcinfo, gpuvec_measure measure)
 {
-	uint32		common;
-	uint32		a;
-	uint32		b;
-
-	count_args(fcinfo, &common, &a, &b);
-	return Float8GetDatum(gpuvec_score(measure, common, a, b));
+	return Float8GetDatum(gpuvec_score(measure, shared_by_args(fcinfo)));
 }
 
 /* Distance between the arguments */
 static Datum
 distance_args(FunctionCallInfo fcinfo, gpuvec_measure measure)
 {
-	uint32		common;
-	uint32		a;
-	uint32		b;
-
-	count_args(fcinfo, &common, &a, &b);
-	return Float8GetDatum(gpuvec_distance(measure, common, a, b));
+	return Float8GetDatum(gpuvec_distance(measure, shared_by_args(fcinfo)));
 }
 
 /*
@@ -224,17 +210,14 @@ tversky_similarity(PG_FUNCTION_ARGS)
 {
 	double		alpha = PG_GETARG_FLOAT8(2) + 0.0;
 	double		beta = PG_GETARG_FLOAT8(3) + 0.0;
-	uint32		common;
-	uint32		a;
-	uint32		b;
 
-	if (!gpuvec_weights_valid(alpha, beta))
+	if (!gpuvec_tversky_valid(alpha, beta))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("invalid weights %g and %g of similarity measure tversky", alpha, beta),
 				 errhint("Weights are " WEIGHTS_RULE ".")));
-	count_args(fcinfo, &common, &a, &b);
-	return Float8GetDatum(gpuvec_tversky_score(gpuvec_make_weights(alpha, beta), common, a, b));
+	return Float8GetDatum(gpuvec_tversky_score(gpuvec_make_tversky(alpha, beta),
+											   shared_by_args(fcinfo)));
 }
 OWN_FUNCTION(tversky_similarity);
 
@@ -243,12 +226,7 @@ PG_FUNCTION_INFO_V1(intersection_count);
 Datum
 intersection_count(PG_FUNCTION_ARGS)
 {
-	uint32		common;
-	uint32		a;
-	uint32		b;
-
-	count_args(fcinfo, &common, &a, &b);
-	PG_RETURN_INT32((int32) common);
+	PG_RETURN_INT32((int32) shared_by_args(fcinfo).common);
 }
 OWN_FUNCTION(intersection_count);
 
@@ -260,12 +238,9 @@ PG_FUNCTION_INFO_V1(hamming_distance);
 Datum
 hamming_distance(PG_FUNCTION_ARGS)
 {
-	uint32		common;
-	uint32		a;
-	uint32		b;
+	gpuvec_shared shared = shared_by_args(fcinfo);
 
-	count_args(fcinfo, &common, &a, &b);
-	PG_RETURN_INT32((int32) (a + b - 2 * common));
+	PG_RETURN_INT32((int32) (shared.a + shared.b - 2 * shared.common));
 }
 OWN_FUNCTION(hamming_distance);
 

@@ -98,7 +98,7 @@ typedef struct TypicalKey
 	AttrNumber	attnum;
 	int			predicate;
 	int			measure;
-	gpuvec_weights weights;
+	gpuvec_tversky tversky;
 	bool		inherited;
 	bool		single_id;
 	bool		has_score;
@@ -173,8 +173,9 @@ static double
 half_score(const IdSetThreshold *threshold, const IdSet *query)
 {
 	uint32		n = idset_count(query);
+	gpuvec_shared half = {(n + 1) / 2, n, n};
 
-	return gpuvec_score_with(threshold->measure, threshold->weights, (n + 1) / 2, n, n);
+	return gpuvec_score_with(threshold->scoring, half);
 }
 
 /*
@@ -234,8 +235,8 @@ make_typical_key(TypicalKey *key, const IdSetClause *clause, bool has_score)
 	key->xmin = HeapTupleHeaderGetRawXmin(tuple->t_data);
 	key->predicate = clause->question.predicate;
 	key->single_id = clause->type == INT8OID;
-	key->measure = clause->question.threshold.measure;
-	key->weights = clause->question.threshold.weights;
+	key->measure = clause->question.threshold.scoring.measure;
+	key->tversky = clause->question.threshold.scoring.tversky;
 	key->has_score = has_score;
 	key->min_score = clause->question.threshold.min_score;
 	key->rows = clause->variable.rel->tuples;
@@ -312,8 +313,7 @@ partial_selectivity(IdSetClause *clause)
 		return 0;
 	/* bad ones are for the executor to report */
 	if (known[2] && !known[2]->constisnull &&
-		!idset_find_measure(TextDatumGetCString(known[2]->constvalue), &threshold->measure,
-							&threshold->weights))
+		!idset_find_measure(TextDatumGetCString(known[2]->constvalue), &threshold->scoring))
 		return DEFAULT_THRESHOLD_SEL;
 	if (known[1])
 		threshold->min_score = DatumGetFloat8(known[1]->constvalue);

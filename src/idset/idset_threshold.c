@@ -112,11 +112,11 @@ idset_within(PG_FUNCTION_ARGS)
 	double		distance = PG_GETARG_FLOAT8(1);
 	Datum		values[] = {PG_GETARG_DATUM(0), 0, PG_GETARG_DATUM(2)};
 	bool		nulls[THRESHOLD_COLUMNS] = {false};
-	gpuvec_weights weights;
-	gpuvec_measure measure = idset_measure_by_name(TextDatumGetCString(values[2]), &weights);
+	gpuvec_scoring scoring;
 
+	idset_measure_by_name(TextDatumGetCString(values[2]), &scoring);
 	values[1] = Float8GetDatum(isnan(distance) ? -get_float8_infinity() :
-							   idset_score_within(measure, distance));
+							   idset_score_within(scoring.measure, distance));
 	PG_RETURN_DATUM(make_threshold(fcinfo, values, nulls));
 }
 
@@ -154,8 +154,8 @@ idset_threshold_parse(HeapTupleHeader value, IdSetThreshold *result, bool raise)
 		const char *name = TextDatumGetCString(values[THRESHOLD_MEASURE]);
 
 		if (raise)
-			result->measure = idset_measure_by_name(name, &result->weights);
-		else if (!idset_find_measure(name, &result->measure, &result->weights))
+			idset_measure_by_name(name, &result->scoring);
+		else if (!idset_find_measure(name, &result->scoring))
 			return false;
 	}
 	if (nulls[THRESHOLD_QUERY] || nulls[THRESHOLD_MIN_SCORE])

@@ -19,18 +19,17 @@ typedef struct IdSetThreshold
 	IdSet	   *query;			/* NULL: the query or min_score is null, so
 								 * the operator returns null */
 	double		min_score;		/* never NaN */
-	gpuvec_measure measure;
-	gpuvec_weights weights;		/* of tversky */
+	gpuvec_scoring scoring;
 } IdSetThreshold;
 
 /*
  * Find a measure by name, "jaccard" or "tversky(0.7, 0.3)"; false if there is
- * none.  Other measures than tversky leave the weights alone.
+ * none.  Other measures than tversky leave scoring->tversky alone.
  */
-extern bool idset_find_measure(const char *name, gpuvec_measure *measure, gpuvec_weights *weights);
+extern bool idset_find_measure(const char *name, gpuvec_scoring *scoring);
 
 /* The same; an error if there is none */
-extern gpuvec_measure idset_measure_by_name(const char *name, gpuvec_weights *weights);
+extern void idset_measure_by_name(const char *name, gpuvec_scoring *scoring);
 
 /*
  * Parse a value of type idset_threshold, in the current memory context.  The
@@ -44,21 +43,17 @@ static inline bool
 idset_threshold_possible(const IdSetThreshold *threshold, uint32 len)
 {
 	uint32		a = idset_count(threshold->query);
+	gpuvec_shared most = {Min(a, len), a, len};
 
 	/* scores never fall when the number of common ids grows */
-	return gpuvec_score_with(threshold->measure, threshold->weights, Min(a, len), a, len) >=
-		threshold->min_score;
+	return gpuvec_score_with(threshold->scoring, most) >= threshold->min_score;
 }
 
 static inline bool
 idset_threshold_reached(const IdSetThreshold *threshold, const IdSet *set)
 {
-	const IdSet *query = threshold->query;
-	uint32		a = idset_count(query);
-	uint32		b = idset_count(set);
-
-	return gpuvec_score_with(threshold->measure, threshold->weights, idset_common(query, set),
-							 a, b) >= threshold->min_score;
+	return gpuvec_score_with(threshold->scoring, idset_shared(idset_span(threshold->query), idset_span(set))) >=
+		threshold->min_score;
 }
 
 #endif							/* GPUVEC_IDSET_THRESHOLD_H */

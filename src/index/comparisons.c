@@ -133,7 +133,7 @@ measure_name(const IdSetSpelling *spelling, bool turned)
 		return turned && !measure->symmetric ? measure->turned :
 			idset_measure_names[spelling->scored.measure];
 	if (!IsA(alpha, Const) || !IsA(beta, Const) || alpha->constisnull || beta->constisnull ||
-		!gpuvec_weights_valid(DatumGetFloat8(alpha->constvalue), DatumGetFloat8(beta->constvalue)))
+		!gpuvec_tversky_valid(DatumGetFloat8(alpha->constvalue), DatumGetFloat8(beta->constvalue)))
 		return NULL;
 	double_to_shortest_decimal_buf(DatumGetFloat8(alpha->constvalue), shortest[0]);
 	double_to_shortest_decimal_buf(DatumGetFloat8(beta->constvalue), shortest[1]);

@@ -36,13 +36,12 @@ row_length(const gpuvec_hit *hit, uint32 query_length)
 static void
 make_row(const gpuvec_hit *hit, gpuvec_measure measure, const IdSet *query, KeyedRow *row)
 {
-	uint32		common = gpuvec_hit_common(hit->place);
 	uint32		n = query == NULL ? 0 : idset_count(query);
-	uint32		length = row_length(hit, n);
+	gpuvec_shared shared = {gpuvec_hit_common(hit->place), n, row_length(hit, n)};
 
 	row->root = hit_root(hit);
-	row->ranks = common > 0 || gpuvec_ranks_disjoint(measure);
-	row->distance = GpuvecRankDistance(measure, gpuvec_score(measure, common, n, length));
+	row->ranks = shared.common > 0 || gpuvec_ranks_disjoint(measure);
+	row->distance = GpuvecRankDistance(measure, gpuvec_score(measure, shared));
 }
 
 /* Make the row of a hit whose set is null: it comes behind all others */
@@ -69,7 +68,7 @@ GpuvecFindFiltered(IndexScanDesc scan, const gpuvec_filter *filter, gpuvec_measu
 				   IdSet *query, KeyedRow **rows, uint64 *n)
 {
 	MirrorQuery queries[2] = {0};
-	MirrorSearch search = {.measure = GPUVEC_HAMMING, .k = UINT64_MAX, .queries = queries};
+	MirrorSearch search = {.scoring = {GPUVEC_HAMMING}, .k = UINT64_MAX, .queries = queries};
 	bool		nulls = MirrorWantsNulls(filter);
 	MirrorTarget target;
 	const char *reason = NULL;

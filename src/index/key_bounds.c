@@ -49,8 +49,9 @@
 static double
 lowest_score(gpuvec_measure measure, uint32 len)
 {
-	return gpuvec_ranks_disjoint(measure) ?
-		gpuvec_score(measure, 0, len, GPUVEC_MAX_ID + 1) : 0;
+	gpuvec_shared nothing = {0, len, GPUVEC_MAX_ID + 1};
+
+	return gpuvec_ranks_disjoint(measure) ? gpuvec_score(measure, nothing) : 0;
 }
 
 /* The bound of an idset_threshold */
@@ -67,12 +68,11 @@ threshold_bound(Datum value, bool raise, Bound *bound)
 	if (threshold.query == NULL)
 		return;
 	bound->query = threshold.query;
-	bound->measure = threshold.measure;
-	bound->weights = threshold.weights;
+	bound->scoring = threshold.scoring;
 	bound->min_score = threshold.min_score;
-	if (bound->min_score <= lowest_score(bound->measure, idset_count(bound->query)))
+	if (bound->min_score <= lowest_score(bound->scoring.measure, idset_count(bound->query)))
 		bound->kind = BOUND_NONE;
-	else if (idset_count(bound->query) > 0 || gpuvec_ranks_disjoint(bound->measure))
+	else if (idset_count(bound->query) > 0 || gpuvec_ranks_disjoint(bound->scoring.measure))
 		bound->kind = BOUND_SCORE;
 }
 
@@ -85,7 +85,7 @@ number_bound(int64 number, Bound *bound)
 	if (number < 0 || number > (int64) IDSET_MAX_ID)
 		return;
 	bound->kind = BOUND_CONTAINS;
-	bound->measure = GPUVEC_CONTAINMENT;
+	bound->scoring.measure = GPUVEC_CONTAINMENT;
 	bound->min_score = 1;
 	bound->query = idset_from_sorted(&id, 1);
 }
@@ -103,20 +103,20 @@ set_bound(StrategyNumber strategy, Datum value, Bound *bound)
 	{
 		case GPUVEC_OVERLAPS:
 			bound->kind = empty ? BOUND_NOTHING : BOUND_OVERLAPS;
-			bound->measure = GPUVEC_INTERSECTION;
+			bound->scoring.measure = GPUVEC_INTERSECTION;
 			break;
 		case GPUVEC_CONTAINS:
 			bound->kind = empty ? BOUND_NONE : BOUND_CONTAINS;
-			bound->measure = GPUVEC_CONTAINMENT;
+			bound->scoring.measure = GPUVEC_CONTAINMENT;
 			break;
 		case GPUVEC_CONTAINED:
 			bound->kind = BOUND_CONTAINED;
-			bound->measure = GPUVEC_OVERLAP;
+			bound->scoring.measure = GPUVEC_OVERLAP;
 			bound->empty = true;
 			break;
 		case GPUVEC_EQUALS:
 			bound->kind = BOUND_EQUALS;
-			bound->measure = GPUVEC_BRAUN_BLANQUET;
+			bound->scoring.measure = GPUVEC_BRAUN_BLANQUET;
 			bound->empty = empty;
 			break;
 		default:
@@ -142,8 +142,11 @@ value_bound(ScanKey key, Datum value, Bound *bound)
 bool
 GpuvecSameMeasure(const Bound *a, const Bound *b)
 {
-	return a->measure == b->measure && a->weights.alpha == b->weights.alpha &&
-		a->weights.beta == b->weights.beta && a->weights.one == b->weights.one;
+	const gpuvec_tversky *x = &a->scoring.tversky;
+	const gpuvec_tversky *y = &b->scoring.tversky;
+
+	return a->scoring.measure == b->scoring.measure && x->alpha == y->alpha &&
+		x->beta == y->beta && x->one == y->one;
 }
 
 /* qsort comparator: by what is searched for, and by the measure first */
@@ -152,16 +155,18 @@ compare_bounds(const void *x, const void *y)
 {
 	const Bound *a = x;
 	const Bound *b = y;
-	int			cmp = (int) a->measure - (int) b->measure;
+	const gpuvec_tversky *wa = &a->scoring.tversky;
+	const gpuvec_tversky *wb = &b->scoring.tversky;
+	int			cmp = (int) a->scoring.measure - (int) b->scoring.measure;
 
 	if (cmp != 0)
 		return cmp;
-	if (a->weights.one != b->weights.one)
-		return a->weights.one < b->weights.one ? -1 : 1;
-	if (a->weights.alpha != b->weights.alpha)
-		return a->weights.alpha < b->weights.alpha ? -1 : 1;
-	if (a->weights.beta != b->weights.beta)
-		return a->weights.beta < b->weights.beta ? -1 : 1;
+	if (wa->one != wb->one)
+		return wa->one < wb->one ? -1 : 1;
+	if (wa->alpha != wb->alpha)
+		return wa->alpha < wb->alpha ? -1 : 1;
+	if (wa->beta != wb->beta)
+		return wa->beta < wb->beta ? -1 : 1;
 	if (a->min_score != b->min_score)
 		return a->min_score < b->min_score ? -1 : 1;
 	if (VARSIZE(a->query) != VARSIZE(b->query))
@@ -179,7 +184,7 @@ add_bound(Bounds *bounds, const Bound *bound)
 	bounds->empty |= bound->empty;
 	bounds->exact &= bound->exact;
 	if (bound->kind != BOUND_NONE &&
-		(idset_count(bound->query) > 0 || gpuvec_ranks_disjoint(bound->measure)))
+		(idset_count(bound->query) > 0 || gpuvec_ranks_disjoint(bound->scoring.measure)))
 		bounds->bounds[bounds->n++] = *bound;
 }
 

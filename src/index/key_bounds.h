@@ -33,8 +33,7 @@ typedef enum BoundKind
 typedef struct Bound
 {
 	BoundKind	kind;
-	gpuvec_measure measure;
-	gpuvec_weights weights;		/* of tversky */
+	gpuvec_scoring scoring;
 	double		min_score;
 	IdSet	   *query;
 	bool		empty;

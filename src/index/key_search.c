@@ -165,8 +165,7 @@ static void
 make_search(const KeySearch *search, const Bound *bounds, uint32 n, MirrorSearch *made)
 {
 	memset(made, 0, sizeof(*made));
-	made->measure = bounds[0].measure;
-	made->weights = bounds[0].weights;
+	made->scoring = bounds[0].scoring;
 	made->k = n == 1 ? UINT64_MAX : GPUVEC_FAST_K;
 	made->unordered = n == 1;
 	made->roots = search->target.key.rooted;
@@ -243,7 +242,7 @@ bounds_of_request(const KeySearch *search, const Bound *bounds, uint32 n)
 static bool
 find_bounds(KeySearch *search, const Bounds *bounds)
 {
-	Bound		no_ids = {.measure = GPUVEC_HAMMING, .query = idset_alloc(0)};
+	Bound		no_ids = {.scoring = {GPUVEC_HAMMING}, .query = idset_alloc(0)};
 	uint32		n;
 
 	GpuvecDescribe(search->scan, &search->target);

@@ -71,7 +71,7 @@ typedef struct SetSource
  * is null.
  */
 static bool
-find_set(SetSource *source, int64 root, IdSpan *ids)
+find_set(SetSource *source, int64 root, gpuvec_id_span *ids)
 {
 	ItemPointerData tid;
 	bool		again = false;
@@ -102,16 +102,15 @@ find_set(SetSource *source, int64 root, IdSpan *ids)
 static bool
 make_row(SetSource *source, gpuvec_measure measure, IdSet *query, int64 root, KeyedRow *row)
 {
-	IdSpan		ids;
-	uint32		common;
+	gpuvec_id_span ids;
+	gpuvec_shared shared;
 
 	if (!find_set(source, root, &ids))
 		return false;
-	common = idset_span_common(idset_span(query), ids);
+	shared = idset_shared(idset_span(query), ids);
 	row->root = root;
-	row->ranks = common > 0 || gpuvec_ranks_disjoint(measure);
-	row->distance = GpuvecRankDistance(measure, gpuvec_score(measure, common,
-															 idset_count(query), ids.n));
+	row->ranks = shared.common > 0 || gpuvec_ranks_disjoint(measure);
+	row->distance = GpuvecRankDistance(measure, gpuvec_score(measure, shared));
 	return true;
 }
 

@@ -32,22 +32,21 @@
  * returned it.  Sets *distance then.
  */
 static bool
-is_other(const KnnState *state, IdSpan ids, int64 root, double *distance)
+is_other(const KnnState *state, gpuvec_id_span ids, int64 root, double *distance)
 {
-	uint32		common = idset_span_common(idset_span(state->query), ids);
+	gpuvec_shared shared = idset_shared(idset_span(state->query), ids);
 
-	if (common > 0 || gpuvec_ranks_disjoint(state->measure) || state->disjoint)
+	if (shared.common > 0 || gpuvec_ranks_disjoint(state->measure) || state->disjoint)
 	{
 		KeyedRow	row = {.root = root, .ranks = true};
 
 		if (!state->everything)
 			return false;
-		row.distance = GpuvecRankDistance(state->measure,
-										  gpuvec_score(state->measure, common, idset_count(state->query), ids.n));
+		row.distance = GpuvecRankDistance(state->measure, gpuvec_score(state->measure, shared));
 		if (!KnnComesNext(state, &row))
 			return false;
 	}
-	*distance = gpuvec_distance(state->measure, common, idset_count(state->query), ids.n);
+	*distance = gpuvec_distance(state->measure, shared);
 	return true;
 }
 
@@ -56,7 +55,7 @@ is_other(const KnnState *state, IdSpan ids, int64 root, double *distance)
  * its set is null.
  */
 static void
-put_other(KnnState *state, TupleTableSlot *slot, IdSpan ids, int64 root)
+put_other(KnnState *state, TupleTableSlot *slot, gpuvec_id_span ids, int64 root)
 {
 	double		distance = 0;
 	bool		isnull = ids.ids == NULL || state->query == NULL;
@@ -86,7 +85,7 @@ put_others_of_table(IndexScanDesc scan, KnnState *state, TupleTableSlot *slot)
 		MemoryContext old = MemoryContextSwitchTo(row);
 		bool		isnull;
 		Datum		datum = slot_getattr(in, attnum, &isnull);
-		IdSpan		ids = {0};
+		gpuvec_id_span ids = {0};
 
 		CHECK_FOR_INTERRUPTS();
 		if (!isnull)

@@ -69,7 +69,7 @@ KnnBeginEngine(IndexScanDesc scan, KnnState *state)
 	GpuvecDescribe(scan, &state->target);
 	if (state->target.mode != MIRROR_SHARED)
 		return false;
-	search->measure = state->measure;
+	search->scoring.measure = state->measure;
 	search->roots = state->target.key.rooted;
 	search->queries = &state->wire;
 	search->nqueries = 1;

@@ -90,20 +90,18 @@ offer(MirrorSearch *search, MirrorQuery *query, const MirrorHit *hit)
 static void
 rank_row(MirrorSearch *search, IdSet *set, ItemPointer tid)
 {
-	uint32		len = idset_count(set);
+	gpuvec_id_span row = idset_span(set);
 
 	for (uint32 i = 0; i < search->nqueries; i++)
 	{
 		MirrorQuery *query = &search->queries[i];
 		MirrorHit	hit;
-		uint32		common;
 
 		if (query->skip)
 			continue;
-		common = idset_common(query->set, set);
 		if (!MirrorRank(search, query, gpuvec_tid(ItemPointerGetBlockNumber(tid),
 												  mirror_line(ItemPointerGetOffsetNumber(tid), true)),
-						common, len, false, &hit))
+						idset_shared(idset_span(query->set), row), false, &hit))
 			continue;
 		offer(search, query, &hit);
 	}

@@ -232,12 +232,13 @@ rank_hits(SearchAnswer *answer, uint64 k)
 static void
 raise_bound(const MirrorSearch *search, MirrorQuery *query, const SearchAnswer *answer)
 {
+	gpuvec_shared all = {query->len, query->len, query->len};
+
 	if (query->skip || answer->nhits < search->k)
 		return;
 	query->has_above = true;
 	query->above = answer->hits[search->k - 1].score;
-	query->skip = query->above >= gpuvec_score_with(search->measure, search->weights, query->len,
-													query->len, query->len);
+	query->skip = query->above >= gpuvec_score_with(search->scoring, all);
 }
 
 /* Search one relation, unless the answer of the parts has its rows */

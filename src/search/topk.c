@@ -102,8 +102,9 @@ typedef struct TopKCall
 static void
 parse_options(FunctionCallInfo fcinfo, MirrorSearch *search)
 {
-	search->measure = PG_ARGISNULL(ARG_MEASURE) ? GPUVEC_BRAUN_BLANQUET :
-		idset_measure_by_name(text_to_cstring(PG_GETARG_TEXT_PP(ARG_MEASURE)), &search->weights);
+	search->scoring.measure = GPUVEC_BRAUN_BLANQUET;
+	if (!PG_ARGISNULL(ARG_MEASURE))
+		idset_measure_by_name(text_to_cstring(PG_GETARG_TEXT_PP(ARG_MEASURE)), &search->scoring);
 
 	search->has_min_score = !PG_ARGISNULL(ARG_MIN_SCORE);
 	if (search->has_min_score)

@@ -303,15 +303,13 @@ verify_row(const LeafSearch *leaf, uint32 query, const MergedRow *row)
 	const ForeignCall *call = leaf->call;
 	const MirrorSearch *search = call->search->search;
 	const MirrorQuery *q = &search->queries[query];
-	const IdSet *set;
-	uint32		common;
+	gpuvec_shared shared;
 
 	if (leaf->nulls[call->set_attnum - 1])
 		reject_row(leaf, psprintf("The row of rank %u has no set.", row->rank));
-	set = DatumGetIdSetP(leaf->values[call->set_attnum - 1]);
-	common = idset_span_common(idset_span(q->set), idset_span(set));
-	if (common != row->common ||
-		gpuvec_score_with(search->measure, search->weights, common, q->len, idset_count(set)) != row->score)
+	shared = idset_shared(idset_span(q->set),
+						  idset_span(DatumGetIdSetP(leaf->values[call->set_attnum - 1])));
+	if (shared.common != row->common || gpuvec_score_with(search->scoring, shared) != row->score)
 		reject_row(leaf, psprintf("The row of rank %u has %u common ids and score %g, not its set's.",
 								  row->rank, row->common, row->score));
 }

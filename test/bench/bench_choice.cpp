@@ -51,7 +51,7 @@ extern "C"
 #include "engine/scheduler.h"
 }
 
-static const gpuvec_measure MEASURE = GPUVEC_BRAUN_BLANQUET;
+static const gpuvec_scoring SCORING = {GPUVEC_BRAUN_BLANQUET, {}};
 
 /* Rows that share a made-up heap page */
 static const uint64_t PAGE_ROWS = 256;
@@ -278,7 +278,7 @@ Trial::search(uint32_t first, uint32_t n, int method)
 		requests[i].matches = &matches[(size_t) i * k];
 	}
 	start = now_ms();
-	if (!gpuvec_scheduler_topk(scheduler, column.view, MEASURE, methods[method], requests.data(), n,
+	if (!gpuvec_scheduler_topk(scheduler, column.view, &SCORING, methods[method], requests.data(), n,
 							   &error))
 		engine_rows::fail(error);
 	ms = now_ms() - start;

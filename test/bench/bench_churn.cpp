@@ -37,7 +37,7 @@ extern "C"
 #include "engine/store/mirror_update.h"
 }
 
-static const gpuvec_measure MEASURE = GPUVEC_BRAUN_BLANQUET;
+static const gpuvec_scoring SCORING = {GPUVEC_BRAUN_BLANQUET, {}};
 
 struct Options
 {
@@ -281,7 +281,7 @@ search(Mirror &mirror, const std::vector<uint16_t> &ids, uint32_t k, Matches &ma
 	query.matches = matches.data();
 	start = now_ms();
 	cpu = cpu_ms();
-	if (!backend->topk(backend, reader.view, MEASURE, GPUVEC_METHOD_AUTO, &query, 1, &error))
+	if (!backend->topk(backend, reader.view, &SCORING, GPUVEC_METHOD_AUTO, &query, 1, &error))
 		die(error.message);
 	times.ms.push_back(now_ms() - start);
 	times.cpu.push_back(cpu_ms() - cpu);
@@ -402,8 +402,8 @@ best_scores(const Table &table, const std::vector<uint16_t> &query, uint32_t k)
 		for (uint64_t i = table.start[doc]; i < table.start[doc + 1]; i++)
 			common += in_query[table.ids[i]];
 		if (common > 0)
-			scores.push_back(gpuvec_score(MEASURE, common, (uint32_t) query.size(),
-										  (uint32_t) (table.start[doc + 1] - table.start[doc])));
+			scores.push_back(gpuvec_score_with(SCORING, {common, (uint32_t) query.size(),
+											   (uint32_t) (table.start[doc + 1] - table.start[doc])}));
 	}
 	for (uint16_t id : query)
 		in_query[id] = 0;

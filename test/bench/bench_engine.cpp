@@ -43,7 +43,7 @@ static const uint64_t PAGE_DOCS = 256;
 /* Queries that are asked one at a time */
 static const uint64_t SINGLE = 64;
 
-static const gpuvec_measure MEASURE = GPUVEC_BRAUN_BLANQUET;
+static const gpuvec_scoring SCORING = {GPUVEC_BRAUN_BLANQUET, {}};
 
 struct Options
 {
@@ -208,8 +208,8 @@ plain_loop(const Documents<Id> &docs, const std::vector<Id> &query, uint32_t k)
 			common += in_query.has(docs.ids[i]);
 		if (common == 0)
 			continue;
-		match.score = gpuvec_score(MEASURE, common, (uint32_t) query.size(),
-								   (uint32_t) (end - docs.start[p]));
+		match.score = gpuvec_score_with(SCORING, {common, (uint32_t) query.size(),
+										(uint32_t) (end - docs.start[p])});
 		if (best.size() == k && match.score <= best[0].score)
 			continue;
 		match.tid = position_tid(p);
@@ -425,7 +425,7 @@ Engine::search(uint64_t first, uint64_t count)
 		requests[j].matches = answers[j].data();
 	}
 	start = now_ms();
-	if (!backend->topk(backend, view, MEASURE, method, &requests[first], (uint32_t) count, &error))
+	if (!backend->topk(backend, view, &SCORING, method, &requests[first], (uint32_t) count, &error))
 		die(error);
 	return now_ms() - start;
 }

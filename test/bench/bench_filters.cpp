@@ -28,6 +28,7 @@
 #include "core/measure.h"
 #include "engine/backend.h"
 
+static const gpuvec_scoring SCORING = {GPUVEC_BRAUN_BLANQUET, {}};
 static const uint64_t BATCH = 64;
 static const uint32_t BUCKETS = 100000;
 static const uint32_t TENANTS = 10000;
@@ -236,7 +237,7 @@ Bench::search(const Setting &setting, uint64_t first, uint64_t n)
 		queries[i].disjoint = true;
 	}
 	start = now_us();
-	if (!backend->topk(backend, view, GPUVEC_BRAUN_BLANQUET, GPUVEC_METHOD_AUTO, &queries[first],
+	if (!backend->topk(backend, view, &SCORING, GPUVEC_METHOD_AUTO, &queries[first],
 					   (uint32_t) n, &error))
 		die("a search", error);
 	return now_us() - start;

@@ -43,6 +43,8 @@ static std::vector<gpuvec_backend *> gpus;	/* that it is made of */
 static gpuvec_search_policy defaults;	/* of the backend */
 static gpuvec_method method;
 
+static const gpuvec_scoring SCORING = {GPUVEC_BRAUN_BLANQUET, {}};
+
 static double
 now_ms(void)
 {
@@ -207,7 +209,7 @@ measure(const gen::Config &config, const gpuvec_view *view,
 			queries[q].matches = &matches[q * k];
 		}
 		start = now_ms();
-		if (!backend->topk(backend, view, GPUVEC_BRAUN_BLANQUET, method, queries.data(), n, &error))
+		if (!backend->topk(backend, view, &SCORING, method, queries.data(), n, &error))
 			die("topk", &error);
 		if (i > 0)
 			times.push_back(now_ms() - start);

@@ -70,7 +70,7 @@ static bool full;
 static bool emulated;
 static gpuvec_search_stats total;	/* of all searches */
 
-static gpuvec_weights weights;	/* of tversky */
+static gpuvec_tversky weights;
 
 static void
 report(bool ok, const std::string &about)
@@ -408,6 +408,15 @@ count_common(const numbers &a, const numbers &b)
 	return n;
 }
 
+/* The score of a row for a question */
+static double
+score_of(gpuvec_measure measure, const question &q, const row &r)
+{
+	return gpuvec_score_with({measure, weights}, {count_common(q.set, r.set),
+												  (uint32_t) q.set.size() + q.unknown,
+												  (uint32_t) r.set.size()});
+}
+
 /* The answer to one question, straight from the definition */
 static answer
 plain_answer(const table &t, gpuvec_measure measure, const question &q)
@@ -422,8 +431,7 @@ plain_answer(const table &t, gpuvec_measure measure, const question &q)
 
 		if (!r.live || (m.common == 0 && measure != GPUVEC_HAMMING))
 			continue;
-		m.score = gpuvec_score_with(measure, weights, m.common, (uint32_t) q.set.size() + q.unknown,
-							   (uint32_t) r.set.size());
+		m.score = score_of(measure, q, r);
 		if ((q.has_min_score && m.score < q.min_score) ||
 			(q.has_after && !ranks_before(after, m)))
 			continue;
@@ -442,9 +450,7 @@ ask_for_parts(const table &t, gpuvec_measure measure, std::vector<question> &que
 	for (question &q : questions)
 	{
 		const row  &r = t.rows[random_below((uint32_t) t.rows.size())];
-		double		score = gpuvec_score_with(measure, weights, count_common(q.set, r.set),
-										 (uint32_t) q.set.size() + q.unknown,
-										 (uint32_t) r.set.size());
+		double		score = score_of(measure, q, r);
 
 		q.has_min_score = random_below(4) == 0;
 		q.has_after = random_below(3) == 0;
@@ -467,7 +473,6 @@ make_query(const question &q, std::vector<uint16_t> &hot, answer &room, uint64_t
 
 	hot.assign(q.set.begin(), q.set.begin() + n);
 	room.resize(std::min((uint64_t) q.k, nrows) + 1);
-	query.weights = weights;
 	query.ids = hot.data();
 	query.len = (uint32_t) n;
 	query.cold = q.set.data() + n;
@@ -508,6 +513,7 @@ ask(gpuvec_backend *b, const gpuvec_view *view, gpuvec_measure measure, gpuvec_m
 	std::vector<answer> answers(questions.size());
 	std::vector<std::vector<uint16_t>> hot(questions.size());
 	std::vector<gpuvec_topk_query> queries(questions.size());
+	const gpuvec_scoring scoring = {measure, weights};
 	gpuvec_error error;
 
 	for (size_t i = 0; i < questions.size(); i++)
@@ -515,7 +521,7 @@ ask(gpuvec_backend *b, const gpuvec_view *view, gpuvec_measure measure, gpuvec_m
 		queries[i] = make_query(questions[i], hot[i], answers[i], view->nrows);
 		queries[i].canceled = canceled;
 	}
-	if (!b->topk(b, view, measure, method, queries.data(), (uint32_t) queries.size(), &error))
+	if (!b->topk(b, view, &scoring, method, queries.data(), (uint32_t) queries.size(), &error))
 		die("topk", &error);
 	for (size_t i = 0; i < questions.size(); i++)
 		answers[i].resize(std::min((size_t) queries[i].nmatches, answers[i].size()));
@@ -1066,7 +1072,7 @@ main(int argc, char **argv)
 			continue;
 		/* the same data, whether a test runs alone or not */
 		random_state = seed * 1000 + (&test - tests);
-		weights = gpuvec_make_weights(0.7, 0.3);
+		weights = gpuvec_make_tversky(0.7, 0.3);
 		test.run();
 		printf("%s: %d passed, %d failed so far\n", test.name, (int) npassed, (int) nfailed);
 		fflush(stdout);

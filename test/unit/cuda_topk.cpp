@@ -544,6 +544,17 @@ add_stats(void)
 	total.stopped_chunks += last.stopped_chunks;
 }
 
+/* A measure, with the weights in use */
+static gpuvec_scoring
+scoring_of(gpuvec_measure measure)
+{
+	return {measure, gpuvec_make_tversky(some_weights[which_weights].alpha,
+										 some_weights[which_weights].beta)};
+}
+
+static const gpuvec_scoring by_jaccard = {GPUVEC_JACCARD, {}};
+static const gpuvec_scoring by_hamming = {GPUVEC_HAMMING, {}};
+
 /* A question as the backend takes it */
 static gpuvec_topk_query
 make_query(const question &q, gpuvec_match *matches)
@@ -558,8 +569,6 @@ make_query(const question &q, gpuvec_match *matches)
 	query.min_score = q.min_score;
 	query.after_score = q.after_score;
 	query.after_tid = q.after_tid;
-	query.weights = gpuvec_make_weights(some_weights[which_weights].alpha,
-										some_weights[which_weights].beta);
 	query.canceled = NULL;
 	query.matches = matches;
 	query.nmatches = 12345;
@@ -573,6 +582,7 @@ ask(const dataset &d, gpuvec_measure measure, gpuvec_method method,
 {
 	std::vector<std::vector<gpuvec_match>> answers(questions.size());
 	std::vector<gpuvec_topk_query> queries(questions.size());
+	const gpuvec_scoring scoring = scoring_of(measure);
 	gpuvec_error error;
 
 	for (size_t i = 0; i < questions.size(); i++)
@@ -580,7 +590,7 @@ ask(const dataset &d, gpuvec_measure measure, gpuvec_method method,
 		answers[i].resize(std::min((uint64_t) questions[i].k, d.view->nrows));
 		queries[i] = make_query(questions[i], answers[i].data());
 	}
-	if (!backend->topk(backend, d.view, measure, method, queries.data(), queries.size(), &error))
+	if (!backend->topk(backend, d.view, &scoring, method, queries.data(), queries.size(), &error))
 		die("topk", &error);
 	for (size_t i = 0; i < questions.size(); i++)
 	{
@@ -1250,7 +1260,7 @@ test_odd_requests(void)
 			queries[i].canceled = all || i % 3 == 0 ? &canceled : NULL;
 			queries[i].matches = &room[i * 10];
 		}
-		if (!backend->topk(backend, d.view, GPUVEC_JACCARD, GPUVEC_METHOD_AUTO, queries, 8, &error))
+		if (!backend->topk(backend, d.view, &by_jaccard, GPUVEC_METHOD_AUTO, queries, 8, &error))
 			die("topk", &error);
 		for (int i = 0; i < 8; i++)
 			if (queries[i].canceled == NULL)
@@ -1260,7 +1270,7 @@ test_odd_requests(void)
 											&common[i * d.rows.size()])).empty(),
 					   "beside canceled queries: %s\n", d.name);
 	}
-	if (!backend->topk(backend, d.view, GPUVEC_JACCARD, GPUVEC_METHOD_AUTO, queries, 0, &error))
+	if (!backend->topk(backend, d.view, &by_jaccard, GPUVEC_METHOD_AUTO, queries, 0, &error))
 		die("topk without queries", &error);
 	free_dataset(d);
 
@@ -1271,7 +1281,7 @@ test_odd_requests(void)
 		die("adopt_view of an empty view", &error);
 	queries[0].nmatches = 7;
 	queries[0].canceled = NULL;
-	if (!backend->topk(backend, empty, GPUVEC_HAMMING, GPUVEC_METHOD_AUTO, queries, 1, &error))
+	if (!backend->topk(backend, empty, &by_hamming, GPUVEC_METHOD_AUTO, queries, 1, &error))
 		die("topk of an empty view", &error);
 	report(queries[0].nmatches == 0, "an empty view has matches%s\n", "");
 	gpuvec_view_unref(empty);
@@ -1328,7 +1338,7 @@ test_stopped(const dataset &d)
 				__atomic_store_n(&canceled, i > 0, __ATOMIC_RELAXED);
 			});
 
-		if (!backend->topk(backend, d.view, GPUVEC_JACCARD, GPUVEC_METHOD_BITSET, queries.data(),
+		if (!backend->topk(backend, d.view, &by_jaccard, GPUVEC_METHOD_BITSET, queries.data(),
 						   queries.size(), &error))
 			die("topk", &error);
 		if (i == 0)

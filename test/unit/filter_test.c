@@ -483,6 +483,15 @@ compare_matches(const void *a, const void *b)
 	return x->tid < y->tid ? -1 : x->tid > y->tid;
 }
 
+/* A measure, with weights if it is tversky */
+static gpuvec_scoring
+scoring_of(gpuvec_measure measure)
+{
+	gpuvec_scoring scoring = {measure, gpuvec_make_tversky(0.5, 0.25)};
+
+	return scoring;
+}
+
 /* All matches of a query, sorted; counts the rows that pass */
 static uint32_t
 all_matches(const table *t, gpuvec_measure measure, const test_query *q, bool disjoint,
@@ -495,13 +504,13 @@ all_matches(const table *t, gpuvec_measure measure, const test_query *q, bool di
 	{
 		const model_row *row = &t->rows[i];
 		gpuvec_match match = {.tid = row->tid};
+		gpuvec_shared shared = {.a = gpuvec_query_len(&q->q),.b = row->len};
 
 		if (row->dead || !passes(row, q))
 			continue;
 		++*npassed;
-		match.common = common_ids(row, q);
-		match.score = gpuvec_score_with(measure, q->q.weights, match.common,
-										gpuvec_query_len(&q->q), row->len);
+		match.common = shared.common = common_ids(row, q);
+		match.score = gpuvec_score_with(scoring_of(measure), shared);
 		if ((row->null_set && !asks_for_null_sets(q)) ||
 			(match.common == 0 && measure != GPUVEC_HAMMING && !disjoint) ||
 			(q->q.has_min_score && match.score < q->q.min_score) ||
@@ -598,6 +607,7 @@ test_queries(gpuvec_backend *backend, const gpuvec_view *view, const table *t,
 	gpuvec_topk_query batch[NQUERIES];
 	gpuvec_match *matches = malloc(t->kind.n * sizeof(gpuvec_match));
 	gpuvec_match *found = malloc((size_t) n * t->kind.n * sizeof(gpuvec_match));
+	gpuvec_scoring scoring = scoring_of(measure);
 	gpuvec_error error;
 
 	for (int m = 0; m < 3; m++)
@@ -609,7 +619,7 @@ test_queries(gpuvec_backend *backend, const gpuvec_view *view, const table *t,
 			queries[i].q.matches = queries[i].q.unordered ? NULL : found + (size_t) i * t->kind.n;
 			batch[i] = queries[i].q;
 		}
-		right = backend->topk(backend, view, measure, methods[m], batch, n, &error);
+		right = backend->topk(backend, view, &scoring, methods[m], batch, n, &error);
 		count_kept(backend);
 		for (uint32_t i = 0; i < n; i++)
 		{
@@ -644,8 +654,6 @@ test_searches(gpuvec_backend *backend, const gpuvec_view *view, const table *t, 
 		{
 			random_query(t, &queries[i]);
 			random_limits(measure, &queries[i]);
-			if (measure == GPUVEC_TVERSKY)
-				queries[i].q.weights = gpuvec_make_weights(0.5, 0.25);
 			if (backend->takes_unordered && !queries[i].q.has_after && random_below(4) == 0)
 			{
 				queries[i].q.unordered = true;

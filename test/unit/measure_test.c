@@ -62,7 +62,7 @@ static const double others[][2] = {
 };
 
 static int fraction;			/* the ones in use */
-static gpuvec_weights weights;
+static gpuvec_tversky weights;
 static tried *all;
 static size_t n_all;
 static long passed = 0;
@@ -142,6 +142,14 @@ compare_fractions(const void *x, const void *y)
 	return left < right ? -1 : left > right;
 }
 
+static gpuvec_scoring
+scoring_of(int measure)
+{
+	gpuvec_scoring scoring = {measure, weights};
+
+	return scoring;
+}
+
 /*
  * Two neighbours in the order of their similarities: are they in that of
  * their scores?
@@ -149,10 +157,12 @@ compare_fractions(const void *x, const void *y)
 static bool
 pair_is_right(int measure, const tried *s, const tried *t)
 {
-	double		x = gpuvec_score_with(measure, weights, s->i, s->a, s->b);
-	double		y = gpuvec_score_with(measure, weights, t->i, t->a, t->b);
-	double		dx = gpuvec_distance(measure, s->i, s->a, s->b);
-	double		dy = gpuvec_distance(measure, t->i, t->a, t->b);
+	gpuvec_shared first = {s->i, s->a, s->b};
+	gpuvec_shared second = {t->i, t->a, t->b};
+	double		x = gpuvec_score_with(scoring_of(measure), first);
+	double		y = gpuvec_score_with(scoring_of(measure), second);
+	double		dx = gpuvec_distance(measure, first);
+	double		dy = gpuvec_distance(measure, second);
 
 	if (compare_fractions(s, t) == 0)
 		return memcmp(&x, &y, sizeof(x)) == 0 && memcmp(&dx, &dy, sizeof(dx)) == 0;
@@ -172,13 +182,15 @@ pair_is_right(int measure, const tried *s, const tried *t)
 static bool
 need_is_right(int measure, const tried *t)
 {
-	float		score = (float) gpuvec_score_with(measure, weights, t->i, t->a, t->b);
-	uint32_t	need = gpuvec_need_with(measure, weights, t->a, t->b, score);
+	gpuvec_scoring scoring = scoring_of(measure);
+	gpuvec_shared shared = {t->i, t->a, t->b};
+	float		score = (float) gpuvec_score_with(scoring, shared);
+	uint32_t	need = gpuvec_need_with(scoring, t->a, t->b, score);
 	uint32_t	shorter = random_to(t->b + 1) - 1;
 
 	if (t->i == 0 && !gpuvec_ranks_disjoint(measure))
 		return true;
-	return need <= t->i && gpuvec_need_with(measure, weights, t->a, shorter, score) <= need;
+	return need <= t->i && gpuvec_need_with(scoring, t->a, shorter, score) <= need;
 }
 
 /* Check what was added, and start anew */
@@ -281,14 +293,15 @@ test_other_names(void)
 	{
 		bool		ok = true;
 
-		weights = gpuvec_make_weights(given[w][0], given[w][1]);
+		weights = gpuvec_make_tversky(given[w][0], given[w][1]);
 		for (int n = 0; n < 1000000; n++)
 		{
 			uint32_t	b = random_to(random_to(4) == 1 ? MAX_IDS : 250);
 			uint32_t	a = random_to(random_to(4) == 1 ? MAX_IDS : 250);
 			uint32_t	i = random_to((a < b ? a : b) + 1) - 1;
-			double		x = gpuvec_score_with(GPUVEC_TVERSKY, weights, i, a, b);
-			double		y = gpuvec_score(same[w], i, a, b);
+			gpuvec_shared shared = {i, a, b};
+			double		x = gpuvec_score_with(scoring_of(GPUVEC_TVERSKY), shared);
+			double		y = gpuvec_score(same[w], shared);
 
 			ok &= memcmp(&x, &y, sizeof(x)) == 0;
 		}
@@ -309,7 +322,8 @@ others_are_right(double alpha, double beta, uint32_t a, uint32_t b)
 
 	for (uint32_t i = 0; i <= most; i += i < 40 || i + 40 > most ? 1 : step)
 	{
-		double		x = gpuvec_score_with(GPUVEC_TVERSKY, weights, i, a, b);
+		gpuvec_shared shared = {i, a, b};
+		double		x = gpuvec_tversky_score(weights, shared);
 		long double unrounded = i == 0 ? 0 :
 			i / (i + (long double) alpha * (a - i) + (long double) beta * (b - i));
 		uint32_t	shorter = b - random_to(b) / 2;
@@ -318,10 +332,10 @@ others_are_right(double alpha, double beta, uint32_t a, uint32_t b)
 			return false;
 		if (unrounded > 1e-300L && fabsl(x - unrounded) > unrounded * 1e-15L)
 			return false;
-		if (i > 0 && (gpuvec_need_with(GPUVEC_TVERSKY, weights, a, b, (float) x) > i ||
-					  gpuvec_need_with(GPUVEC_TVERSKY, weights, a, shorter, (float) x) > i ||
-					  gpuvec_need_with(GPUVEC_TVERSKY, weights, a, shorter, (float) x) >
-					  gpuvec_need_with(GPUVEC_TVERSKY, weights, a, b, (float) x)))
+		if (i > 0 && (gpuvec_tversky_need(weights, a, b, (float) x) > i ||
+					  gpuvec_tversky_need(weights, a, shorter, (float) x) > i ||
+					  gpuvec_tversky_need(weights, a, shorter, (float) x) >
+					  gpuvec_tversky_need(weights, a, b, (float) x)))
 			return false;
 		last = x;
 	}
@@ -335,7 +349,7 @@ test_other_weights(void)
 	{
 		bool		ok = true;
 
-		weights = gpuvec_make_weights(others[w][0], others[w][1]);
+		weights = gpuvec_make_tversky(others[w][0], others[w][1]);
 		check(weights.one == 0, "weights that are no decimal fractions", w);
 		for (int n = 0; n < 20000; n++)
 			ok &= others_are_right(others[w][0], others[w][1],
@@ -349,14 +363,14 @@ test_other_weights(void)
 static void
 test_need(void)
 {
-	weights = gpuvec_make_weights(0.7, 0.3);
-	check(gpuvec_need_with(GPUVEC_TVERSKY, weights, 100, 100, 0.5f) == 50, "need", 0);
-	weights = gpuvec_make_weights(1e300, 1e300);
-	check(gpuvec_need_with(GPUVEC_TVERSKY, weights, 100, 100, 0.5f) == 100, "need", 1);
-	weights = gpuvec_make_weights(0, 3);
-	check(gpuvec_need_with(GPUVEC_TVERSKY, weights, 10, 40, 0.5f) == 30, "need", 2);
-	check(gpuvec_need_with(GPUVEC_TVERSKY, weights, 10, 40, 1.5f) > MAX_IDS, "need", 3);
-	check(gpuvec_need_with(GPUVEC_TVERSKY, weights, 10, 40, -INFINITY) == 1, "need", 4);
+	weights = gpuvec_make_tversky(0.7, 0.3);
+	check(gpuvec_tversky_need(weights, 100, 100, 0.5f) == 50, "need", 0);
+	weights = gpuvec_make_tversky(1e300, 1e300);
+	check(gpuvec_tversky_need(weights, 100, 100, 0.5f) == 100, "need", 1);
+	weights = gpuvec_make_tversky(0, 3);
+	check(gpuvec_tversky_need(weights, 10, 40, 0.5f) == 30, "need", 2);
+	check(gpuvec_tversky_need(weights, 10, 40, 1.5f) > MAX_IDS, "need", 3);
+	check(gpuvec_tversky_need(weights, 10, 40, -INFINITY) == 1, "need", 4);
 }
 
 int
@@ -371,7 +385,7 @@ main(void)
 		try_measure(m);
 	for (fraction = 0; fraction < (int) (sizeof(fractions) / sizeof(fractions[0])); fraction++)
 	{
-		weights = gpuvec_make_weights(fractions[fraction].given[0], fractions[fraction].given[1]);
+		weights = gpuvec_make_tversky(fractions[fraction].given[0], fractions[fraction].given[1]);
 		check(weights.one == fractions[fraction].scale, "weights as integers", fraction);
 		try_measure(GPUVEC_TVERSKY);
 	}

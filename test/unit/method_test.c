@@ -245,14 +245,14 @@ typedef struct noting_backend
 } noting_backend;
 
 static bool
-noting_topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measure,
+noting_topk(gpuvec_backend *backend, const gpuvec_view *view, const gpuvec_scoring *scoring,
 			gpuvec_method method, gpuvec_topk_query *queries, uint32_t nqueries,
 			gpuvec_error *error)
 {
 	noting_backend *noting = (noting_backend *) backend;
 
 	(void) view;
-	(void) measure;
+	(void) scoring;
 	check(queries == noting->first + noting->asked, "queries are asked in order, each once");
 	noting->asked += nqueries;
 	noting->by[choice_of(method)] += nqueries;
@@ -264,11 +264,12 @@ test_search(uint32_t nqueries, uint32_t fails_at, bool learns)
 {
 	gpuvec_topk_query *queries = calloc(nqueries, sizeof(*queries));
 	noting_backend backend = {.base.topk = noting_topk,.first = queries,.fails_at = fails_at};
+	gpuvec_scoring scoring = {.measure = GPUVEC_JACCARD};
 	gpuvec_view view = {.costs = learns ? gpuvec_method_costs_new() : NULL};
 	gpuvec_error error;
 	bool		ok;
 
-	ok = gpuvec_topk_by_cost(&backend.base, &view, GPUVEC_JACCARD, queries, nqueries, &error);
+	ok = gpuvec_topk_by_cost(&backend.base, &view, &scoring, queries, nqueries, &error);
 	check(ok == (fails_at == 0 || fails_at > backend.calls), "an error is passed on");
 	check(!ok || backend.asked == nqueries, "all queries are asked");
 	if (ok && learns && nqueries >= 4096)

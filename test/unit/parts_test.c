@@ -146,7 +146,7 @@ await_cancel(test_device *d, const gpuvec_topk_query *queries)
 }
 
 static bool
-device_topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measure,
+device_topk(gpuvec_backend *backend, const gpuvec_view *view, const gpuvec_scoring *scoring,
 			gpuvec_method method, gpuvec_topk_query *queries, uint32_t nqueries,
 			gpuvec_error *error)
 {
@@ -158,7 +158,7 @@ device_topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure mea
 		await_cancel(d, queries);
 	for (uint32_t i = 0; d->no_disjoint && i < nqueries; i++)
 		queries[i].disjoint = false;
-	ok = d->inner->topk(d->inner, view, measure, method, queries, nqueries, error);
+	ok = d->inner->topk(d->inner, view, scoring, method, queries, nqueries, error);
 	__atomic_sub_fetch(&d->running, 1, __ATOMIC_RELAXED);
 	if (!ok || d->fails == NULL)
 		return ok;
@@ -476,6 +476,8 @@ typedef struct test_query
 	gpuvec_condition condition;
 } test_query;
 
+static const gpuvec_scoring by_hamming = {.measure = GPUVEC_HAMMING};
+
 /* Draw a query of a table; q->matches has room for all its rows */
 static void
 draw_query(const table *t, gpuvec_measure measure, test_query *room, gpuvec_topk_query *q)
@@ -502,7 +504,6 @@ draw_query(const table *t, gpuvec_measure measure, test_query *room, gpuvec_topk
 	q->has_after = random_below(4) == 0;
 	q->after_score = measure == GPUVEC_HAMMING ? -(double) random_below(10) : (double) random_below(4) / 4;
 	q->after_tid = t->n > 0 ? tid_of(t, (uint32_t) random_below(t->n)) : 0;
-	q->weights = gpuvec_make_weights(0.7, 0.3);
 	if (t->nfilters && random_below(3))
 	{
 		room->condition = (gpuvec_condition) {
@@ -594,11 +595,12 @@ search(gpuvec_backend *b, const gpuvec_view *view, gpuvec_measure measure, gpuve
 	   const gpuvec_topk_query *queries, uint32_t n)
 {
 	gpuvec_topk_query *mine = malloc(n * sizeof(*mine) + 1);
+	gpuvec_scoring scoring = {measure, gpuvec_make_tversky(0.7, 0.3)};
 	gpuvec_error error;
 
 	memcpy(mine, queries, n * sizeof(*mine));
 	set_rows(mine, n, view->nrows, true);
-	check(b->topk(b, view, measure, method, mine, n, &error), "a search works");
+	check(b->topk(b, view, &scoring, method, mine, n, &error), "a search works");
 	for (uint32_t i = 0; i < n; i++)
 	{
 		if (mine[i].bare && mine[i].nmatches > 0)
@@ -973,13 +975,13 @@ test_failing(void)
 	set_rows(queries, 2, view->nrows, true);
 	for (int p = 0; p < 3; p++)
 		part_device(parts, p)->fails = GPUVEC_OUT_OF_MEMORY;
-	check(!parts->topk(parts, view, GPUVEC_HAMMING, GPUVEC_METHOD_AUTO, queries, 2, &error) &&
+	check(!parts->topk(parts, view, &by_hamming, GPUVEC_METHOD_AUTO, queries, 2, &error) &&
 		  strcmp(error.sqlstate, GPUVEC_OUT_OF_MEMORY) == 0 && !error.fatal && error.fallback,
 		  "an error of all devices is that of the search");
 	check(queries[0].nmatches == 0 && queries[1].nmatches == 0, "nothing is found then");
 	part_device(parts, 2)->fails = GPUVEC_SYSTEM_ERROR;
 	part_device(parts, 2)->fatal = true;
-	check(!parts->topk(parts, view, GPUVEC_HAMMING, GPUVEC_METHOD_AUTO, queries, 2, &error) &&
+	check(!parts->topk(parts, view, &by_hamming, GPUVEC_METHOD_AUTO, queries, 2, &error) &&
 		  error.fatal, "an error that ends the engine comes first");
 	for (int p = 0; p < 3; p++)
 		check(gpuvec_parts_of(parts)->children[p].errors > 1, "errors are counted");
@@ -1215,7 +1217,7 @@ run_search(void *arg)
 	running    *run = arg;
 	gpuvec_error error;
 
-	run->ok = run->parts->topk(run->parts, run->view, GPUVEC_HAMMING, GPUVEC_METHOD_AUTO, run->query, 1,
+	run->ok = run->parts->topk(run->parts, run->view, &by_hamming, GPUVEC_METHOD_AUTO, run->query, 1,
 							   &error);
 	return NULL;
 }
@@ -1271,7 +1273,7 @@ run_session(void *arg)
 
 	s->ok = true;
 	for (int i = 0; i < s->rounds; i++)
-		s->ok &= gpuvec_scheduler_topk(s->scheduler, s->view, GPUVEC_HAMMING, GPUVEC_METHOD_AUTO,
+		s->ok &= gpuvec_scheduler_topk(s->scheduler, s->view, &by_hamming, GPUVEC_METHOD_AUTO,
 									   &s->query, 1, &error);
 	return NULL;
 }

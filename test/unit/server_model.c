@@ -632,6 +632,7 @@ brute_force(const model *m, gpuvec_measure measure, const model_query *q, uint64
 			uint64_t xmin, uint64_t *n, uint64_t *passed)
 {
 	bool		disjoint = (*passed & GPUVEC_DISJOINT_TOO) != 0;
+	gpuvec_scoring scoring = {measure, gpuvec_make_tversky(weights.alpha, weights.beta)};
 	gpuvec_hit *hits = malloc((model_nrows(m) + 1) * sizeof(gpuvec_hit));
 	uint8_t    *wanted = calloc(GPUVEC_MAX_IDS, 1);
 
@@ -653,8 +654,7 @@ brute_force(const model *m, gpuvec_measure measure, const model_query *q, uint64
 			*passed += found != FAILS;
 			for (uint32_t i = 0; i < row->len; i++)
 				common += wanted[row->ids[i]];
-			hit.score = gpuvec_score_with(measure, gpuvec_make_weights(weights.alpha, weights.beta),
-										  common, q->wire.len, row->len);
+			hit.score = gpuvec_score_with(scoring, (gpuvec_shared) {common, q->wire.len, row->len});
 			hit.place = gpuvec_hit_place(tid, common, !proven &&
 										 (m->pages[block].sent_newest != 0 || m->pages[block].refresh > known));
 			if (proven)

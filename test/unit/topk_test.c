@@ -140,15 +140,16 @@ tversky(int measure, double i, double a, double b)
 	return scale * i / (scale * i + rint(alpha * scale) * (a - i) + rint(beta * scale) * (b - i));
 }
 
-/* The weights that go with a measure */
-static gpuvec_weights
-weights_of(int measure)
+/* Such a measure, with its weights */
+static gpuvec_scoring
+scoring_of(int measure)
 {
-	gpuvec_weights none = {0};
+	gpuvec_scoring scoring = {.measure = measure < GPUVEC_TVERSKY ? measure : GPUVEC_TVERSKY};
 
-	return measure < GPUVEC_TVERSKY ? none :
-		gpuvec_make_weights(some_weights[measure - GPUVEC_TVERSKY].alpha,
-							some_weights[measure - GPUVEC_TVERSKY].beta);
+	if (measure >= GPUVEC_TVERSKY)
+		scoring.tversky = gpuvec_make_tversky(some_weights[measure - GPUVEC_TVERSKY].alpha,
+											  some_weights[measure - GPUVEC_TVERSKY].beta);
+	return scoring;
 }
 
 /* The formulas of the measures */
@@ -365,16 +366,15 @@ static bool
 search_equals(gpuvec_backend *b, const gpuvec_view *view, int measure, gpuvec_method method,
 			  gpuvec_topk_query *queries, uint32_t n, const expected *want)
 {
-	gpuvec_measure known = measure < GPUVEC_TVERSKY ? measure : GPUVEC_TVERSKY;
+	gpuvec_scoring scoring = scoring_of(measure);
 	gpuvec_error error;
 
 	for (uint32_t i = 0; i < n; i++)
 	{
 		queries[i].nmatches = UINT32_MAX;
-		queries[i].weights = weights_of(measure);
 		queries[i].bare = queries[i].unordered && random32() % 2;
 	}
-	if (!b->topk(b, view, known, method, queries, n, &error))
+	if (!b->topk(b, view, &scoring, method, queries, n, &error))
 		return false;
 	for (uint32_t i = 0; i < n; i++)
 		if (queries[i].unordered && !queries[i].bare && queries[i].nmatches > 0)
@@ -536,8 +536,9 @@ test_measures(void)
 			for (uint32_t b = 0; b <= 40; b++)
 				for (uint32_t i = 0; i <= (a < b ? a : b); i++)
 				{
-					gpuvec_measure known = m < GPUVEC_TVERSKY ? m : GPUVEC_TVERSKY;
-					double		score = gpuvec_score_with(known, weights_of(m), i, a, b);
+					gpuvec_scoring scoring = scoring_of(m);
+					gpuvec_shared shared = {i, a, b};
+					double		score = gpuvec_score_with(scoring, shared);
 
 					if (score != formula(m, i, a, b))
 						wrong++;
@@ -550,21 +551,23 @@ test_measures(void)
 					 * b0
 					 */
 					for (uint32_t b0 = b > 3 ? b - 3 : 0; b0 <= b; b0++)
-						if (gpuvec_need_with(known, weights_of(m), a, b0, (float) score) > i)
+						if (gpuvec_need_with(scoring, a, b0, (float) score) > i)
 							wrong++;
 				}
 	for (int n = 0; n < 200000; n++)
 	{
 		int			m = n % N_MEASURES;
-		gpuvec_measure known = m < GPUVEC_TVERSKY ? m : GPUVEC_TVERSKY;
+		gpuvec_scoring scoring = scoring_of(m);
 		uint32_t	a = 1 + random32() % 65536;
 		uint32_t	b = 1 + random32() % 65536;
 		uint32_t	i = 1 + random32() % (a < b ? a : b);
 		uint32_t	j = random32() % (a < b ? a : b);
-		double		x = gpuvec_score_with(known, weights_of(m), i, a, b);
-		double		y = gpuvec_score_with(known, weights_of(m), j, a, b);
+		gpuvec_shared first = {i, a, b};
+		gpuvec_shared second = {j, a, b};
+		double		x = gpuvec_score_with(scoring, first);
+		double		y = gpuvec_score_with(scoring, second);
 
-		if (gpuvec_need_with(known, weights_of(m), a, b, (float) x) > i)
+		if (gpuvec_need_with(scoring, a, b, (float) x) > i)
 			wrong++;
 		if ((x > y) != (gpuvec_score_key(x) < gpuvec_score_key(y)))
 			keys++;

@@ -47,7 +47,7 @@ replace_worst(best_rows *best, best_row row)
 static bool
 make_room(best_rows *best, uint32_t n)
 {
-	const gpuvec_topk_query *query = best->shared->query;
+	const gpuvec_topk_query *query = best->query->query;
 	uint32_t	room = best->room == 0 ? 16 : best->room * 2;
 	best_row   *rows;
 
@@ -97,15 +97,14 @@ best_lower_bound(cpu_query *query, uint64_t key)
 }
 
 bool
-best_offer(best_rows *best, uint32_t common, uint32_t len, uint64_t tid)
+best_offer(best_rows *best, const gpuvec_shared *shared, uint64_t tid)
 {
-	cpu_query  *query = best->shared;
-	best_row	row = {.tid = tid, .common = common};
+	cpu_query  *query = best->query;
+	best_row	row = {.tid = tid, .common = shared->common};
 
-	if (common == 0 && !query->ranks_disjoint)
+	if (shared->common == 0 && !query->ranks_disjoint)
 		return false;
-	row.key = gpuvec_score_key(gpuvec_score_with(query->measure, query->query->weights, common,
-												 gpuvec_query_len(query->query), len));
+	row.key = gpuvec_score_key(gpuvec_score_with(query->scoring, *shared));
 	if (row.key > __atomic_load_n(query->bound, __ATOMIC_RELAXED))
 		return false;
 	if (query->has_after &&
@@ -138,12 +137,13 @@ best_offer(best_rows *best, uint32_t common, uint32_t len, uint64_t tid)
 bool
 best_takes_any(const best_rows *best)
 {
-	const cpu_query *query = best->shared;
-	bool		any_length = query->measure == GPUVEC_INTERSECTION ||
-		query->measure == GPUVEC_CONTAINMENT;
+	const cpu_query *query = best->query;
+	gpuvec_measure measure = query->scoring.measure;
+	gpuvec_shared one = {1, gpuvec_query_len(query->query), 1};
 
-	return any_length && query->query->bare && query->cold == NULL &&
-		gpuvec_score_key(gpuvec_score(query->measure, 1, gpuvec_query_len(query->query), 1)) <=
+	return (measure == GPUVEC_INTERSECTION || measure == GPUVEC_CONTAINMENT) &&
+		query->query->bare && query->cold == NULL &&
+		gpuvec_score_key(gpuvec_score(measure, one)) <=
 		__atomic_load_n(query->bound, __ATOMIC_RELAXED);
 }
 

@@ -116,15 +116,15 @@ count_postings(cold_search_state *s, const gpuvec_segment *segment)
 static void
 offer_row(const cold_search_state *s, const gpuvec_segment *segment, uint32_t row, uint32_t count)
 {
-	uint32_t	len = segment->len[row];
+	gpuvec_shared shared = {count, gpuvec_query_len(s->query), segment->len[row]};
 	uint32_t	hot = gpuvec_hot_len(segment, row);
 	uint32_t	most = count + (hot < s->query->len ? hot : s->query->len);
 
-	if (most < gpuvec_need_with(s->best->shared->measure, s->query->weights,
-								gpuvec_query_len(s->query), len, bound_score(s->best->shared)))
+	if (most < gpuvec_need_with(s->best->query->scoring, shared.a, shared.b,
+								bound_score(s->best->query)))
 		return;
-	count += lone_count(s->scan->bitmap, segment, row, hot);
-	best_offer(s->best, count, len, segment->tid[row]);
+	shared.common += lone_count(s->scan->bitmap, segment, row, hot);
+	best_offer(s->best, &shared, segment->tid[row]);
 }
 
 /* Offer and note the rows of C of one segment */

@@ -97,7 +97,7 @@ typedef struct cpu_filter
 typedef struct cpu_query
 {
 	const gpuvec_topk_query *query;
-	gpuvec_measure measure;
+	gpuvec_scoring scoring;
 	uint64_t   *bound;			/* atomic; may be shared with other devices */
 	uint64_t	own_bound;		/* what it points to if not */
 	uint64_t	after_key;		/* with after_tid: only rows after this
@@ -136,7 +136,7 @@ mask_has(const uint64_t *mask, uint32_t row)
  */
 typedef struct best_rows
 {
-	cpu_query  *shared;
+	cpu_query  *query;
 	uint32_t	n;
 	uint32_t	room;
 	union
@@ -164,7 +164,6 @@ typedef struct cpu_part
 	uint32_t	nqueries;
 	cpu_query **queries;
 	best_rows  *best;			/* [nqueries] */
-	gpuvec_measure measure;
 	bool		canceled;
 } cpu_part;
 
@@ -200,9 +199,9 @@ extern gpuvec_backend *gpuvec_cpu_open_with(const gpuvec_backend_options *option
 											gpuvec_error *error);
 
 /* cpu_search.c */
-extern bool cpu_topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measure,
-					 gpuvec_method method, gpuvec_topk_query *queries, uint32_t nqueries,
-					 gpuvec_error *error);
+extern bool cpu_topk(gpuvec_backend *backend, const gpuvec_view *view,
+					 const gpuvec_scoring *scoring, gpuvec_method method,
+					 gpuvec_topk_query *queries, uint32_t nqueries, gpuvec_error *error);
 
 /* choose.c */
 extern uint32_t cpu_width(cpu_simd simd, cpu_way way);
@@ -225,7 +224,7 @@ extern double cpu_all_rows_cost(cpu_backend *cpu, const gpuvec_segment *segment,
  * neither this row nor any row that has the same score or a lower one and a
  * greater tid can be in the answer.
  */
-extern bool best_offer(best_rows *best, uint32_t common, uint32_t len, uint64_t tid);
+extern bool best_offer(best_rows *best, const gpuvec_shared *shared, uint64_t tid);
 
 /* Lower the bound that all parts of the query share to key, if that is less */
 extern void best_lower_bound(cpu_query *query, uint64_t key);

@@ -63,7 +63,7 @@ typedef struct cpu_search
 {
 	cpu_backend *backend;
 	const gpuvec_view *view;
-	gpuvec_measure measure;
+	const gpuvec_scoring *scoring;
 	uint32_t	nqueries;
 	cpu_query  *queries;		/* sorted by length */
 	cpu_query **pointers;		/* [nqueries] pointers to queries[] */
@@ -164,9 +164,8 @@ make_parts(cpu_search *search, cpu_group *group, uint32_t batch, near_entry *nea
 		part->nqueries = n;
 		part->queries = search->pointers + first;
 		part->best = group->best + (size_t) split * search->nqueries + first;
-		part->measure = search->measure;
 		for (uint32_t q = 0; q < n; q++)
-			part->best[q].shared = part->queries[q];
+			part->best[q].query = part->queries[q];
 	}
 }
 
@@ -350,8 +349,8 @@ make_queries(cpu_search *search, gpuvec_topk_query *queries)
 		cpu_query  *mine = &search->queries[i];
 
 		mine->query = &queries[i];
-		mine->measure = search->measure;
-		mine->ranks_disjoint = gpuvec_ranks_disjoint(search->measure);
+		mine->scoring = *search->scoring;
+		mine->ranks_disjoint = gpuvec_ranks_disjoint(search->scoring->measure);
 		/* + 0.0 turns -0 into 0; no score is -0 */
 		mine->own_bound = queries[i].has_min_score ?
 			gpuvec_score_key(queries[i].min_score + 0.0) : UINT64_MAX;
@@ -475,7 +474,7 @@ search_cold(void *task, uint64_t number, int thread)
 	cpu_search *search = task;
 
 	(void) thread;
-	search->cold[number].shared = &search->queries[number];
+	search->cold[number].query = &search->queries[number];
 	if (search->queries[number].query->ncold > 0 &&
 		!cold_search(search->view, &search->queries[number], &search->cold[number]))
 		__atomic_store_n(&search->failed, 1, __ATOMIC_RELAXED);
@@ -642,7 +641,7 @@ empty_answer(gpuvec_topk_query *query)
 }
 
 bool
-cpu_topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measure,
+cpu_topk(gpuvec_backend *backend, const gpuvec_view *view, const gpuvec_scoring *scoring,
 		 gpuvec_method method, gpuvec_topk_query *queries, uint32_t nqueries, gpuvec_error *error)
 {
 	size_t		most = filters_at_once(view);
@@ -655,7 +654,7 @@ cpu_topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measur
 	for (uint32_t i = 0; i < nqueries; i += step)
 	{
 		cpu_search	search = {
-			.backend = (cpu_backend *) backend, .view = view, .measure = measure
+			.backend = (cpu_backend *) backend, .view = view, .scoring = scoring
 		};
 
 		search.nqueries = step = gpuvec_queries_with(queries + i, nqueries - i, most);

@@ -47,7 +47,7 @@ needs_mask(const cpu_filters *f, const cpu_query *query)
 {
 	if (query->query->filter.n > 0)
 		return true;
-	if (!gpuvec_ranks_disjoint(query->measure))
+	if (!gpuvec_ranks_disjoint(query->scoring.measure))
 		return false;
 	for (uint32_t i = 0; i < f->view->nentries; i++)
 		if (f->view->entries[i].segment->null_sets)
@@ -233,8 +233,7 @@ length_wanted(gathering *g, uint32_t len)
 
 	if (len != g->len || bound != g->bound)
 	{
-		uint32_t	need = gpuvec_need_with(query->measure, query->query->weights, qlen, len,
-											bound_score(query));
+		uint32_t	need = gpuvec_need_with(query->scoring, qlen, len, bound_score(query));
 
 		g->len = len;
 		g->bound = bound;
@@ -248,9 +247,12 @@ static inline void
 gather_row(const lone_scan *scan, const gpuvec_view_entry *entry, uint32_t row)
 {
 	const gpuvec_segment *segment = entry->segment;
+	gpuvec_shared shared = {
+		.common = lone_count(scan->bitmap, segment, row, gpuvec_hot_len(segment, row)),
+		.a = gpuvec_query_len(scan->query->query), .b = segment->len[row]
+	};
 
-	best_offer(scan->best, lone_count(scan->bitmap, segment, row, gpuvec_hot_len(segment, row)),
-			   segment->len[row], gpuvec_entry_tid(entry, row));
+	best_offer(scan->best, &shared, gpuvec_entry_tid(entry, row));
 }
 
 /* Fetch what gather_row will read of a row */
@@ -329,7 +331,7 @@ gather_part(void *task, uint64_t number, int thread)
 	gathering  *g;
 
 	(void) thread;
-	best->shared = query;
+	best->query = query;
 	if (query->done == NULL)
 		return;
 	g = calloc(1, sizeof(*g));

@@ -78,23 +78,23 @@ void
 lists_offer(lists_task *task)
 {
 	const gpuvec_segment *segment = task->entry->segment;
+	gpuvec_shared shared = {.a = gpuvec_query_len(task->best->query->query)};
 
 	for (uint32_t i = 0; i < task->ntaken; i++)
 	{
 		uint32_t	row = task->taken[i].row;
-		uint32_t	common = task->taken[i].common;
-		uint32_t	len;
 
 		if (row >= segment->nrows)
 			break;
-		len = segment->len[row];
-		if ((len == task->tied_len && common <= task->tied_common) ||
+		shared.common = task->taken[i].common;
+		shared.b = segment->len[row];
+		if ((shared.b == task->tied_len && shared.common <= task->tied_common) ||
 			!gpuvec_entry_live(task->entry, row))
 			continue;
-		if (!best_offer(task->best, common, len, gpuvec_entry_tid(task->entry, row)))
+		if (!best_offer(task->best, &shared, gpuvec_entry_tid(task->entry, row)))
 		{
-			task->tied_len = len;
-			task->tied_common = common;
+			task->tied_len = shared.b;
+			task->tied_common = shared.common;
 		}
 	}
 	task->ntaken = 0;
@@ -107,15 +107,14 @@ entry_wanted(const cpu_query *query, const gpuvec_segment *segment)
 	uint32_t	qlen = gpuvec_query_len(query->query);
 	uint32_t	most = qlen < segment->maxlen ? qlen : segment->maxlen;
 
-	return gpuvec_need_with(query->measure, query->query->weights, qlen, segment->minlen,
-							bound_score(query)) <= most;
+	return gpuvec_need_with(query->scoring, qlen, segment->minlen, bound_score(query)) <= most;
 }
 
 /* Find the lists and bitmaps that the query reads, and prefetch the lists */
 static void
 find_lists(lists_task *task, const cpu_lists *lists)
 {
-	const gpuvec_topk_query *query = task->best->shared->query;
+	const gpuvec_topk_query *query = task->best->query->query;
 	uint32_t	nlists = 0;
 	uint32_t	nbitmaps = 0;
 
@@ -291,8 +290,8 @@ add_bitmap(lists_task *task, const uint8_t *bitmap)
 static bool
 search_one_list(lists_task *task)
 {
-	if (!task->best->shared->query->unordered || task->mask != NULL ||
-		task->nlists + task->nbitmaps > 1 || gpuvec_ranks_disjoint(task->best->shared->measure))
+	if (!task->best->query->query->unordered || task->mask != NULL ||
+		task->nlists + task->nbitmaps > 1 || gpuvec_ranks_disjoint(task->best->query->scoring.measure))
 		return false;
 	if (best_takes_any(task->best))
 	{

@@ -20,17 +20,15 @@ scan_rows(const lone_scan *scan, const gpuvec_view_entry *entry, uint32_t row, u
 		  uint32_t need)
 {
 	const gpuvec_segment *segment = entry->segment;
-	uint32_t	len = segment->len[row];
+	gpuvec_shared shared = {0, gpuvec_query_len(scan->query->query), segment->len[row]};
 
 	for (; row < end; row++)
 	{
-		uint32_t	common;
-
 		if (!gpuvec_entry_live(entry, row) || !mask_has(scan->mask, row))
 			continue;
-		common = lone_count(scan->bitmap, segment, row, gpuvec_hot_len(segment, row));
-		if (common >= need)
-			best_offer(scan->best, common, len, gpuvec_entry_tid(entry, row));
+		shared.common = lone_count(scan->bitmap, segment, row, gpuvec_hot_len(segment, row));
+		if (shared.common >= need)
+			best_offer(scan->best, &shared, gpuvec_entry_tid(entry, row));
 	}
 }
 

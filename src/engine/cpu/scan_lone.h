@@ -100,7 +100,7 @@ lone_scan_entry(cpu_part *part, const lone_scan *scan, const gpuvec_view_entry *
 		while (row < end)
 		{
 			uint32_t	stop = end - row > LONE_STRIDE ? row + LONE_STRIDE : end;
-			uint32_t	need = gpuvec_need_with(part->measure, scan->query->query->weights, qlen, len,
+			uint32_t	need = gpuvec_need_with(scan->query->scoring, qlen, len,
 												bound_score(scan->query));
 
 			if (need > (qlen < len ? qlen : len))

@@ -83,14 +83,14 @@ scan_rows(const lone_scan *scan, const gpuvec_view_entry *entry, uint32_t row, u
 	const gpuvec_segment *segment = entry->segment;
 	lone_signature sig = {_mm512_loadu_si512(scan->signature),
 	_mm512_loadu_si512(scan->signature + 32)};
-	uint32_t	len = segment->len[row];
+	gpuvec_shared shared = {0, gpuvec_query_len(scan->query->query), segment->len[row]};
 
 	while (row < end)
 	{
 		uint32_t	tile = row / GPUVEC_TILE_ROWS;
 		uint32_t	stop = (tile + 1) * GPUVEC_TILE_ROWS;
 		const uint32_t *chunk = &segment->tile_chunk[tile];
-		uint32_t	nchunks = (len + GPUVEC_CHUNK_IDS - 1) / GPUVEC_CHUNK_IDS;
+		uint32_t	nchunks = (shared.b + GPUVEC_CHUNK_IDS - 1) / GPUVEC_CHUNK_IDS;
 		uint32_t	bound[GPUVEC_TILE_ROWS];
 
 		/* fewer if the rows have cold ids */
@@ -102,14 +102,12 @@ scan_rows(const lone_scan *scan, const gpuvec_view_entry *entry, uint32_t row, u
 		bound_tile(&sig, segment->ids + (size_t) chunk[0] * CHUNK_VALUES, nchunks, bound);
 		for (; row < stop; row++)
 		{
-			uint32_t	common;
-
 			if (bound[row % GPUVEC_TILE_ROWS] < need || !gpuvec_entry_live(entry, row) ||
 				!mask_has(scan->mask, row))
 				continue;
-			common = lone_count(scan->bitmap, segment, row, gpuvec_hot_len(segment, row));
-			if (common >= need)
-				best_offer(scan->best, common, len, gpuvec_entry_tid(entry, row));
+			shared.common = lone_count(scan->bitmap, segment, row, gpuvec_hot_len(segment, row));
+			if (shared.common >= need)
+				best_offer(scan->best, &shared, gpuvec_entry_tid(entry, row));
 		}
 	}
 }

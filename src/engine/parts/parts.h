@@ -186,7 +186,7 @@ extern bool parts_elsewhere(parts_backend *parts, const gpuvec_view *view, uint6
  */
 extern void parts_lanes_init(parts_backend *parts);
 extern bool parts_search_copies(parts_backend *parts, const gpuvec_view *view,
-								gpuvec_measure measure, gpuvec_method method,
+								const gpuvec_scoring *scoring, gpuvec_method method,
 								gpuvec_topk_query *queries, uint32_t nqueries, bool *ok,
 								gpuvec_error *error);
 extern const gpuvec_copier gpuvec_parts_copier;
@@ -197,11 +197,11 @@ extern const gpuvec_copier gpuvec_parts_copier;
  */
 extern void parts_empty_answers(gpuvec_topk_query *queries, uint32_t nqueries);
 extern bool parts_search_child(parts_backend *parts, int number, const gpuvec_view *view,
-							   gpuvec_measure measure, gpuvec_method method,
+							   const gpuvec_scoring *scoring, gpuvec_method method,
 							   gpuvec_topk_query *queries, uint32_t nqueries,
 							   gpuvec_error *error);
-extern bool parts_topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measure,
-					   gpuvec_method method, gpuvec_topk_query *queries, uint32_t nqueries,
-					   gpuvec_error *error);
+extern bool parts_topk(gpuvec_backend *backend, const gpuvec_view *view,
+					   const gpuvec_scoring *scoring, gpuvec_method method,
+					   gpuvec_topk_query *queries, uint32_t nqueries, gpuvec_error *error);
 
 #endif							/* GPUVEC_PARTS_H */

@@ -22,18 +22,18 @@
 #define LONE_ROWS		(UINT64_C(1) << 18)
 
 static bool
-lane_topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measure,
+lane_topk(gpuvec_backend *backend, const gpuvec_view *view, const gpuvec_scoring *scoring,
 		  gpuvec_method method, gpuvec_topk_query *queries, uint32_t nqueries,
 		  gpuvec_error *error)
 {
 	parts_lane *lane = (parts_lane *) backend;
 	gpuvec_view *copy = parts_copy_on(lane->parts, view, lane->number);
 	bool		ok = copy != NULL &&
-		parts_search_child(lane->parts, lane->number, copy, measure, method, queries, nqueries,
+		parts_search_child(lane->parts, lane->number, copy, scoring, method, queries, nqueries,
 						   error);
 
 	if (!ok && (copy == NULL || gpuvec_lacks_memory(error)))
-		ok = parts_topk(&lane->parts->base, view, measure, method, queries, nqueries, error);
+		ok = parts_topk(&lane->parts->base, view, scoring, method, queries, nqueries, error);
 	gpuvec_view_unref(copy);
 	return ok;
 }
@@ -42,7 +42,7 @@ lane_topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measu
 typedef struct batch_slices
 {
 	parts_backend *parts;
-	gpuvec_measure measure;
+	const gpuvec_scoring *scoring;
 	gpuvec_method method;
 	gpuvec_topk_query *queries;
 	uint32_t	nqueries;
@@ -62,7 +62,7 @@ search_slice(void *arg, uint64_t number, int thread)
 	uint32_t	end = (uint32_t) (s->nqueries * (number + 1) / (uint64_t) s->n);
 
 	(void) thread;
-	s->ok[number] = parts_search_child(s->parts, s->child[number], s->copy[number], s->measure,
+	s->ok[number] = parts_search_child(s->parts, s->child[number], s->copy[number], s->scoring,
 									   s->method, s->queries + from, end - from,
 									   &s->error[number]);
 }
@@ -88,7 +88,7 @@ search_slices(batch_slices *s, gpuvec_error *error)
 }
 
 bool
-parts_search_copies(parts_backend *parts, const gpuvec_view *view, gpuvec_measure measure,
+parts_search_copies(parts_backend *parts, const gpuvec_view *view, const gpuvec_scoring *scoring,
 					gpuvec_method method, gpuvec_topk_query *queries, uint32_t nqueries,
 					bool *ok, gpuvec_error *error)
 {
@@ -101,7 +101,7 @@ parts_search_copies(parts_backend *parts, const gpuvec_view *view, gpuvec_measur
 	if (s == NULL)
 		return false;
 	s->parts = parts;
-	s->measure = measure;
+	s->scoring = scoring;
 	s->method = method;
 	s->queries = queries;
 	s->nqueries = nqueries;

@@ -67,7 +67,7 @@ typedef struct part_search
 typedef struct parts_search
 {
 	parts_backend *backend;
-	gpuvec_measure measure;
+	const gpuvec_scoring *scoring;
 	gpuvec_method method;
 	gpuvec_topk_query *queries; /* [nqueries] of the caller */
 	uint32_t	nqueries;
@@ -97,7 +97,7 @@ fails_in_test(int child, gpuvec_error *error)
 
 bool
 parts_search_child(parts_backend *parts, int number, const gpuvec_view *view,
-				   gpuvec_measure measure, gpuvec_method method, gpuvec_topk_query *queries,
+				   const gpuvec_scoring *scoring, gpuvec_method method, gpuvec_topk_query *queries,
 				   uint32_t nqueries, gpuvec_error *error)
 {
 	parts_child *child = &parts->children[number];
@@ -108,7 +108,7 @@ parts_search_child(parts_backend *parts, int number, const gpuvec_view *view,
 	pthread_mutex_lock(&child->search);
 	start = gpuvec_clock_ns();
 	ok = !fails_in_test(number, error) &&
-		child->backend->topk(child->backend, view, measure, method, queries, nqueries, error);
+		child->backend->topk(child->backend, view, scoring, method, queries, nqueries, error);
 	pthread_mutex_unlock(&child->search);
 	if (!ok)
 	{
@@ -219,7 +219,7 @@ ask_part(void *task, uint64_t number, int thread)
 	part->unasked = !copy_queries(s, part);
 	part->ok = part->unasked ?
 		gpuvec_fail_memory(&part->error, s->nqueries * sizeof(*part->queries)) :
-		parts_search_child(s->backend, part->number, part->view, s->measure, s->method,
+		parts_search_child(s->backend, part->number, part->view, s->scoring, s->method,
 						   part->queries, s->nqueries, &part->error);
 }
 
@@ -287,7 +287,7 @@ unite(const parts_search *s, uint32_t number)
 		if (query->filter.n > 0)
 			query->passed += s->parts[p].queries[number].passed;
 	}
-	for (int p = 0; p < s->n && !gpuvec_ranks_disjoint(s->measure); p++)
+	for (int p = 0; p < s->n && !gpuvec_ranks_disjoint(s->scoring->measure); p++)
 		if (s->parts[p].queries[number].ranked_disjoint && !query->ranked_disjoint)
 			leave_out_disjoint(&s->parts[p].queries[number]);
 }
@@ -573,7 +573,7 @@ search_parts(parts_search *s, const parts_view *divided, gpuvec_error *error)
 
 /* Search a view by its parts */
 static bool
-search_divided(parts_backend *parts, const parts_view *divided, gpuvec_measure measure,
+search_divided(parts_backend *parts, const parts_view *divided, const gpuvec_scoring *scoring,
 			   gpuvec_method method, gpuvec_topk_query *queries, uint32_t nqueries,
 			   gpuvec_error *error)
 {
@@ -581,7 +581,7 @@ search_divided(parts_backend *parts, const parts_view *divided, gpuvec_measure m
 	bool		ok;
 
 	if (divided->n == 1 &&
-		parts_search_child(parts, divided->part[0].child, divided->part[0].view, measure, method,
+		parts_search_child(parts, divided->part[0].child, divided->part[0].view, scoring, method,
 						   queries, nqueries, error))
 		return true;
 	if (divided->n == 1 && !gpuvec_lacks_memory(error))
@@ -590,7 +590,7 @@ search_divided(parts_backend *parts, const parts_view *divided, gpuvec_measure m
 	if (s == NULL)
 		return gpuvec_fail_memory(error, sizeof(*s));
 	s->backend = parts;
-	s->measure = measure;
+	s->scoring = scoring;
 	s->method = method;
 	s->queries = queries;
 	s->nqueries = nqueries;
@@ -603,7 +603,7 @@ search_divided(parts_backend *parts, const parts_view *divided, gpuvec_measure m
 }
 
 bool
-parts_topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure measure,
+parts_topk(gpuvec_backend *backend, const gpuvec_view *view, const gpuvec_scoring *scoring,
 		   gpuvec_method method, gpuvec_topk_query *queries, uint32_t nqueries,
 		   gpuvec_error *error)
 {
@@ -615,13 +615,13 @@ parts_topk(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_measure meas
 	if (nqueries == 0)
 		return true;
 	if (view->device)
-		return parts_search_copies(parts, view, measure, method, queries, nqueries, &ok, error) ? ok :
-			search_divided(parts, view->device, measure, method, queries, nqueries, error);
+		return parts_search_copies(parts, view, scoring, method, queries, nqueries, &ok, error) ? ok :
+			search_divided(parts, view->device, scoring, method, queries, nqueries, error);
 
 	/* a view of several mirrors */
 	if (!parts_divide(parts, view, &divided, error))
 		return false;
-	ok = search_divided(parts, &divided, measure, method, queries, nqueries, error);
+	ok = search_divided(parts, &divided, scoring, method, queries, nqueries, error);
 	for (int i = 0; i < divided.n; i++)
 		free(divided.part[i].view);
 	return ok;

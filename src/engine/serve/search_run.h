@@ -16,7 +16,7 @@
 typedef struct search_run
 {
 	gpuvec_search head;
-	gpuvec_weights weights;		/* of tversky */
+	gpuvec_scoring scoring;
 	const gpuvec_query *wire;	/* [head.nqueries] as the session sent them */
 	gpuvec_topk_query *queries;
 	uint32_t   *numbers;		/* of the ids of queries that are mapped ... */
@@ -28,10 +28,10 @@ typedef struct search_run
 } search_run;
 
 /*
- * Parse the weights of tversky, if that is the measure; returns their bytes,
- * or SIZE_MAX on failure
+ * Set q->scoring to head.measure, with weights that are parsed if it has any;
+ * returns their bytes, or SIZE_MAX on failure
  */
-extern size_t gpuvec_search_weights_parse(search_run *q, const char *from, size_t left,
+extern size_t gpuvec_search_scoring_parse(search_run *q, const char *from, size_t left,
 										  gpuvec_error *error);
 
 /* Parse q->wire and ids into q->queries; q->head has their numbers */

@@ -111,7 +111,7 @@ parse_parts(parts_run *run, const gpuvec_request *request, gpuvec_error *error)
 
 	if (!parse_head(run, request, error))
 		return false;
-	weights = gpuvec_search_weights_parse(q, request->data + at, request->length - at, error);
+	weights = gpuvec_search_scoring_parse(q, request->data + at, request->length - at, error);
 	if (weights == SIZE_MAX)
 		return false;
 	at += weights;
@@ -333,7 +333,7 @@ static bool
 search_view(parts_run *run, const gpuvec_device *device, const gpuvec_view *view,
 			gpuvec_error *error)
 {
-	return gpuvec_scheduler_topk(device->scheduler, view, (gpuvec_measure) run->head.measure,
+	return gpuvec_scheduler_topk(device->scheduler, view, &run->q.scoring,
 								 (gpuvec_method) run->head.method, run->q.queries,
 								 run->head.nqueries, error);
 }

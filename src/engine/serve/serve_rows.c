@@ -24,7 +24,8 @@ line_valid(uint16_t line)
 static bool
 lines_valid(const uint16_t *lines, uint32_t n)
 {
-	bool		ok = gpuvec_sets_ids_valid(lines, n);
+	gpuvec_id_span span = {lines, n, false};	/* in the order of ids */
+	bool		ok = gpuvec_sets_ids_valid(span);
 
 	for (uint32_t i = 0; ok && i < n; i++)
 		ok = line_valid(lines[i]);
@@ -35,10 +36,8 @@ lines_valid(const uint16_t *lines, uint32_t n)
 static bool
 ids_valid(const gpuvec_feed_record *record, const uint16_t *values)
 {
-	if (record->wide == 0)
-		return gpuvec_sets_ids_valid(values, record->len);
-	return record->wide == 1 && record->len % 2 == 0 &&
-		gpuvec_sets_wide_ids_valid(values, record->len / 2);
+	return record->wide <= 1 && (record->wide == 0 || record->len % 2 == 0) &&
+		gpuvec_sets_ids_valid(gpuvec_feed_record_ids(record, values));
 }
 
 /* True if a row's words are those of a mirror with nfilters filter columns */

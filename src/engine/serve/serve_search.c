@@ -85,11 +85,12 @@ k_valid(const gpuvec_query *wire)
 static bool
 parse_query(const gpuvec_query *wire, const uint16_t *ids, search_run *q, gpuvec_topk_query *query)
 {
+	gpuvec_id_span span = {ids, wire->len, wire->wide != 0};
+
 	if (!k_valid(wire) || wire->len > GPUVEC_MAX_IDS ||
 		(wire->flags & ~(uint32_t) ALL_FLAGS) != 0 ||
 		isnan(wire->min_score) || isnan(wire->after_score) || wire->wide > 1 ||
-		!(wire->wide ? gpuvec_sets_wide_ids_valid(ids, wire->len) :
-		  gpuvec_sets_ids_valid(ids, wire->len)))
+		!gpuvec_sets_ids_valid(span))
 		return false;
 	memset(query, 0, sizeof(*query));
 	query->ids = ids;
@@ -102,7 +103,6 @@ parse_query(const gpuvec_query *wire, const uint16_t *ids, search_run *q, gpuvec
 	query->after_score = wire->after_score;
 	query->after_tid = wire->after_tid;
 	query->disjoint = (wire->flags & GPUVEC_QUERY_DISJOINT) != 0;
-	query->weights = q->weights;
 	query->canceled = &q->canceled;
 	return true;
 }
@@ -115,22 +115,23 @@ query_places(const gpuvec_query *wire)
 }
 
 size_t
-gpuvec_search_weights_parse(search_run *q, const char *from, size_t left, gpuvec_error *error)
+gpuvec_search_scoring_parse(search_run *q, const char *from, size_t left, gpuvec_error *error)
 {
 	gpuvec_search_weights weights;
 	bool		ok = true;
 
-	if (q->head.measure != GPUVEC_TVERSKY)
+	q->scoring.measure = (gpuvec_measure) q->head.measure;
+	if (q->scoring.measure != GPUVEC_TVERSKY)
 		return 0;
 	if (left < sizeof(weights))
 		ok = gpuvec_violation(error, "SEARCH is cut off.");
 	else
 		memcpy(&weights, from, sizeof(weights));
-	if (ok && !gpuvec_weights_valid(weights.alpha, weights.beta))
+	if (ok && !gpuvec_tversky_valid(weights.alpha, weights.beta))
 		ok = gpuvec_violation(error, "The weights are invalid.");
 	if (!ok)
 		return SIZE_MAX;
-	q->weights = gpuvec_make_weights(weights.alpha, weights.beta);
+	q->scoring.tversky = gpuvec_make_tversky(weights.alpha, weights.beta);
 	return sizeof(weights);
 }
 
@@ -153,7 +154,7 @@ parse_head(search_run *q, const gpuvec_request *request, gpuvec_error *error)
 		return gpuvec_violation(error, "The method is unknown.");
 	if (head->key.nfilters > GPUVEC_MAX_FILTERS)
 		return gpuvec_violation(error, "The mirror has too many filter columns.");
-	weights = gpuvec_search_weights_parse(q, request->data + sizeof(*head),
+	weights = gpuvec_search_scoring_parse(q, request->data + sizeof(*head),
 										  request->length - sizeof(*head), error);
 	return weights == SIZE_MAX ? 0 : sizeof(*head) + weights;
 }
@@ -505,8 +506,7 @@ run_search(search_run *q, gpuvec_error *error)
 	gpuvec_scheduler_count(q->mirror.device->scheduler);
 	choose_order(q);
 	if (!allocate_matches(q, error) || !gpuvec_search_number(q, error) ||
-		!gpuvec_scheduler_topk(q->mirror.device->scheduler, q->mirror.view,
-							   (gpuvec_measure) q->head.measure,
+		!gpuvec_scheduler_topk(q->mirror.device->scheduler, q->mirror.view, &q->scoring,
 							   (gpuvec_method) q->head.method, q->queries,
 							   q->head.nqueries, error))
 		return false;

@@ -126,11 +126,10 @@ extern void gpuvec_sets_copy(gpuvec_store *store, gpuvec_sets_mirror *mirror, gp
 							 size_t *charged);
 
 /*
- * sets_rows.c: true if ids are ascending and distinct.  Those of wide rows
- * and queries are uint32_t, and need not be aligned.
+ * sets_rows.c: true if ids are ascending and distinct.  Wide ones need not be
+ * aligned.
  */
-extern bool gpuvec_sets_ids_valid(const uint16_t *ids, uint32_t len);
-extern bool gpuvec_sets_wide_ids_valid(const void *ids, uint32_t len);
+extern bool gpuvec_sets_ids_valid(gpuvec_id_span span);
 
 /*
  * sets_rows.c: true if these may be the words of a row of len ids in a mirror

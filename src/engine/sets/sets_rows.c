@@ -21,8 +21,8 @@ typedef uint16_t id_vector __attribute__((vector_size(16)));
 
 #define VECTOR_IDS	(sizeof(id_vector) / sizeof(uint16_t))
 
-bool
-gpuvec_sets_ids_valid(const uint16_t *ids, uint32_t len)
+static bool
+narrow_valid(const uint16_t *ids, uint32_t len)
 {
 	id_vector	bad = {0};
 	uint64_t	half[2];
@@ -44,8 +44,8 @@ gpuvec_sets_ids_valid(const uint16_t *ids, uint32_t len)
 	return (half[0] | half[1] | wrong) == 0;
 }
 
-bool
-gpuvec_sets_wide_ids_valid(const void *ids, uint32_t len)
+static bool
+wide_valid(const void *ids, uint32_t len)
 {
 	uint32_t	before = 0;
 	bool		ok = true;
@@ -59,6 +59,12 @@ gpuvec_sets_wide_ids_valid(const void *ids, uint32_t len)
 		before = id;
 	}
 	return ok;
+}
+
+bool
+gpuvec_sets_ids_valid(gpuvec_id_span span)
+{
+	return span.wide ? wide_valid(span.ids, span.n) : narrow_valid(span.ids, span.n);
 }
 
 bool
@@ -109,55 +115,42 @@ words_behind(const char *from, size_t bytes, uint32_t nfilters)
 	return nfilters > 0 ? from + bytes : NULL;
 }
 
-/* Take a wide row of a page; returns its bytes, or 0 on failure */
-static size_t
-take_wide_row(gpuvec_sets_update *sets, uint64_t tid, const char *from, const char *end,
-			  uint32_t len, gpuvec_error *error)
+/* Stage a row; lasts: its ids and words stay where they are */
+static bool
+stage_row(gpuvec_update *update, uint64_t tid, gpuvec_id_span span, const void *words, bool lasts,
+		  gpuvec_error *error)
 {
-	uint32_t	nfilters = sets->base.mirror->key.nfilters;
-	const uint32_t *ids = (const uint32_t *) (from + sizeof(gpuvec_row));
-	const void *words;
-	size_t		bytes;
+	gpuvec_sets_update *sets = (gpuvec_sets_update *) update;
+	gpuvec_source_row staged = {.tid = tid, .len = span.n, .ids = span.ids, .words = words};
 
-	if (len > GPUVEC_MAX_IDS ||
-		(size_t) (end - from) < gpuvec_wide_row_bytes(len) + gpuvec_filter_bytes(nfilters))
-		return gpuvec_update_bad_pages(error, "A row is cut off.");
-	if (!gpuvec_sets_wide_ids_valid(ids, len))
-		return gpuvec_update_bad_pages(error, "Ids are not in order.");
-	bytes = gpuvec_wide_row_bytes(len);
-	words = words_behind(from, bytes, nfilters);
-	if (!gpuvec_sets_words_valid(words, nfilters, len))
-		return gpuvec_update_bad_pages(error, "The filter columns of a row are invalid.");
-	return stage_wide(sets, tid, ids, len, words, error) ? bytes + gpuvec_filter_bytes(nfilters) : 0;
+	return span.wide ? stage_wide(sets, tid, span.ids, span.n, words, error) :
+		gpuvec_stage_add(sets->stage, &staged, lasts, error);
 }
 
 size_t
 gpuvec_sets_take_row(gpuvec_update *update, uint64_t tid, const char *from, const char *end,
 					 bool lasts, gpuvec_error *error)
 {
-	gpuvec_sets_update *sets = (gpuvec_sets_update *) update;
-	const uint16_t *ids = (const uint16_t *) (from + sizeof(gpuvec_row));
 	uint32_t	nfilters = update->mirror->key.nfilters;
-	gpuvec_source_row staged = {.tid = tid, .ids = ids};
+	gpuvec_id_span span;
+	const void *words;
 	gpuvec_row	row;
 	size_t		bytes;
 
 	memcpy(&row, from, sizeof(row));
 	if (row.wide > 1)
 		return gpuvec_update_bad_pages(error, "A row is neither narrow nor wide.");
-	if (row.wide)
-		return take_wide_row(sets, tid, from, end, row.len, error);
+	bytes = row.wide ? gpuvec_wide_row_bytes(row.len) : gpuvec_row_bytes(row.len);
 	if (row.len > GPUVEC_MAX_IDS ||
-		(size_t) (end - from) < gpuvec_row_bytes(row.len) + gpuvec_filter_bytes(nfilters))
+		(size_t) (end - from) < bytes + gpuvec_filter_bytes(nfilters))
 		return gpuvec_update_bad_pages(error, "A row is cut off.");
-	if (!gpuvec_sets_ids_valid(ids, row.len))
+	span = gpuvec_row_ids(&row, from + sizeof(row));
+	if (!gpuvec_sets_ids_valid(span))
 		return gpuvec_update_bad_pages(error, "Ids are not in order.");
-	bytes = gpuvec_row_bytes(row.len);
-	staged.len = row.len;
-	staged.words = words_behind(from, bytes, nfilters);
-	if (!gpuvec_sets_words_valid(staged.words, nfilters, row.len))
+	words = words_behind(from, bytes, nfilters);
+	if (!gpuvec_sets_words_valid(words, nfilters, row.len))
 		return gpuvec_update_bad_pages(error, "The filter columns of a row are invalid.");
-	if (!gpuvec_stage_add(sets->stage, &staged, lasts, error))
+	if (!stage_row(update, tid, span, words, lasts, error))
 		return 0;
 	return bytes + gpuvec_filter_bytes(nfilters);
 }
@@ -166,16 +159,11 @@ bool
 gpuvec_sets_take_fed(gpuvec_update *update, const gpuvec_fed_row *row, gpuvec_error *error)
 {
 	const gpuvec_feed_record *record = row->record;
-	gpuvec_source_row staged = {
-		.tid = row->tid, .len = record->len, .ids = (const uint16_t *) (record + 1),
-		.words = words_behind((const char *) (record + 1), gpuvec_feed_values_bytes(record->len),
-							  update->mirror->key.nfilters)
-	};
+	const void *words = words_behind((const char *) (record + 1),
+									 gpuvec_feed_values_bytes(record->len),
+									 update->mirror->key.nfilters);
 
-	if (record->wide)
-		return stage_wide((gpuvec_sets_update *) update, row->tid, (const uint32_t *) (record + 1),
-						  record->len / 2, staged.words, error);
-	return gpuvec_stage_add(((gpuvec_sets_update *) update)->stage, &staged, true, error);
+	return stage_row(update, row->tid, gpuvec_feed_record_ids(record, record + 1), words, true, error);
 }
 
 void

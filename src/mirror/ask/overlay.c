@@ -61,7 +61,7 @@ struct Overlay
 	const MirrorQuestion *question;
 	uint64	   *marks;			/* [MARKS] bitmap of the query's ids up to
 								 * GPUVEC_MAX_ID, or NULL */
-	IdSpan		large;			/* with marks: its ids above that */
+	gpuvec_id_span large;		/* with marks: its ids above that */
 	MirrorHit  *hits;			/* [nhits], new rows that qualify */
 	uint64		nhits;
 	uint64		maxhits;
@@ -69,11 +69,11 @@ struct Overlay
 };
 
 /* The ids of a set that are above GPUVEC_MAX_ID */
-static IdSpan
-large_ids(IdSpan set)
+static gpuvec_id_span
+large_ids(gpuvec_id_span set)
 {
 	uint32		first = set.n;
-	IdSpan		large = {.wide = true};
+	gpuvec_id_span large = {.wide = true};
 
 	if (set.wide)
 		first = idset_gallop(set.ids, true, 0, set.n, GPUVEC_MAX_ID + 1);
@@ -97,7 +97,7 @@ mark_word(uint32 id)
 static void
 mark_ids(Overlay *overlay)
 {
-	IdSpan		set = idset_span(overlay->question->query->set);
+	gpuvec_id_span set = idset_span(overlay->question->query->set);
 	uint64	   *marks = palloc0_array(uint64, MARKS);
 
 	overlay->marks = marks;
@@ -149,9 +149,9 @@ count_marked(const uint64 *marks, const void *ids, bool wide, uint32 n)
 
 /* Number of these ids that the query has */
 static uint32
-count_common(const Overlay *overlay, IdSpan set)
+count_common(const Overlay *overlay, gpuvec_id_span set)
 {
-	IdSpan		large;
+	gpuvec_id_span large;
 
 	if (overlay->marks == NULL)
 		return idset_span_common(idset_span(overlay->question->query->set), set);
@@ -197,16 +197,16 @@ takes_part(Overlay *overlay, const void *unaligned)
 }
 
 void
-OverlayRow(Overlay *overlay, uint64 tid, IdSpan set, const void *words)
+OverlayRow(Overlay *overlay, uint64 tid, gpuvec_id_span set, const void *words)
 {
 	const MirrorQuestion *question = overlay->question;
-	uint32		common;
+	gpuvec_shared shared = {.a = question->query->len, .b = set.n};
 	MirrorHit	hit;
 
 	if (!takes_part(overlay, words))
 		return;
-	common = count_common(overlay, set);
-	if (!MirrorRank(question->search, question->query, tid, common, set.n, true, &hit) ||
+	shared.common = count_common(overlay, set);
+	if (!MirrorRank(question->search, question->query, tid, shared, true, &hit) ||
 		!was_asked_for(question->sent, &hit))
 		return;
 	if (overlay->nhits == overlay->maxhits)

@@ -34,7 +34,7 @@ extern void OverlayEnd(Overlay *overlay);
  * Rank a new row, whose ids are aligned.  `words` are those of its filter
  * columns, not aligned; NULL if the mirror has none.
  */
-extern void OverlayRow(Overlay *overlay, uint64 tid, IdSpan set, const void *words);
+extern void OverlayRow(Overlay *overlay, uint64 tid, gpuvec_id_span set, const void *words);
 
 /* True if this row of the older copy was replaced, or is gone */
 typedef bool (*OverlayReplaced) (const MirrorHit *hit, const void *arg);

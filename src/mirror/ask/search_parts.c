@@ -188,6 +188,7 @@ static void
 make_queries(MirrorParts *parts, MirrorSearch *search, uint32 times)
 {
 	MirrorSearchRequest *request = &parts->request;
+	const gpuvec_tversky *tversky = &search->scoring.tversky;
 
 	MirrorSearchQueries(request, search, 0, search->nqueries, MIRROR_FIRST_ALL_ROWS);
 	for (uint32 i = 0, n = 0; i < search->nqueries; i++)
@@ -195,13 +196,13 @@ make_queries(MirrorParts *parts, MirrorSearch *search, uint32 times)
 	for (uint32 i = 0; i < request->n; i++)
 		request->queries[i].k = Min(times == MIRROR_PARTS_EACH ? search->k :
 									(uint64) request->queries[i].k * times, GPUVEC_MAX_K);
-	parts->head.measure = search->measure;
+	parts->head.measure = search->scoring.measure;
 	parts->head.method = gpuvec_method_choice;
 	parts->head.nqueries = request->n;
 	parts->head.together = times != MIRROR_PARTS_EACH;
 	parts->head.nids = request->nids;
-	parts->weights.alpha = gpuvec_given_weight(&search->weights, search->weights.alpha);
-	parts->weights.beta = gpuvec_given_weight(&search->weights, search->weights.beta);
+	parts->weights.alpha = gpuvec_given_weight(tversky, tversky->alpha);
+	parts->weights.beta = gpuvec_given_weight(tversky, tversky->beta);
 }
 
 /* Send the request, and read its answer */
@@ -211,7 +212,7 @@ ask(MirrorParts *parts, const MirrorSearch *search, GpuvecReply *reply)
 	MirrorSearchRequest *request = &parts->request;
 	GpuvecPiece pieces[] = {
 		{&parts->head, sizeof(parts->head)},
-		{&parts->weights, search->measure == GPUVEC_TVERSKY ? sizeof(parts->weights) : 0},
+		{&parts->weights, search->scoring.measure == GPUVEC_TVERSKY ? sizeof(parts->weights) : 0},
 		{parts->wire, parts->head.nparts * sizeof(gpuvec_search_part)},
 		{request->queries, request->n * sizeof(gpuvec_query)},
 		{request->ids, request->nids * sizeof(uint16)}

@@ -173,7 +173,7 @@ make_wire(MirrorSearchRequest *request, const MirrorSearch *search)
 	wire->npieces = 4;
 	wire->pieces[0].data = &request->head;
 	wire->pieces[0].size = sizeof(request->head) +
-		(search->measure == GPUVEC_TVERSKY ? sizeof(request->weights) : 0);
+		(search->scoring.measure == GPUVEC_TVERSKY ? sizeof(request->weights) : 0);
 	wire->pieces[1].data = request->queries;
 	wire->pieces[1].size = request->n * sizeof(gpuvec_query);
 	wire->pieces[2].data = request->filters;
@@ -256,6 +256,8 @@ static void
 make_request(MirrorSearchRequest *request, const MirrorConversation *talk, MirrorSearch *search,
 			 uint32 first, uint32 last, uint32 page)
 {
+	const gpuvec_tversky *tversky = &search->scoring.tversky;
+
 	MirrorSearchQueries(request, search, first, last, page);
 	for (uint32 i = 0; i < request->n; i++)
 		request->questions[i].nfilters = talk->target->key.nfilters;
@@ -266,9 +268,9 @@ make_request(MirrorSearchRequest *request, const MirrorConversation *talk, Mirro
 		request->queries[0].flags |= GPUVEC_QUERY_PAGES;
 	request->head.known = talk->known;
 	request->head.xmin = MirrorSnapshotXmin(talk->snapshot);
-	request->head.measure = search->measure;
-	request->weights.alpha = gpuvec_given_weight(&search->weights, search->weights.alpha);
-	request->weights.beta = gpuvec_given_weight(&search->weights, search->weights.beta);
+	request->head.measure = search->scoring.measure;
+	request->weights.alpha = gpuvec_given_weight(tversky, tversky->alpha);
+	request->weights.beta = gpuvec_given_weight(tversky, tversky->beta);
 	request->head.method = gpuvec_method_choice;
 	make_wire(request, search);
 }

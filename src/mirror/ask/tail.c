@@ -63,7 +63,7 @@ typedef struct TailRow
 {
 	uint64		tid;			/* with an even line */
 	uint64		number;			/* of the record */
-	IdSpan		set;			/* ids NULL: the row is gone */
+	gpuvec_id_span set;			/* ids NULL: the row is gone */
 	const void *words;			/* of its filter columns, or NULL */
 	char		status;			/* of simplehash.h */
 } TailRow;
@@ -97,7 +97,7 @@ struct MirrorTail
 
 /* Note a record of a line pointer, which replaces earlier ones */
 static void
-note_row(MirrorTail *tail, uint64 tid, uint64 number, IdSpan set, const void *words)
+note_row(MirrorTail *tail, uint64 tid, uint64 number, gpuvec_id_span set, const void *words)
 {
 	bool		found;
 	TailRow    *row = tailrows_insert(tail->last, tid, &found);
@@ -114,21 +114,12 @@ record_words(const gpuvec_feed_record *record, const char *at)
 	return record->nwords == 0 ? NULL : at + gpuvec_feed_record_bytes(record->len, 0);
 }
 
-/* The ids of a record of a row */
-static IdSpan
-record_set(const gpuvec_feed_record *record, const void *values)
-{
-	IdSpan		set = {values, record->wide ? record->len / 2 : record->len, record->wide != 0};
-
-	return set;
-}
-
 /* Note all records */
 static void
 note_records(MirrorTail *tail)
 {
 	const char *at = tail->rows.data;
-	IdSpan		none = {NULL, 0, false};
+	gpuvec_id_span none = {NULL, 0, false};
 
 	for (uint64 number = tail->rows.from + 1; number <= tail->rows.to; number++)
 	{
@@ -138,7 +129,7 @@ note_records(MirrorTail *tail)
 		memcpy(&record, at, sizeof(record));
 		if (record.kind == GPUVEC_FEED_ROW)
 			note_row(tail, gpuvec_tid(record.block, record.line), number,
-					 record_set(&record, values), record_words(&record, at));
+					 gpuvec_feed_record_ids(&record, values), record_words(&record, at));
 		else
 			for (uint32 i = 0; i < record.len; i++)
 				note_row(tail, gpuvec_tid(record.block, values[i]), number, none, NULL);
@@ -211,12 +202,10 @@ MirrorTailPage(MirrorTail *tail, const char *data)
 	for (uint32 i = 0; i < page.nrows; i++)
 	{
 		gpuvec_row	row;
-		IdSpan		set;
+		gpuvec_id_span set;
 
 		memcpy(&row, at, sizeof(row));
-		set.ids = at + sizeof(row);
-		set.n = row.len;
-		set.wide = row.wide != 0;
+		set = gpuvec_row_ids(&row, at + sizeof(row));
 		at += row.wide ? gpuvec_wide_row_bytes(row.len) : gpuvec_row_bytes(row.len);
 		OverlayRow(tail->ranked, gpuvec_tid(page.block, row.line), set,
 				   tail->nfilters > 0 ? at : NULL);

@@ -258,7 +258,7 @@ page_all_visible(const MirrorVisibility *visibility, BlockNumber block)
  * False: there is no set.
  */
 static bool
-slot_ids(MirrorVisibility *visibility, IdSpan *ids, uint64 *words)
+slot_ids(MirrorVisibility *visibility, gpuvec_id_span *ids, uint64 *words)
 {
 	const MirrorTarget *target = visibility->target;
 	const FilterColumns *filters = &target->filters;
@@ -279,7 +279,7 @@ slot_ids(MirrorVisibility *visibility, IdSpan *ids, uint64 *words)
  * slot, if none does
  */
 static bool
-fetched_ids(MirrorVisibility *visibility, ItemPointer root, IdSpan *ids, uint64 *words)
+fetched_ids(MirrorVisibility *visibility, ItemPointer root, gpuvec_id_span *ids, uint64 *words)
 {
 	const MirrorTarget *target = visibility->target;
 	const IndexEntry *entry;
@@ -300,20 +300,23 @@ fetched_ids(MirrorVisibility *visibility, ItemPointer root, IdSpan *ids, uint64 
 }
 
 /*
- * Find the ids of the row that was fetched, and how many of them the query
- * has.  False: there is no such row, or it does not pass the filter.
+ * Find what the query shares with the row that was fetched.  False: there is
+ * no such row, or it does not pass the filter.
  */
 static bool
 count_fetched(MirrorVisibility *visibility, ItemPointer root, const MirrorQuery *query,
-			  IdSpan *ids, uint32 *common)
+			  gpuvec_shared *shared)
 {
 	uint64		words[GPUVEC_MAX_FILTERS + 1];
-	bool		found = fetched_ids(visibility, root, ids, words) ||
+	gpuvec_id_span ids = {0};
+	bool		found = fetched_ids(visibility, root, &ids, words) ||
 		(MirrorWantsNulls(query->filter) && (words[0] & 1) != 0);
 
 	if (query->filter != NULL && !gpuvec_filter_passes(query->filter, words))
 		found = false;
-	*common = found && ids->n > 0 ? idset_span_common(idset_span(query->set), *ids) : 0;
+	shared->common = found && ids.n > 0 ? idset_span_common(idset_span(query->set), ids) : 0;
+	shared->a = query->len;
+	shared->b = ids.n;
 	return found;
 }
 
@@ -323,14 +326,13 @@ verify_hit(MirrorVisibility *visibility, const gpuvec_hit *hit,
 		   const MirrorQuery *query, const MirrorSearch *search)
 {
 	ItemPointerData root;
-	IdSpan		ids = {0};
-	uint32		common;
+	gpuvec_shared shared;
 	bool		found;
 
 	ItemPointerSet(&root, gpuvec_hit_block(hit->place), mirror_line_offset(gpuvec_hit_line(hit->place)));
-	found = count_fetched(visibility, &root, query, &ids, &common);
-	if (!found || common != gpuvec_hit_common(hit->place) ||
-		gpuvec_score_with(search->measure, search->weights, common, query->len, ids.n) != hit->score)
+	found = count_fetched(visibility, &root, query, &shared);
+	if (!found || shared.common != gpuvec_hit_common(hit->place) ||
+		gpuvec_score_with(search->scoring, shared) != hit->score)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("the gpuvec engine's score of a row of relation \"%s\" is wrong",
@@ -338,7 +340,7 @@ verify_hit(MirrorVisibility *visibility, const gpuvec_hit *hit,
 				 errdetail("The row at (%u,%u) has %u common ids, the engine says %u.",
 						   gpuvec_hit_block(hit->place),
 						   mirror_line_offset(gpuvec_hit_line(hit->place)),
-						   common, gpuvec_hit_common(hit->place)),
+						   shared.common, gpuvec_hit_common(hit->place)),
 				 errhint("Please report this as a bug; gpuvec_evict discards the engine's copy.")));
 }
 
@@ -505,22 +507,21 @@ MirrorVerifyRow(MirrorVisibility *visibility, uint64 tid, const MirrorQuery *que
 {
 	ItemPointerData root;
 	ItemPointerData at;
-	IdSpan		ids = {0};
+	gpuvec_shared shared;
 	MirrorHit	hit;
-	uint32		common;
 
 	ItemPointerSet(&root, gpuvec_tid_block(tid), mirror_line_offset(gpuvec_tid_line(tid)));
 	at = root;
 	if (!fetch_row(visibility, &at))
 		return;
-	if (!count_fetched(visibility, &root, query, &ids, &common) ||
-		!MirrorRank(search, query, tid, common, ids.n, true, &hit))
+	if (!count_fetched(visibility, &root, query, &shared) ||
+		!MirrorRank(search, query, tid, shared, true, &hit))
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("a row of relation \"%s\" that the gpuvec engine found does not qualify",
 						RelationGetRelationName(visibility->target->rel)),
 				 errdetail("The row at (%u,%u) has %u common ids.", gpuvec_tid_block(tid),
-						   mirror_line_offset(gpuvec_tid_line(tid)), common),
+						   mirror_line_offset(gpuvec_tid_line(tid)), shared.common),
 				 errhint("Please report this as a bug; gpuvec_evict discards the engine's copy.")));
 	ExecClearTuple(visibility->slot);
 }

@@ -176,7 +176,7 @@ id_bit(uint32 id)
 static uint64
 set_key(const FilterColumn *column, Datum value)
 {
-	IdSpan		set;
+	gpuvec_id_span set;
 	uint64		key = 0;
 
 	/* no set has a number that is not an id */

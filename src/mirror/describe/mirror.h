@@ -176,8 +176,7 @@ typedef struct MirrorQuery
 /* What all queries of a call have in common */
 typedef struct MirrorSearch
 {
-	gpuvec_measure measure;
-	gpuvec_weights weights;		/* of tversky */
+	gpuvec_scoring scoring;
 	uint64		k;				/* UINT64_MAX: all */
 	bool		has_min_score;
 	double		min_score;
@@ -209,20 +208,20 @@ MirrorWantsNulls(const gpuvec_filter *filter)
 }
 
 /*
- * Rank a row that has `len` ids, `common` of which the query has, under this
- * tid (gpuvec_tid).  Returns false if the row does not qualify.
+ * Rank a row under this tid (gpuvec_tid).  Returns false if it does not
+ * qualify.
  */
 static inline bool
-MirrorRank(const MirrorSearch *search, const MirrorQuery *query, uint64 tid, uint32 common,
-		   uint32 len, bool newer, MirrorHit *hit)
+MirrorRank(const MirrorSearch *search, const MirrorQuery *query, uint64 tid, gpuvec_shared shared,
+		   bool newer, MirrorHit *hit)
 {
-	if (common == 0 && !query->disjoint && !gpuvec_ranks_disjoint(search->measure))
+	if (shared.common == 0 && !query->disjoint && !gpuvec_ranks_disjoint(search->scoring.measure))
 		return false;
-	hit->score = gpuvec_score_with(search->measure, search->weights, common, query->len, len);
+	hit->score = gpuvec_score_with(search->scoring, shared);
 	if ((search->has_min_score && hit->score < search->min_score) ||
 		(query->has_above && hit->score <= query->above))
 		return false;
-	hit->place = gpuvec_hit_place(tid, common, newer);
+	hit->place = gpuvec_hit_place(tid, shared.common, newer);
 	return true;
 }
 

@@ -84,37 +84,34 @@ feed_no_set(Relation index, ItemPointer root)
 	FeedQueueAdd(index, &record, &line, NULL);
 }
 
-/* What is behind the ids in the payload of a wide set is not handed over */
 void
-FeedIds(Relation index, ItemPointer root, const void *ids, Size bytes,
-		const void *words, uint32 nwords)
+FeedIds(Relation index, ItemPointer root, gpuvec_id_span set, const void *words, uint32 nwords)
 {
-	bool		wide = ids != NULL && idset_bytes_wide(bytes);
-	uint32		n = ids == NULL ? 0 : idset_bytes_count(bytes);
 	gpuvec_feed_record record = {
 		.kind = GPUVEC_FEED_ROW,
 		.line = mirror_line(ItemPointerGetOffsetNumber(root), false),
 		.block = ItemPointerGetBlockNumber(root),
-		.len = wide ? n * 2 : n,
-		.wide = wide,
+		.len = set.wide ? set.n * 2 : set.n,
+		.wide = set.wide,
 		.nwords = nwords
 	};
 
-	if (ids == NULL && nwords == 0)
+	if (set.ids == NULL && nwords == 0)
 		feed_no_set(index, root);
 	else if (record.len * sizeof(uint16) > FEED_MOST_BYTES)
 		FeedMark(index, record.block);
 	else
-		FeedQueueAdd(index, &record, ids, words);
+		FeedQueueAdd(index, &record, set.ids, words);
 }
 
 void
 FeedRow(Relation index, ItemPointer root, struct varlena *set, const uint64 *words, uint32 nwords)
 {
-	if (set == NULL)
-		FeedIds(index, root, NULL, 0, words, nwords);
-	else
-		FeedIds(index, root, VARDATA_ANY(set), VARSIZE_ANY_EXHDR(set), words, nwords);
+	gpuvec_id_span ids = {NULL};
+
+	if (set != NULL)
+		ids = idset_span_of_bytes(VARDATA_ANY(set), VARSIZE_ANY_EXHDR(set));
+	FeedIds(index, root, ids, words, nwords);
 }
 
 void

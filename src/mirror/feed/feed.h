@@ -30,8 +30,8 @@ extern void FeedInit(void);
  *				just inserted; set is not toasted, NULL if the row has none.
  *				words[nwords] are those of the index's filter columns.  The
  *				row may wait in this session (feed_queue.c).
- * FeedIds		the same with the payload of a set (idset.h), or NULL.
- *				Neither need be aligned.
+ * FeedIds		the same with the ids of a set.  Neither they nor words need
+ *				be aligned.
  * FeedGone		the rows of these roots of a page are about to be reused
  * FeedMark		a page has to be read
  * FeedMarkAll	all pages have to be checked
@@ -41,7 +41,7 @@ extern void FeedInit(void);
 extern bool FeedTaken(Relation index);
 extern void FeedRow(Relation index, ItemPointer root, struct varlena *set,
 					const uint64 *words, uint32 nwords);
-extern void FeedIds(Relation index, ItemPointer root, const void *ids, Size bytes,
+extern void FeedIds(Relation index, ItemPointer root, gpuvec_id_span set,
 					const void *words, uint32 nwords);
 extern void FeedGone(Relation index, BlockNumber block, const OffsetNumber *roots, int n);
 extern void FeedMark(Relation index, BlockNumber block);

@@ -48,9 +48,11 @@ NoteGoneLine(ChangedLines *lines, BlockNumber block, OffsetNumber line)
 }
 
 void
-NoteLineValue(ChangedLines *lines, BlockNumber block, OffsetNumber line, const void *ids,
-			  uint32 bytes)
+NoteLineValue(ChangedLines *lines, BlockNumber block, OffsetNumber line, gpuvec_id_span set)
 {
+	ChangedValue value = {set.n, set.wide};
+	int			bytes = (int) gpuvec_id_span_bytes(set);
+
 	if (lines->values.data == NULL)
 		initStringInfo(&lines->values);
 	if (lines->values.len + bytes > MOST_VALUES)
@@ -59,8 +61,8 @@ NoteLineValue(ChangedLines *lines, BlockNumber block, OffsetNumber line, const v
 		return;
 	}
 	add_entry(lines, changed_place(block, line), lines->values.len);
-	appendBinaryStringInfo(&lines->values, (const char *) &bytes, sizeof(bytes));
-	appendBinaryStringInfo(&lines->values, ids, bytes);
+	appendBinaryStringInfo(&lines->values, (const char *) &value, sizeof(value));
+	appendBinaryStringInfo(&lines->values, set.ids, bytes);
 }
 
 void

@@ -11,6 +11,7 @@
 #include "postgres.h"
 
 #include "access/tupdesc.h"
+#include "core/ids.h"
 #include "lib/stringinfo.h"
 #include "storage/block.h"
 #include "storage/off.h"
@@ -40,9 +41,15 @@ typedef struct ChangedLines
 	uint32		n;
 	uint32		room;
 	uint32		nwhole;			/* when sorted: number of pages as a whole */
-	StringInfoData values;		/* of each row its bytes, a uint32, and its
-								 * ids, the payload of an idset */
+	StringInfoData values;		/* of each row a ChangedValue, and its ids */
 } ChangedLines;
+
+/* What comes before the ids of a row; not aligned */
+typedef struct ChangedValue
+{
+	uint32		n;				/* ids */
+	uint32		wide;			/* 1: they are uint32 */
+} ChangedValue;
 
 /* In place of an offset number: the page as a whole, or no line pointer */
 #define CHANGED_WHOLE	((OffsetNumber) 0xFFFF)
@@ -74,26 +81,31 @@ changed_is_read(const ChangedLine *entry)
 }
 
 /* The ids of the row of an entry, if there is one; they are not aligned */
-static inline const char *
-changed_value(const ChangedLines *lines, const ChangedLine *entry, uint32 *bytes)
+static inline gpuvec_id_span
+changed_value(const ChangedLines *lines, const ChangedLine *entry)
 {
-	const char *value = lines->values.data + entry->value;
+	gpuvec_id_span set = {NULL};
+	ChangedValue value;
 
-	if (entry->value >= CHANGED_GONE)
-		return NULL;
-	memcpy(bytes, value, sizeof(*bytes));
-	return value + sizeof(*bytes);
+	if (entry->value < CHANGED_GONE)
+	{
+		memcpy(&value, lines->values.data + entry->value, sizeof(value));
+		set.ids = lines->values.data + entry->value + sizeof(value);
+		set.n = value.n;
+		set.wide = value.wide != 0;
+	}
+	return set;
 }
 
 /*
  * Note a line pointer that has to be read, or CHANGED_NO_LINE; one that has
- * no row; one with this row; or a page as a whole.  Of what is noted of one
- * line pointer the last counts.
+ * no row; one with this row, whose ids need not be aligned; or a page as a
+ * whole.  Of what is noted of one line pointer the last counts.
  */
 extern void NoteChangedLine(ChangedLines *lines, BlockNumber block, OffsetNumber line);
 extern void NoteGoneLine(ChangedLines *lines, BlockNumber block, OffsetNumber line);
 extern void NoteLineValue(ChangedLines *lines, BlockNumber block, OffsetNumber line,
-						  const void *ids, uint32 bytes);
+						  gpuvec_id_span set);
 extern void NoteChangedPage(ChangedLines *lines, BlockNumber block);
 
 /*

@@ -316,12 +316,11 @@ append_line(PageReader *reader, const ChangedLines *lines, const ChangedLine *en
 			HeapTuple tuple, StringInfo out)
 {
 	uint16		line = mirror_line(changed_line(entry), true);
-	uint32		bytes;
-	const char *ids = changed_value(lines, entry, &bytes);
+	gpuvec_id_span set = changed_value(lines, entry);
 
-	if (ids == NULL)
+	if (set.ids == NULL)
 		return tuple->t_data != NULL && PageRowOfTuple(reader, out, line, tuple);
-	PageRowOfIds(reader, out, line, ids, bytes, NULL);
+	PageRowOfIds(reader, out, line, set, NULL);
 	return 1;
 }
 

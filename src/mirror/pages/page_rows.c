@@ -139,29 +139,26 @@ plain_value(PageReader *reader, struct varlena *value, ItemPointer tid)
 }
 
 /*
- * Append one row; `ids` is the payload of its set (idset.h).  What is behind
- * the ids of a wide one is not sent.  `words` are those of filter columns.
- * Neither need be aligned.
+ * Append one row, with these words of filter columns.  Neither they nor ids
+ * need be aligned.
  */
 void
-PageRowOfIds(PageReader *reader, StringInfo out, uint16 line, const void *ids, uint32 bytes,
+PageRowOfIds(PageReader *reader, StringInfo out, uint16 line, gpuvec_id_span set,
 			 const void *words)
 {
-	bool		wide = idset_bytes_wide(bytes);
-	gpuvec_row	row = {.line = line, .wide = wide, .len = idset_bytes_count(bytes)};
-	uint32		size = wide ? gpuvec_wide_row_bytes(row.len) : gpuvec_row_bytes(row.len);
+	gpuvec_row	row = {.line = line, .wide = set.wide, .len = set.n};
+	uint32		bytes = (uint32) gpuvec_id_span_bytes(set);
+	uint32		size = set.wide ? gpuvec_wide_row_bytes(row.len) : gpuvec_row_bytes(row.len);
 	uint32		words_size = gpuvec_filter_bytes(reader->target->key.nfilters);
 	char	   *to;
 
-	if (wide)
-		bytes = row.len * sizeof(uint32);
 	enlargeStringInfo(out, size + words_size);
 	to = out->data + out->len;
 	if (words_size > 0)
 		memcpy(to + size, words, words_size);
 	memcpy(to, &row, sizeof(row));
 	if (bytes > 0)
-		memcpy(to + sizeof(row), ids, bytes);
+		memcpy(to + sizeof(row), set.ids, bytes);
 	memset(to + sizeof(row) + bytes, 0, size - sizeof(row) - bytes);
 	out->len += size + words_size;
 }
@@ -322,9 +319,10 @@ PageRowOfTuple(PageReader *reader, StringInfo out, uint16 line, HeapTuple tuple)
 	if (target->key_attnum != InvalidAttrNumber)
 		append_vector(reader, out, line, MirrorKey(key, target->key_type), set);
 	else if (isnull)
-		PageRowOfIds(reader, out, line, NULL, 0, words);
+		PageRowOfIds(reader, out, line, idset_span_of_bytes(NULL, 0), words);
 	else
-		PageRowOfIds(reader, out, line, VARDATA_ANY(set), VARSIZE_ANY_EXHDR(set), words);
+		PageRowOfIds(reader, out, line,
+					 idset_span_of_bytes(VARDATA_ANY(set), VARSIZE_ANY_EXHDR(set)), words);
 	return true;
 }
 
@@ -363,8 +361,8 @@ PageRowsOfEntries(PageReader *reader, BlockNumber block, StringInfo out)
 
 		if (entries[i].isnull && entries[i].words == NULL)
 			continue;
-		PageRowOfIds(reader, out, mirror_line(root, false), entries[i].ids, entries[i].bytes,
-					 entries[i].words);
+		PageRowOfIds(reader, out, mirror_line(root, false),
+					 idset_span_of_bytes(entries[i].ids, entries[i].bytes), entries[i].words);
 		nrows++;
 	}
 	GPUVEC_INJECTION("page-after-copy");

@@ -45,6 +45,7 @@
 #include "access/htup_details.h"
 #include "access/rmgr.h"
 #include "access/xlogreader.h"
+#include "idset/idset.h"
 #include "mirror/pages/wal_lines.h"
 
 /* The new tuple of an update is in block reference 0, the old one in 1 */
@@ -81,7 +82,8 @@ note_value(ChangedLines *lines, BlockNumber block, OffsetNumber line, HeapTuple 
 	}
 	if (VARATT_IS_COMPRESSED(value))
 		plain = detoast_attr(value);
-	NoteLineValue(lines, block, line, VARDATA_ANY(plain), VARSIZE_ANY_EXHDR(plain));
+	NoteLineValue(lines, block, line,
+				  idset_span_of_bytes(VARDATA_ANY(plain), VARSIZE_ANY_EXHDR(plain)));
 	if (plain != value)
 		pfree(plain);
 }

@@ -148,10 +148,6 @@ struct gpuvec_backend
 	const char *name;
 	bool		on_device;		/* true: a segment's ids are moved to the GPU
 								 * when it is adopted */
-	bool		takes_cold;		/* segments may have cold numbers, and queries
-								 * may have others than ids[] */
-	bool		takes_filters;	/* segments may have filter columns, and
-								 * queries filters */
 	bool		takes_unordered;	/* queries may be unordered */
 	bool		takes_parts;	/* views may be of several mirrors */
 	gpuvec_vectors *vectors;	/* stores the rows of embedding tables; NULL:

@@ -168,10 +168,6 @@ idset_common(const IdSet *a, const IdSet *b)
 	return idset_span_common(idset_span(a), idset_span(b));
 }
 
-/* The number of common ids of two ascending, distinct arrays */
-extern uint32 idset_intersection_count(const uint16 *a, uint32 na,
-									   const uint16 *b, uint32 nb);
-
 /* True if the id is in the set.  *position is where it is, or would be. */
 extern bool idset_find(const IdSet *set, uint32 id, uint32 *position);
 

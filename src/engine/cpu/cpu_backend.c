@@ -167,8 +167,6 @@ gpuvec_cpu_open_with(const gpuvec_backend_options *options, const gpuvec_lists_p
 	}
 	cpu->simd = choose_simd(options->simd);
 	cpu->base.name = "cpu";
-	cpu->base.takes_cold = true;
-	cpu->base.takes_filters = true;
 	cpu->base.takes_unordered = true;
 	cpu->base.takes_parts = true;
 	cpu->base.info = cpu_info;

@@ -137,13 +137,11 @@ unite_abilities(parts_backend *parts)
 
 	base->name = first->name;
 	base->on_device = first->on_device;
-	base->takes_cold = base->takes_filters = base->takes_unordered = base->takes_parts = true;
+	base->takes_unordered = base->takes_parts = true;
 	for (int i = 0; i < parts->n; i++)
 	{
 		const gpuvec_backend *child = parts->children[i].backend;
 
-		base->takes_cold &= child->takes_cold;
-		base->takes_filters &= child->takes_filters;
 		base->takes_unordered &= child->takes_unordered;
 		base->takes_parts &= child->takes_parts;
 	}

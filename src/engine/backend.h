@@ -150,8 +150,8 @@ struct gpuvec_backend
 								 * when it is adopted */
 	bool		takes_unordered;	/* queries may be unordered */
 	bool		takes_parts;	/* views may be of several mirrors */
-	gpuvec_vectors *vectors;	/* stores the rows of embedding tables; NULL:
-								 * they are kept on the host */
+	gpuvec_vectors *vectors;	/* stores the vectors of embedding tables; not
+								 * of a lane */
 	gpuvec_trainer *trainer;	/* trains factors; NULL: threads of the CPU do */
 	gpuvec_finder *finder;		/* finds neighbors of items; NULL: threads of
 								 * the CPU do */

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/sysinfo.h>
 
+#include "engine/cpu/cpu_vectors.h"
 #include "engine/cpu/lists_builder.h"
 #include "engine/cpu/lists_search.h"
 #include "engine/fault.h"
@@ -167,6 +168,7 @@ gpuvec_cpu_open_with(const gpuvec_backend_options *options, const gpuvec_lists_p
 	}
 	cpu->simd = choose_simd(options->simd);
 	cpu->base.name = "cpu";
+	cpu->base.vectors = &gpuvec_cpu_vectors;
 	cpu->base.takes_unordered = true;
 	cpu->base.takes_parts = true;
 	cpu->base.info = cpu_info;

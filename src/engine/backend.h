@@ -152,9 +152,8 @@ struct gpuvec_backend
 	bool		takes_parts;	/* views may be of several mirrors */
 	gpuvec_vectors *vectors;	/* stores the vectors of embedding tables; not
 								 * of a lane */
-	gpuvec_trainer *trainer;	/* trains factors; NULL: threads of the CPU do */
-	gpuvec_finder *finder;		/* finds neighbors of items; NULL: threads of
-								 * the CPU do */
+	gpuvec_trainer *trainer;	/* trains factors; not of a lane */
+	gpuvec_finder *finder;		/* finds neighbors of items; not of a lane */
 	const gpuvec_copier *copier;	/* of several devices; else NULL */
 	bool		is_lane;		/* a lane of a backend: only topk is called */
 

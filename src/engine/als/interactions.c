@@ -44,12 +44,6 @@
 #define LOOK_UP_ROWS	2048
 
 bool
-gpuvec_als_canceled(const int *canceled)
-{
-	return canceled && __atomic_load_n(canceled, __ATOMIC_RELAXED);
-}
-
-bool
 gpuvec_als_fail_canceled(gpuvec_error *error)
 {
 	return gpuvec_fail(error, GPUVEC_SYSTEM_ERROR, NULL, NULL, "the request was canceled");
@@ -384,24 +378,6 @@ begin_filling(gpuvec_als_matrix *matrix)
 		matrix->starts[row + 1] = start;
 		start += length;
 	}
-}
-
-uint32_t
-gpuvec_als_first_row(const gpuvec_als_matrix *matrix, uint64_t entry)
-{
-	uint32_t	low = 0;
-	uint32_t	high = matrix->nrows;
-
-	while (low < high)
-	{
-		uint32_t	middle = low + (high - low) / 2;
-
-		if (matrix->starts[middle] < entry)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
 }
 
 /* ---- dealing out to users ---- */

@@ -237,16 +237,6 @@ find_keys(gpuvec_vectors *vectors, gpuvec_device_bank *device_bank,
 	return true;
 }
 
-void
-cpu_run(gpuvec_thread_pool *pool, gpuvec_part part, void *task, uint64_t nparts)
-{
-	if (pool && nparts > 1)
-		gpuvec_thread_pool_run(pool, part, task, nparts);
-	else
-		for (uint64_t i = 0; i < nparts; i++)
-			part(task, i, 0);
-}
-
 static void
 close_vectors(gpuvec_vectors *vectors)
 {

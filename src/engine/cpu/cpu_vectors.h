@@ -64,6 +64,14 @@ extern bool cpu_nearest(gpuvec_vectors *vectors, gpuvec_device_bank *bank,
 						gpuvec_slot_search *search, gpuvec_error *error);
 
 /* Run all parts of a task; without a pool, or a single one, in this thread */
-extern void cpu_run(gpuvec_thread_pool *pool, gpuvec_part part, void *task, uint64_t nparts);
+static inline void
+cpu_run(gpuvec_thread_pool *pool, gpuvec_part part, void *task, uint64_t nparts)
+{
+	if (pool && nparts > 1)
+		gpuvec_thread_pool_run(pool, part, task, nparts);
+	else
+		for (uint64_t i = 0; i < nparts; i++)
+			part(task, i, 0);
+}
 
 #endif							/* GPUVEC_CPU_VECTORS_H */

@@ -163,12 +163,24 @@ pool_bags(const bags_part *p, uint64_t first, uint64_t end)
 	}
 }
 
-/* The gradients of the weights of the bags of a part */
+/*
+ * The gradients of the weights of the bags of a part.  Sums of one slot each
+ * are what concat makes of all of them.
+ */
 static void
 weigh_bags(const bags_part *p, uint64_t first, uint64_t end)
 {
 	const bags_run *run = p->run;
 
+	if (run->bags->mode == GPUVEC_POOL_SUM && run->bags->offsets == NULL && run->bags->hotness == 1)
+	{
+		gpuvec_bag	bag = get_bag(p, first, end);
+
+		bag.mode = GPUVEC_POOL_CONCAT;
+		bag.missing = GPUVEC_MISSING_ZERO;
+		gpuvec_bag_weight_gradients(run->out + first, &bag, run->gradient, p->mean, &first);
+		return;
+	}
 	for (uint64_t i = first; i < end; i++)
 	{
 		uint64_t	start = gpuvec_bag_start(run->bags, i);
@@ -256,21 +268,41 @@ typedef struct gradient_sums
 	bool		failed;			/* atomic: out of memory */
 } gradient_sums;
 
+/*
+ * The number of slots for which there must be room while shares are collected
+ * bag by bag; the bag of concat is cut into parts
+ */
+static uint64_t
+longest_bag(const gpuvec_slot_bags *bags)
+{
+	uint64_t	longest = bags->offsets ? 0 : bags->hotness;
+
+	if (bags->mode == GPUVEC_POOL_CONCAT)
+		return PART_SLOTS;
+	for (uint64_t i = 0; bags->offsets && i < bags->nbags; i++)
+		if (bags->offsets[i + 1] - bags->offsets[i] > longest)
+			longest = bags->offsets[i + 1] - bags->offsets[i];
+	return longest;
+}
+
 /* Collect the shares of all bags; returns their number */
 static uint64_t
-collect_shares(const bags_part *p, gpuvec_share *shares)
+collect_shares(const bags_run *run, const void **vectors, gpuvec_share *shares)
 {
-	const gpuvec_slot_bags *bags = p->run->bags;
+	const gpuvec_slot_bags *bags = run->bags;
 	bool		concat = bags->mode == GPUVEC_POOL_CONCAT;
-	uint64_t	nbags = concat ? 1 : bags->nbags;
+	uint64_t	nbags = concat ? (bags->nslots + PART_SLOTS - 1) / PART_SLOTS : bags->nbags;
 	uint64_t	n = 0;
 	uint64_t	row = 0;
 
 	for (uint64_t i = 0; i < nbags; i++)
 	{
-		gpuvec_bag	bag = concat ? get_bag(p, 0, bags->nslots) :
-			get_bag(p, gpuvec_bag_start(bags, i), gpuvec_bag_start(bags, i + 1));
+		uint64_t	first = concat ? i * PART_SLOTS : gpuvec_bag_start(bags, i);
+		uint64_t	end = concat ? first + PART_SLOTS : gpuvec_bag_start(bags, i + 1);
+		bags_part	p = {.run = run, .first = first, .vectors = vectors};
+		gpuvec_bag	bag = get_bag(&p, first, end < bags->nslots ? end : bags->nslots);
 
+		find_vectors(run, bags->slots + first, bag.n, vectors);
 		n += gpuvec_bag_shares(shares + n, &bag, &row);
 	}
 	return n;
@@ -343,14 +375,13 @@ cpu_gradient(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_slo
 			.factors = bags->weights != NULL || bags->mode == GPUVEC_POOL_MEAN
 		}
 	};
-	bags_part	p;
-	bool		ok = shares && spare && g.first && begin_part(&p, &run, 0, bags->nslots);
+	const void **found = gpuvec_memory_new((longest_bag(bags) + 1) * sizeof(*found));
+	bool		ok = shares && spare && g.first && found;
 
 	if (ok)
 	{
-		uint64_t	nshares = collect_shares(&p, shares);
+		uint64_t	nshares = collect_shares(&run, found, shares);
 
-		end_part(&p);
 		g.shares = gpuvec_sort_shares(shares, spare, nshares);
 		find_keys(&g, nshares);
 		*n = g.n;
@@ -358,6 +389,7 @@ cpu_gradient(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec_slo
 	}
 	else
 		gpuvec_fail_memory(error, bags->nslots * sizeof(*shares));
+	free(found);
 	free(shares);
 	free(spare);
 	free(g.first);

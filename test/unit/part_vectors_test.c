@@ -129,7 +129,6 @@ device_put(gpuvec_vectors *vectors, gpuvec_device_bank *bank, uint32_t slot,
 		   uint64_t tid __attribute__((unused)), const void *elements, gpuvec_error *error)
 {
 	device	   *d = device_of(vectors);
-
 	pending_put *put;
 
 	__atomic_add_fetch(&d->puts, 1, __ATOMIC_RELAXED);
@@ -438,6 +437,18 @@ test_requests(void)
 	parts->close(parts);
 }
 
+/* The first element of the vector in a slot */
+static float
+first_element(gpuvec_vectors *parts, gpuvec_device_bank *bank, uint32_t slot)
+{
+	float		out[WIDTH] = {0};
+	gpuvec_slot_bags bags = {.slots = &slot, .nslots = 1, .mode = GPUVEC_POOL_CONCAT};
+	gpuvec_error error;
+
+	check(parts->pool(parts, bank, &bags, out, &error), "pool");
+	return out[0];
+}
+
 /* A bank that grows is spread, with what was put and has not arrived */
 static void
 test_growth(bool share)
@@ -469,6 +480,7 @@ test_growth(bool share)
 			check(devices[i].banks == 1, "no bank is left over");
 	}
 	failing = 0;
+	check(first_element(parts, bank, 3) == 9, "what had not arrived is spread as well");
 	reset_counts();
 	check(put_slots(parts, bank, 3, 4, &error) && put_slots(parts, bank, ROOM, ROOM * 2, &error) &&
 		  parts->flush(parts, bank, &error), "put after growth");

@@ -11,20 +11,21 @@
  * they count as seen.  If any of them is among the best, the answer is to ask
  * the session about those.
  *
- * On the host, it leaves out rows that are excluded or not seen.  A device
- * finds the best of all live rows, and some to spare: as many as may be dropped here, because they are excluded or
- * not seen.  If too few are left, the device is asked for more.  (It has one
- * array of live rows for all requests, so it is not told who sees which.)
- * All threads go through what the device has found, each for other queries:
- * sorting ten thousand answers takes longer than finding them.
+ * On the host, the backend leaves out rows that are excluded or not seen.  A
+ * device finds the best of all live rows, and some to spare: as many as may be
+ * dropped here, because they are excluded or not seen.  If too few are left,
+ * the device is asked for more.  (It has one array of live rows for all
+ * requests, so it is not told who sees which.)  All threads go through what
+ * was found, each for other queries: sorting ten thousand answers takes longer
+ * than a device needs to find them.
  *
  *-------------------------------------------------------------------------
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/embedding/embedding_query.h"
 #include "core/nearest.h"
+#include "engine/embedding/embedding_query.h"
 #include "engine/fault.h"
 
 /* Spare rows beyond the best k, and most rows in all heaps together */
@@ -60,7 +61,7 @@ typedef struct nearest_run
 								 * and some to spare */
 	double	   *squares;		/* [nqueries]: scalar product of each query
 								 * with itself */
-	int			threads;		/* of the backend that have a heap */
+	int			threads;		/* of the backend that have heaps */
 	gpuvec_near_heap *heaps;	/* [nqueries] */
 	int			undecided;		/* atomic: the session has to decide about
 								 * some row of a heap */

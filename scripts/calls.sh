@@ -33,8 +33,6 @@ src/engine/store/joint_load.c src/engine/store/update.c
 src/engine/store/update_pages.c src/engine/store/joint_load.c
 src/engine/sets/merge.c src/engine/sets/sets_mirror.c
 src/engine/sets/sets_commit.c src/engine/sets/sets_mirror.c
-src/engine/embedding/on_device.c src/engine/embedding/read_rows.c
-src/engine/embedding/pool_grad.c src/engine/embedding/read_rows.c
 src/engine/parts/parts_place.c src/engine/parts/parts_copies.c
 src/engine/parts/parts_lanes.c src/engine/parts/parts_search.c
 '

@@ -38,12 +38,14 @@ library         prewarm,monitor,index,recommend src/gpuvec.c
 
 # The engine.  Of PostgreSQL: nothing
 memory          core                    src/engine/instruction_sets.h src/engine/engine_error.[ch] src/engine/host_memory.[ch] src/engine/hash_secret.c src/engine/control_group.[ch] src/engine/radix_sort.[ch] src/engine/thread_pool.[ch]
-backend         memory                  src/engine/backend.h src/engine/segment.[ch] src/engine/segment_read.c src/engine/view.c src/engine/filter_column.[ch] src/engine/equal_filters.[ch] src/engine/method_costs.[ch] src/engine/embedding_backend.h src/engine/neighbors_backend.h src/engine/als_backend.h
+backend         memory                  src/engine/backend.h src/engine/segment.[ch] src/engine/segment_read.c src/engine/view.c src/engine/filter_column.[ch] src/engine/equal_filters.[ch] src/engine/method_costs.[ch] src/engine/embedding_backend.h src/engine/neighbors_backend.h src/engine/als_backend.h src/engine/slot_bags.h
 tools           memory                  src/engine/log.[ch] src/engine/fault.[ch] src/engine/options.[ch]
 pooling         memory                  src/engine/embedding/pool_simd.[ch] src/engine/embedding/pool_portable.c src/engine/embedding/pool_avx*.c
 part-vectors    backend,tools,pooling   src/engine/parts/vectors/*
 parts           part-vectors            src/engine/parts/*
-cpu             backend,tools           src/engine/cpu/* src/engine/nocuda/*
+factors         backend                 src/engine/als/als_math.* src/engine/als/als_avx*.c src/engine/als/als_portable.c src/engine/als/exact*.[ch] src/engine/als/als_memory.[ch] src/engine/als/key_numbers.h src/engine/als/interactions.h src/engine/als/cpu_solver.[ch]
+products        factors                 src/engine/neighbors/product.[ch] src/engine/neighbors/weighted.h
+cpu             tools,pooling,products  src/engine/cpu/* src/engine/nocuda/*
 store           parts,cpu               src/engine/store/* src/engine/scheduler.[ch]
 sets            store                   src/engine/sets/*
 vectors         store,pooling           src/engine/embedding/*

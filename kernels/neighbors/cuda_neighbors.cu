@@ -382,7 +382,7 @@ run_batch(struct cuda_product &product, uint32_t first, uint32_t n, gpuvec_score
 }
 
 static bool
-product_batch(gpuvec_device_product *device_product, uint32_t first, uint32_t n,
+product_batch(gpuvec_device_product *device_product, uint32_t first, uint32_t n, const int *,
 			  gpuvec_scored_item *best, uint32_t *counts, gpuvec_error *error)
 {
 	struct cuda_product &product = *static_cast<struct cuda_product *>(device_product);

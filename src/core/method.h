@@ -17,12 +17,16 @@ typedef enum gpuvec_method
 	GPUVEC_METHOD_BITSET,		/* scan all rows */
 	GPUVEC_METHOD_INVERTED,		/* inverted lists of the segments that have
 								 * them; a segment without lists is scanned */
-	GPUVEC_METHOD_DENSE			/* bit vectors of the segments that have them,
+	GPUVEC_METHOD_DENSE,		/* bit vectors of the segments that have them,
 								 * on a GPU; else as auto.  A segment without
 								 * them is scanned. */
+	GPUVEC_METHOD_READY_LISTS	/* within the engine: as inverted, but a
+								 * segment whose lists are still to be made is
+								 * scanned, too */
 } gpuvec_method;
 
-#define GPUVEC_N_METHODS	4
+/* Methods that a session may ask for */
+#define GPUVEC_N_METHODS	GPUVEC_METHOD_READY_LISTS
 
 /* How rows were counted; in a search several ways may be gone */
 typedef enum gpuvec_way
@@ -43,11 +47,5 @@ gpuvec_count_ways(uint32_t ways, uint32_t *counts)
 	for (int i = 0; i < GPUVEC_N_WAYS; i++)
 		counts[i] += ways >> i & 1;
 }
-
-/*
- * Within the engine: as GPUVEC_METHOD_INVERTED, but a segment whose lists are
- * still to be made is scanned, too
- */
-#define GPUVEC_METHOD_READY_LISTS	((gpuvec_method) GPUVEC_N_METHODS)
 
 #endif							/* GPUVEC_METHOD_H */

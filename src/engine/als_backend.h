@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * als_backend.h
- *	  Interface to what trains factors: threads of the CPU (als/cpu_solver.c)
+ *	  Interface to what trains factors: threads of the CPU (als/cpu_solver.c),
  *	  or a GPU (kernels/als/).
  *
  * A solver belongs to one training.  It works on the factors of both sides,
@@ -15,6 +15,7 @@
 
 #include "core/als.h"
 #include "engine/engine_error.h"
+#include "engine/thread_pool.h"
 
 #ifdef __cplusplus
 extern "C"
@@ -36,6 +37,35 @@ typedef struct gpuvec_als_matrix
 	gpuvec_als_entry *entries;	/* [starts[nrows]] */
 } gpuvec_als_matrix;
 
+/* The first row that begins at an entry or behind it */
+static inline uint32_t
+gpuvec_als_first_row(const gpuvec_als_matrix *matrix, uint64_t entry)
+{
+	uint32_t	low = 0;
+	uint32_t	high = matrix->nrows;
+
+	while (low < high)
+	{
+		uint32_t	middle = low + (high - low) / 2;
+
+		if (matrix->starts[middle] < entry)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* True if a request was canceled; `canceled` may be NULL */
+static inline bool
+gpuvec_als_canceled(const int *canceled)
+{
+	return canceled && __atomic_load_n(canceled, __ATOMIC_RELAXED);
+}
+
+/* engine/als/als_memory.h */
+struct gpuvec_als_memory;
+
 /*
  * What is to be solved.  Both arrays have an element for each
  * gpuvec_als_side.  All of it stays where it is while there is a solver.
@@ -48,6 +78,8 @@ typedef struct gpuvec_als_problem
 	uint32_t	stride;			/* floats from one factor to the next */
 	uint32_t	cg_steps;
 	double		regularization;
+	gpuvec_thread_pool *pool;	/* for a solver on the host: its threads, ... */
+	struct gpuvec_als_memory *memory;	/* ... and where it charges memory */
 } gpuvec_als_problem;
 
 typedef struct gpuvec_als_solver gpuvec_als_solver;
@@ -76,12 +108,13 @@ struct gpuvec_als_solver
 	bool		(*loss) (gpuvec_als_solver *solver, const int *canceled, double *loss,
 						 gpuvec_error *error);
 
-	/* Solve for all rows of a side exactly; NULL: only the CPU does */
+	/* Solve for all rows of a side exactly; NULL: only a solver on the host
+	 * does */
 	bool		(*exact) (gpuvec_als_solver *solver, gpuvec_als_side side, const int *canceled,
 						  gpuvec_error *error);
 };
 
-/* A device that trains */
+/* What trains: a device, or the threads of a training */
 typedef struct gpuvec_trainer gpuvec_trainer;
 
 struct gpuvec_trainer
@@ -89,7 +122,10 @@ struct gpuvec_trainer
 	/* Free it; all solvers have been closed */
 	void		(*close) (gpuvec_trainer *trainer);
 
-	/* Device memory that a solver takes, in bytes */
+	/*
+	 * Device memory that a solver takes, in bytes; 0: it works on the host,
+	 * with the factors of the problem themselves
+	 */
 	size_t		(*bytes) (gpuvec_trainer *trainer, const gpuvec_als_problem *problem);
 
 	/* Make a solver and put the factors of both sides */

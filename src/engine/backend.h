@@ -146,17 +146,12 @@ struct gpuvec_backend
 	const char *name;
 	bool		on_device;		/* true: a segment's ids are moved to the GPU
 								 * when it is adopted */
-	bool		takes_cold;		/* segments may have cold numbers, and queries
-								 * may have others than ids[] */
-	bool		takes_filters;	/* segments may have filter columns, and
-								 * queries filters */
 	bool		takes_unordered;	/* queries may be unordered */
 	bool		takes_parts;	/* views may be of several mirrors */
-	gpuvec_vectors *vectors;	/* stores the rows of embedding tables; NULL:
-								 * they are kept on the host */
-	gpuvec_trainer *trainer;	/* trains factors; NULL: threads of the CPU do */
-	gpuvec_finder *finder;		/* finds neighbors of items; NULL: threads of
-								 * the CPU do */
+	gpuvec_vectors *vectors;	/* stores the vectors of embedding tables; not
+								 * of a lane */
+	gpuvec_trainer *trainer;	/* trains factors; not of a lane */
+	gpuvec_finder *finder;		/* finds neighbors of items; not of a lane */
 	const gpuvec_copier *copier;	/* of several devices; else NULL */
 	bool		is_lane;		/* a lane of a backend: only topk is called */
 

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * embedding_backend.h
- *	  Interface to a device that holds the vectors of embedding tables.
+ *	  Interface to what holds the vectors of embedding tables: a device, or the
+ *	  CPU (cpu/cpu_vectors.c).
  *
  * A bank holds vectors of one width, in numbered slots.  Which row a slot
  * belongs to is up to the engine (embedding_mirror.h), so its requests name
@@ -25,6 +26,7 @@
 
 #include "core/pooling_types.h"
 #include "engine/engine_error.h"
+#include "engine/thread_pool.h"
 
 #ifdef __cplusplus
 extern "C"
@@ -62,9 +64,23 @@ typedef struct gpuvec_slot_bags
 								 * matter */
 	bool		skip_missing;	/* a mean does not count keys that were not
 								 * found */
+	const int64_t *keys;		/* [nslots]: for the gradient of vectors on the
+								 * host; a device has keys of its own */
+	gpuvec_thread_pool *pool;	/* for vectors on the host; NULL: one thread */
 	const int  *canceled;		/* NULL, or nonzero once the answer is no
 								 * longer wanted; read atomically */
 } gpuvec_slot_bags;
+
+/*
+ * Where the keys and tids of slots are, in memory that the caller owns: those
+ * of a slot are `step` elements behind those of the one before
+ */
+typedef struct gpuvec_slot_names
+{
+	const int64_t *keys;
+	const uint64_t *tids;
+	uint32_t	step;
+} gpuvec_slot_names;
 
 /* A search for the nearest vectors */
 typedef struct gpuvec_slot_search
@@ -81,6 +97,15 @@ typedef struct gpuvec_slot_search
 	uint64_t	version;		/* changes whenever the contents of live[]
 								 * change */
 	const int  *canceled;
+
+	/*
+	 * For vectors on the host; a device has keys and tids of its own, and
+	 * finds unwanted slots as well.
+	 */
+	gpuvec_slot_names names;
+	gpuvec_thread_pool *pool;	/* NULL: one thread */
+	bool		(*wanted) (const void *arg, uint32_t query, uint32_t slot); /* NULL: all are */
+	const void *wanted_arg;
 
 	/*
 	 * the answer: the best k live slots, or all if there are fewer, in any
@@ -119,6 +144,13 @@ typedef struct gpuvec_vectors gpuvec_vectors;
 
 struct gpuvec_vectors
 {
+	/*
+	 * True if vectors are in the host's memory.  They are charged to it when
+	 * they come, the host finds the slots of all keys, and searches leave out
+	 * what is not wanted.
+	 */
+	bool		on_host;
+
 	/* Free it; all banks have been released */
 	void		(*close) (gpuvec_vectors *vectors);
 

@@ -38,7 +38,6 @@
  *	 slow-compound:MS	it takes MS milliseconds until these can be used
  *	 full-segment:N		a segment of N rows, a multiple of 32, is full
  *	 first-number:N		a load numbers ids from N on, if some are above 65,535
- *	 narrow-ids			rows and queries with ids above 65,535 are refused
  *	 slow-after-refresh:MS	a session waits for MS after it has answered a
  *						REFRESH
  *	 lists:N			on the CPU, segments of N rows or more get inverted

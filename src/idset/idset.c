@@ -270,13 +270,6 @@ count_common(const void *a, bool wide_a, uint32 na, const void *b, bool wide_b, 
 	return count;
 }
 
-/* The number of common ids of two ascending, distinct arrays */
-uint32
-idset_intersection_count(const uint16 *a, uint32 na, const uint16 *b, uint32 nb)
-{
-	return idset_merge_narrow(a, na, b, nb, MERGE_BOTH, NULL);
-}
-
 /* The number of common ids */
 uint32
 idset_span_common(gpuvec_id_span a, gpuvec_id_span b)

@@ -171,10 +171,6 @@ idset_shared(gpuvec_id_span query, gpuvec_id_span row)
 	return shared;
 }
 
-/* The number of common ids of two ascending, distinct arrays */
-extern uint32 idset_intersection_count(const uint16 *a, uint32 na,
-									   const uint16 *b, uint32 nb);
-
 /* True if the id is in the set.  *position is where it is, or would be. */
 extern bool idset_find(const IdSet *set, uint32 id, uint32 *position);
 

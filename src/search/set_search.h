@@ -30,8 +30,6 @@ typedef struct SearchColumns
  * targets.c: from a relation and column names to the relations that are
  * searched
  */
-extern MirrorTarget *SearchTargets(Oid relid, const char *column, Oid idset_type,
-								   bool whole_rows, int *ntargets);
 extern MirrorTarget *SearchTargetsAndForeign(Oid relid, const char *column, Oid idset_type,
 											 bool whole_rows, int *ntargets, List **foreign);
 extern void SearchCheckEmbeddingColumns(Oid relid, const char *key_column, const char *column);

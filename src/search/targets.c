@@ -423,16 +423,9 @@ open_targets(Oid relid, const SearchColumns *columns, int *ntargets)
 	return targets;
 }
 
-/* Open the relations to search for sets */
-MirrorTarget *
-SearchTargets(Oid relid, const char *column, Oid idset_type, bool whole_rows, int *ntargets)
-{
-	return SearchTargetsAndForeign(relid, column, idset_type, whole_rows, ntargets, NULL);
-}
-
 /*
- * The same, and the foreign tables among them, open, in *foreign; NULL
- * refuses them
+ * Open the relations to search for sets.  Foreign tables among them are in
+ * *foreign, open; NULL refuses them.
  */
 MirrorTarget *
 SearchTargetsAndForeign(Oid relid, const char *column, Oid idset_type, bool whole_rows,

@@ -123,11 +123,6 @@ public:
 		gpuvec_error error = {};
 		uint32_t	n;
 
-		if (gpuvec_stage_cold(stage) > 0 && !backend->takes_cold)
-		{
-			fprintf(stderr, "the backend cannot search ids this rare or numerous\n");
-			exit(2);
-		}
 		target.pool = pool;
 		target.backend = backend;
 		target.nblocks = UINT32_MAX;

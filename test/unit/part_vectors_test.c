@@ -14,7 +14,7 @@
 #include "core/key_hash.h"
 #include "core/nearest.h"
 #include "core/pooling.h"
-#include "engine/parts/vectors/host_vectors.h"
+#include "engine/cpu/cpu_vectors.h"
 #include "engine/parts/vectors/part_vectors.h"
 #include "unit_test.h"
 
@@ -22,11 +22,24 @@
 #define WIDTH		5
 #define ROOM		40
 
-/* A device that counts what it is asked for, and fails when it is told to */
+/* A vector that was put, but has not arrived */
+typedef struct pending_put
+{
+	struct pending_put *next;
+	gpuvec_device_bank *bank;
+	uint32_t	slot;
+	float		elements[WIDTH];
+} pending_put;
+
+/*
+ * A device that counts what it is asked for, and fails when it is told to.
+ * As on a GPU, what was put arrives when it is flushed.
+ */
 typedef struct device
 {
 	gpuvec_vectors functions;
 	gpuvec_vectors *host;
+	pending_put *pending;
 	int			number;
 	int			banks;
 	uint64_t	puts;
@@ -68,11 +81,35 @@ device_make(gpuvec_vectors *vectors, uint32_t width, gpuvec_storage storage, gpu
 	return bank;
 }
 
+/* Let what was put in a bank arrive, or drop it */
+static void
+end_pending(device *d, gpuvec_device_bank *bank, bool arrive)
+{
+	pending_put **link = &d->pending;
+	gpuvec_error error;
+
+	while (*link)
+	{
+		pending_put *put = *link;
+
+		if (put->bank != bank)
+		{
+			link = &put->next;
+			continue;
+		}
+		if (arrive)
+			(void) d->host->put(d->host, bank, put->slot, 0, 0, put->elements, &error);
+		*link = put->next;
+		free(put);
+	}
+}
+
 static void
 device_release(gpuvec_vectors *vectors, gpuvec_device_bank *bank)
 {
 	device	   *d = device_of(vectors);
 
+	end_pending(d, bank, false);
 	__atomic_sub_fetch(&d->banks, bank != NULL, __ATOMIC_RELAXED);
 	d->host->release(d->host, bank);
 }
@@ -87,21 +124,40 @@ device_reserve(gpuvec_vectors *vectors, gpuvec_device_bank *bank, uint32_t room,
 }
 
 static bool
-device_put(gpuvec_vectors *vectors, gpuvec_device_bank *bank, uint32_t slot, int64_t key,
-		   uint64_t tid, const void *elements, gpuvec_error *error)
+device_put(gpuvec_vectors *vectors, gpuvec_device_bank *bank, uint32_t slot,
+		   int64_t key __attribute__((unused)),
+		   uint64_t tid __attribute__((unused)), const void *elements, gpuvec_error *error)
 {
 	device	   *d = device_of(vectors);
+	pending_put *put;
 
 	__atomic_add_fetch(&d->puts, 1, __ATOMIC_RELAXED);
-	return call(vectors, error) && d->host->put(d->host, bank, slot, key, tid, elements, error);
+	if (!call(vectors, error))
+		return false;
+	put = malloc(sizeof(*put));
+	*put = (pending_put)
+	{
+		.next = d->pending, .bank = bank, .slot = slot
+	};
+	memcpy(put->elements, elements, sizeof(put->elements));
+	d->pending = put;
+	return true;
 }
 
 static bool
 device_flush(gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_error *error)
 {
-	gpuvec_vectors *host = device_of(vectors)->host;
+	if (!call(vectors, error))
+		return false;
+	end_pending(device_of(vectors), bank, true);
+	return true;
+}
 
-	return call(vectors, error) && host->flush(host, bank, error);
+static void
+device_forget(gpuvec_device_bank *bank)
+{
+	for (int i = 0; i < NCHILDREN; i++)
+		end_pending(&devices[i], bank, false);
 }
 
 static bool
@@ -199,8 +255,7 @@ open_devices(void)
 {
 	for (int i = 0; i < NCHILDREN; i++)
 	{
-		gpuvec_error error;
-		gpuvec_vectors *host = gpuvec_host_vectors_new(&error);
+		gpuvec_vectors *host = &gpuvec_cpu_vectors;
 
 		devices[i] = (device)
 		{
@@ -211,6 +266,7 @@ open_devices(void)
 		devices[i].functions.reserve = device_reserve;
 		devices[i].functions.put = device_put;
 		devices[i].functions.flush = device_flush;
+		devices[i].functions.forget = device_forget;
 		devices[i].functions.clear_keys = device_clear_keys;
 		devices[i].functions.map_keys = device_map_keys;
 		devices[i].functions.find_keys = device_find_keys;
@@ -221,13 +277,6 @@ open_devices(void)
 		devices[i].functions.reserve_shared = device_reserve_shared;
 		devices[i].functions.pool_shared = device_pool_shared;
 	}
-}
-
-static void
-close_devices(void)
-{
-	for (int i = 0; i < NCHILDREN; i++)
-		devices[i].host->close(devices[i].host);
 }
 
 /* Forget what was counted */
@@ -388,6 +437,18 @@ test_requests(void)
 	parts->close(parts);
 }
 
+/* The first element of the vector in a slot */
+static float
+first_element(gpuvec_vectors *parts, gpuvec_device_bank *bank, uint32_t slot)
+{
+	float		out[WIDTH] = {0};
+	gpuvec_slot_bags bags = {.slots = &slot, .nslots = 1, .mode = GPUVEC_POOL_CONCAT};
+	gpuvec_error error;
+
+	check(parts->pool(parts, bank, &bags, out, &error), "pool");
+	return out[0];
+}
+
 /* A bank that grows is spread, with what was put and has not arrived */
 static void
 test_growth(bool share)
@@ -419,6 +480,7 @@ test_growth(bool share)
 			check(devices[i].banks == 1, "no bank is left over");
 	}
 	failing = 0;
+	check(first_element(parts, bank, 3) == 9, "what had not arrived is spread as well");
 	reset_counts();
 	check(put_slots(parts, bank, 3, 4, &error) && put_slots(parts, bank, ROOM, ROOM * 2, &error) &&
 		  parts->flush(parts, bank, &error), "put after growth");
@@ -530,6 +592,7 @@ static bool
 all_requests(gpuvec_vectors *parts, gpuvec_device_bank *bank, bool *right, gpuvec_error *error)
 {
 	uint32_t	slots[12] = {0, 1, 2, 3, 4, 5, GPUVEC_NO_SLOT, 7, 1, 9, 10, 11};
+	int64_t		keys[12] = {0, 1, 2, 3, 4, 5, 0, 7, 1, 9, 10, 11};
 	float		gradient[4 * WIDTH] = {0};
 	float		out[4 * WIDTH];
 	float		weights[12];
@@ -541,7 +604,7 @@ all_requests(gpuvec_vectors *parts, gpuvec_device_bank *bank, bool *right, gpuve
 	uint32_t	counts[2];
 	gpuvec_slot_bags bags = {
 		.slots = slots, .nslots = 12, .hotness = 3, .nbags = 4, .mode = GPUVEC_POOL_MEAN,
-		.divisors = divisors
+		.divisors = divisors, .keys = keys
 	};
 	gpuvec_slot_bags sums = {.slots = slots, .nslots = 12, .hotness = 3, .nbags = 4};
 	gpuvec_slot_search search = {
@@ -751,12 +814,13 @@ test_gradient(void)
 	static near_row rows[NEAR_SLOTS];
 	static uint8_t live[NEAR_SLOTS];
 	static uint32_t slots[NEAR_SLOTS];
+	static int64_t keys[NEAR_SLOTS];
 	static float gradient[NEAR_SLOTS * WIDTH];
 	gpuvec_vectors *parts = open_parts(0, 1, false);
 	uint32_t	nlive;
 	gpuvec_device_bank *bank = near_bank(parts, live, rows, &nlive);
 	gpuvec_slot_bags bags = {
-		.slots = slots, .nslots = NEAR_SLOTS, .hotness = 1, .nbags = NEAR_SLOTS
+		.slots = slots, .nslots = NEAR_SLOTS, .hotness = 1, .nbags = NEAR_SLOTS, .keys = keys
 	};
 	bool		right = true;
 	uint64_t	n;
@@ -766,6 +830,7 @@ test_gradient(void)
 	for (uint32_t i = 0; i < NEAR_SLOTS; i++)
 	{
 		slots[i] = NEAR_SLOTS - 1 - i;
+		keys[i] = near_key(slots[i]);
 		for (int j = 0; j < WIDTH; j++)
 			gradient[i * WIDTH + j] = (float) (slots[i] * 8 + j);
 	}
@@ -839,6 +904,5 @@ main(void)
 	test_gradient();
 	test_canceled();
 	test_limits();
-	close_devices();
 	return report_checks();
 }

@@ -6,7 +6,7 @@
  *
  *	vectors_test [CASES [SEED]]
  *
- * The devices are in host memory (host_vectors.h).  With VECTORS_TEST_GPU
+ * The devices are in host memory (cpu_vectors.h).  With VECTORS_TEST_GPU
  * they are the CUDA backend: linked with that the test needs a GPU, linked
  * with the emulated one (test/unit/emulation) none.  It takes all GPUs that
  * there are.  If these are fewer than it wants, each is several devices.
@@ -21,11 +21,12 @@
 #include "core/pooling_grad.h"
 #include "core/nearest.h"
 #include "engine/backend.h"
-#include "engine/parts/vectors/host_vectors.h"
+#include "engine/cpu/cpu_vectors.h"
 #include "engine/parts/vectors/part_vectors.h"
 
 /* A table, on the device and here */
 static gpuvec_vectors *vectors;
+static gpuvec_thread_pool *pool;
 static int	nparts;				/* devices; 0: one, as it is */
 static gpuvec_device_bank *bank;
 static uint32_t width;
@@ -238,6 +239,8 @@ make_bags(void)
 		free(weights);
 	r.scratch = malloc((size_t) width * GPUVEC_SCRATCH_VECTORS * sizeof(float));
 	r.divisors = malloc(r.b.nbags * sizeof(float));
+	r.b.keys = r.keys;
+	r.b.pool = below(2) ? pool : NULL;
 	return r;
 }
 
@@ -407,10 +410,21 @@ compare_rows(const void *a, const void *b)
 	return gpuvec_nearer(a, b) ? -1 : gpuvec_nearer(b, a) ? 1 : 0;
 }
 
-/* What is near to one query, here; returns how many there are */
-static uint64_t
-near_here(gpuvec_metric metric, const float *query, double square, gpuvec_near *rows)
+/* Slots that a query does not want: one of as many as *arg is */
+static bool
+is_wanted(const void *arg, uint32_t query, uint32_t slot)
 {
+	return (slot + query) % *(const uint32_t *) arg != 0;
+}
+
+/*
+ * What is near to query i of a search, here; returns how many there are.
+ * Where vectors are not on the host, unwanted ones are found as well.
+ */
+static uint64_t
+near_here(const gpuvec_slot_search *search, uint32_t query_number, gpuvec_near *rows)
+{
+	const float *query = search->queries + (size_t) query_number * width;
 	uint64_t	n = 0;
 	float	   *scratch = malloc(width * sizeof(float));
 
@@ -418,10 +432,11 @@ near_here(gpuvec_metric metric, const float *query, double square, gpuvec_near *
 	{
 		double		score;
 
-		gpuvec_near_scores(&score, metric, query, square,
+		gpuvec_near_scores(&score, search->metric, query, search->squares[query_number],
 						   elements + (size_t) i * width * gpuvec_element_bytes(storage), 1, width,
 						   storage, scratch);
-		if (live[i] && !isnan(score))
+		if (live[i] && !isnan(score) &&
+			(!vectors->on_host || is_wanted(search->wanted_arg, query_number, i)))
 			rows[n++] = (gpuvec_near) {.score = score,.key = keys[i],.tid = tids[i]};
 	}
 	qsort(rows, n, sizeof(*rows), compare_rows);
@@ -439,12 +454,14 @@ test_nearest(void)
 	double	   *squares = malloc(nqueries * sizeof(double));
 	gpuvec_near *mine = malloc(nrows * sizeof(*mine));
 	gpuvec_near *theirs = malloc(k * sizeof(*theirs));
+	uint32_t	unwanted = 2 + (uint32_t) below(20);
 	gpuvec_slot_search search = {
 		.metric = (gpuvec_metric) below(3),.queries = queries,.squares = squares,
 		.nqueries = nqueries,.k = k,.live = live,.nlive = nrows,.version = version,
 		.slots = malloc((size_t) nqueries * k * sizeof(uint32_t)),
 		.scores = malloc((size_t) nqueries * k * sizeof(double)),
-		.counts = malloc(nqueries * sizeof(uint32_t))
+		.counts = malloc(nqueries * sizeof(uint32_t)), .names = {keys, tids, 1},
+		.pool = below(2) ? pool : NULL, .wanted = is_wanted, .wanted_arg = &unwanted
 	};
 	gpuvec_error error;
 
@@ -461,8 +478,7 @@ test_nearest(void)
 	check(vectors->nearest(vectors, bank, &search, &error), &error);
 	for (uint32_t i = 0; i < nqueries; i++)
 	{
-		uint64_t	n = near_here((gpuvec_metric) search.metric, queries + (size_t) i * width, squares[i],
-								  mine);
+		uint64_t	n = near_here(&search, i, mine);
 
 		if (search.counts[i] != (n < k ? n : k))
 			fail("number of near rows", i);
@@ -642,19 +658,16 @@ test_table(void)
 static gpuvec_vectors *
 open_device(int number)
 {
-	gpuvec_error error;
 #ifdef VECTORS_TEST_GPU
+	gpuvec_error error;
 	gpuvec_backend_options options = {.threads = 1, .device = number};
 	gpuvec_backend *backend = gpuvec_cuda_open(&options, &error);
 
 	check(backend != NULL, &error);
 	return backend->vectors;
 #else
-	gpuvec_vectors *device = gpuvec_host_vectors_new(&error);
-
 	(void) number;
-	check(device != NULL, &error);
-	return device;
+	return &gpuvec_cpu_vectors;
 #endif
 }
 
@@ -724,6 +737,7 @@ main(int argc, char **argv)
 	gpuvec_vectors *devices[MOST_PARTS];
 	int			n = count_devices();
 
+	pool = gpuvec_thread_pool_new(3);
 	for (int i = 0; i < n; i++)
 		devices[i] = open_device(i);
 	if (argc > 1)
@@ -733,10 +747,7 @@ main(int argc, char **argv)
 		seed = (argc > 2 ? strtoull(argv[2], NULL, 10) : 1) * 1000003 + case_number;
 		test_parts(devices, n);
 	}
-#ifndef VECTORS_TEST_GPU
-	for (int i = 0; i < n; i++)
-		devices[i]->close(devices[i]);
-#endif
+	gpuvec_thread_pool_free(pool);
 	printf("%llu passed, 0 failed\n", (unsigned long long) cases);
 	return 0;
 }

@@ -12,7 +12,7 @@
 #ifndef GPUVEC_ALS_MATH_H
 #define GPUVEC_ALS_MATH_H
 
-#include "engine/als/interactions.h"
+#include "engine/als_backend.h"
 #include "engine/instruction_sets.h"
 
 /* Element i of a vector is added in lane i mod 16 */

@@ -34,13 +34,13 @@ gpuvec_als_new(gpuvec_als_memory *memory, uint64_t n, size_t size, gpuvec_error 
 		gpuvec_fail_memory(error, SIZE_MAX);
 		return NULL;
 	}
-	if (memory->store && !gpuvec_store_reserve(memory->store, bytes, error))
+	if (memory->store && !memory->reserve(memory->store, bytes, error))
 		return NULL;
 	whole = gpuvec_memory_new(bytes);
 	if (whole == NULL)
 	{
 		if (memory->store)
-			gpuvec_store_unreserve(memory->store, bytes);
+			memory->unreserve(memory->store, bytes);
 		gpuvec_fail_memory(error, bytes);
 		return NULL;
 	}
@@ -60,5 +60,5 @@ gpuvec_als_free(gpuvec_als_memory *memory, void *piece)
 	header = ((piece_header *) piece)[-1];
 	free(header.whole);
 	if (memory->store)
-		gpuvec_store_unreserve(memory->store, header.charged);
+		memory->unreserve(memory->store, header.charged);
 }

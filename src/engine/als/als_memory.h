@@ -8,13 +8,21 @@
 #ifndef GPUVEC_ALS_MEMORY_H
 #define GPUVEC_ALS_MEMORY_H
 
-#include "engine/engine_error.h"
-#include "engine/store/store.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
-/* Where a training's memory is charged */
+#include "engine/engine_error.h"
+
+/* engine/store/store.h */
+struct gpuvec_store;
+
+/* Where a training's memory is charged, and by what */
 typedef struct gpuvec_als_memory
 {
-	gpuvec_store *store;		/* NULL: nowhere */
+	struct gpuvec_store *store; /* NULL: nowhere */
+	bool		(*reserve) (struct gpuvec_store *store, size_t bytes, gpuvec_error *error);
+	void		(*unreserve) (struct gpuvec_store *store, size_t bytes);
 } gpuvec_als_memory;
 
 /*

@@ -21,9 +21,9 @@
 #include <string.h>
 
 #include "engine/als/als_math.h"
+#include "engine/als/als_memory.h"
 #include "engine/als/cpu_solver.h"
 #include "engine/als/exact.h"
-#include "engine/als/interactions.h"
 
 #define PART_ENTRIES	16384
 #define CHUNK_ROWS		2048
@@ -347,9 +347,8 @@ cpu_get(gpuvec_als_solver *base, gpuvec_als_side side, gpuvec_error *error)
 	return true;
 }
 
-gpuvec_als_solver *
-gpuvec_cpu_solver_new(gpuvec_als_memory *memory, gpuvec_thread_pool *pool,
-					  const gpuvec_als_problem *problem, gpuvec_error *error)
+static gpuvec_als_solver *
+trainer_solver(gpuvec_trainer *trainer, const gpuvec_als_problem *problem, gpuvec_error *error)
 {
 	static const gpuvec_als_solver functions = {
 		cpu_close, cpu_put, cpu_get, cpu_solve, cpu_loss, cpu_exact
@@ -362,8 +361,8 @@ gpuvec_cpu_solver_new(gpuvec_als_memory *memory, gpuvec_thread_pool *pool,
 		return NULL;
 	}
 	solver->base = functions;
-	solver->memory = memory;
-	solver->pool = pool;
+	solver->memory = problem->memory;
+	solver->pool = problem->pool;
 	solver->problem = problem;
 	solver->math = gpuvec_als_best_math();
 	if (!new_work(solver, error))
@@ -373,3 +372,16 @@ gpuvec_cpu_solver_new(gpuvec_als_memory *memory, gpuvec_thread_pool *pool,
 	}
 	return &solver->base;
 }
+
+static size_t
+trainer_bytes(gpuvec_trainer *trainer, const gpuvec_als_problem *problem)
+{
+	return 0;
+}
+
+static void
+trainer_close(gpuvec_trainer *trainer)
+{
+}
+
+gpuvec_trainer gpuvec_cpu_trainer = {trainer_close, trainer_bytes, trainer_solver};

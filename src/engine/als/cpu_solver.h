@@ -8,16 +8,12 @@
 #ifndef GPUVEC_CPU_SOLVER_H
 #define GPUVEC_CPU_SOLVER_H
 
-#include "engine/als/als_memory.h"
 #include "engine/als_backend.h"
-#include "engine/thread_pool.h"
 
 /*
- * A solver that works on the problem's factors themselves, on the threads of
- * a pool.  NULL, with *error, if memory is lacking.
+ * Its solvers work on the problem's factors themselves, on the threads of the
+ * problem's pool.  It has no state of its own.
  */
-extern gpuvec_als_solver *gpuvec_cpu_solver_new(gpuvec_als_memory *memory, gpuvec_thread_pool *pool,
-												const gpuvec_als_problem *problem,
-												gpuvec_error *error);
+extern gpuvec_trainer gpuvec_cpu_trainer;
 
 #endif							/* GPUVEC_CPU_SOLVER_H */

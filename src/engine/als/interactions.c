@@ -27,12 +27,6 @@
 #define LOOK_UP_ROWS	2048
 
 bool
-gpuvec_als_canceled(const int *canceled)
-{
-	return canceled && __atomic_load_n(canceled, __ATOMIC_RELAXED);
-}
-
-bool
 gpuvec_als_fail_canceled(gpuvec_error *error)
 {
 	return gpuvec_fail(error, GPUVEC_SYSTEM_ERROR, NULL, NULL, "the request was canceled");
@@ -276,24 +270,6 @@ gpuvec_side_rows_free(gpuvec_als_memory *memory, gpuvec_side_rows *rows)
 	gpuvec_als_free(memory, rows->keys);
 	free_matrix(memory, &rows->matrix);
 	memset(rows, 0, sizeof(*rows));
-}
-
-uint32_t
-gpuvec_als_first_row(const gpuvec_als_matrix *matrix, uint64_t entry)
-{
-	uint32_t	low = 0;
-	uint32_t	high = matrix->nrows;
-
-	while (low < high)
-	{
-		uint32_t	middle = low + (high - low) / 2;
-
-		if (matrix->starts[middle] < entry)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
 }
 
 uint32_t

@@ -56,9 +56,6 @@ extern bool gpuvec_interactions_add(gpuvec_interactions *in, gpuvec_thread_pool 
 									const int64_t *users, const int64_t *items,
 									const float *weights, gpuvec_error *error);
 
-/* True if a request was canceled; `canceled` may be NULL */
-extern bool gpuvec_als_canceled(const int *canceled);
-
 /* Set the error of a preparation that was canceled; returns false */
 extern bool gpuvec_als_fail_canceled(gpuvec_error *error);
 
@@ -71,9 +68,6 @@ extern bool gpuvec_interactions_sort(gpuvec_interactions *in, gpuvec_thread_pool
 									 double alpha, const int *canceled, gpuvec_side_rows *rows,
 									 gpuvec_error *error);
 extern void gpuvec_side_rows_free(gpuvec_als_memory *memory, gpuvec_side_rows *rows);
-
-/* The first row that begins at an entry or behind it */
-extern uint32_t gpuvec_als_first_row(const gpuvec_als_matrix *matrix, uint64_t entry);
 
 /* The row of a key, or GPUVEC_NO_NUMBER */
 extern uint32_t gpuvec_als_find_row(const gpuvec_side_rows *rows, int64_t key);

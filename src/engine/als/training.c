@@ -4,7 +4,7 @@
  *	  A training: the interactions, the factors of both sides, iterations.
  *
  * An iteration solves for all users and then for all items, and measures the
- * loss.  A solver does it: a GPU's, or that of the CPU (cpu_solver.c).
+ * loss.  A solver does it (als_backend.h).
  *
  * The factors here are those that users of a training set and copy.  A GPU
  * has its own; each side is copied when it is needed on the other one.
@@ -28,6 +28,7 @@
 #include "engine/als/interactions.h"
 #include "engine/als/training.h"
 #include "engine/log.h"
+#include "engine/store/store.h"
 
 /* Rows for which one part computes initial factors */
 #define INITIAL_ROWS	1024
@@ -62,7 +63,10 @@ gpuvec_training_new(gpuvec_store *store, int threads, const gpuvec_training_opti
 		gpuvec_fail_memory(error, sizeof(*training));
 		return NULL;
 	}
-	training->memory.store = store;
+	training->memory = (gpuvec_als_memory)
+	{
+		store, gpuvec_store_reserve, gpuvec_store_unreserve
+	};
 	training->options = *options;
 	training->problem.nfactors = options->factors;
 	training->problem.stride = (options->factors + GPUVEC_ALS_LANES - 1) / GPUVEC_ALS_LANES * GPUVEC_ALS_LANES;
@@ -79,6 +83,8 @@ gpuvec_training_new(gpuvec_store *store, int threads, const gpuvec_training_opti
 					"could not start the threads of a training");
 		return NULL;
 	}
+	training->problem.pool = training->pool;
+	training->problem.memory = &training->memory;
 	return training;
 }
 
@@ -282,50 +288,42 @@ sum_confidence(const gpuvec_training *training)
 	return sum;
 }
 
-/* A GPU that is charged for a solver of the problem, or NULL */
-static gpuvec_device *
-charge_device(gpuvec_training *training)
+/* What is to train: a GPU that is charged for it, or the CPU */
+static gpuvec_trainer *
+choose_trainer(gpuvec_training *training)
 {
 	gpuvec_store *store = training->memory.store;
-	gpuvec_trainer *trainer = store && store->ndevices ? store->devices[0].backend->trainer : NULL;
-	gpuvec_device *device;
+	gpuvec_trainer *trainer = store ? store->devices[0].backend->trainer : &gpuvec_cpu_trainer;
 
-	if (trainer == NULL)
-		return NULL;
 	training->device_bytes = trainer->bytes(trainer, &training->problem);
-	device = gpuvec_store_borrow(store, training->device_bytes);
-	if (device == NULL)
-		gpuvec_log("LOG", "training on the CPU: no GPU has room for %zu kB",
-				   training->device_bytes / 1024);
-	return device;
+	if (training->device_bytes == 0)
+		return trainer;
+	training->device = gpuvec_store_borrow(store, training->device_bytes);
+	if (training->device)
+		return training->device->backend->trainer;
+	gpuvec_log("LOG", "training on the CPU: no GPU has room for %zu kB",
+			   training->device_bytes / 1024);
+	return &gpuvec_cpu_trainer;
 }
 
 /*
- * Make the solver: of the GPU that the options name, or of one that has room,
- * or of the CPU
+ * Make the solver: of what the options name, or of a GPU that has room, or of
+ * the CPU
  */
 static bool
 new_solver(gpuvec_training *training, gpuvec_error *error)
 {
-	gpuvec_trainer *trainer = training->options.fold_in ? NULL : training->options.trainer;
+	gpuvec_trainer *trainer = training->options.fold_in ? &gpuvec_cpu_trainer :
+		training->options.trainer ? training->options.trainer : choose_trainer(training);
 
-	if (trainer == NULL && !training->options.fold_in)
-	{
-		training->device = charge_device(training);
-		trainer = training->device ? training->device->backend->trainer : NULL;
-	}
-	if (trainer)
-	{
-		training->solver = trainer->solver(trainer, &training->problem, error);
-		if (training->solver)
-			return true;
-		if (training->options.trainer || strcmp(error->sqlstate, GPUVEC_OUT_OF_MEMORY) != 0)
-			return false;
-		gpuvec_log("LOG", "training on the CPU: %s", error->message);
-		close_solver(training);
-	}
-	training->solver = gpuvec_cpu_solver_new(&training->memory, training->pool, &training->problem,
-											 error);
+	training->solver = trainer->solver(trainer, &training->problem, error);
+	if (training->solver)
+		return true;
+	if (training->device == NULL || strcmp(error->sqlstate, GPUVEC_OUT_OF_MEMORY) != 0)
+		return false;
+	gpuvec_log("LOG", "training on the CPU: %s", error->message);
+	close_solver(training);
+	training->solver = gpuvec_cpu_trainer.solver(&gpuvec_cpu_trainer, &training->problem, error);
 	return training->solver != NULL;
 }
 

@@ -10,9 +10,12 @@
 #include <string.h>
 #include <sys/sysinfo.h>
 
+#include "engine/als/cpu_solver.h"
+#include "engine/cpu/cpu_vectors.h"
 #include "engine/cpu/lists_builder.h"
 #include "engine/cpu/lists_search.h"
 #include "engine/fault.h"
+#include "engine/neighbors/product.h"
 
 static const char *const simd_names[] = {"", "portable C", "AVX2", "AVX-512"};
 
@@ -167,8 +170,9 @@ gpuvec_cpu_open_with(const gpuvec_backend_options *options, const gpuvec_lists_p
 	}
 	cpu->simd = choose_simd(options->simd);
 	cpu->base.name = "cpu";
-	cpu->base.takes_cold = true;
-	cpu->base.takes_filters = true;
+	cpu->base.vectors = &gpuvec_cpu_vectors;
+	cpu->base.trainer = &gpuvec_cpu_trainer;
+	cpu->base.finder = &gpuvec_cpu_finder;
 	cpu->base.takes_unordered = true;
 	cpu->base.takes_parts = true;
 	cpu->base.info = cpu_info;

@@ -121,10 +121,10 @@ gpuvec_slots_by_key(const gpuvec_bank *bank, uint64_t *n, bool *distinct, gpuvec
 	return slots;
 }
 
-/* Copy vectors from a device, one behind the other */
+/* Copy vectors, one behind the other */
 static bool
-copy_from_device(const gpuvec_embedding_table *table, const gpuvec_bank *bank,
-				 const gpuvec_key_slot *slots, uint64_t n, float *out, gpuvec_error *error)
+copy_slots(const gpuvec_bank *bank, const gpuvec_key_slot *slots, uint64_t n, float *out,
+		   gpuvec_error *error)
 {
 	uint32_t   *numbers = malloc((n + 1) * sizeof(*numbers));
 	gpuvec_slot_bags bags = {
@@ -136,22 +136,9 @@ copy_from_device(const gpuvec_embedding_table *table, const gpuvec_bank *bank,
 		return gpuvec_fail_memory(error, n * sizeof(*numbers));
 	for (uint64_t i = 0; i < n; i++)
 		numbers[i] = slots[i].slot;
-	ok = table->vectors->pool(table->vectors, bank->device, &bags, out, error);
+	ok = bank->backend->pool(bank->backend, bank->vectors, &bags, out, error);
 	free(numbers);
 	return ok;
-}
-
-/* Copy a vector of the host */
-static void
-copy_from_host(const gpuvec_embedding_table *table, const gpuvec_bank *bank, uint32_t slot,
-			   float *out)
-{
-	const char *from = bank->elements + slot * gpuvec_vector_bytes(table, bank);
-
-	if (table->storage == GPUVEC_FLOAT16)
-		gpuvec_halves_to_floats(out, (const uint16_t *) from, bank->width);
-	else
-		memcpy(out, from, bank->width * sizeof(float));
 }
 
 /* Move vectors that lie one behind the other apart, from the last one on */
@@ -170,10 +157,8 @@ gpuvec_copy_vectors(const gpuvec_embedding_table *table, const gpuvec_bank *bank
 					const gpuvec_key_slot *slots, uint64_t n, uint32_t stride, float *out,
 					gpuvec_error *error)
 {
-	if (bank->device && !copy_from_device(table, bank, slots, n, out, error))
+	if (!copy_slots(bank, slots, n, out, error))
 		return false;
-	for (uint64_t i = 0; bank->device == NULL && i < n; i++)
-		copy_from_host(table, bank, slots[i].slot, out + i * bank->width);
 	spread(out, n, bank->width, stride);
 	return true;
 }

@@ -40,7 +40,7 @@ embedding_drop(gpuvec_mirror *mirror)
 static bool
 embedding_on_device(const gpuvec_mirror *mirror)
 {
-	return table_of(mirror)->vectors != NULL;
+	return !table_of(mirror)->vectors->on_host;
 }
 
 /*
@@ -120,7 +120,7 @@ embedding_bytes_taken(const gpuvec_update *update)
 {
 	const gpuvec_embedding_table *table = table_of(update->mirror);
 
-	return table->staged_bytes + (table->vectors ? 0 : update->npages * GPUVEC_PAGE_BYTES);
+	return table->staged_bytes + (table->vectors->on_host ? update->npages * GPUVEC_PAGE_BYTES : 0);
 }
 
 static bool

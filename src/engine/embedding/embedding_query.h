@@ -5,9 +5,8 @@
  *
  * parse_requests.c	parsing requests
  * resolved.c		which rows the session sees
- * read_rows.c		finding the rows of keys; gathering and pooling
- * pool_grad.c		gradients of pooling
- * on_device.c		gathering, pooling and gradients with vectors on a device
+ * read_rows.c		finding the rows of keys
+ * pool_slots.c		gathering, pooling and gradients of their vectors
  * nearest_rows.c	finding the nearest rows
  * all_rows.c		requests about all rows
  * pool_*.c			inner loops, compiled for each instruction set

@@ -3,7 +3,7 @@
  * embedding_rows.c
  *	  The rows of an embedding table: staging, publishing and removing them.
  *
- * A bank holds the vectors of one width in one array.  Most tables have one
+ * A bank has the rows whose vectors have one width.  Most tables have one
  * bank.  A hash table (open addressing, linear probing) leads from a key to a
  * list of all row versions with that key.  Another list links the rows of
  * each page.
@@ -14,8 +14,8 @@
  * Its time depends on the number of changed rows only.  All memory that it
  * needs is allocated before.
  *
- * With a device, vectors are in its memory, and all else is on the host.  The
- * device also has a hash table of its own (key_map.c).
+ * Vectors are where the backend has them (embedding_backend.h), and all else
+ * is here.  A device also has a hash table of its own (key_map.c).
  * gpuvec_embedding_prepare() waits until staged vectors have arrived there.
  *
  *-------------------------------------------------------------------------
@@ -23,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/cpu/cpu_vectors.h"
 #include "engine/embedding/embedding_rows.h"
 #include "engine/host_memory.h"
 
@@ -90,7 +91,7 @@ gpuvec_embedding_new(gpuvec_storage storage, gpuvec_vectors *vectors, gpuvec_err
 	table->refs = 1;
 	table->storage = storage;
 	table->vectors = vectors;
-	if (vectors && (table->map = gpuvec_key_map_new(error)) == NULL)
+	if (!vectors->on_host && (table->map = gpuvec_key_map_new(error)) == NULL)
 	{
 		gpuvec_embedding_unref(table);
 		return NULL;
@@ -128,10 +129,8 @@ gpuvec_embedding_unref(gpuvec_embedding_table *table)
 		return;
 	for (uint32_t i = 0; i < table->nbanks; i++)
 	{
-		if (table->banks[i]->device)
-			table->vectors->release(table->vectors, table->banks[i]->device);
+		table->banks[i]->backend->release(table->banks[i]->backend, table->banks[i]->vectors);
 		free(table->banks[i]->rows);
-		free(table->banks[i]->elements);
 		free(table->banks[i]->free);
 		free(table->banks[i]->live);
 		free(table->banks[i]);
@@ -164,14 +163,12 @@ new_bank(gpuvec_embedding_table *table, uint32_t width, gpuvec_vector_kind kind,
 	}
 	bank->width = width;
 	bank->kind = kind;
-	if (table->vectors && width > 0)
+	bank->backend = width > 0 ? table->vectors : &gpuvec_cpu_vectors;
+	bank->vectors = bank->backend->make(bank->backend, width, table->storage, error);
+	if (bank->vectors == NULL)
 	{
-		bank->device = table->vectors->make(table->vectors, width, table->storage, error);
-		if (bank->device == NULL)
-		{
-			free(bank);
-			return NULL;
-		}
+		free(bank);
+		return NULL;
 	}
 	return bank;
 }
@@ -196,8 +193,7 @@ add_bank(gpuvec_embedding_table *table, uint32_t width, gpuvec_vector_kind kind,
 	pthread_rwlock_unlock(&table->lock);
 	if (banks == NULL)
 	{
-		if (bank->device)
-			table->vectors->release(table->vectors, bank->device);
+		bank->backend->release(bank->backend, bank->vectors);
 		free(bank);
 		gpuvec_fail_memory(error, sizeof(*banks));
 		return NULL;
@@ -220,14 +216,14 @@ find_bank(gpuvec_embedding_table *table, uint32_t width, gpuvec_vector_kind kind
 static size_t
 slot_bytes(const gpuvec_embedding_table *table, const gpuvec_bank *bank)
 {
-	return ROW_BYTES + (bank->device ? 0 : gpuvec_vector_bytes(table, bank));
+	return ROW_BYTES + (bank->backend->on_host ? gpuvec_vector_bytes(table, bank) : 0);
 }
 
 /* Bytes of `room` slots of a bank on the device */
 static size_t
-device_bytes(const gpuvec_embedding_table *table, const gpuvec_bank *bank, uint32_t room)
+device_bytes(const gpuvec_bank *bank, uint32_t room)
 {
-	return bank->device ? table->vectors->bytes(bank->device, room) : 0;
+	return bank->backend->on_host ? 0 : bank->backend->bytes(bank->vectors, room);
 }
 
 /*
@@ -238,7 +234,7 @@ static size_t
 larger_room(const gpuvec_embedding_table *table, const gpuvec_bank *bank)
 {
 	size_t		bytes = ROW_BYTES + gpuvec_vector_bytes(table, bank);
-	size_t		most = bank->device ? GPUVEC_MAX_SLOTS : UINT32_MAX;
+	size_t		most = bank->backend->on_host ? GPUVEC_ASK_SLOT : GPUVEC_MAX_SLOTS;
 	size_t		room = bank->room == 0 ? FIRST_SLOTS :
 		bank->room * bytes < LARGE_BYTES ? bank->room * (size_t) 2 :
 		bank->room + bank->room / (size_t) 4;
@@ -255,22 +251,15 @@ reserve_slots(gpuvec_embedding_table *table, gpuvec_bank *bank, uint32_t room, g
 	gpuvec_vector_info *rows = realloc(bank->rows, room * sizeof(*rows));
 	uint32_t   *unused;
 	uint8_t    *live;
-	char	   *elements = NULL;
 
 	bank->rows = rows ? rows : bank->rows;
 	unused = realloc(bank->free, room * sizeof(*unused));
 	bank->free = unused ? unused : bank->free;
 	live = realloc(bank->live, room);
 	bank->live = live ? live : bank->live;
-	if (bank->device == NULL)
-	{
-		elements = realloc(bank->elements, room * gpuvec_vector_bytes(table, bank) + 1);
-		bank->elements = elements ? elements : bank->elements;
-	}
-	if (rows == NULL || unused == NULL || live == NULL ||
-		(elements == NULL && bank->device == NULL))
+	if (rows == NULL || unused == NULL || live == NULL)
 		return gpuvec_fail_memory(error, room * slot_bytes(table, bank));
-	if (bank->device && !table->vectors->reserve(table->vectors, bank->device, room, error))
+	if (!bank->backend->reserve(bank->backend, bank->vectors, room, error))
 		return false;
 	memset(bank->live + bank->room, 0, room - bank->room);
 	bank->room = room;
@@ -289,11 +278,11 @@ grow_bank(gpuvec_embedding_table *table, gpuvec_bank *bank, gpuvec_error *error)
 	if (room > UINT32_MAX)
 		return gpuvec_fail(error, GPUVEC_LIMIT_EXCEEDED, NULL, NULL,
 						   "the relation has too many rows for the gpuvec engine");
-	bytes = device_bytes(table, bank, (uint32_t) room);
-	more = device_bytes(table, bank, bank->room);
+	bytes = device_bytes(bank, (uint32_t) room);
+	more = device_bytes(bank, bank->room);
 	/* copies on several devices may give way to one */
 	more = bytes > more ? bytes - more : 0;
-	if (bank->device && table->make_room &&
+	if (!bank->backend->on_host && table->make_room &&
 		!table->make_room(table->make_room_arg, bytes, more, error))
 		return false;
 	pthread_rwlock_wrlock(&table->lock);
@@ -362,15 +351,10 @@ gpuvec_embedding_stage(gpuvec_embedding_table *table, uint64_t tid, const gpuvec
 	bank->rows[slot].tid = tid;
 	bank->rows[slot].key = row->key;
 	table->staged[table->nstaged++] = gpuvec_vector_ref_of(number, slot);
-	if (bank->device)
-		return table->vectors->put(table->vectors, bank->device, slot, row->key, tid, elements,
-								   error);
-	memcpy(bank->elements + slot * gpuvec_vector_bytes(table, bank), elements,
-		   gpuvec_vector_bytes(table, bank));
 	/* on a device, slots are charged when a bank grows */
-	if (table->vectors == NULL)
+	if (table->vectors->on_host)
 		table->staged_bytes += slot_bytes(table, bank) + sizeof(gpuvec_vector_ref);
-	return true;
+	return bank->backend->put(bank->backend, bank->vectors, slot, row->key, tid, elements, error);
 }
 
 /* Empty the list of staged rows */
@@ -389,8 +373,7 @@ gpuvec_embedding_discard(gpuvec_embedding_table *table)
 	for (uint64_t i = 0; i < table->nstaged; i++)
 		free_slot(table, table->staged[i]);
 	for (uint32_t i = 0; i < table->nbanks; i++)
-		if (table->banks[i]->device)
-			table->vectors->forget(table->banks[i]->device);
+		table->banks[i]->backend->forget(table->banks[i]->vectors);
 	clear_staged(table);
 }
 
@@ -429,8 +412,8 @@ gpuvec_embedding_prepare(gpuvec_embedding_table *table, uint32_t nblocks, gpuvec
 	gpuvec_vector_ref *blocks;
 
 	for (uint32_t i = 0; i < table->nbanks; i++)
-		if (table->banks[i]->device &&
-			!table->vectors->flush(table->vectors, table->banks[i]->device, error))
+		if (!table->banks[i]->backend->flush(table->banks[i]->backend, table->banks[i]->vectors,
+											 error))
 			return false;
 	pthread_rwlock_wrlock(&table->lock);
 	blocks = realloc(table->blocks, ((size_t) most + 1) * sizeof(*blocks));
@@ -574,7 +557,7 @@ gpuvec_embedding_bytes(const gpuvec_embedding_table *table, size_t *host, size_t
 		const gpuvec_bank *bank = table->banks[i];
 
 		*host += sizeof(*bank) + bank->nslots * slot_bytes(table, bank);
-		*device += device_bytes(table, bank, bank->room);
+		*device += device_bytes(bank, bank->room);
 	}
 }
 

@@ -57,9 +57,9 @@ typedef struct gpuvec_bank
 	uint32_t	room;			/* slots that the arrays have */
 	uint32_t	nfree;
 	gpuvec_vector_info *rows;	/* [room] */
-	char	   *elements;		/* [room * width], in the table's storage;
-								 * NULL: the vectors are on the device */
-	gpuvec_device_bank *device; /* the vectors on the device, or NULL */
+	gpuvec_vectors *backend;	/* where the vectors are: the table's, or on
+								 * the host if they have no elements */
+	gpuvec_device_bank *vectors;
 	uint32_t   *free;			/* [room]: nfree slots that can be used again */
 	uint8_t    *live;			/* [room]: nonzero if the slot's row is
 								 * published and not replaced; valid below
@@ -135,7 +135,7 @@ typedef struct gpuvec_embedding_table
 	int			refs;			/* changed by __atomic builtins only */
 	pthread_rwlock_t lock;
 	gpuvec_storage storage;
-	gpuvec_vectors *vectors;	/* the device's; NULL: vectors are on the host */
+	gpuvec_vectors *vectors;	/* where vectors with elements are */
 
 	/* guarded by the lock */
 	gpuvec_state state;			/* the mirror's state that belongs to these
@@ -146,7 +146,7 @@ typedef struct gpuvec_embedding_table
 	gpuvec_key_entry *entries;	/* [mask + 1], open addressing */
 	uint64_t	mask;
 	uint64_t	nentries;		/* entries that are not empty */
-	gpuvec_key_map *map;		/* NULL: vectors are on the host */
+	gpuvec_key_map *map;		/* NULL: the host finds all keys */
 	gpuvec_vector_ref *blocks;	/* [nblocks]: first row of each page */
 	uint32_t	nblocks;
 	uint64_t	nrows;

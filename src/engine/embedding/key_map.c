@@ -117,7 +117,7 @@ map_part(void *task, uint64_t part, int thread)
 		if (entry->first != GPUVEC_NO_VECTOR)
 			rows[n++] = key_row_of(table, entry->key, entry->first);
 	}
-	ok = ok && table->vectors->map_keys(table->vectors, bank->device, rows, n, &error);
+	ok = ok && table->vectors->map_keys(table->vectors, bank->vectors, rows, n, &error);
 	free(rows);
 	if (ok)
 		return;
@@ -137,7 +137,7 @@ make_map(const gpuvec_embedding_table *table, gpuvec_thread_pool *pool, gpuvec_e
 	uint64_t	nparts = table->mask / gpuvec_embedding_policy.part_entries + 1;
 	map_making	making = {.table = table};
 
-	if (!table->vectors->clear_keys(table->vectors, bank->device, error))
+	if (!table->vectors->clear_keys(table->vectors, bank->vectors, error))
 		return false;
 	pthread_mutex_init(&making.mutex, NULL);
 	if (nparts == 1)
@@ -185,7 +185,7 @@ follow_changes(const gpuvec_embedding_table *table, gpuvec_error *error)
 		if (i == 0 || key != map->changed[i - 1])
 			rows[n++] = key_row_of(table, key, table->entries[gpuvec_key_index(table, key)].first);
 	}
-	ok = table->vectors->map_keys(table->vectors, bank->device, rows, n, error);
+	ok = table->vectors->map_keys(table->vectors, bank->vectors, rows, n, error);
 	free(rows);
 	map->entered += n;
 	return ok;
@@ -204,7 +204,7 @@ choose_bank(const gpuvec_embedding_table *table)
 	{
 		const gpuvec_bank *bank = table->banks[i];
 
-		if (bank->device && bank->kind == GPUVEC_VECTOR_GOOD && bank->nlive > 0 &&
+		if (bank->width > 0 && bank->kind == GPUVEC_VECTOR_GOOD && bank->nlive > 0 &&
 			(best == UINT32_MAX || bank->nlive > table->banks[best]->nlive))
 			best = i;
 	}
@@ -230,7 +230,7 @@ follow(const gpuvec_embedding_table *table, gpuvec_thread_pool *pool, bool *usab
 	if (number == UINT32_MAX)
 		return true;
 	bank = table->banks[number];
-	limit = table->vectors->key_limit(bank->device);
+	limit = table->vectors->key_limit(bank->vectors);
 	/* keys of rows in other banks take entries as well */
 	if (table->nentries > limit)
 		return true;
@@ -314,7 +314,7 @@ gpuvec_reading_find(gpuvec_reading *r, gpuvec_thread_pool *pool, gpuvec_error *e
 	search.proven = r->resolved->pages;
 	search.nblocks = r->resolved->nblocks;
 	ok = r->slots ? table->vectors->find_keys(table->vectors,
-											  table->banks[table->map->bank]->device,
+											  table->banks[table->map->bank]->vectors,
 											  &search, error) :
 		gpuvec_fail_memory(error, r->nkeys * sizeof(uint32_t));
 	free(keys);

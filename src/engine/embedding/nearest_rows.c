@@ -3,9 +3,7 @@
  * nearest_rows.c
  *	  Find the rows whose vectors are nearest to queries, by brute force.
  *
- * The table is cut into parts, and each part is scored, block by block,
- * against all queries.  Each thread keeps the best rows of each query in a
- * heap.  In the end the heaps are merged.
+ * The backend finds the best slots (embedding_backend.h).
  *
  * Which rows the session sees is resolved before (resolved.c).  If it has to
  * decide about rows, and they are not many more than the queries may find, it
@@ -13,31 +11,22 @@
  * they count as seen.  If any of them is among the best, the answer is to ask
  * the session about those.
  *
- * If vectors are on a device, the device finds the best of all live rows, and
- * some to spare: as many as may be dropped here, because they are excluded or
- * not seen.  If too few are left, the device is asked for more.  (It has one
- * array of live rows for all requests, so it is not told who sees which.)
- * All threads go through what the device has found, each for other queries:
- * sorting ten thousand answers takes longer than finding them.
+ * On the host, the backend leaves out rows that are excluded or not seen.  A
+ * device finds the best of all live rows, and some to spare: as many as may be
+ * dropped here, because they are excluded or not seen.  If too few are left,
+ * the device is asked for more.  (It has one array of live rows for all
+ * requests, so it is not told who sees which.)  All threads go through what
+ * was found, each for other queries: sorting ten thousand answers takes longer
+ * than a device needs to find them.
  *
  *-------------------------------------------------------------------------
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/nearest.h"
 #include "engine/embedding/embedding_query.h"
-#include "engine/embedding/pool_simd.h"
 #include "engine/fault.h"
-
-/*
- * Rows of a block: their vectors stay in the cache while all queries are
- * scored
- */
-#define BLOCK_BYTES		((size_t) 128 * 1024)
-#define MAX_BLOCK		1024
-
-/* Size of a part: (width + 1) * (nqueries + 1) * slots */
-#define PART_WORK		((uint64_t) 4 * 1024 * 1024)
 
 /* Spare rows beyond the best k, and most rows in all heaps together */
 #define SPARE_ROWS(k)	((k) / 4 + 8)
@@ -70,13 +59,10 @@ typedef struct nearest_run
 	bool		decided;		/* no row of the bank is undecided */
 	uint64_t	k;				/* rows that a heap holds: the request's k,
 								 * and some to spare */
-	uint32_t	part_slots;
 	double	   *squares;		/* [nqueries]: scalar product of each query
 								 * with itself */
-	float	   *scratch;		/* [threads][width] */
-	gpuvec_near_scores_function *near_scores;
-	int			threads;
-	gpuvec_near_heap *heaps;	/* [threads][nqueries] */
+	int			threads;		/* of the backend that have heaps */
+	gpuvec_near_heap *heaps;	/* [nqueries] */
 	int			undecided;		/* atomic: the session has to decide about
 								 * some row of a heap */
 } nearest_run;
@@ -123,62 +109,6 @@ is_unseen(const nearest_run *n, uint64_t tid)
 		gpuvec_embedding_sees(n->table, &n->q->sight, tid) == GPUVEC_UNSEEN;
 }
 
-/* Offer the rows of a block, which are scored, to a query's heap */
-static void
-offer_block(const nearest_run *n, gpuvec_near_heap *heap, uint32_t query, const double *scores,
-			uint32_t first, uint32_t count)
-{
-	for (uint32_t i = 0; i < count; i++)
-	{
-		const gpuvec_vector_info *row = &n->bank->rows[first + i];
-		gpuvec_near near;
-
-		if (gpuvec_near_hopeless(heap, scores[i]) || !n->live[first + i])
-			continue;
-		near.score = scores[i];
-		near.key = row->key;
-		near.tid = row->tid;
-		if (heap->n == heap->k && !gpuvec_nearer(&near, &heap->rows[0]))
-			continue;
-		if (!excluded(n->q, query, row->key) && !is_unseen(n, row->tid))
-			gpuvec_near_offer(heap, &near);
-	}
-}
-
-/* Task: score the rows of a part against all queries */
-static void
-score_part(void *task, uint64_t part, int thread)
-{
-	nearest_run *n = task;
-	const gpuvec_nearest_head *head = &n->q->head;
-	gpuvec_near_heap *heaps = n->heaps + (size_t) thread * head->nqueries;
-	size_t		row_bytes = gpuvec_vector_bytes(n->table, n->bank) + 1;
-	uint32_t	block = row_bytes > BLOCK_BYTES ? 1 : (uint32_t) (BLOCK_BYTES / row_bytes);
-	uint64_t	end = (part + 1) * n->part_slots;
-	double		scores[MAX_BLOCK];
-	float	   *scratch = n->scratch + (size_t) thread * head->width;
-
-	if (n->q->canceled && __atomic_load_n(n->q->canceled, __ATOMIC_RELAXED))
-		return;
-	if (block > MAX_BLOCK)
-		block = MAX_BLOCK;
-	if (end > n->bank->nlive)
-		end = n->bank->nlive;
-	for (uint64_t slot = part * n->part_slots; slot < end; slot += block)
-	{
-		uint32_t	count = end - slot < block ? (uint32_t) (end - slot) : block;
-
-		for (uint32_t i = 0; i < head->nqueries; i++)
-		{
-			n->near_scores(scores, (gpuvec_metric) head->metric,
-						   n->q->queries + (size_t) i * head->width, n->squares[i],
-						   n->bank->elements + slot * gpuvec_vector_bytes(n->table, n->bank), count,
-						   head->width, n->table->storage, scratch);
-			offer_block(n, &heaps[i], i, scores, (uint32_t) slot, count);
-		}
-	}
-}
-
 /* Find the bank of usable vectors as wide as the queries; false: none */
 static bool
 find_bank(nearest_run *n, uint32_t width)
@@ -213,19 +143,18 @@ choose_k(nearest_run *n)
 		n->k = n->bank->nlive > 0 ? n->bank->nlive : 1;
 }
 
-/* Allocate the heaps of all threads */
+/* Allocate the heaps */
 static bool
 make_heaps(nearest_run *n, gpuvec_error *error)
 {
-	size_t		count = (size_t) n->threads * n->q->head.nqueries;
+	size_t		count = n->q->head.nqueries;
 	size_t		bytes;
 
 	choose_k(n);
 	bytes = count * (sizeof(gpuvec_near_heap) + n->k * sizeof(gpuvec_near));
 	n->heaps = malloc(bytes + 1);
-	n->squares = malloc((n->q->head.nqueries + (size_t) 1) * sizeof(double));
-	n->scratch = malloc(((size_t) n->threads * n->q->head.width + 1) * sizeof(float));
-	if (n->heaps == NULL || n->squares == NULL || n->scratch == NULL)
+	n->squares = malloc((count + 1) * sizeof(double));
+	if (n->heaps == NULL || n->squares == NULL)
 		return gpuvec_fail_memory(error, bytes);
 	memset(n->heaps, 0, count * sizeof(gpuvec_near_heap));
 	for (size_t i = 0; i < count; i++)
@@ -242,19 +171,15 @@ make_heaps(nearest_run *n, gpuvec_error *error)
 	return true;
 }
 
-/* Merge a query's heaps of all threads into the first one, best rows first */
+/*
+ * Sort the rows of a query, best first, and note whether the session has to
+ * decide about any
+ */
 static void
-merge_query(nearest_run *n, uint32_t query)
+sort_query(nearest_run *n, uint32_t query)
 {
 	gpuvec_near_heap *heap = &n->heaps[query];
 
-	for (int thread = 1; thread < n->threads; thread++)
-	{
-		const gpuvec_near_heap *from = &n->heaps[(size_t) thread * n->q->head.nqueries + query];
-
-		for (uint64_t j = 0; j < from->n; j++)
-			gpuvec_near_offer(heap, &from->rows[j]);
-	}
 	gpuvec_near_sort(heap);
 	for (uint64_t j = 0; !n->decided && j < heap->n; j++)
 		if (gpuvec_embedding_sees(n->table, &n->q->sight, heap->rows[j].tid) == GPUVEC_UNDECIDED)
@@ -264,16 +189,16 @@ merge_query(nearest_run *n, uint32_t query)
 		}
 }
 
-/* Task: merge the heaps of some queries */
+/* Task: sort the rows of some queries */
 static void
-merge_part(void *task, uint64_t part, int thread)
+sort_part(void *task, uint64_t part, int thread)
 {
 	nearest_run *n = task;
 	uint64_t	end = (part + 1) * QUERIES_AT_ONCE;
 
 	(void) thread;
 	for (uint64_t i = part * QUERIES_AT_ONCE; i < end && i < n->q->head.nqueries; i++)
-		merge_query(n, (uint32_t) i);
+		sort_query(n, (uint32_t) i);
 }
 
 /* Number of rows in a query's answer */
@@ -348,15 +273,26 @@ answer_rows(nearest_run *n, gpuvec_nearest_query *q, gpuvec_error *error)
 	return true;
 }
 
-/* Rows that a device has found for the queries from `first` on */
+/* Rows that the backend has found for the queries from `first` on */
 typedef struct found_rows
 {
-	nearest_run *n;
+	const nearest_run *n;
 	uint32_t	first;
 	const gpuvec_slot_search *found;
 	int			more;			/* atomic: too few rows are left for some
 								 * query, and the device may have more */
 } found_rows;
+
+/* May the row of a slot be in the answer to query first + i? */
+static bool
+is_wanted(const void *arg, uint32_t i, uint32_t slot)
+{
+	const found_rows *f = arg;
+	const gpuvec_vector_info *row = &f->n->bank->rows[slot];
+
+	return f->n->live[slot] && !excluded(f->n->q, f->first + i, row->key) &&
+		!is_unseen(f->n, row->tid);
+}
 
 /* Offer the rows of query first + i */
 static void
@@ -373,8 +309,8 @@ offer_found(found_rows *f, uint32_t i)
 		const gpuvec_vector_info *row = &n->bank->rows[found->slots[j]];
 		gpuvec_near near = {.score = found->scores[j], .key = row->key, .tid = row->tid};
 
-		if (n->live[found->slots[j]] && !gpuvec_near_hopeless(heap, near.score) &&
-			!excluded(n->q, f->first + i, row->key) && !is_unseen(n, row->tid))
+		if (!gpuvec_near_hopeless(heap, near.score) &&
+			(n->bank->backend->on_host || is_wanted(f, i, found->slots[j])))
 			gpuvec_near_offer(heap, &near);
 	}
 	if (heap->n < n->q->head.k && found->counts[i] == found->k && found->k < n->bank->nlive)
@@ -404,32 +340,46 @@ run_queries(gpuvec_thread_pool *pool, gpuvec_part part, void *task, uint32_t nqu
 		part(task, 0, 0);
 }
 
+/* Where the keys and tids of a bank's rows are */
+static gpuvec_slot_names
+names_of(const gpuvec_bank *bank)
+{
+	_Static_assert(sizeof(*bank->rows) % sizeof(int64_t) == 0, "keys of rows are aligned");
+
+	return (gpuvec_slot_names)
+	{
+		&bank->rows->key, &bank->rows->tid, sizeof(*bank->rows) / sizeof(int64_t)
+	};
+}
+
 /*
- * Let the device find the k best rows of nqueries queries, and offer them.
+ * Let the backend find the k best rows of nqueries queries, and offer them.
  * *more: ask for more rows.
  */
 static bool
-ask_device(nearest_run *n, gpuvec_thread_pool *pool, uint32_t first, uint32_t nqueries, uint32_t k,
+ask_backend(nearest_run *n, gpuvec_thread_pool *pool, uint32_t first, uint32_t nqueries, uint32_t k,
 		   bool *more, gpuvec_error *error)
 {
 	const gpuvec_nearest_query *q = n->q;
-	gpuvec_vectors *vectors = n->table->vectors;
+	gpuvec_vectors *backend = n->bank->backend;
 	uint64_t	room = (uint64_t) k * nqueries;
 	gpuvec_slot_search found = {
 		.metric = (gpuvec_metric) q->head.metric,
 		.queries = q->queries + (size_t) first * q->head.width, .squares = n->squares + first,
 		.nqueries = nqueries, .k = k, .live = n->bank->live, .nlive = n->bank->nlive,
-		.version = n->table->version, .canceled = q->canceled,
+		.version = n->table->version, .canceled = q->canceled, .names = names_of(n->bank),
+		.pool = pool, .wanted = is_wanted,
 		.slots = malloc(room * sizeof(uint32_t) + 1), .scores = malloc(room * sizeof(double) + 1),
 		.counts = calloc(nqueries + (size_t) 1, sizeof(uint32_t))
 	};
 	found_rows	offer = {n, first, &found, 0};
 	bool		ok = found.slots && found.scores && found.counts;
 
+	found.wanted_arg = &offer;
 	if (!ok)
 		gpuvec_fail_memory(error, room * sizeof(double));
 	else
-		ok = vectors->nearest(vectors, n->bank->device, &found, error);
+		ok = backend->nearest(backend, n->bank->vectors, &found, error);
 	if (ok && !(q->canceled && __atomic_load_n(q->canceled, __ATOMIC_RELAXED)))
 		run_queries(pool, offer_part, &offer, nqueries);
 	*more = offer.more != 0;
@@ -454,21 +404,30 @@ expected_unseen(const nearest_run *n)
 }
 
 /*
- * Choose a group of queries from `first` on to ask the device for, `factor`
+ * How many rows of a query may be dropped that the backend has found: those
+ * that are excluded or not seen, unless it leaves them out itself
+ */
+static uint64_t
+may_be_dropped(const nearest_run *n, uint32_t query)
+{
+	return n->bank->backend->on_host ? 0 :
+		n->q->head.nexcluded + expected_unseen(n) + list_length(n->q, query);
+}
+
+/*
+ * Choose a group of queries from `first` on to ask the backend for, `factor`
  * times as many rows as should suffice, and *k: that number.  Returns the
  * number of queries, at least one.
  */
 static uint32_t
 choose_group(const nearest_run *n, uint32_t first, uint64_t factor, uint32_t *k)
 {
-	/* rows that are excluded or not seen are dropped */
-	uint64_t	base = n->k + n->q->head.nexcluded + expected_unseen(n);
 	uint32_t	count = 0;
 
 	*k = 0;
 	while (first + count < n->q->head.nqueries)
 	{
-		uint64_t	need = (base + list_length(n->q, first + count)) * factor;
+		uint64_t	need = (n->k + may_be_dropped(n, first + count)) * factor;
 
 		if (need < *k)
 			need = *k;
@@ -483,12 +442,11 @@ choose_group(const nearest_run *n, uint32_t first, uint64_t factor, uint32_t *k)
 }
 
 /*
- * Search on the device, a group of queries at a time, with the heaps of one
- * thread.  If too many rows of a query were dropped, the group is asked again
+ * Search, a group of queries at a time.  If too many rows of a query were dropped, the group is asked again
  * for MORE_ROWS times as many rows, or as many of its queries as then fit.
  */
 static bool
-search_device(nearest_run *n, gpuvec_thread_pool *pool, gpuvec_error *error)
+search_groups(nearest_run *n, gpuvec_thread_pool *pool, gpuvec_error *error)
 {
 	uint64_t	factor = 1;
 
@@ -498,7 +456,7 @@ search_device(nearest_run *n, gpuvec_thread_pool *pool, gpuvec_error *error)
 		uint32_t	count = choose_group(n, first, factor, &k);
 		bool		more;
 
-		if (!ask_device(n, pool, first, count, k, &more, error))
+		if (!ask_backend(n, pool, first, count, k, &more, error))
 			return false;
 		first += more ? 0 : count;
 		factor = more ? factor * MORE_ROWS : 1;
@@ -563,26 +521,12 @@ ask_first(nearest_run *n, gpuvec_nearest_query *q, bool *done, gpuvec_error *err
 static bool
 search(nearest_run *n, gpuvec_thread_pool *pool, gpuvec_nearest_query *q, gpuvec_error *error)
 {
-	uint64_t	slot_work = ((uint64_t) q->head.width + 1) * (q->head.nqueries + (uint64_t) 1);
-	uint64_t	slots = PART_WORK / slot_work + 1;
-	uint64_t	nparts;
 	bool		done;
 
-	n->part_slots = (uint32_t) (slots < n->bank->nlive ? slots : n->bank->nlive);
-	nparts = n->part_slots > 0 ? (n->bank->nlive + (uint64_t) n->part_slots - 1) / n->part_slots : 0;
-	n->threads = nparts > 1 && n->bank->device == NULL ? gpuvec_thread_pool_threads(pool) : 1;
-	if (!make_heaps(n, error))
+	n->threads = n->bank->backend->on_host ? gpuvec_thread_pool_threads(pool) : 1;
+	if (!make_heaps(n, error) || !search_groups(n, pool, error))
 		return false;
-	if (n->bank->device)
-	{
-		if (!search_device(n, pool, error))
-			return false;
-	}
-	else if (nparts == 1)
-		score_part(n, 0, 0);
-	else if (nparts > 1)
-		gpuvec_thread_pool_run(pool, score_part, n, nparts);
-	run_queries(pool, merge_part, n, q->head.nqueries);
+	run_queries(pool, sort_part, n, q->head.nqueries);
 	return answer_undecided(n, q, &done, error) && (done || answer_rows(n, q, error));
 }
 
@@ -602,7 +546,7 @@ gpuvec_nearest_run(gpuvec_embedding_table *table, gpuvec_thread_pool *pool, gpuv
 				   gpuvec_error *error)
 {
 	nearest_run n = {
-		.table = table, .q = q, .near_scores = gpuvec_best_near_scores()
+		.table = table, .q = q
 	};
 	bool		ok = true;
 
@@ -622,6 +566,5 @@ gpuvec_nearest_run(gpuvec_embedding_table *table, gpuvec_thread_pool *pool, gpuv
 	gpuvec_resolved_unref(n.resolved);
 	free(n.heaps);
 	free(n.squares);
-	free(n.scratch);
 	return ok;
 }

@@ -1,16 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * read_rows.c
- *	  Gather and pool the vectors of keys.
+ *	  Requests about the vectors of keys: which rows they are.
  *
  * First each key is resolved to the one row that the session's snapshot sees,
  * or to none.  For many keys, a device helps (key_map.c).  If the session has
- * to decide about rows, the answer is their tids.  Then the vectors are
- * located, and bags are pooled.
- *
- * Both steps run on parts of the request in parallel.  Each bag is pooled by
- * one thread, in the order of its keys.  Gathering is concatenation of bags
- * of one key each, without the keys that were not found.
+ * to decide about rows, the answer is their tids.  Then the slots of all
+ * vectors are noted, of one bank, and the rest is done with bags of slots
+ * (pool_slots.c).  Both steps run on parts of the request in parallel.
  *
  *-------------------------------------------------------------------------
  */
@@ -225,7 +222,7 @@ find_first_rows(gpuvec_reading *r, uint64_t first, uint64_t end)
 	{
 		gpuvec_vector_ref ref = table->entries[gpuvec_key_index(table, r->q->keys[i])].first;
 
-		r->rows[i].ref = ref;
+		r->rows[i] = ref;
 		if (ref != GPUVEC_NO_VECTOR)
 			__builtin_prefetch(gpuvec_vector_at(table, ref));
 	}
@@ -242,9 +239,9 @@ prefetch_pages(const gpuvec_reading *r, uint64_t first, uint64_t end)
 	{
 		uint32_t	block;
 
-		if (r->rows[i].ref == GPUVEC_NO_VECTOR)
+		if (r->rows[i] == GPUVEC_NO_VECTOR)
 			continue;
-		block = gpuvec_tid_block(gpuvec_vector_at(r->table, r->rows[i].ref)->tid);
+		block = gpuvec_tid_block(gpuvec_vector_at(r->table, r->rows[i])->tid);
 		if (block >= sight->map_bytes * 4 || block >= numbers->nblocks)
 			continue;
 		__builtin_prefetch(&sight->map[block / 4]);
@@ -287,8 +284,8 @@ resolve_part(void *task, uint64_t part, int thread)
 		prefetch_pages(r, first, next);
 		for (uint64_t i = first; i < next; i++)
 		{
-			r->rows[i].ref = resolve_once(r, &now, i, r->rows[i].ref);
-			now.nfound += r->rows[i].ref != GPUVEC_NO_VECTOR;
+			r->rows[i] = resolve_once(r, &now, i, r->rows[i]);
+			now.nfound += r->rows[i] != GPUVEC_NO_VECTOR;
 		}
 	}
 	end_resolving(r, &now);
@@ -319,25 +316,24 @@ resolve_found_part(void *task, uint64_t part, int thread)
 			note_missing(r, i);
 		else
 			ref = gpuvec_vector_ref_of(table->map->bank, r->slots[i]);
-		r->rows[i].ref = ref;
+		r->rows[i] = ref;
 		now.nfound += ref != GPUVEC_NO_VECTOR;
 	}
 	end_resolving(r, &now);
 }
 
-/* Task: locate the vectors of a part's rows, which must be of one width */
+/* Task: note the slots of a part's rows, which must be of one bank */
 static void
 locate_part(void *task, uint64_t part, int thread)
 {
 	gpuvec_reading *r = task;
-	const gpuvec_bank *bank = r->table->banks[r->main_bank];
 	uint64_t	first;
 	uint64_t	end;
 
 	part_keys(r, part, &first, &end);
 	for (uint64_t i = first; i < end; i++)
 	{
-		gpuvec_vector_ref ref = r->rows[i].ref;
+		gpuvec_vector_ref ref = r->rows[i];
 
 		if (r->q->found)
 			r->q->found[i] = ref != GPUVEC_NO_VECTOR;
@@ -346,72 +342,8 @@ locate_part(void *task, uint64_t part, int thread)
 			complain(r, i, ref, GPUVEC_EMBEDDING_WIDTHS);
 			return;
 		}
-		if (r->slots)
-			r->slots[i] = ref == GPUVEC_NO_VECTOR ? GPUVEC_NO_SLOT : gpuvec_ref_slot(ref);
-		if (ref == GPUVEC_NO_VECTOR)
-			r->rows[i].vector = NULL;
-		else if (r->slots)
-			r->rows[i].vector = bank;	/* any pointer but NULL: the vector is
-										 * on the device */
-		else
-			r->rows[i].vector = bank->elements +
-				gpuvec_ref_slot(ref) * gpuvec_vector_bytes(r->table, bank);
+		r->slots[i] = ref == GPUVEC_NO_VECTOR ? GPUVEC_NO_SLOT : gpuvec_ref_slot(ref);
 	}
-}
-
-/* Number of floats that the bags of a part become */
-static uint64_t
-part_elements(const gpuvec_reading *r, uint64_t part)
-{
-	uint64_t	first = gpuvec_reading_part(r, part);
-	uint64_t	end = gpuvec_reading_part(r, part + 1);
-	uint64_t	width = r->q->answer.width;
-	uint64_t	n = 0;
-
-	if (r->mode != GPUVEC_POOL_CONCAT)
-		return (end - first) * width;
-	if (r->missing != GPUVEC_MISSING_SKIP)
-		return (gpuvec_reading_bag(r, end) - gpuvec_reading_bag(r, first)) * width;
-	for (uint64_t i = gpuvec_reading_bag(r, first); i < gpuvec_reading_bag(r, end); i++)
-		n += r->rows[i].vector != NULL;
-	return n * width;
-}
-
-/*
- * Allocate room for GPUVEC_SCRATCH_VECTORS vectors.  NULL, and r->failed is
- * set, if memory is lacking.
- */
-float *
-gpuvec_reading_scratch(gpuvec_reading *r)
-{
-	float	   *scratch = malloc((r->q->answer.width + 1) * GPUVEC_SCRATCH_VECTORS * sizeof(float));
-
-	if (scratch == NULL)
-		__atomic_store_n(&r->failed, true, __ATOMIC_RELAXED);
-	return scratch;
-}
-
-/* Task: pool the bags of a part */
-static void
-pool_part(void *task, uint64_t part, int thread)
-{
-	gpuvec_reading *r = task;
-	uint64_t	end = gpuvec_reading_part(r, part + 1);
-	float	   *out = r->out + r->part_out[part];
-	float	   *scratch = gpuvec_reading_scratch(r);
-
-	if (scratch == NULL || gpuvec_reading_canceled(r))
-	{
-		free(scratch);
-		return;
-	}
-	for (uint64_t i = gpuvec_reading_part(r, part); i < end; i++)
-	{
-		gpuvec_bag	bag = gpuvec_reading_get(r, i, scratch);
-
-		out += r->pool_bag(out, &bag);
-	}
-	free(scratch);
 }
 
 bool
@@ -466,60 +398,6 @@ answer_complaint(gpuvec_reading *r)
 	}
 }
 
-uint64_t
-gpuvec_reading_limit(void)
-{
-	long		limit = MAX_ELEMENTS;
-
-	(void) gpuvec_fault("embed-limit", &limit);
-	return (uint64_t) limit;
-}
-
-/*
- * What counts is the largest possible answer, so that nothing is pooled in
- * vain
- */
-bool
-gpuvec_reading_too_large(gpuvec_reading *r)
-{
-	gpuvec_embedding_answer *answer = &r->q->answer;
-	uint64_t	limit = gpuvec_reading_limit();
-	uint64_t	found = r->q->found ? (r->nkeys + 7) / 8 * (8 / sizeof(float)) : 0;
-
-	if (found <= limit &&
-		(answer->width == 0 ||
-		 (r->mode == GPUVEC_POOL_CONCAT ? r->nkeys : r->nbags) <= (limit - found) / answer->width))
-		return false;
-	answer->status = GPUVEC_EMBEDDING_LARGE;
-	return true;
-}
-
-/*
- * Lay out the parts' results one behind the other, and allocate the answer,
- * unless it would be too large
- */
-static bool
-lay_out(gpuvec_reading *r, gpuvec_error *error)
-{
-	gpuvec_embedding_answer *answer = &r->q->answer;
-	uint64_t	total = 0;
-
-	if (gpuvec_reading_too_large(r))
-		return true;
-	r->part_out = malloc((r->nparts + 1) * sizeof(uint64_t));
-	if (r->part_out == NULL)
-		return gpuvec_fail_memory(error, r->nparts * sizeof(uint64_t));
-	for (uint64_t part = 0; part < r->nparts; part++)
-	{
-		r->part_out[part] = total;
-		total += part_elements(r, part);
-	}
-	answer->count = total;
-	r->q->body_size = total * sizeof(float);
-	r->q->body = r->out = gpuvec_memory_new(total * sizeof(float));
-	return r->out != NULL || gpuvec_fail_memory(error, total * sizeof(float));
-}
-
 /*
  * Resolve all keys.  *done: there is nothing more to read, because rows are
  * undecided, no key was found, or the request was canceled.
@@ -538,22 +416,20 @@ resolve(gpuvec_reading *r, gpuvec_thread_pool *pool, uint64_t nparts, bool *done
 		return answer_undecided(r, error);
 	if (r->nfound > 0 && !gpuvec_reading_canceled(r))
 	{
-		while (r->rows[r->main_key].ref == GPUVEC_NO_VECTOR)
+		while (r->rows[r->main_key] == GPUVEC_NO_VECTOR)
 			r->main_key++;
-		r->main_bank = gpuvec_ref_bank(r->rows[r->main_key].ref);
+		r->main_bank = gpuvec_ref_bank(r->rows[r->main_key]);
 		*done = false;
 	}
 	return true;
 }
 
-/* Locate the vectors of all keys */
+/* Note the slots of all keys */
 static bool
 locate(gpuvec_reading *r, gpuvec_thread_pool *pool, uint64_t nparts, gpuvec_error *error)
 {
-	const gpuvec_bank *bank = r->table->banks[r->main_bank];
-
-	r->q->answer.width = bank->width;
-	if (bank->device && r->slots == NULL)
+	r->q->answer.width = r->table->banks[r->main_bank]->width;
+	if (r->slots == NULL)
 	{
 		r->slots = gpuvec_memory_new((r->nkeys + 1) * sizeof(uint32_t));
 		if (r->slots == NULL)
@@ -596,19 +472,7 @@ serve(gpuvec_reading *r, gpuvec_embedding_table *table, gpuvec_thread_pool *pool
 		answer_complaint(r);
 		return true;
 	}
-	if (done)
-		return true;
-	if (r->slots)
-		return gpuvec_reading_device(r, error);
-	if (r->q->head.op == GPUVEC_EMBEDDING_GRAD)
-		return gpuvec_reading_gradient(r, pool, error);
-	if (r->q->head.op == GPUVEC_EMBEDDING_GRAD_WEIGHTS)
-		return gpuvec_reading_weight_gradients(r, pool, error);
-	if (!lay_out(r, error))
-		return false;
-	if (answer->status == GPUVEC_EMBEDDING_DONE)
-		gpuvec_reading_run(r, pool, pool_part, r->nparts);
-	return !r->failed || gpuvec_fail_memory(error, answer->width * sizeof(float));
+	return done || gpuvec_reading_slots(r, pool, error);
 }
 
 static bool
@@ -629,15 +493,10 @@ begin_reading(gpuvec_reading *r, const gpuvec_embedding_table *table, gpuvec_emb
 	r->hotness = gather ? 1 : q->head.hotness;
 	r->mode = gather ? GPUVEC_POOL_CONCAT : (gpuvec_pool_mode) q->head.mode;
 	r->missing = (gpuvec_missing) q->head.missing;
-	r->pool_bag = gpuvec_best_pool_bag();
-	r->sum_shares = gpuvec_best_sum_shares();
 	/* gathered keys that were not found have no vector in the answer */
 	if (gather && r->missing == GPUVEC_MISSING_ZERO)
 		r->missing = GPUVEC_MISSING_SKIP;
 	pthread_mutex_init(&r->mutex, NULL);
-	r->nparts = r->nkeys / PART_KEYS + 1;
-	if (r->nparts > r->nbags)
-		r->nparts = r->nbags;
 	r->rows = gpuvec_memory_new((r->nkeys + 1) * sizeof(*r->rows));
 	if (q->head.flags & GPUVEC_EMBEDDING_FOUND)
 		q->found = calloc((r->nkeys + 7) / 8 + 1, 8);
@@ -664,7 +523,6 @@ gpuvec_embedding_run(gpuvec_embedding_table *table, gpuvec_thread_pool *pool,
 	gpuvec_resolved_unref(r.resolved);
 	free(r.rows);
 	free(r.slots);
-	free(r.part_out);
 	free(r.undecided);
 	return ok;
 }

@@ -3,15 +3,15 @@
  * neighbors.c
  *	  The nearest items of each item, by the users that both have.
  *
- * Rows of the product (product.c) are independent of each other.  They are
- * computed a batch at a time, when the session asks for them, so neither the
- * engine nor the session ever holds all of them.  A batch ends after
- * BATCH_ROWS neighbors, or after BATCH_WORK products, so that a session sees
- * its progress.  Threads take parts of about PART_WORK products; the most
- * popular items may be a part each.
+ * Rows of the product are independent of each other.  They are computed a
+ * batch at a time, when the session asks for them, so neither the engine nor
+ * the session ever holds all of them.  A batch ends after BATCH_ROWS
+ * neighbors, or after BATCH_WORK products, so that a session sees its
+ * progress.
  *
- * A GPU, if there is one with room, finds the k best of each item, to the
- * same bits; threads sort them.
+ * What the backend has finds the k best of each item (neighbors_backend.h): a
+ * GPU, if there is one with room, or threads, to the same bits.  Here they are
+ * sorted.
  *
  * There is a pool of threads for each call: it would keep the engine's from
  * searches.
@@ -24,10 +24,10 @@
 #include "engine/log.h"
 #include "engine/neighbors/neighbors.h"
 #include "engine/neighbors/product.h"
+#include "engine/neighbors/weighted.h"
 
 #define BATCH_ROWS		65536
 #define BATCH_WORK		(UINT64_C(1) << 30)
-#define PART_WORK		(UINT64_C(1) << 20)
 
 /*
  * The same on a GPU: larger, so that its multiprocessors end together, but
@@ -39,7 +39,7 @@
 /* Fewer products are computed on the CPU: copying would take longer */
 #define LEAST_WORK		(UINT64_C(1) << 24)
 
-/* Items of a batch that one part of the work on a GPU's answer takes */
+/* Items of a batch that a thread sorts the neighbors of at a time */
 #define ANSWER_ITEMS	256
 
 struct gpuvec_neighbors
@@ -50,7 +50,6 @@ struct gpuvec_neighbors
 	gpuvec_weighted matrix;
 	uint32_t	k;				/* at most; less if there are fewer items */
 	uint32_t	done;			/* items */
-	gpuvec_product_scratch *scratch;	/* [threads], or NULL */
 	gpuvec_neighbor *rows;		/* [batch * k] */
 	uint32_t   *counts;			/* [batch]: neighbors of each item */
 	uint32_t	batch;			/* most items of a batch ... */
@@ -58,7 +57,7 @@ struct gpuvec_neighbors
 	gpuvec_finder *finder;		/* of the options */
 	gpuvec_device *device;		/* that is charged, or NULL */
 	size_t		charged;
-	gpuvec_device_product *product; /* on a GPU, or NULL */
+	gpuvec_device_product *product; /* NULL until prepared */
 	gpuvec_scored_item *best;	/* [batch * product->parts * k] */
 };
 
@@ -73,7 +72,10 @@ gpuvec_neighbors_new(gpuvec_store *store, int threads, const gpuvec_neighbors_op
 		gpuvec_fail_memory(error, sizeof(*neighbors));
 		return NULL;
 	}
-	neighbors->memory.store = store;
+	neighbors->memory = (gpuvec_als_memory)
+	{
+		store, gpuvec_store_reserve, gpuvec_store_unreserve
+	};
 	neighbors->k = options->k;
 	neighbors->finder = options->finder;
 	neighbors->matrix.weighting = options->weighting;
@@ -92,7 +94,7 @@ gpuvec_neighbors_new(gpuvec_store *store, int threads, const gpuvec_neighbors_op
 	return neighbors;
 }
 
-/* Free what a GPU has of it */
+/* Free the product, and what a GPU is charged for it */
 static void
 close_product(gpuvec_neighbors *neighbors)
 {
@@ -122,16 +124,12 @@ void
 gpuvec_neighbors_free(gpuvec_neighbors *neighbors)
 {
 	gpuvec_als_memory *memory = &neighbors->memory;
-	int			threads = neighbors->scratch ? gpuvec_thread_pool_threads(neighbors->pool) : 0;
 
-	for (int i = 0; i < threads; i++)
-		gpuvec_product_scratch_free(memory, &neighbors->scratch[i]);
+	close_product(neighbors);
 	if (neighbors->pool)
 		gpuvec_thread_pool_free(neighbors->pool);
-	close_product(neighbors);
 	gpuvec_interactions_free(&neighbors->in);
 	gpuvec_weighted_free(memory, &neighbors->matrix);
-	gpuvec_als_free(memory, neighbors->scratch);
 	free_batch(neighbors);
 	free(neighbors);
 }
@@ -162,42 +160,23 @@ new_batch(gpuvec_neighbors *neighbors, gpuvec_error *error)
 	neighbors->rows = gpuvec_als_new(memory, room, sizeof(gpuvec_neighbor), error);
 	if (neighbors->rows)
 		neighbors->counts = gpuvec_als_new(memory, neighbors->batch, sizeof(uint32_t), error);
-	if (neighbors->counts == NULL || neighbors->product == NULL)
-		return neighbors->counts != NULL;
-	neighbors->best = gpuvec_als_new(memory, room * neighbors->product->parts,
-									 sizeof(gpuvec_scored_item), error);
+	if (neighbors->counts)
+		neighbors->best = gpuvec_als_new(memory, room * neighbors->product->parts,
+										 sizeof(gpuvec_scored_item), error);
 	return neighbors->best != NULL;
 }
 
-/* Memory of the threads */
-static bool
-new_scratch(gpuvec_neighbors *neighbors, gpuvec_error *error)
-{
-	int			threads = gpuvec_thread_pool_threads(neighbors->pool);
-	uint32_t	items = neighbors->matrix.rows[GPUVEC_ALS_ITEMS].n;
-
-	neighbors->scratch = gpuvec_als_new(&neighbors->memory, (uint64_t) threads,
-										sizeof(*neighbors->scratch), error);
-	if (neighbors->scratch == NULL)
-		return false;
-	memset(neighbors->scratch, 0, (size_t) threads * sizeof(*neighbors->scratch));
-	for (int i = 0; i < threads; i++)
-		if (!gpuvec_product_scratch_new(&neighbors->memory, items, neighbors->k,
-										&neighbors->scratch[i], error))
-			return false;
-	return true;
-}
-
-/* The problem as a GPU sees it, without the rows of items */
+/* The problem, without the rows of items */
 static gpuvec_product_problem
-describe_problem(const gpuvec_neighbors *neighbors)
+describe_problem(gpuvec_neighbors *neighbors)
 {
 	const gpuvec_weighted *matrix = &neighbors->matrix;
 	gpuvec_product_problem problem = {
 		.weighting = matrix->weighting, .k = neighbors->k,
 		.nusers = matrix->rows[GPUVEC_ALS_USERS].n, .nitems = matrix->rows[GPUVEC_ALS_ITEMS].n,
 		.columns = matrix->columns, .weights = matrix->weights, .items = matrix->items,
-		.squares = matrix->squares, .work = matrix->work
+		.squares = matrix->squares, .work = matrix->work,
+		.matrix = matrix, .pool = neighbors->pool, .memory = &neighbors->memory
 	};
 
 	problem.user_starts = matrix->rows[GPUVEC_ALS_USERS].matrix.starts;
@@ -205,34 +184,38 @@ describe_problem(const gpuvec_neighbors *neighbors)
 	return problem;
 }
 
-/* Charge a GPU for the problem; its finder, or NULL if none has room */
+/* What is to find the neighbors: a GPU that is charged for it, or the CPU */
 static gpuvec_finder *
-find_device(gpuvec_neighbors *neighbors, const gpuvec_product_problem *problem, uint32_t batch)
+choose_finder(gpuvec_neighbors *neighbors, const gpuvec_product_problem *problem)
 {
 	gpuvec_store *store = neighbors->memory.store;
 	gpuvec_finder *finder = neighbors->finder;
 
+	if (problem->nitems < 2)
+		return &gpuvec_cpu_finder;
 	if (finder || store == NULL)
-		return finder;
+		return finder ? finder : &gpuvec_cpu_finder;
 	/* all GPUs of a store are served by the same code */
 	finder = store->devices[0].backend->finder;
-	if (finder == NULL || problem->work[problem->nitems] < LEAST_WORK)
-		return NULL;
-	neighbors->charged = finder->bytes(finder, problem, batch);
+	if (finder->on_host)
+		return finder;
+	if (problem->work[problem->nitems] < LEAST_WORK)
+		return &gpuvec_cpu_finder;
+	neighbors->charged = finder->bytes(finder, problem, batch_items(neighbors, DEVICE_ROWS));
 	if (neighbors->charged == SIZE_MAX)
-		return NULL;
+		return &gpuvec_cpu_finder;
 	neighbors->device = gpuvec_store_borrow(store, neighbors->charged);
 	if (neighbors->device)
 		return neighbors->device->backend->finder;
 	gpuvec_log("LOG", "neighbors of items are found on the CPU: no GPU has room for %zu kB",
 			   neighbors->charged / 1024);
-	return NULL;
+	return &gpuvec_cpu_finder;
 }
 
 /* Open a problem on a GPU, with the rows of items */
 static bool
-open_product(gpuvec_neighbors *neighbors, gpuvec_finder *finder, gpuvec_product_problem *problem,
-			 gpuvec_error *error)
+open_with_items(gpuvec_neighbors *neighbors, gpuvec_finder *finder,
+				gpuvec_product_problem *problem, gpuvec_error *error)
 {
 	gpuvec_als_memory *memory = &neighbors->memory;
 	const gpuvec_als_matrix *items = &neighbors->matrix.rows[GPUVEC_ALS_ITEMS].matrix;
@@ -255,48 +238,38 @@ open_product(gpuvec_neighbors *neighbors, gpuvec_finder *finder, gpuvec_product_
 	return neighbors->product != NULL;
 }
 
-/* Batches for threads */
-static void
-use_threads(gpuvec_neighbors *neighbors)
+/* Open a problem, with memory for its batches */
+static bool
+open_product(gpuvec_neighbors *neighbors, gpuvec_finder *finder, gpuvec_product_problem *problem,
+			 gpuvec_error *error)
 {
-	neighbors->batch = batch_items(neighbors, BATCH_ROWS);
-	neighbors->batch_work = BATCH_WORK;
-}
-
-/* Leave the neighbors to threads, for memory or a GPU has failed */
-static void
-leave_device(gpuvec_neighbors *neighbors, const gpuvec_error *error)
-{
-	gpuvec_log("LOG", "neighbors of items are found on the CPU: %s", error->message);
-	free_batch(neighbors);
-	close_product(neighbors);
-	use_threads(neighbors);
+	neighbors->batch = batch_items(neighbors, finder->on_host ? BATCH_ROWS : DEVICE_ROWS);
+	neighbors->batch_work = finder->on_host ? BATCH_WORK : DEVICE_WORK;
+	if (finder->on_host)
+		neighbors->product = finder->open(finder, problem, neighbors->batch, error);
+	else if (!open_with_items(neighbors, finder, problem, error))
+		return false;
+	return neighbors->product && new_batch(neighbors, error);
 }
 
 /*
- * Let a GPU find the neighbors, if there is one with room.  False only if it
- * is unusable.
+ * Open a problem on a GPU, if there is one with room.  If memory or the GPU
+ * fails, threads find the neighbors, unless the GPU is unusable.
  */
 static bool
-use_device(gpuvec_neighbors *neighbors, gpuvec_error *error)
+begin_product(gpuvec_neighbors *neighbors, gpuvec_error *error)
 {
 	gpuvec_product_problem problem = describe_problem(neighbors);
-	gpuvec_finder *finder;
+	gpuvec_finder *finder = choose_finder(neighbors, &problem);
 
-	use_threads(neighbors);
-	if (problem.nitems < 2)
+	if (open_product(neighbors, finder, &problem, error))
 		return true;
-	finder = find_device(neighbors, &problem, batch_items(neighbors, DEVICE_ROWS));
-	if (finder == NULL)
-		return true;
-	neighbors->batch = batch_items(neighbors, DEVICE_ROWS);
-	neighbors->batch_work = DEVICE_WORK;
-	if (open_product(neighbors, finder, &problem, error) && new_batch(neighbors, error))
-		return true;
-	if (neighbors->product == NULL && error->fatal)
+	if (finder->on_host || (neighbors->product == NULL && error->fatal))
 		return false;
-	leave_device(neighbors, error);
-	return true;
+	gpuvec_log("LOG", "neighbors of items are found on the CPU: %s", error->message);
+	free_batch(neighbors);
+	close_product(neighbors);
+	return open_product(neighbors, &gpuvec_cpu_finder, &problem, error);
 }
 
 bool
@@ -309,9 +282,7 @@ gpuvec_neighbors_prepare(gpuvec_neighbors *neighbors, const int *canceled, gpuve
 	items = neighbors->matrix.rows[GPUVEC_ALS_ITEMS].n;
 	if (neighbors->k >= items)
 		neighbors->k = items > 1 ? items - 1 : 1;
-	if (!use_device(neighbors, error))
-		return false;
-	return neighbors->product || (new_batch(neighbors, error) && new_scratch(neighbors, error));
+	return begin_product(neighbors, error);
 }
 
 /* ---- a batch ---- */
@@ -319,50 +290,19 @@ gpuvec_neighbors_prepare(gpuvec_neighbors *neighbors, const int *canceled, gpuve
 typedef struct batch_task
 {
 	gpuvec_neighbors *neighbors;
-	const int  *canceled;
 	uint32_t	first;			/* the batch: from this item ... */
 	uint32_t	end;			/* ... to this one */
 } batch_task;
-
-/* The first item from `from` on with at least so much work before it */
-static uint32_t
-first_item(const gpuvec_neighbors *neighbors, uint32_t from, uint64_t work)
-{
-	uint32_t	low = from;
-	uint32_t	high = neighbors->matrix.rows[GPUVEC_ALS_ITEMS].n;
-
-	while (low < high)
-	{
-		uint32_t	middle = low + (high - low) / 2;
-
-		if (neighbors->matrix.work[middle] < work)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
 
 /* Where the batch that begins with `first` ends */
 static uint32_t
 batch_end(const gpuvec_neighbors *neighbors, uint32_t first)
 {
 	uint32_t	items = neighbors->matrix.rows[GPUVEC_ALS_ITEMS].n;
-	uint32_t	end = first_item(neighbors, first, neighbors->matrix.work[first] + neighbors->batch_work);
+	const uint64_t *work = neighbors->matrix.work;
+	uint32_t	end = gpuvec_product_item(work, first, items, work[first] + neighbors->batch_work);
 
-	if (end > items)
-		end = items;
 	return end - first < neighbors->batch ? end : first + neighbors->batch;
-}
-
-/* The first item of a part, or of the one behind the last */
-static uint32_t
-part_first(const batch_task *task, uint64_t part)
-{
-	uint64_t	work = task->neighbors->matrix.work[task->first] + part * PART_WORK;
-	uint32_t	item = first_item(task->neighbors, task->first, work);
-
-	return item < task->end ? item : task->end;
 }
 
 /* Make rows of the neighbors of an item: its n best items, in order */
@@ -382,23 +322,7 @@ put_rows(const batch_task *task, uint32_t item, const gpuvec_scored_item *best, 
 	}
 }
 
-static void
-batch_part(void *arg, uint64_t part, int thread)
-{
-	batch_task *task = arg;
-	uint32_t	end = part_first(task, part + 1);
-
-	for (uint32_t item = part_first(task, part); item < end; item++)
-	{
-		gpuvec_product_scratch *scratch = &task->neighbors->scratch[thread];
-		uint32_t	n = gpuvec_product_row(&task->neighbors->matrix, item, task->neighbors->k,
-										   task->canceled, scratch);
-
-		put_rows(task, item, scratch->best, n);
-	}
-}
-
-/* Sort what a GPU has found for some items */
+/* Task: sort what was found for some items */
 static void
 answer_part(void *arg, uint64_t part, int thread)
 {
@@ -433,23 +357,14 @@ close_gaps(gpuvec_neighbors *neighbors, uint32_t items)
 	return n;
 }
 
-/* Find the neighbors of a batch on the CPU */
-static void
-run_threads(gpuvec_neighbors *neighbors, batch_task *task)
-{
-	uint64_t	work = neighbors->matrix.work[task->end] - neighbors->matrix.work[task->first];
-
-	gpuvec_thread_pool_run(neighbors->pool, batch_part, task, work / PART_WORK + 1);
-}
-
-/* The same on a GPU */
+/* Find the neighbors of a batch */
 static bool
-run_device(gpuvec_neighbors *neighbors, batch_task *task, gpuvec_error *error)
+run_batch(gpuvec_neighbors *neighbors, batch_task *task, const int *canceled, gpuvec_error *error)
 {
 	uint32_t	n = task->end - task->first;
 
-	if (!neighbors->product->finder->find(neighbors->product, task->first, n, neighbors->best,
-										  neighbors->counts, error))
+	if (!neighbors->product->finder->find(neighbors->product, task->first, n, canceled,
+										  neighbors->best, neighbors->counts, error))
 		return false;
 	gpuvec_thread_pool_run(neighbors->pool, answer_part, task, (n + ANSWER_ITEMS - 1) / ANSWER_ITEMS);
 	return true;
@@ -459,16 +374,14 @@ bool
 gpuvec_neighbors_next(gpuvec_neighbors *neighbors, const int *canceled,
 					  const gpuvec_neighbor **rows, uint64_t *n, gpuvec_error *error)
 {
-	batch_task	task = {.neighbors = neighbors, .canceled = canceled, .first = neighbors->done};
+	batch_task	task = {.neighbors = neighbors, .first = neighbors->done};
 
 	*rows = neighbors->rows;
 	*n = 0;
 	if (task.first == neighbors->matrix.rows[GPUVEC_ALS_ITEMS].n)
 		return true;
 	task.end = batch_end(neighbors, task.first);
-	if (neighbors->product == NULL)
-		run_threads(neighbors, &task);
-	else if (!run_device(neighbors, &task, error))
+	if (!run_batch(neighbors, &task, canceled, error))
 		return false;
 	neighbors->done = task.end;
 	*n = close_gaps(neighbors, task.end - task.first);
@@ -484,7 +397,7 @@ gpuvec_neighbors_done(const gpuvec_neighbors *neighbors)
 bool
 gpuvec_neighbors_on_device(const gpuvec_neighbors *neighbors)
 {
-	return neighbors->product != NULL;
+	return !neighbors->product->finder->on_host;
 }
 
 uint32_t

@@ -15,7 +15,7 @@
 #include "core/protocol_als.h"
 #include "engine/als/interactions.h"
 #include "engine/neighbors_backend.h"
-#include "engine/thread_pool.h"
+#include "engine/store/store.h"
 
 typedef struct gpuvec_neighbors_options
 {

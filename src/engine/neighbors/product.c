@@ -1,10 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * product.c
- *	  One row of the product of the weighted matrix of items and users with
- *	  its transpose, and its k largest elements.
+ *	  The product of the weighted matrix of items and users with its
+ *	  transpose, row by row, and the k largest elements of each.
  *
- * This is Gustavson's algorithm (ACM TOMS 4, 1978): for each user of the item
+ * Threads take parts of about PART_WORK products; the most popular items may
+ * be a part each.  A row is Gustavson's algorithm (ACM TOMS 4, 1978): for each user of the item
  * the user's row, times the weight of both, is added to sums, one for each
  * column.  Each sum adds the users in the order of their keys, in float64, so
  * it does not depend on threads, and is the same for (i, j) and (j, i).
@@ -23,8 +24,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/als/als_memory.h"
 #include "engine/neighbors/product.h"
-#include "engine/thread_pool.h"
+#include "engine/neighbors/weighted.h"
+
+#define PART_WORK		(UINT64_C(1) << 20)
 
 /* Part of a score by which a cheaper computation of it may be off */
 #define MARGIN			1e-13
@@ -38,28 +42,20 @@
 /* Users after which the engine's progress is reported */
 #define REPORT_USERS	1024
 
-bool
-gpuvec_product_scratch_new(gpuvec_als_memory *memory, uint32_t items, uint32_t k,
-						   gpuvec_product_scratch *scratch, gpuvec_error *error)
+/* What a thread works with */
+typedef struct product_scratch
 {
-	scratch->sums = gpuvec_als_new(memory, items, sizeof(double), error);
-	if (scratch->sums)
-		scratch->columns = gpuvec_als_new(memory, items, sizeof(uint32_t), error);
-	if (scratch->columns)
-		scratch->best = gpuvec_als_new(memory, k, sizeof(gpuvec_scored_item), error);
-	if (scratch->best == NULL)
-		return false;
-	memset(scratch->sums, 0, items * sizeof(double));
-	return true;
-}
+	double	   *sums;			/* [items], by columns; all zero between rows */
+	uint32_t   *columns;		/* [items]: those with a sum, if they are few */
+} product_scratch;
 
-void
-gpuvec_product_scratch_free(gpuvec_als_memory *memory, gpuvec_product_scratch *scratch)
+typedef struct cpu_product
 {
-	gpuvec_als_free(memory, scratch->sums);
-	gpuvec_als_free(memory, scratch->columns);
-	gpuvec_als_free(memory, scratch->best);
-}
+	gpuvec_device_product base;
+	gpuvec_product_problem problem;
+	int			threads;
+	product_scratch scratch[];	/* [threads] */
+} cpu_product;
 
 /* ---- the k best ---- */
 
@@ -69,7 +65,8 @@ typedef struct product_row
 	const gpuvec_weighted *matrix;
 	uint32_t	item;
 	uint32_t	k;
-	gpuvec_product_scratch *scratch;
+	product_scratch *scratch;
+	gpuvec_scored_item *best;	/* [k]: a heap, the worst first */
 	uint32_t	n;				/* items in the heap */
 	double		floor;			/* sum times scale must be greater */
 } product_row;
@@ -137,7 +134,7 @@ raise_floor(product_row *row)
 	double		length = gpuvec_weighting_divides(matrix->weighting) ?
 		sqrt(matrix->squares[row->item]) : 1;
 
-	row->floor = row->scratch->best[0].score * length * (1 - MARGIN);
+	row->floor = row->best[0].score * length * (1 - MARGIN);
 }
 
 /* A sum that may be good enough */
@@ -145,7 +142,7 @@ static void
 take_sum(product_row *row, uint32_t column)
 {
 	const gpuvec_weighted *matrix = row->matrix;
-	gpuvec_scored_item *heap = row->scratch->best;
+	gpuvec_scored_item *heap = row->best;
 	uint32_t	item = matrix->items[column];
 	gpuvec_scored_item scored = {
 		gpuvec_neighbor_score(matrix->weighting, row->scratch->sums[column],
@@ -234,7 +231,7 @@ add_user(const gpuvec_weighted *matrix, uint32_t user, double weight, double *re
  */
 static inline uint32_t
 add_and_note(const gpuvec_weighted *matrix, uint32_t user, double weight,
-			 gpuvec_product_scratch *scratch, uint32_t n)
+			 product_scratch *scratch, uint32_t n)
 {
 	const uint64_t *starts = matrix->rows[GPUVEC_ALS_USERS].matrix.starts;
 
@@ -272,7 +269,7 @@ add_users(const gpuvec_weighted *matrix, uint32_t item, const int *canceled, dou
 /* The same, with the columns noted; returns their number */
 static uint32_t
 note_users(const gpuvec_weighted *matrix, uint32_t item, const int *canceled,
-		   gpuvec_product_scratch *scratch)
+		   product_scratch *scratch)
 {
 	const gpuvec_als_matrix *items = &matrix->rows[GPUVEC_ALS_ITEMS].matrix;
 	uint32_t	n = 0;
@@ -283,13 +280,17 @@ note_users(const gpuvec_weighted *matrix, uint32_t item, const int *canceled,
 	return n;
 }
 
-/* ---- a row ---- */
+/* ---- rows ---- */
 
-uint32_t
-gpuvec_product_row(const gpuvec_weighted *matrix, uint32_t item, uint32_t k, const int *canceled,
-				   gpuvec_product_scratch *scratch)
+/*
+ * Find the k best neighbors of an item, best[0 .. result - 1], in any order.
+ * If it was canceled, they are of no use.
+ */
+static uint32_t
+find_row(const gpuvec_weighted *matrix, uint32_t item, uint32_t k, const int *canceled,
+		 product_scratch *scratch, gpuvec_scored_item *best)
 {
-	product_row row = {.matrix = matrix, .item = item, .k = k, .scratch = scratch};
+	product_row row = {.matrix = matrix, .item = item, .k = k, .scratch = scratch, .best = best};
 	uint32_t	items = matrix->rows[GPUVEC_ALS_ITEMS].n;
 	uint64_t	work = matrix->work[item + 1] - matrix->work[item];
 
@@ -308,6 +309,123 @@ gpuvec_product_row(const gpuvec_weighted *matrix, uint32_t item, uint32_t k, con
 		take_all(&row);
 		memset(scratch->sums, 0, items * sizeof(double));
 	}
-	gpuvec_sort_scored(scratch->best, row.n);
 	return row.n;
 }
+
+/* Items whose neighbors are asked for */
+typedef struct rows_task
+{
+	cpu_product *product;
+	const int  *canceled;
+	uint32_t	first;			/* from this item ... */
+	uint32_t	end;			/* ... to this one */
+	gpuvec_scored_item *best;
+	uint32_t   *counts;
+} rows_task;
+
+/* The first item of a part, or of the one behind the last */
+static uint32_t
+part_first(const rows_task *task, uint64_t part)
+{
+	const uint64_t *work = task->product->problem.work;
+
+	return gpuvec_product_item(work, task->first, task->end, work[task->first] + part * PART_WORK);
+}
+
+static void
+rows_part(void *arg, uint64_t part, int thread)
+{
+	rows_task  *task = arg;
+	cpu_product *product = task->product;
+	uint32_t	k = product->problem.k;
+	uint32_t	end = part_first(task, part + 1);
+
+	for (uint32_t item = part_first(task, part); item < end; item++)
+	{
+		size_t		at = item - task->first;
+
+		task->counts[at] = find_row(product->problem.matrix, item, k, task->canceled,
+									&product->scratch[thread], task->best + at * k);
+	}
+}
+
+static bool
+product_find(gpuvec_device_product *base, uint32_t first, uint32_t n, const int *canceled,
+			 gpuvec_scored_item *best, uint32_t *counts, gpuvec_error *error)
+{
+	cpu_product *product = (cpu_product *) base;
+	rows_task	task = {product, canceled, first, first + n, best, counts};
+	uint64_t	work = product->problem.work[first + n] - product->problem.work[first];
+
+	gpuvec_thread_pool_run(product->problem.pool, rows_part, &task, work / PART_WORK + 1);
+	return true;
+}
+
+/* ---- products ---- */
+
+static size_t
+finder_bytes(gpuvec_finder *finder, const gpuvec_product_problem *problem, uint32_t batch)
+{
+	return 0;
+}
+
+static void
+product_free(gpuvec_device_product *base)
+{
+	cpu_product *product = (cpu_product *) base;
+	gpuvec_als_memory *memory = product->problem.memory;
+
+	for (int i = 0; i < product->threads; i++)
+	{
+		gpuvec_als_free(memory, product->scratch[i].sums);
+		gpuvec_als_free(memory, product->scratch[i].columns);
+	}
+	gpuvec_als_free(memory, product);
+}
+
+/* Allocate what a thread works with */
+static bool
+new_scratch(const gpuvec_product_problem *problem, product_scratch *scratch, gpuvec_error *error)
+{
+	scratch->sums = gpuvec_als_new(problem->memory, problem->nitems, sizeof(double), error);
+	if (scratch->sums)
+		scratch->columns = gpuvec_als_new(problem->memory, problem->nitems, sizeof(uint32_t), error);
+	if (scratch->columns == NULL)
+		return false;
+	memset(scratch->sums, 0, problem->nitems * sizeof(double));
+	return true;
+}
+
+static gpuvec_device_product *
+finder_open(gpuvec_finder *finder, const gpuvec_product_problem *problem, uint32_t batch,
+			gpuvec_error *error)
+{
+	int			threads = gpuvec_thread_pool_threads(problem->pool);
+	size_t		bytes = sizeof(cpu_product) + (size_t) threads * sizeof(product_scratch);
+	cpu_product *product = gpuvec_als_new(problem->memory, 1, bytes, error);
+	bool		ok = product != NULL;
+
+	if (!ok)
+		return NULL;
+	memset(product, 0, bytes);
+	product->base.finder = finder;
+	product->base.parts = 1;
+	product->problem = *problem;
+	product->threads = threads;
+	for (int i = 0; ok && i < threads; i++)
+		ok = new_scratch(problem, &product->scratch[i], error);
+	if (ok)
+		return &product->base;
+	product_free(&product->base);
+	return NULL;
+}
+
+static void
+finder_close(gpuvec_finder *finder)
+{
+}
+
+gpuvec_finder gpuvec_cpu_finder = {
+	.on_host = true, .bytes = finder_bytes, .open = finder_open, .find = product_find,
+	.free = product_free, .close = finder_close
+};

@@ -1,38 +1,40 @@
 /*-------------------------------------------------------------------------
  *
  * product.h
- *	  One row of the product of the weighted matrix of items and users with
- *	  its transpose, and its k largest elements.
+ *	  The product of the weighted matrix of items and users with its
+ *	  transpose, row by row, and the k largest elements of each, on threads of
+ *	  the CPU.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef GPUVEC_PRODUCT_ROWS_H
 #define GPUVEC_PRODUCT_ROWS_H
 
-#include "engine/als/interactions.h"
-#include "engine/neighbors/weighted.h"
 #include "engine/neighbors_backend.h"
 
-/* What a thread works with */
-typedef struct gpuvec_product_scratch
-{
-	double	   *sums;			/* [items], by columns; all zero between rows */
-	uint32_t   *columns;		/* [items]: those with a sum, if they are few */
-	gpuvec_scored_item *best;	/* [k]: a heap, the worst first */
-} gpuvec_product_scratch;
+/* It has no state of its own; a product has a scratch for each thread */
+extern gpuvec_finder gpuvec_cpu_finder;
 
-extern bool gpuvec_product_scratch_new(gpuvec_als_memory *memory, uint32_t items, uint32_t k,
-									   gpuvec_product_scratch *scratch, gpuvec_error *error);
-extern void gpuvec_product_scratch_free(gpuvec_als_memory *memory, gpuvec_product_scratch *scratch);
+/*
+ * The first item from `first` on, and before `end`, with at least so much work
+ * before it; `end` if there is none
+ */
+static inline uint32_t
+gpuvec_product_item(const uint64_t *work, uint32_t first, uint32_t end, uint64_t least)
+{
+	while (first < end)
+	{
+		uint32_t	middle = first + (end - first) / 2;
+
+		if (work[middle] < least)
+			first = middle + 1;
+		else
+			end = middle;
+	}
+	return first;
+}
 
 /* Sort scored items: the best first */
 extern void gpuvec_sort_scored(gpuvec_scored_item *items, uint32_t n);
-
-/*
- * Find the k best neighbors of an item; they are scratch->best[0 .. result -
- * 1], best first.  If it was canceled, they are of no use.
- */
-extern uint32_t gpuvec_product_row(const gpuvec_weighted *matrix, uint32_t item, uint32_t k,
-								   const int *canceled, gpuvec_product_scratch *scratch);
 
 #endif							/* GPUVEC_PRODUCT_ROWS_H */

@@ -80,8 +80,6 @@ struct parts_backend
 	int			ndevices;		/* n without the host's memory */
 	size_t		copy_bytes;		/* a table gets copies if one takes no more */
 	bool		owns_vectors;	/* base.vectors are of several devices */
-	gpuvec_vectors *host[GPUVEC_MAX_DEVICES];	/* of children that have no
-												 * memory of their own */
 	int			n;
 	parts_child children[GPUVEC_MAX_DEVICES];
 };

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "engine/parts/parts.h"
-#include "engine/parts/vectors/host_vectors.h"
 #include "engine/parts/vectors/part_vectors.h"
 
 /*
@@ -95,9 +94,6 @@ close_vectors(parts_backend *parts)
 {
 	if (parts->owns_vectors)
 		parts->base.vectors->close(parts->base.vectors);
-	for (int i = 0; i < parts->n; i++)
-		if (parts->host[i])
-			parts->host[i]->close(parts->host[i]);
 }
 
 /* Free the struct, its threads and its locks; the devices stay open */
@@ -137,13 +133,11 @@ unite_abilities(parts_backend *parts)
 
 	base->name = first->name;
 	base->on_device = first->on_device;
-	base->takes_cold = base->takes_filters = base->takes_unordered = base->takes_parts = true;
+	base->takes_unordered = base->takes_parts = true;
 	for (int i = 0; i < parts->n; i++)
 	{
 		const gpuvec_backend *child = parts->children[i].backend;
 
-		base->takes_cold &= child->takes_cold;
-		base->takes_filters &= child->takes_filters;
 		base->takes_unordered &= child->takes_unordered;
 		base->takes_parts &= child->takes_parts;
 	}
@@ -167,13 +161,7 @@ unite_vectors(parts_backend *parts, bool with_host, gpuvec_error *error)
 		return true;
 	}
 	for (int i = 0; i < n; i++)
-	{
 		vectors[i] = parts->children[i].backend->vectors;
-		if (vectors[i] == NULL)
-			vectors[i] = parts->host[i] = gpuvec_host_vectors_new(error);
-		if (vectors[i] == NULL)
-			return false;
-	}
 	policy.copy_bytes = parts->copy_bytes;
 	parts->base.vectors = gpuvec_part_vectors_new(vectors, (uint32_t) n, &policy, error);
 	parts->owns_vectors = parts->base.vectors != NULL;

@@ -462,16 +462,10 @@ bool
 gpuvec_search_number(search_run *q, gpuvec_error *error)
 {
 	uint64_t	total = 0;
-	long		unused = 0;
 
 	for (uint32_t i = 0; i < q->head.nqueries; i++)
-	{
-		if (q->wire[i].wide && gpuvec_fault("narrow-ids", &unused))
-			return gpuvec_fail(error, GPUVEC_LIMIT_EXCEEDED, NULL, NULL,
-							   "ids above %d cannot be searched", GPUVEC_MAX_ID);
 		if (needs_numbers(q, i))
 			total += q->wire[i].len;
-	}
 	if (total == 0)
 		return true;
 	q->numbers = malloc(total * sizeof(uint32_t));

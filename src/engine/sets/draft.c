@@ -49,9 +49,9 @@ gpuvec_draft_free(gpuvec_draft *draft)
 	draft->n = draft->room = 0;
 }
 
-bool
-gpuvec_draft_add(gpuvec_draft *draft, gpuvec_segment *segment, gpuvec_livemap *live,
-				 gpuvec_error *error)
+/* Add an entry; takes over the references, on failure too */
+static bool
+add_entry(gpuvec_draft *draft, gpuvec_segment *segment, gpuvec_livemap *live, gpuvec_error *error)
 {
 	gpuvec_view_entry entry = {.segment = segment, .live = live};
 
@@ -75,8 +75,8 @@ gpuvec_draft_add(gpuvec_draft *draft, gpuvec_segment *segment, gpuvec_livemap *l
 bool
 gpuvec_draft_add_entry(gpuvec_draft *draft, const gpuvec_view_entry *entry, gpuvec_error *error)
 {
-	return gpuvec_draft_add(draft, gpuvec_segment_ref(entry->segment),
-							gpuvec_livemap_ref(entry->live), error);
+	return add_entry(draft, gpuvec_segment_ref(entry->segment), gpuvec_livemap_ref(entry->live),
+					 error);
 }
 
 bool
@@ -478,7 +478,7 @@ gpuvec_draft_build(gpuvec_draft *draft, gpuvec_stage *stage, const gpuvec_stage_
 	for (uint32_t i = 0; i < n; i++)
 	{
 		if (ok)
-			ok = gpuvec_draft_add(draft, segments[i], NULL, error);
+			ok = add_entry(draft, segments[i], NULL, error);
 		else
 			gpuvec_segment_unref(segments[i]);
 	}

@@ -25,10 +25,6 @@ typedef struct gpuvec_draft
 
 extern void gpuvec_draft_free(gpuvec_draft *draft);
 
-/* Add an entry; takes over the references, on failure too */
-extern bool gpuvec_draft_add(gpuvec_draft *draft, gpuvec_segment *segment,
-							 gpuvec_livemap *live, gpuvec_error *error);
-
 /* Add all entries of a view */
 extern bool gpuvec_draft_copy(gpuvec_draft *draft, const gpuvec_view *view, gpuvec_error *error);
 

@@ -166,9 +166,6 @@ sets_begin(gpuvec_update *update, gpuvec_error *error)
 {
 	gpuvec_sets_update *sets = (gpuvec_sets_update *) update;
 
-	if (update->mirror->key.nfilters > 0 && !update->mirror->device->backend->takes_filters)
-		return gpuvec_fail(error, GPUVEC_LIMIT_EXCEEDED, NULL, NULL,
-						   "filter columns cannot be searched on a GPU");
 	gpuvec_merger_let_work(update->store, (gpuvec_sets_mirror *) update->mirror);
 	sets->stage = gpuvec_stage_new(update->mirror->key.nfilters);
 	return sets->stage != NULL || gpuvec_fail_memory(error, 0);

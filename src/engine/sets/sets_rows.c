@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/fault.h"
 #include "engine/sets/sets_mirror.h"
 
 /* A vector of ids that are compared in one step */
@@ -95,11 +94,7 @@ stage_wide(gpuvec_sets_update *sets, uint64_t tid, const uint32_t *ids, uint32_t
 {
 	size_t		bytes = gpuvec_packed_bytes(GPUVEC_MAX_IDS, GPUVEC_MAX_IDS) + sizeof(uint32_t);
 	gpuvec_source_row staged = {.tid = tid, .words = words};
-	long		unused = 0;
 
-	if (!sets->base.mirror->device->backend->takes_cold || gpuvec_fault("narrow-ids", &unused))
-		return gpuvec_fail(error, GPUVEC_LIMIT_EXCEEDED, NULL, NULL,
-						   "ids above %d cannot be searched on a GPU", GPUVEC_MAX_ID);
 	if (sets->packed == NULL)
 		sets->packed = malloc(bytes);
 	if (sets->packed == NULL)

@@ -21,7 +21,7 @@
 
 #include "engine/embedding/pool_simd.h"
 #include "engine/parts/vectors/part_vectors.h"
-#include "engine/parts/vectors/slot_bags.h"
+#include "engine/slot_bags.h"
 #include "engine/thread_pool.h"
 
 typedef struct part_child

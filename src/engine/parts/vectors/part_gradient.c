@@ -90,6 +90,22 @@ mean_factors(const gpuvec_slot_bags *bags, gpuvec_error *error)
 	return factors;
 }
 
+/*
+ * The keys of a child's slots, at[n] of the request, if it has to be told;
+ * malloc'd
+ */
+static bool
+take_keys(const gradient_request *g, const gpuvec_vectors *child, const uint64_t *at, uint64_t n,
+		  int64_t **keys, gpuvec_error *error)
+{
+	*keys = child->on_host ? malloc(n * sizeof(**keys) + 1) : NULL;
+	if (child->on_host && *keys == NULL)
+		return gpuvec_fail_memory(error, n * sizeof(**keys));
+	for (uint64_t i = 0; *keys && i < n; i++)
+		(*keys)[i] = g->bags.keys[at[i]];
+	return true;
+}
+
 /* Let a child compute the gradients of its vectors */
 static bool
 ask_gradient(void *arg, uint32_t i, gpuvec_error *error)
@@ -98,16 +114,20 @@ ask_gradient(void *arg, uint32_t i, gpuvec_error *error)
 	gpuvec_vectors *child = g->bank->parts->children[i].vectors;
 	child_gradient *answer = &g->answers[i];
 	uint64_t	n = part_split_count(&g->split, i);
+	const uint64_t *at = g->split.at + g->split.first[i];
 	part_bags	mine;
+	int64_t    *keys;
 	bool		ok;
 
 	if (n == 0)
 		return true;
-	if (!gpuvec_part_bags_new(&mine, g->bank, &g->bags, g->factors, g->gradient,
-							  g->split.at + g->split.first[i], n, error))
+	if (!gpuvec_part_bags_new(&mine, g->bank, &g->bags, g->factors, g->gradient, at, n, error))
 		return false;
-	ok = child->gradient(child, g->bank->children[i].bank, &mine.bags, mine.gradient, g->most,
-						 &answer->n, &answer->body, error);
+	ok = take_keys(g, child, at, n, &keys, error);
+	mine.bags.keys = keys;
+	ok = ok && child->gradient(child, g->bank->children[i].bank, &mine.bags, mine.gradient, g->most,
+							   &answer->n, &answer->body, error);
+	free(keys);
 	if (!ok)
 		*answer = (child_gradient)
 	{

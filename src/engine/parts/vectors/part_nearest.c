@@ -50,6 +50,11 @@ answer_queries(const near_search *s, uint32_t i, uint32_t first, uint32_t end, g
 	mine.slots += (size_t) first * mine.k;
 	mine.scores += (size_t) first * mine.k;
 	mine.counts += first;
+	mine.wanted = NULL;
+	mine.names = (gpuvec_slot_names)
+	{
+		s->bank->keys, s->bank->tids, 1
+	};
 	return child->nearest(child, s->bank->children[i].bank, &mine, error);
 }
 
@@ -121,6 +126,12 @@ search_child(void *arg, uint32_t i, gpuvec_error *error)
 
 	*mine = *s->search;
 	mine->live = s->bank->children[i].live;
+	mine->wanted = NULL;
+	/* slot j of the child is number j * n + i of all */
+	mine->names = (gpuvec_slot_names)
+	{
+		s->bank->keys + i, s->bank->tids + i, s->bank->parts->n
+	};
 	mine->nlive = part_slots(s->bank->parts, i, s->search->nlive);
 	mine->k = mine->nlive < mine->k ? mine->nlive : mine->k;
 	room = (uint64_t) mine->k * mine->nqueries;

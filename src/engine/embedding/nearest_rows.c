@@ -442,8 +442,9 @@ choose_group(const nearest_run *n, uint32_t first, uint64_t factor, uint32_t *k)
 }
 
 /*
- * Search, a group of queries at a time.  If too many rows of a query were dropped, the group is asked again
- * for MORE_ROWS times as many rows, or as many of its queries as then fit.
+ * Search, a group of queries at a time.  If too many rows of a query were
+ * dropped, the group is asked again for MORE_ROWS times as many rows, or as
+ * many of its queries as then fit.
  */
 static bool
 search_groups(nearest_run *n, gpuvec_thread_pool *pool, gpuvec_error *error)

@@ -5,7 +5,9 @@
  *	  transpose, row by row, and the k largest elements of each.
  *
  * Threads take parts of about PART_WORK products; the most popular items may
- * be a part each.  A row is Gustavson's algorithm (ACM TOMS 4, 1978): for each user of the item
+ * be a part each.
+ *
+ * This is Gustavson's algorithm (ACM TOMS 4, 1978): for each user of the item
  * the user's row, times the weight of both, is added to sums, one for each
  * column.  Each sum adds the users in the order of their keys, in float64, so
  * it does not depend on threads, and is the same for (i, j) and (j, i).

@@ -1,17 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * failing_malloc.c
- *	  Lets one allocation of the engine fail, when a test asks for it, and
- *	  finds memory that an engine has not freed.
+ *	  Lets one allocation of the engine fail, when a test asks for it.
  *
  * Linked into engines that are tested, in place of the allocations of their
  * own code (see --wrap of ld).  GPUVEC_FAILING_MALLOC names a file that holds
  * a number, which the test sets: it counts down with each allocation, and the
  * one that makes it 0 fails.
- *
- * An engine ends at once, with threads that still run.  So what it has lost
- * is looked for here, by the sanitizer that it is linked with, if any: what
- * no thread and no variable knows of any more.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,9 +15,6 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-/* What an engine ends with that has lost memory */
-#define EXIT_LEAKS		23
 
 void	   *__real_malloc(size_t size);
 void	   *__real_calloc(size_t n, size_t size);
@@ -33,10 +25,6 @@ void	   *__wrap_malloc(size_t size);
 void	   *__wrap_calloc(size_t n, size_t size);
 void	   *__wrap_realloc(void *memory, size_t size);
 int			__wrap_posix_memalign(void **memory, size_t alignment, size_t size);
-
-extern int	__lsan_do_recoverable_leak_check(void) __attribute__((weak));
-void		__real__exit(int status) __attribute__((noreturn));
-void		__wrap__exit(int status) __attribute__((noreturn));
 
 static long *left = NULL;		/* atomic; NULL: nothing ever fails */
 
@@ -85,12 +73,4 @@ int
 __wrap_posix_memalign(void **memory, size_t alignment, size_t size)
 {
 	return fails() ? ENOMEM : __real_posix_memalign(memory, alignment, size);
-}
-
-void
-__wrap__exit(int status)
-{
-	if (status == 0 && __lsan_do_recoverable_leak_check && __lsan_do_recoverable_leak_check() != 0)
-		status = EXIT_LEAKS;
-	__real__exit(status);
 }

@@ -28,17 +28,12 @@ SERVER_TEST_SRCS = test/unit/server_test.c test/unit/server_client.c test/unit/s
 	test/unit/server_rows.c test/unit/server_parts.c test/unit/server_joint.c test/unit/server_als.c
 SERVER_TEST_FLAGS = -std=gnu11 -O2 -g -pthread -ffp-contract=off -D_GNU_SOURCE -I$(srcdir)/src -Wall -Wextra
 
-SERVER_WRAP = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign,--wrap=_exit
+SERVER_WRAP = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign
 
-# Memory that was not freed is found when an engine ends, if this machine lets
-# a process be looked at
-LEAKS := $(shell program=$$(mktemp) && echo 'int main(void) { return 0; }' | $(ENGINE_CC) -fsanitize=leak -x c -o $$program - 2>/dev/null && \
-	$$program 2>/dev/null && echo -fsanitize=leak; rm -f $$program)
-
-SERVER_plain = $(LEAKS)
+SERVER_plain =
 SERVER_asan = -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 SERVER_thread = -fsanitize=thread
-SERVER_emulated = $(LEAKS)
+SERVER_emulated =
 
 # where a variant's objects are
 SERVER_DIR_plain = $(if $(BUILT),build,$(SERVER_BIN)/plain)

@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "engine/cpu/cpu_backend.h"
+#include "engine/cpu/cpu_vectors.h"
 #include "engine/parts/parts.h"
 #include "engine/scheduler.h"
 #include "engine/sets/draft.h"
@@ -243,6 +244,9 @@ make_device(gpuvec_backend *inner)
 
 	d->inner = inner;
 	d->base = *inner;
+	/* an emulated GPU searches only */
+	if (d->base.vectors == NULL)
+		d->base.vectors = &gpuvec_cpu_vectors;
 	d->base.adopt_segment = device_adopt_segment;
 	d->base.adopt_livemaps = device_adopt_livemaps;
 	d->base.adopt_view = device_adopt_view;

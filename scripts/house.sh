@@ -5,10 +5,10 @@
 #   scripts/house.sh --functions [FOLDER...]   each function: lines, file, first line, name
 #   scripts/house.sh --copies [FOLDER...]      where the same lines stand twice
 #
-# The limits: no file of more than 700 lines, no function of more than 80, no line of a
-# comment of more than 79 columns, where a tab goes to the next multiple of four.  What
-# is beyond them is listed, and the exit status is 1.  Medians and copies are printed, not
-# judged: the goals are 13 lines, and none.
+# The limits: no file of more than 700 lines, no function of more than 80, no
+# line of a comment of more than 79 columns, where a tab goes to the next
+# multiple of four.  What is beyond them is listed, and the exit status is 1.
+# Medians and copies are printed, not judged: the goals are 13 lines, and none.
 #
 # A function goes from the line of its name to that of its closing brace.  A comment is
 # one that has its lines for itself; what stands behind code is part of that line.  A copy

@@ -1,4 +1,5 @@
--- The measure kulczynski: values, ties of other numbers of ids, extremes, and searches compared with plain SQL.
+-- The measure kulczynski: values, ties of sets of other lengths, extremes, and
+-- searches compared with plain SQL.
 SET extra_float_digits = 1;
 -- the mean of both containments; 0/0 is 0
 SELECT kulczynski_similarity('{1,2,3,4}', '{1,2,9}') AS seven_twelfths, kulczynski_similarity('{1,2,9}', '{1,2,3,4}') AS turned,
@@ -13,7 +14,8 @@ FROM (SELECT idset_agg(i) AS s FROM generate_series(0, 65535) i) x;
 SELECT name, '{1,2,9}'::idset <<->> ('{1,2,3,4}', 7 / 12.0, name) AS finds, '{1,2,9}'::idset <<->> ('{1,2,3,4}', 7 / 12.0 + 2.0 ^ -52, name) AS not_more FROM unnest(ARRAY['kulczynski', 'Kulczynski']) name;
 SELECT '{1}'::idset <<->> ('{1}', 0.5, 'kulczynsky');
 
--- i common ids with a query of twelve, of b = 12i / (12 - i): all these are one half, and those of 12i / (16 - i) two thirds
+-- i common ids with a query of twelve, of b = 12i / (12 - i): all these are
+-- one half, and those of 12i / (16 - i) two thirds
 CREATE TABLE halves (id serial, tokens idset);
 INSERT INTO halves (tokens)
 SELECT ARRAY(SELECT g FROM generate_series(0, i - 1) g UNION ALL SELECT 1000 + copy * 200 + g FROM generate_series(1, b - i) g)::idset

@@ -67,7 +67,8 @@ __launch_bounds__(POOL_MOST_THREADS) bag_kernel(const __grid_constant__ struct p
 	}
 
 	int most = (int) __reduce_max_sync(FULL_WARP, (unsigned) n);
-	bool count = p.mean && (W || p.skip_missing); /* otherwise the divisor is n */
+	/* otherwise the divisor is n */
+	bool count = p.mean && (W || p.skip_missing);
 	float acc[E];
 	typename pooling_divisor<W>::type divisor = count ? 0 : n;
 	struct pooling_chunk chunk;

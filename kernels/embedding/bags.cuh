@@ -32,7 +32,7 @@ struct pool_params
 	/* bags or pieces */
 	uint32_t hotness;
 	const int64_t *offsets; /* NULL: bags of hotness lookups */
-	const uint32_t *count;  /* NULL, or their number, if only the device knows it */
+	const uint32_t *count;  /* their number, if the device has it; or NULL */
 	uint32_t bags;          /* their number, or an upper limit of it */
 
 	/* how the work is distributed */

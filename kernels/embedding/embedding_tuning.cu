@@ -28,20 +28,28 @@ hopper_pooling(void)
 {
 	struct pooling_policy p = {};
 
-	p.threads = 64;                           /* tried: blocks of one warp, Zipf */
-	p.gather_threads = 128;                   /* as in kernels; tried: rows a block */
-	p.least_range = 1;                        /* as in kernels */
-	p.most_range = 16;                        /* as in kernels, 1 key a bag */
-	p.least_vector_bytes = 1;                 /* as in kernels */
-	p.most_vector_bytes = 16;                 /* as in kernels; tried: half as many lanes */
-	p.slice_bytes = 512;                      /* as in kernels, width 256 */
-	p.slice_major = false;                    /* as in kernels, width 256 */
-	p.grad_slice_major = true;                /* tried: gradients by whole rows */
-	p.chained = true;                         /* tried: no call waits for the one before */
-	p.bulk_min_row = 128;                     /* tried: single keys by registers, 128 bytes */
-	p.bulk_max_row = 2048;                    /* tried: the same, 1,024 bytes */
+	/* tried: blocks of one warp, Zipf */
+	p.threads = 64;
+	/* as in kernels; tried: rows a block */
+	p.gather_threads = 128;
+	p.least_range = 1;        /* as in kernels */
+	p.most_range = 16;        /* as in kernels, 1 key a bag */
+	p.least_vector_bytes = 1; /* as in kernels */
+	/* as in kernels; tried: half as many lanes */
+	p.most_vector_bytes = 16;
+	p.slice_bytes = 512;   /* as in kernels, width 256 */
+	p.slice_major = false; /* as in kernels, width 256 */
+	/* tried: gradients by whole rows */
+	p.grad_slice_major = true;
+	/* tried: no call waits for the one before */
+	p.chained = true;
+	/* tried: single keys by registers, 128 bytes */
+	p.bulk_min_row = 128;
+	/* tried: single keys by registers, 1,024 bytes */
+	p.bulk_max_row = 2048;
 	p.bulk_max_result = (uint64_t) 128 << 20; /* tried: above 128 MB */
-	p.grad_stages = 3;                        /* all; others are for the benchmark */
+	/* all; others are for the benchmark */
+	p.grad_stages = 3;
 	return p;
 }
 

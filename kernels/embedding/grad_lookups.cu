@@ -105,7 +105,8 @@ static __global__ void
 divisors_kernel(const __grid_constant__ struct bag_params p)
 {
 	uint32_t bag = (uint32_t) (((uint64_t) blockIdx.x * blockDim.x + threadIdx.x) / 32);
-	bool count = p.bags.weights || p.bags.skip_missing; /* otherwise it is the number of lookups */
+	/* otherwise it is the number of lookups */
+	bool count = p.bags.weights || p.bags.skip_missing;
 	uint32_t begin;
 	uint32_t end;
 	double sum = 0.0;

@@ -75,7 +75,8 @@ struct pooling_policy
 	uint32_t gather_threads;
 	uint64_t least_range; /* bags that a group of lanes pools, at least */
 	uint64_t most_range;
-	uint32_t least_vector_bytes; /* bytes that a lane reads at once, at least */
+	/* bytes that a lane reads at once, at least */
+	uint32_t least_vector_bytes;
 	uint32_t most_vector_bytes;
 	/* bytes of a row that a group of lanes reads at once, at most 512 */
 	uint32_t slice_bytes;

@@ -36,11 +36,12 @@ struct stream_group
 {
 	static constexpr int E = VB / (int) sizeof(T);
 
-	const struct pool_params p; /* a copy: it takes fewer registers than a reference */
-	uint32_t lane;              /* in the warp */
-	uint32_t sub;               /* in the group */
-	uint32_t group_lane;        /* the group's first lane in the warp */
-	bool waited;                /* wait_for_previous() was called */
+	/* a copy: it takes fewer registers than a reference */
+	const struct pool_params p;
+	uint32_t lane;       /* in the warp */
+	uint32_t sub;        /* in the group */
+	uint32_t group_lane; /* the group's first lane in the warp */
+	bool waited;         /* wait_for_previous() was called */
 
 	/* the work */
 	uint32_t warp_task;

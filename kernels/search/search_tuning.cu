@@ -30,22 +30,24 @@ namespace gpuvec
 static constexpr void
 set_scans(struct gpuvec_search_policy &p)
 {
-	p.chunk_queries = 32768;     /* as in backend */
-	p.candidates = 16384;        /* as in bounds: 9 of 2,000 queries find no room */
-	p.candidates_few = 262144;   /* as in backend, 1 query */
-	p.candidates_per_k = 8;      /* as in backend */
-	p.retry_candidates = 262144; /* as in bounds: these 9 are counted once more */
-	p.retry_per_k = 8;           /* as in bounds */
-	p.entry_bits = 32;           /* bounds: with 16, mode A takes 43 ms */
-	p.least_planes = 8;          /* as in bounds: adders of 8 masks */
-	p.growth = 8;                /* as in backend, bitset scan, 2000 queries */
-	p.growth_few = 16;           /* as in backend, bitset scan, 1 query */
-	p.first_rows = 4096;         /* as in backend, bitset scan */
-	p.first_per_k = 16;          /* as in backend, k = 100 */
-	p.item_tiles = 2048;         /* as in backend, bitset scan */
-	p.grab = 4;                  /* as in backend, bitset scan */
-	p.decode_rows = 16384;       /* tried: one thread decodes the answer */
-	p.decode_queries = 32;       /* as in the line of decode_rows */
+	p.chunk_queries = 32768; /* as in backend */
+	/* as in bounds: 9 of 2,000 queries find no room */
+	p.candidates = 16384;
+	p.candidates_few = 262144; /* as in backend, 1 query */
+	p.candidates_per_k = 8;    /* as in backend */
+	/* as in bounds: these 9 are counted once more */
+	p.retry_candidates = 262144;
+	p.retry_per_k = 8;     /* as in bounds */
+	p.entry_bits = 32;     /* bounds: with 16, mode A takes 43 ms */
+	p.least_planes = 8;    /* as in bounds: adders of 8 masks */
+	p.growth = 8;          /* as in backend, bitset scan, 2000 queries */
+	p.growth_few = 16;     /* as in backend, bitset scan, 1 query */
+	p.first_rows = 4096;   /* as in backend, bitset scan */
+	p.first_per_k = 16;    /* as in backend, k = 100 */
+	p.item_tiles = 2048;   /* as in backend, bitset scan */
+	p.grab = 4;            /* as in backend, bitset scan */
+	p.decode_rows = 16384; /* tried: one thread decodes the answer */
+	p.decode_queries = 32; /* as in the line of decode_rows */
 }
 
 /* Inverted lists; measured on an H200 */
@@ -58,15 +60,20 @@ set_lists(struct gpuvec_search_policy &p)
 	/* tried: with more common ids than those of 1/96, counting is no faster */
 	for (int i = 0; i < GPUVEC_LIST_PARTS; i++)
 		p.list_parts[i] = parts[i];
-	p.sample_tiled = 24;           /* as in bounds: the sample of a lone query */
-	p.sample_whole = 6;            /* as in bounds: that of mode A takes 1.3 ms */
-	p.sample_rows = 16;            /* as in backend, growth; tried: no sample */
-	p.near_part = 16;              /* as in bounds: the near blocks take 0.9 ms */
-	p.near_queries = 48;           /* as in backend, 48 queries */
-	p.item_queries = 64;           /* as in backend, 2,000 queries */
-	p.whole_item_queries = 8;      /* as in backend, A, 2,000 queries */
-	p.direct_queries = 48;         /* as in backend, 48 queries */
-	p.lone_queries = LONE_QUERIES; /* tried: a lone query by a batch's kernels */
+	/* as in bounds: the sample of a lone query */
+	p.sample_tiled = 24;
+	/* as in bounds: that of mode A takes 1.3 ms */
+	p.sample_whole = 6;
+	/* as in backend, growth; tried: no sample */
+	p.sample_rows = 16;
+	/* as in bounds: the near blocks take 0.9 ms */
+	p.near_part = 16;
+	p.near_queries = 48;      /* as in backend, 48 queries */
+	p.item_queries = 64;      /* as in backend, 2,000 queries */
+	p.whole_item_queries = 8; /* as in backend, A, 2,000 queries */
+	p.direct_queries = 48;    /* as in backend, 48 queries */
+	/* tried: a lone query by a batch's kernels */
+	p.lone_queries = LONE_QUERIES;
 	/* backend: lists at 48 queries beside the bitset scan at 48 to 512 */
 	p.scan_above = 48;
 	p.scan_below = 400;

@@ -78,8 +78,8 @@ typedef struct gpuvec_als_problem
 	uint32_t	stride;			/* floats from one factor to the next */
 	uint32_t	cg_steps;
 	double		regularization;
-	gpuvec_thread_pool *pool;	/* for a solver on the host: its threads, ... */
-	struct gpuvec_als_memory *memory;	/* ... and where it charges memory */
+	gpuvec_thread_pool *pool;	/* of a solver on the host, and ... */
+	struct gpuvec_als_memory *memory;	/* ... where it charges memory */
 } gpuvec_als_problem;
 
 typedef struct gpuvec_als_solver gpuvec_als_solver;

@@ -104,7 +104,8 @@ typedef struct gpuvec_slot_search
 	 */
 	gpuvec_slot_names names;
 	gpuvec_thread_pool *pool;	/* NULL: one thread */
-	bool		(*wanted) (const void *arg, uint32_t query, uint32_t slot); /* NULL: all are */
+	/* NULL: all are */
+	bool		(*wanted) (const void *arg, uint32_t query, uint32_t slot);
 	const void *wanted_arg;
 
 	/*

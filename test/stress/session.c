@@ -125,7 +125,7 @@ judge(struct worker *w, const char *sql, const PGresult *result)
 	char	   *message = say(w, "%s", PQerrorMessage(w->conn));
 
 	snprintf(w->sqlstate, sizeof(w->sqlstate), "%s", sqlstate ? sqlstate : "");
-	/* libpq tells that it cannot write before it knows the connection as lost */
+	/* libpq may fail to write before it knows the connection as lost */
 	if (PQstatus(w->conn) == CONNECTION_BAD || sqlstate == NULL)
 	{
 		if (outage_excuses(w) || was_terminated(w))

@@ -45,7 +45,7 @@ typedef struct bags_part
 {
 	const bags_run *run;
 	uint64_t	first;			/* slot of the part */
-	const void **vectors;		/* those of the part's slots; NULL: not found */
+	const void **vectors;		/* of the part's slots; NULL: not found */
 	float	   *scratch;
 	float	   *mean;
 } bags_part;

@@ -86,7 +86,6 @@ bank_reserve(gpuvec_vectors *vectors, gpuvec_device_bank *device_bank, uint32_t 
 			 gpuvec_error *error)
 {
 	cpu_bank   *bank = cpu_bank_of(device_bank);
-
 	char	   *elements = realloc(bank->elements, room * bank->vector_bytes + 1);
 
 	if (elements == NULL)

@@ -28,7 +28,7 @@ typedef struct slots_run
 	const gpuvec_bank *bank;
 	gpuvec_thread_pool *pool;
 	gpuvec_slot_bags bags;
-	float	   *weights;		/* [nkeys], or NULL: of the slots that are left */
+	float	   *weights;		/* [nkeys], or NULL: of slots that are left */
 	int64_t    *keys;			/* [nkeys], or NULL: their keys */
 } slots_run;
 

@@ -47,8 +47,8 @@
 /* What a thread works with */
 typedef struct product_scratch
 {
-	double	   *sums;			/* [items], by columns; all zero between rows */
-	uint32_t   *columns;		/* [items]: those with a sum, if they are few */
+	double	   *sums;			/* [items], by columns; 0 between rows */
+	uint32_t   *columns;		/* [items]: those with a sum, if few */
 } product_scratch;
 
 typedef struct cpu_product

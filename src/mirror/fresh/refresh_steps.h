@@ -35,7 +35,7 @@ struct MirrorRefresh
 	int64		began;			/* when the lock was taken */
 	int64		claim;			/* of FactsMayTry(), or 0 */
 	int			attempts;
-	uint64		moves;			/* while another session's work is in the way */
+	uint64		moves;			/* while another's work is in the way */
 
 	bool		failed;			/* the connection was lost, or the engine
 								 * refused */

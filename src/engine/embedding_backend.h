@@ -104,7 +104,7 @@ typedef struct gpuvec_slot_search
 	 */
 	gpuvec_slot_names names;
 	gpuvec_thread_pool *pool;	/* NULL: one thread */
-	/* NULL: all are */
+	/* Is a slot wanted by a query?  NULL: all are */
 	bool		(*wanted) (const void *arg, uint32_t query, uint32_t slot);
 	const void *wanted_arg;
 

@@ -42,14 +42,14 @@ ALS_KERNELS = $(wildcard $(srcdir)/kernels/als/*.cu)
 # what all kernels share
 DEVICE_SOURCES = $(wildcard $(srcdir)/kernels/device/*.cu)
 
-ENGINE_SRCS := $(filter-out src/engine/main.c, $(patsubst $(srcdir)/%,%,$(wildcard $(addprefix $(srcdir)/src/engine/,*.c als/*.c cpu/*.c embedding/*.c neighbors/*.c parts/*.c parts/vectors/*.c serve/*.c sets/*.c store/*.c))))
+ENGINE_SRCS := $(filter-out src/engine/main.c, $(patsubst $(srcdir)/%,%,$(wildcard $(addprefix $(srcdir)/src/engine/,*.c als/*.c cpu/*.c embedding/*.c neighbors/*.c shards/*.c shards/vectors/*.c serve/*.c sets/*.c store/*.c))))
 # variants for x86-64 only
 ifeq ($(filter x86_64-%,$(shell $(ENGINE_CC) -dumpmachine)),)
 ENGINE_SRCS := $(filter-out %_avx2.c %_avx512.c,$(ENGINE_SRCS))
 endif
 ENGINE_OBJS := $(ENGINE_SRCS:%.c=build/%.o)
 # several devices as one
-PARTS_OBJS := $(filter build/src/engine/parts/% $(patsubst %,build/src/engine/embedding/pool_%.o,simd portable avx2 avx512),$(ENGINE_OBJS))
+SHARDS_OBJS := $(filter build/src/engine/shards/% $(patsubst %,build/src/engine/embedding/pool_%.o,simd portable avx2 avx512),$(ENGINE_OBJS))
 KERNEL_OBJS :=
 ENGINE_LIBS = -lm -lpthread
 
@@ -98,7 +98,7 @@ FLAGS_exact_portable = -O3
 FLAGS_exact_avx2 = -O3 -mavx2
 FLAGS_exact_avx512 = -O3 -mavx512f
 FLAGS_product = -O3
-FLAGS_part_pool = -O3
+FLAGS_shard_pool = -O3
 FLAGS_scan_lone_avx512 = -O3 -mavx512f -mavx512bw -mavx512vl
 
 ENGINE_LIB = build/libengine.a

@@ -41,12 +41,12 @@ memory          core                    src/engine/instruction_sets.h src/engine
 backend         memory                  src/engine/backend.h src/engine/segment.[ch] src/engine/segment_read.c src/engine/view.c src/engine/filter_column.[ch] src/engine/equal_filters.[ch] src/engine/method_costs.[ch] src/engine/embedding_backend.h src/engine/neighbors_backend.h src/engine/als_backend.h src/engine/slot_bags.h
 tools           memory                  src/engine/log.[ch] src/engine/fault.[ch] src/engine/options.[ch]
 pooling         memory                  src/engine/embedding/pool_simd.[ch] src/engine/embedding/pool_portable.c src/engine/embedding/pool_avx*.c
-part-vectors    backend,tools,pooling   src/engine/parts/vectors/*
-parts           part-vectors            src/engine/parts/*
+shard-vectors    backend,tools,pooling   src/engine/shards/vectors/*
+shards          shard-vectors            src/engine/shards/*
 factors         backend                 src/engine/als/als_math.* src/engine/als/als_avx*.c src/engine/als/als_portable.c src/engine/als/exact*.[ch] src/engine/als/als_memory.[ch] src/engine/als/key_numbers.h src/engine/als/interactions.h src/engine/als/cpu_solver.[ch]
 products        factors                 src/engine/neighbors/product.[ch] src/engine/neighbors/weighted.h
 cpu             tools,pooling,products  src/engine/cpu/* src/engine/nocuda/*
-store           parts,cpu               src/engine/store/* src/engine/scheduler.[ch]
+store           shards,cpu               src/engine/store/* src/engine/scheduler.[ch]
 sets            store                   src/engine/sets/*
 vectors         store,pooling           src/engine/embedding/*
 als             store                   src/engine/als/*

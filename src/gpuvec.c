@@ -17,7 +17,7 @@
 #include "index/index_am.h"
 #include "link/faults.h"
 #include "link/supervisor.h"
-#include "mirror/describe/facts.h"
+#include "mirror/describe/costs.h"
 #include "mirror/describe/refreshing.h"
 #include "mirror/feed/feed.h"
 #include "mirror/feed/feed_queue.h"
@@ -43,7 +43,7 @@ _PG_init(void)
 	FeedInit();
 	FeedQueueInit();
 	FeederInit();
-	FactsInit();
+	CostsInit();
 	RefreshingInit();
 	EmbeddingInit();
 	RecommendInit();

@@ -61,7 +61,7 @@ typedef enum GpuvecSharedMemory
  */
 #define GPUVEC_LOAD_PATIENCE_MS		5000
 
-/* WAL of at least so many bytes is read ahead (mirror/fresh/stale_pages.c) */
+/* Fewest bytes of WAL that are read ahead (mirror/fresh/stale_pages.c) */
 #define GPUVEC_READ_AHEAD_BYTES		(64 * 1024)
 
 #ifdef GPUVEC_TEST_HOOKS

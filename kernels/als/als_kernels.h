@@ -114,7 +114,7 @@ als_gram_scratch(uint32_t stride);
  * scratch, [LOSS_BLOCKS]
  */
 extern cudaError_t
-als_loss_launch(const struct als_side_rows *sides, const struct als_vectors &v, double *parts,
+als_loss_launch(const struct als_side_rows *sides, const struct als_vectors &v, double *partials,
 				double *loss, double regularization, uint32_t stride, cudaStream_t stream);
 
 } // namespace gpuvec

@@ -54,7 +54,7 @@ struct solver_memory
 	struct als_side_rows sides[2];
 	struct als_vectors v;
 	float *chunks;
-	double *parts;
+	double *partials;
 	double *loss;
 };
 
@@ -154,7 +154,7 @@ take_memory(struct arena &arena, const gpuvec_als_problem *problem,
 	m.v.least = arena.take<float>(rows);
 	m.v.done = arena.take<uint32_t>(rows);
 	m.chunks = arena.take<float>(als_gram_scratch(stride));
-	m.parts = arena.take<double>(LOSS_BLOCKS);
+	m.partials = arena.take<double>(LOSS_BLOCKS);
 	m.loss = arena.take<double>(1);
 	return m;
 }
@@ -396,7 +396,7 @@ solver_loss(gpuvec_als_solver *solver, const int *canceled, double *loss, gpuvec
 		rc = queue_begin(s, GPUVEC_ALS_USERS);
 	s.begun = rc == cudaSuccess;
 	if (rc == cudaSuccess)
-		rc = als_loss_launch(s.m.sides, s.m.v, s.m.parts, s.m.loss, s.problem->regularization,
+		rc = als_loss_launch(s.m.sides, s.m.v, s.m.partials, s.m.loss, s.problem->regularization,
 							 s.stride, stream);
 	if (rc == cudaSuccess)
 		rc = cudaMemcpyAsync(s.loss_value.get(), s.m.loss, sizeof(double), cudaMemcpyDeviceToHost,

@@ -237,7 +237,7 @@ struct loss_params
 	uint32_t npieces;
 	uint32_t stride;
 	double regularization;
-	double *parts; /* [LOSS_BLOCKS] */
+	double *partials; /* [LOSS_BLOCKS] */
 	double *loss;
 };
 
@@ -260,7 +260,7 @@ block_sum(double sum)
 }
 
 static __global__ void
-__launch_bounds__(THREADS) loss_parts_kernel(const __grid_constant__ struct loss_params p)
+__launch_bounds__(THREADS) loss_partials_kernel(const __grid_constant__ struct loss_params p)
 {
 	uint64_t square = (uint64_t) p.stride * p.stride;
 	uint64_t thread = (uint64_t) blockIdx.x * THREADS + threadIdx.x;
@@ -276,28 +276,28 @@ __launch_bounds__(THREADS) loss_parts_kernel(const __grid_constant__ struct loss
 		sum += p.losses[i];
 	sum = block_sum(sum);
 	if (threadIdx.x == 0)
-		p.parts[blockIdx.x] = sum;
+		p.partials[blockIdx.x] = sum;
 }
 
 static __global__ void
 __launch_bounds__(THREADS) loss_kernel(const __grid_constant__ struct loss_params p)
 {
-	double sum = block_sum(threadIdx.x < LOSS_BLOCKS ? p.parts[threadIdx.x] : 0);
+	double sum = block_sum(threadIdx.x < LOSS_BLOCKS ? p.partials[threadIdx.x] : 0);
 
 	if (threadIdx.x == 0)
 		*p.loss = sum;
 }
 
 cudaError_t
-als_loss_launch(const struct als_side_rows *sides, const struct als_vectors &v, double *parts,
+als_loss_launch(const struct als_side_rows *sides, const struct als_vectors &v, double *partials,
 				double *loss, double regularization, uint32_t stride, cudaStream_t stream)
 {
 	const struct als_side_rows &users = sides[GPUVEC_ALS_USERS];
 	struct loss_params p = {users.sum, sides[GPUVEC_ALS_ITEMS].sum,
 							v.losses,  users.npieces,
 							stride,    regularization,
-							parts,     loss};
-	cudaError_t rc = launch(loss_parts_kernel, (uint64_t) LOSS_BLOCKS, THREADS, 0, stream, p);
+							partials,  loss};
+	cudaError_t rc = launch(loss_partials_kernel, (uint64_t) LOSS_BLOCKS, THREADS, 0, stream, p);
 
 	return rc == cudaSuccess ? launch(loss_kernel, (uint64_t) 1, THREADS, 0, stream, p) : rc;
 }

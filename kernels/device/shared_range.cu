@@ -105,11 +105,11 @@ shared_range::~shared_range()
 	if (base == NULL)
 		return;
 	for (uint32_t i = 0; i < nmapped; i++)
-		driver()->unmap((CUdeviceptr) part(i), bytes);
-	driver()->free((CUdeviceptr) base, nparts * distance);
+		driver()->unmap((CUdeviceptr) shard(i), bytes);
+	driver()->free((CUdeviceptr) base, nshards * distance);
 }
 
-/* Let part i have memory of a device */
+/* Let shard i have memory of a device */
 bool
 shared_range::map_part(struct cuda_device &device, uint32_t i, gpuvec_error *error)
 {
@@ -120,7 +120,7 @@ shared_range::map_part(struct cuda_device &device, uint32_t i, gpuvec_error *err
 	if (!device.enter(error) || !check_driver(device, driver()->create(&memory, bytes, &prop, 0),
 											  "allocate GPU memory that GPUs share", error))
 		return false;
-	rc = driver()->map((CUdeviceptr) part(i), bytes, 0, memory, 0);
+	rc = driver()->map((CUdeviceptr) shard(i), bytes, 0, memory, 0);
 	/* what is mapped stays */
 	driver()->release(memory);
 	if (!check_driver(device, rc, "map GPU memory that GPUs share", error))
@@ -130,8 +130,8 @@ shared_range::map_part(struct cuda_device &device, uint32_t i, gpuvec_error *err
 }
 
 bool
-shared_range::open(struct cuda_device *const *devices, uint32_t n, size_t part_distance,
-				   size_t part_bytes, gpuvec_error *error)
+shared_range::open(struct cuda_device *const *devices, uint32_t n, size_t shard_distance,
+				   size_t shard_bytes, gpuvec_error *error)
 {
 	static const char *const what = "share GPU memory";
 	std::vector<CUmemAccessDesc> access;
@@ -140,13 +140,13 @@ shared_range::open(struct cuda_device *const *devices, uint32_t n, size_t part_d
 
 	if (!devices[0]->enter(error) ||
 		!check_driver(*devices[0],
-					  driver()->reserve(&reserved, n * part_distance, SHARED_PAGE, 0, 0), what,
+					  driver()->reserve(&reserved, n * shard_distance, SHARED_PAGE, 0, 0), what,
 					  error))
 		return false;
 	base = (char *) reserved;
-	nparts = n;
-	distance = part_distance;
-	bytes = divide_up(std::max(part_bytes, (size_t) 1), SHARED_PAGE) * SHARED_PAGE;
+	nshards = n;
+	distance = shard_distance;
+	bytes = divide_up(std::max(shard_bytes, (size_t) 1), SHARED_PAGE) * SHARED_PAGE;
 	for (uint32_t i = 0; i < n; i++)
 	{
 		CUmemAccessDesc desc = {};
@@ -164,7 +164,7 @@ shared_range::open(struct cuda_device *const *devices, uint32_t n, size_t part_d
 	for (uint32_t i = 0; i < n; i++)
 		if (!check_driver(
 				*devices[i],
-				driver()->set_access((CUdeviceptr) part(i), bytes, access.data(), access.size()),
+				driver()->set_access((CUdeviceptr) shard(i), bytes, access.data(), access.size()),
 				what, error))
 			return false;
 	return true;

@@ -4,8 +4,8 @@
  *	  A range of addresses with memory of several devices, which all of them
  *	  read and write.
  *
- * The range has a part for each device, at equal distances.  Only the
- * beginning of a part has memory, that of its device.
+ * The range has a shard for each device, at equal distances.  Only the
+ * beginning of a shard has memory, that of its device.
  *
  * It takes the virtual memory management of the driver (compute capability
  * 7.0 and later, not on every system), and peer access between the devices.
@@ -36,15 +36,15 @@ public:
 
 	/*
 	 * Reserve a range for n devices, with memory for the first `bytes` of
-	 * each part.  distance is a multiple of SHARED_PAGE.
+	 * each shard.  distance is a multiple of SHARED_PAGE.
 	 */
 	bool
 	open(struct cuda_device *const *devices, uint32_t n, size_t distance, size_t bytes,
 		 gpuvec_error *error);
 
-	/* The beginning of part i */
+	/* The beginning of shard i */
 	char *
-	part(uint32_t i) const
+	shard(uint32_t i) const
 	{
 		return base + i * distance;
 	}
@@ -54,10 +54,10 @@ private:
 	map_part(struct cuda_device &device, uint32_t i, gpuvec_error *error);
 
 	char *base = NULL;
-	size_t bytes = 0; /* of the memory of each part */
+	size_t bytes = 0; /* of the memory of each shard */
 	size_t distance = 0;
-	uint32_t nparts = 0;
-	uint32_t nmapped = 0; /* parts that have memory */
+	uint32_t nshards = 0;
+	uint32_t nmapped = 0; /* shards that have memory */
 };
 
 /* True if these devices can have such a range */

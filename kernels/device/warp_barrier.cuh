@@ -4,7 +4,7 @@
  *	  Barriers in shared memory by which the warps of a block wait for each
  *	  other and for copies, on compute capability 9.0.
  *
- * A barrier has phases.  A phase ends when so many arrivals as the barrier was
+ * A barrier has phases.  A phase ends when as many arrivals as the barrier was
  * made for have come, and all bytes have been copied that these announced.
  * Whoever waits says which phase it means by its parity: that of the first
  * phase is 0.  The phase before the first one has ended, and has parity 1.

@@ -82,24 +82,24 @@ bank_release(gpuvec_vectors *vectors, gpuvec_device_bank *bank)
 
 /* Cut memory into the arrays of a bank; elements are elsewhere, or NULL */
 static struct bank_arrays
-take_arrays(struct arena *arena, const gpuvec_device_bank *bank, uint32_t room, char *elements)
+take_arrays(struct arena *arena, const gpuvec_device_bank *bank, uint32_t capacity, char *elements)
 {
 	struct bank_arrays a;
 
-	a.elements = elements ? elements : arena->take<char>(room * bank->stride_bytes);
-	a.keys = arena->take<int64_t>(room);
-	a.tids = arena->take<uint64_t>(room);
-	a.live = arena->take<uint8_t>(room);
-	a.entries = arena->take<struct key_entry>(key_entries(room));
+	a.elements = elements ? elements : arena->take<char>(capacity * bank->stride_bytes);
+	a.keys = arena->take<int64_t>(capacity);
+	a.tids = arena->take<uint64_t>(capacity);
+	a.live = arena->take<uint8_t>(capacity);
+	a.entries = arena->take<struct key_entry>(key_entries(capacity));
 	return a;
 }
 
 size_t
-bank_bytes(const gpuvec_device_bank *bank, uint32_t room)
+bank_bytes(const gpuvec_device_bank *bank, uint32_t capacity)
 {
 	struct arena arena = {NULL, 0};
 
-	take_arrays(&arena, bank, room, NULL);
+	take_arrays(&arena, bank, capacity, NULL);
 	/* a range has whole pages */
 	return arena.used + (bank->range ? SHARED_PAGE : 0);
 }
@@ -109,7 +109,7 @@ static cudaError_t
 copy_slots(const struct bank_arrays *to, const gpuvec_device_bank *bank, cudaStream_t stream)
 {
 	const struct bank_arrays *from = &bank->arrays;
-	size_t n = bank->room;
+	size_t n = bank->capacity;
 	cudaError_t rc = cudaMemcpyAsync(to->elements, from->elements, n * bank->stride_bytes,
 									 cudaMemcpyDeviceToDevice, stream);
 
@@ -134,20 +134,20 @@ struct new_arrays
  * `elements`, its vectors go there.
  */
 static bool
-make_arrays(struct cuda_embedding &e, const gpuvec_device_bank *bank, uint32_t room, char *elements,
-			struct new_arrays *made, gpuvec_error *error)
+make_arrays(struct cuda_embedding &e, const gpuvec_device_bank *bank, uint32_t capacity,
+			char *elements, struct new_arrays *made, gpuvec_error *error)
 {
 	static const char *const what = "copy vectors on the GPU";
 	worker_loan worker = e.take_worker(error);
 	struct arena arena = {NULL, 0};
 	cudaStream_t stream;
 
-	take_arrays(&arena, bank, room, elements);
+	take_arrays(&arena, bank, capacity, elements);
 	if (!worker || !e.allocate(made->memory, worker->streams[0], arena.used, "vectors", error))
 		return false;
 	stream = worker->streams[0].get();
 	arena = {(char *) made->memory.get(), 0};
-	made->arrays = take_arrays(&arena, bank, room, elements);
+	made->arrays = take_arrays(&arena, bank, capacity, elements);
 	return (!bank->memory ||
 			e.device.check(copy_slots(&made->arrays, bank, stream), what, error)) &&
 		   e.device.check(cudaStreamSynchronize(stream), what, error);
@@ -155,23 +155,24 @@ make_arrays(struct cuda_embedding &e, const gpuvec_device_bank *bank, uint32_t r
 
 /* Let a bank have new arrays */
 static void
-change_arrays(gpuvec_device_bank *bank, uint32_t room, struct new_arrays *made)
+change_arrays(gpuvec_device_bank *bank, uint32_t capacity, struct new_arrays *made)
 {
 	release_memory(bank->memory);
 	bank->memory = std::move(made->memory);
 	bank->arrays = made->arrays;
-	bank->room = room;
+	bank->capacity = capacity;
 	bank->live_version = 0;
 }
 
 bool
-bank_reserve(gpuvec_vectors *vectors, gpuvec_device_bank *bank, uint32_t room, gpuvec_error *error)
+bank_reserve(gpuvec_vectors *vectors, gpuvec_device_bank *bank, uint32_t capacity,
+			 gpuvec_error *error)
 {
 	struct new_arrays made;
 
-	if (!make_arrays(embedding_of(vectors), bank, room, NULL, &made, error))
+	if (!make_arrays(embedding_of(vectors), bank, capacity, NULL, &made, error))
 		return false;
-	change_arrays(bank, room, &made);
+	change_arrays(bank, capacity, &made);
 	bank->range.reset();
 	return true;
 }
@@ -206,38 +207,39 @@ catch (const std::bad_alloc &)
  * SHARED_PAGE bytes
  */
 static uint64_t
-whole_pages(const gpuvec_device_bank *bank, uint32_t room)
+whole_pages(const gpuvec_device_bank *bank, uint32_t capacity)
 {
 	size_t unit = SHARED_PAGE;
 
 	/* SHARED_PAGE is a power of two */
 	for (size_t stride = bank->stride_bytes; stride % 2 == 0 && unit > 1; stride /= 2)
 		unit /= 2;
-	return std::max(divide_up(room, unit), UINT64_C(1)) * unit;
+	return std::max(divide_up(capacity, unit), UINT64_C(1)) * unit;
 }
 
 bool
 banks_reserve_shared(gpuvec_vectors *const *vectors, gpuvec_device_bank *const *banks, uint32_t n,
-					 uint32_t room, uint32_t *distance, gpuvec_error *error)
+					 uint32_t capacity, uint32_t *distance, gpuvec_error *error)
 try
 {
 	std::vector<struct cuda_device *> devices = devices_of(vectors, n);
 	std::vector<struct new_arrays> made(n);
 	std::shared_ptr<shared_range> range = std::make_shared<shared_range>();
 	size_t stride_bytes = banks[0]->stride_bytes;
-	uint64_t slots = whole_pages(banks[0], room);
+	uint64_t slots = whole_pages(banks[0], capacity);
 
 	if (slots * n > GPUVEC_MAX_SLOTS)
 		return gpuvec_fail(error, GPUVEC_LIMIT_EXCEEDED, NULL, NULL,
 						   "the relation has too many rows for the gpuvec engine");
-	if (!range->open(devices.data(), n, slots * stride_bytes, room * stride_bytes, error))
+	if (!range->open(devices.data(), n, slots * stride_bytes, capacity * stride_bytes, error))
 		return false;
 	for (uint32_t i = 0; i < n; i++)
-		if (!make_arrays(embedding_of(vectors[i]), banks[i], room, range->part(i), &made[i], error))
+		if (!make_arrays(embedding_of(vectors[i]), banks[i], capacity, range->quad(i), &made[i],
+						 error))
 			return false;
 	for (uint32_t i = 0; i < n; i++)
 	{
-		change_arrays(banks[i], room, &made[i]);
+		change_arrays(banks[i], capacity, &made[i]);
 		banks[i]->range = range;
 		banks[i]->distance = (uint32_t) slots;
 		banks[i]->nbanks = n;
@@ -266,22 +268,22 @@ struct put_params
 static __global__ void
 put_kernel(const __grid_constant__ struct put_params p)
 {
-	uint32_t parts = p.vectors + sizeof(struct record_head) / sizeof(uint4);
+	uint32_t quads = p.vectors + sizeof(struct record_head) / sizeof(uint4);
 	uint64_t i = (uint64_t) blockIdx.x * blockDim.x + threadIdx.x;
-	uint32_t number = (uint32_t) (i / parts);
-	uint32_t part = (uint32_t) (i % parts);
-	const uint4 *record = p.records + (uint64_t) number * parts;
+	uint32_t number = (uint32_t) (i / quads);
+	uint32_t quad = (uint32_t) (i % quads);
+	const uint4 *record = p.records + (uint64_t) number * quads;
 	const struct record_head *head = (const struct record_head *) record;
 
 	if (number >= p.nrecords)
 		return;
-	if (part == 0)
+	if (quad == 0)
 	{
 		p.keys[head->slot] = head->key;
 		p.tids[head->slot] = head->tid;
 	}
-	else if (part >= parts - p.vectors)
-		p.elements[(uint64_t) head->slot * p.vectors + part - (parts - p.vectors)] = record[part];
+	else if (quad >= quads - p.vectors)
+		p.elements[(uint64_t) head->slot * p.vectors + quad - (quads - p.vectors)] = record[quad];
 }
 
 /* Bytes of a collected vector with its head */
@@ -319,7 +321,7 @@ bank_forget(gpuvec_device_bank *bank)
 {
 	free(bank->records);
 	bank->records = NULL;
-	bank->nrecords = bank->room_records = 0;
+	bank->nrecords = bank->records_capacity = 0;
 }
 
 /*
@@ -355,18 +357,19 @@ reserve_record(gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_error *
 {
 	size_t most =
 		std::max(embedding_of(vectors).policy.record_bytes / record_bytes(bank), (size_t) 1);
-	size_t room = std::min(most, std::max((size_t) bank->room_records * 2, (size_t) FIRST_RECORDS));
+	size_t capacity =
+		std::min(most, std::max((size_t) bank->records_capacity * 2, (size_t) FIRST_RECORDS));
 	char *records;
 
-	if (bank->nrecords < bank->room_records)
+	if (bank->nrecords < bank->records_capacity)
 		return true;
 	if (bank->nrecords == most)
 		return flush_records(vectors, bank, error);
-	records = (char *) realloc(bank->records, room * record_bytes(bank));
+	records = (char *) realloc(bank->records, capacity * record_bytes(bank));
 	if (records == NULL)
-		return gpuvec_fail_memory(error, room * record_bytes(bank));
+		return gpuvec_fail_memory(error, capacity * record_bytes(bank));
 	bank->records = records;
-	bank->room_records = (uint32_t) room;
+	bank->records_capacity = (uint32_t) capacity;
 	return true;
 }
 

@@ -140,7 +140,7 @@ struct gpuvec_device_bank
 	gpuvec_storage storage;
 	uint32_t stride; /* elements from one vector to the next */
 	size_t stride_bytes;
-	uint32_t room;                /* slots */
+	uint32_t capacity;            /* slots */
 	gpuvec::unique_memory memory; /* holds the arrays */
 
 	/*
@@ -163,7 +163,7 @@ struct gpuvec_device_bank
 	 */
 	char *records;
 	uint32_t nrecords;
-	uint32_t room_records;
+	uint32_t records_capacity;
 };
 
 namespace gpuvec
@@ -182,14 +182,15 @@ bank_make(gpuvec_vectors *vectors, uint32_t width, gpuvec_storage storage, gpuve
 extern void
 bank_release(gpuvec_vectors *vectors, gpuvec_device_bank *bank);
 extern bool
-bank_reserve(gpuvec_vectors *vectors, gpuvec_device_bank *bank, uint32_t room, gpuvec_error *error);
+bank_reserve(gpuvec_vectors *vectors, gpuvec_device_bank *bank, uint32_t capacity,
+			 gpuvec_error *error);
 extern bool
 banks_can_share(gpuvec_vectors *const *vectors, uint32_t n);
 extern bool
 banks_reserve_shared(gpuvec_vectors *const *vectors, gpuvec_device_bank *const *banks, uint32_t n,
-					 uint32_t room, uint32_t *distance, gpuvec_error *error);
+					 uint32_t capacity, uint32_t *distance, gpuvec_error *error);
 extern size_t
-bank_bytes(const gpuvec_device_bank *bank, uint32_t room);
+bank_bytes(const gpuvec_device_bank *bank, uint32_t capacity);
 extern bool
 bank_put(gpuvec_vectors *vectors, gpuvec_device_bank *bank, uint32_t slot, int64_t key,
 		 uint64_t tid, const void *elements, gpuvec_error *error);
@@ -260,7 +261,7 @@ gradient_request(gpuvec_vectors *vectors, gpuvec_device_bank *bank, const gpuvec
 
 /* keys.cu */
 extern uint64_t
-key_entries(uint32_t room);
+key_entries(uint32_t capacity);
 extern uint64_t
 keys_limit(const gpuvec_device_bank *bank);
 extern bool

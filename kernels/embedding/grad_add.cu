@@ -3,10 +3,10 @@
  * grad_add.cu
  *	  Adds up the gradients of the samples of each row.
  *
- * grad_kernel goes through the sorted lookups.  A group of lanes has a part
+ * grad_kernel goes through the sorted lookups.  A group of lanes has a slice
  * of them.  It compares neighbors to find where rows end, adds up the
  * gradients of the samples, and stores one vector per row, or per piece of a
- * row with many lookups.  A piece belongs to the group in whose part it
+ * row with many lookups.  A piece belongs to the group in whose slice it
  * begins.
  *
  *-------------------------------------------------------------------------
@@ -23,13 +23,13 @@ namespace gpuvec
 #define GRAD_UNROLL 8  /* rows in flight per group of lanes */
 
 /*
- * The number of sorted lookups that are one group's part.  Groups that share
+ * The number of sorted lookups that are one group's slice.  Groups that share
  * a warp should have equal work, so that they do not wait for each other:
- * their parts have GPUVEC_PIECE lookups.
+ * their slices have GPUVEC_PIECE lookups.
  */
 template <int LANES>
 static __device__ __host__ __forceinline__ constexpr uint32_t
-grad_part(void)
+grad_slice(void)
 {
 	return LANES == 32 ? GRAD_CUT : GPUVEC_PIECE;
 }
@@ -51,7 +51,7 @@ struct grad_marks
 
 /*
  * A group of lanes at work.  It adds up the gradients of the samples, for the
- * rows and pieces that begin in its part of the sorted lookups.  VB is the
+ * rows and pieces that begin in its slice of the sorted lookups.  VB is the
  * bytes of a vector, LANES the number of lanes that share a row.  W: there
  * are coefficients.
  *
@@ -76,13 +76,13 @@ struct grad_group
 	float acc[E];
 
 	/*
-	 * the group's part of the lookups; counts of rows and pieces before the
+	 * the group's slice of the lookups; counts of rows and pieces before the
 	 * chunk
 	 */
 	uint32_t begin;
 	uint32_t end;
 	bool done;
-	bool open; /* the chunk begins within a piece that began in this part */
+	bool open; /* the chunk begins within a piece that began in this slice */
 	struct grad_cut counts;
 
 	/* the chunk */
@@ -132,7 +132,7 @@ struct grad_group
 			acc[e] = 0.0f;
 	}
 
-	/* Begin the group's part of a warp's work */
+	/* Begin the group's slice of a warp's work */
 	__device__ __forceinline__ void
 	start(uint32_t warp_task)
 	{
@@ -140,9 +140,9 @@ struct grad_group
 
 		column = slice * LANES + sub;
 		base = pooling_lane_base(p.grad, column, p.vectors, VB);
-		done = task * grad_part<LANES>() >= p.lookups;
-		begin = done ? 0 : (uint32_t) task * grad_part<LANES>();
-		end = min(begin + grad_part<LANES>(), p.lookups);
+		done = task * grad_slice<LANES>() >= p.lookups;
+		begin = done ? 0 : (uint32_t) task * grad_slice<LANES>();
+		end = min(begin + grad_slice<LANES>(), p.lookups);
 		counts = {0, 0, 0, 0};
 		open = false;
 		dest = 0;
@@ -215,7 +215,7 @@ struct grad_group
 
 	/*
 	 * True if this lane's lookup belongs to a row or piece that begins in
-	 * this part
+	 * this slice
 	 */
 	__device__ __forceinline__ bool
 	is_taken(const struct grad_marks &m, uint32_t first) const
@@ -335,7 +335,7 @@ template <int VB, int LANES, bool W>
 static cudaError_t
 launch_grad(const struct pooling_policy &policy, struct grad_params &params, cudaStream_t stream)
 {
-	uint64_t warp_tasks = divide_up(divide_up(params.lookups, grad_part<LANES>()), 32 / LANES);
+	uint64_t warp_tasks = divide_up(divide_up(params.lookups, grad_slice<LANES>()), 32 / LANES);
 
 	if (warp_tasks * params.slices > UINT32_MAX)
 		return cudaErrorInvalidValue;

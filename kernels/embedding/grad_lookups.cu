@@ -79,7 +79,7 @@ bag_lookups(const struct pooling_bags &bags, uint32_t bag, uint32_t &begin, uint
 
 /* What a lookup adds to the divisor of a mean */
 static __device__ __forceinline__ float
-divisor_part(const struct bag_params &p, uint32_t position)
+divisor_share(const struct bag_params &p, uint32_t position)
 {
 	if (p.bags.skip_missing &&
 		pooling_lookup(p.bags.indices, p.bags.index_bits, p.rows, position) == POOLING_MISSING)
@@ -116,7 +116,7 @@ divisors_kernel(const __grid_constant__ struct bag_params p)
 		return;
 	bag_lookups(p.bags, bag, begin, end);
 	for (uint32_t i = begin + threadIdx.x % 32; i < end && count; i += 32)
-		sum += divisor_part(p, i);
+		sum += divisor_share(p, i);
 	sum = count ? warp_sum(sum) : end - begin;
 	if (threadIdx.x % 32 == 0)
 		p.divisors[bag] = (float) sum;

@@ -89,7 +89,7 @@ describe_gradient(const struct gradient *g)
 {
 	struct pooling_grad grad = {};
 
-	grad.rows = g->bank->room;
+	grad.rows = g->bank->capacity;
 	grad.width = g->bank->width;
 	grad.grad_stride = grad.out_stride = g->bank->width;
 	return grad;
@@ -129,7 +129,7 @@ compute_gradient(struct gradient *g, const float *upstream, uint64_t limit, gpuv
 	/* concat is a sum of bags of one slot */
 	gpuvec_pool_mode mode = bags->mode == GPUVEC_POOL_MEAN ? GPUVEC_POOL_MEAN : GPUVEC_POOL_SUM;
 	struct pooling_grad grad = describe_gradient(g);
-	uint64_t most = std::min(std::min((uint64_t) g->bank->room, bags->nslots), limit);
+	uint64_t most = std::min(std::min((uint64_t) g->bank->capacity, bags->nslots), limit);
 	struct arena arena = {NULL, 0};
 	struct chunk_arrays a;
 	size_t work_bytes;

@@ -147,15 +147,15 @@ __launch_bounds__(THREADS) find_kernel(const __grid_constant__ struct find_param
 
 /* Number of entries of a bank with room for a number of slots */
 uint64_t
-key_entries(uint32_t room)
+key_entries(uint32_t capacity)
 {
-	return (uint64_t) room / 5 * 8 + SPARE_ENTRIES;
+	return (uint64_t) capacity / 5 * 8 + SPARE_ENTRIES;
 }
 
 uint64_t
 keys_limit(const gpuvec_device_bank *bank)
 {
-	return key_entries(bank->room) / 4 * 3;
+	return key_entries(bank->capacity) / 4 * 3;
 }
 
 /* Number of keys that are sent at a time */
@@ -170,7 +170,7 @@ keys_clear(gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_error *erro
 {
 	struct cuda_embedding &e = embedding_of(vectors);
 	worker_loan worker = e.take_worker(error);
-	size_t bytes = key_entries(bank->room) * sizeof(struct key_entry);
+	size_t bytes = key_entries(bank->capacity) * sizeof(struct key_entry);
 
 	/* EMPTY has all bits set */
 	return worker && worker->finish(e.device.check(cudaMemsetAsync(bank->arrays.entries, 0xFF,
@@ -190,7 +190,7 @@ map_chunk(struct cuda_embedding &e, staged_stream &stream, const gpuvec_device_b
 	if (!e.allocate(memory, stream, n * sizeof(*rows), "keys", error))
 		return false;
 	params.entries = bank->arrays.entries;
-	params.nentries = key_entries(bank->room);
+	params.nentries = key_entries(bank->capacity);
 	params.rows = (const gpuvec_key_row *) memory.get();
 	params.n = n;
 	return e.send(stream, memory.get(), rows, n * sizeof(*rows), error) &&
@@ -247,7 +247,7 @@ find_chunk(struct cuda_embedding &e, staged_stream &stream, const gpuvec_device_
 	take_search(&arena, n, nwords, &params);
 	params.nblocks = search->nblocks;
 	params.entries = bank->arrays.entries;
-	params.nentries = key_entries(bank->room);
+	params.nentries = key_entries(bank->capacity);
 	params.n = n;
 	return e.send(stream, (void *) params.keys, search->keys + first, n * sizeof(int64_t), error) &&
 		   e.send(stream, (void *) params.proven, search->proven, nwords * sizeof(uint32_t),

@@ -207,13 +207,13 @@ fetch_best(struct near_batch *batch, gpuvec_error *error)
 		return false;
 	for (uint64_t at = 0; at < n; at += most)
 	{
-		uint64_t part = std::min(most, n - at);
+		uint64_t chunk = std::min(most, n - at);
 
 		if (!batch->e.fetch(batch->stream, search->slots + to + at, p->best_slots + at,
-							part * sizeof(uint32_t), error) ||
+							chunk * sizeof(uint32_t), error) ||
 			!batch->e.finish(batch->stream, error) ||
 			!batch->e.fetch(batch->stream, search->scores + to + at, p->best_scores + at,
-							part * sizeof(double), error) ||
+							chunk * sizeof(double), error) ||
 			!batch->e.finish(batch->stream, error))
 			return false;
 	}

@@ -64,42 +64,43 @@ scan_warp(const struct pooling_counts &counts, struct pooling_counts &all)
 }
 
 /*
- * The same over a thread block; parts[]: shared memory, one element per warp
+ * The same over a thread block; slices[]: shared memory, one element per warp
  */
 static __device__ __forceinline__ struct pooling_counts
 scan_block(const struct pooling_counts &counts, struct pooling_counts &all,
-		   struct pooling_counts *parts)
+		   struct pooling_counts *slices)
 {
 	add_counts add;
 	uint32_t lane = threadIdx.x % 32;
 	uint32_t warp = threadIdx.x / 32;
 	struct pooling_counts before = scan_warp(counts, all);
-	struct pooling_counts part;
+	struct pooling_counts slice;
 
-	__syncthreads(); /* parts[] may be in use */
+	__syncthreads(); /* slices[] may be in use */
 	if (lane == 0)
-		parts[warp] = all;
+		slices[warp] = all;
 	__syncthreads();
-	part = scan_warp(parts[lane], all);
-	part = {__shfl_sync(FULL_WARP, part.bags, warp), __shfl_sync(FULL_WARP, part.pieces, warp),
-			__shfl_sync(FULL_WARP, part.partials, warp), __shfl_sync(FULL_WARP, part.longs, warp)};
-	return add(part, before);
+	slice = scan_warp(slices[lane], all);
+	slice = {__shfl_sync(FULL_WARP, slice.bags, warp), __shfl_sync(FULL_WARP, slice.pieces, warp),
+			 __shfl_sync(FULL_WARP, slice.partials, warp),
+			 __shfl_sync(FULL_WARP, slice.longs, warp)};
+	return add(slice, before);
 }
 
 /*
  * Compute for each tile the counts before it, and the total.
  *
- * Each block has a part of the tiles, and adds up itself all tiles before its
- * part.  This takes less time than waiting for other blocks.
+ * Each block has a slice of the tiles, and adds up itself all tiles before its
+ * slice.  This takes less time than waiting for other blocks.
  */
 static __global__ void
 __launch_bounds__(SCAN_THREADS) scan_kernel(const __grid_constant__ struct pooling_scan_params p)
 {
-	__shared__ struct pooling_counts parts[SCAN_THREADS / 32];
+	__shared__ struct pooling_counts slices[SCAN_THREADS / 32];
 	const struct pooling_counts none = {0, 0, 0, 0};
 	add_counts add;
-	uint32_t begin = min(blockIdx.x * p.part, p.ntiles);
-	uint32_t end = min(begin + p.part, p.ntiles);
+	uint32_t begin = min(blockIdx.x * p.slice, p.ntiles);
+	uint32_t end = min(begin + p.slice, p.ntiles);
 	struct pooling_counts sum = none;
 	struct pooling_counts before;
 
@@ -107,7 +108,7 @@ __launch_bounds__(SCAN_THREADS) scan_kernel(const __grid_constant__ struct pooli
 #pragma unroll 8
 	for (uint32_t tile = threadIdx.x; tile < begin; tile += SCAN_THREADS)
 		sum = add(sum, p.tiles[tile]);
-	scan_block(sum, before, parts);
+	scan_block(sum, before, slices);
 
 	for (uint32_t first = begin; first < end; first += SCAN_THREADS)
 	{
@@ -115,7 +116,7 @@ __launch_bounds__(SCAN_THREADS) scan_kernel(const __grid_constant__ struct pooli
 		struct pooling_counts counts = tile < end ? p.tiles[tile] : none;
 		struct pooling_counts all;
 
-		counts = add(before, scan_block(counts, all, parts));
+		counts = add(before, scan_block(counts, all, slices));
 		if (tile < end)
 			p.before[tile] = counts;
 		before = add(before, all);
@@ -267,12 +268,12 @@ bag_pieces_kernel(const __grid_constant__ struct bag_pieces_params p)
 
 /* Add to a vector */
 static __device__ __forceinline__ void
-add_to(float4 &sum, const float4 &part)
+add_to(float4 &sum, const float4 &slice)
 {
-	sum.x += part.x;
-	sum.y += part.y;
-	sum.z += part.z;
-	sum.w += part.w;
+	sum.x += slice.x;
+	sum.y += slice.y;
+	sum.z += slice.z;
+	sum.w += slice.w;
 }
 
 /* The sums of four columns, and of divisors */
@@ -424,7 +425,7 @@ pooling_scan(const struct pooling_policy &policy, const struct pooling_pieces *p
 	params.tiles = pieces->tiles;
 	params.before = pieces->before;
 	params.ntiles = (uint32_t) ntiles;
-	params.part = (uint32_t) divide_up(ntiles, blocks);
+	params.slice = (uint32_t) divide_up(ntiles, blocks);
 	params.total = pieces->total;
 	params.longs = pieces->longs;
 	params.out_count = out_count;

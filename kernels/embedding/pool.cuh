@@ -96,7 +96,7 @@ struct pooling_scan_params
 	const struct pooling_counts *tiles;
 	struct pooling_counts *before;
 	uint32_t ntiles;
-	uint32_t part; /* tiles per block */
+	uint32_t slice; /* tiles per block */
 	struct pooling_counts *total;
 	struct pooling_long *longs;
 	uint32_t *out_count; /* or NULL */

@@ -119,8 +119,8 @@ describe_table(const gpuvec_device_bank *bank, bool shared)
 {
 	struct pooling_table table = {};
 
-	table.data = shared ? bank->range->part(0) : bank->arrays.elements;
-	table.rows = shared ? (uint64_t) bank->distance * bank->nbanks : bank->room;
+	table.data = shared ? bank->range->shard(0) : bank->arrays.elements;
+	table.rows = shared ? (uint64_t) bank->distance * bank->nbanks : bank->capacity;
 	table.stride = bank->stride;
 	table.width = bank->width;
 	table.storage = bank->storage;

@@ -224,7 +224,7 @@ same_digit(uint32_t digit)
  * DIGITS threads take part, but the whole block must call this.
  */
 static __device__ __forceinline__ uint32_t
-sum_before(uint32_t value, uint32_t *parts)
+sum_before(uint32_t value, uint32_t *sums)
 {
 	uint32_t lane = threadIdx.x % 32;
 	uint32_t warp = threadIdx.x / 32;
@@ -239,13 +239,13 @@ sum_before(uint32_t value, uint32_t *parts)
 		if (lane >= d)
 			sum += other;
 	}
-	__syncthreads(); /* parts[] may be in use */
+	__syncthreads(); /* sums[] may be in use */
 	if (lane == 31 && warp < DIGITS / 32)
-		parts[warp] = sum;
+		sums[warp] = sum;
 	__syncthreads();
 #pragma unroll
 	for (uint32_t w = 0; w < DIGITS / 32; w++)
-		before += w < warp ? parts[w] : 0;
+		before += w < warp ? sums[w] : 0;
 	return before + sum - value;
 }
 
@@ -306,7 +306,7 @@ struct sort_shared
 	uint32_t starts[DIGITS]; /* where a digit begins in the tile */
 	/* difference between positions in the result and in the tile */
 	uint32_t shifts[DIGITS];
-	uint32_t parts[DIGITS / 32];
+	uint32_t sums[DIGITS / 32];
 	uint32_t taken;
 	uint32_t bag[2]; /* bags of the tile's first and last lookup */
 };
@@ -446,7 +446,7 @@ struct sort_block
 		if (tile == 0)
 		{
 			uint32_t begin =
-				sum_before(digit < DIGITS ? p.counters->digits[PASS][digit] : 0, shared.parts);
+				sum_before(digit < DIGITS ? p.counters->digits[PASS][digit] : 0, shared.sums);
 
 			if (digit < DIGITS)
 			{
@@ -460,7 +460,7 @@ struct sort_block
 	__device__ __forceinline__ void
 	order()
 	{
-		start = sum_before(total, shared.parts);
+		start = sum_before(total, shared.sums);
 		if (digit < DIGITS)
 			shared.starts[digit] = start;
 		__syncthreads();

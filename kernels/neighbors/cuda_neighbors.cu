@@ -2,10 +2,10 @@
  *
  * cuda_neighbors.cu
  *	  Finding the nearest items of items on a GPU: memory, and how columns are
- *	  cut into parts and ranges.
+ *	  cut into slices and ranges.
  *
- * A part has as many columns as the shared memory of a block has sums, and
- * all parts are about equally long.  Its ranges have about equal work: column
+ * A slice has as many columns as the shared memory of a block has sums, and
+ * all slices are about equally long.  Its ranges have about equal work: column
  * c is in as many products as the item of c has itself.
  *
  * Items of a batch are started in the order of their work, the longest first,
@@ -51,7 +51,7 @@ struct cuda_product : gpuvec_device_product
 	uint64_t split_numbers;             /* of the policy */
 	std::unique_ptr<uint64_t[]> work;   /* [nitems + 1] */
 	std::unique_ptr<uint32_t[]> order;  /* [batch] */
-	std::unique_ptr<uint32_t[]> counts; /* [batch * parts] */
+	std::unique_ptr<uint32_t[]> counts; /* [batch * slices] */
 
 	explicit cuda_product(struct cuda_finder &f)
 		: gpuvec_device_product(), device(f.device), split_numbers(f.policy.split_numbers)
@@ -62,9 +62,9 @@ struct cuda_product : gpuvec_device_product
 
 /* ---- memory ---- */
 
-/* In how many parts are columns searched? */
+/* In how many slices are columns searched? */
 static uint32_t
-count_parts(const struct cuda_finder &f, uint32_t nitems)
+count_slices(const struct cuda_finder &f, uint32_t nitems)
 {
 	uint32_t most = std::min(f.policy.most_columns, product_columns(f.device.shared_limit));
 
@@ -73,17 +73,17 @@ count_parts(const struct cuda_finder &f, uint32_t nitems)
 
 /* Cut an allocation, or only add up how many bytes it takes */
 static product_params
-take_memory(struct arena &arena, const gpuvec_product_problem *p, uint32_t nparts, uint32_t batch)
+take_memory(struct arena &arena, const gpuvec_product_problem *p, uint32_t nslices, uint32_t batch)
 {
 	uint64_t n = p->user_starts[p->nusers];
-	uint64_t nranges = (uint64_t) nparts * PRODUCT_WARPS;
+	uint64_t nranges = (uint64_t) nslices * PRODUCT_WARPS;
 	product_params params = {};
 
 	params.matrix.weighting = p->weighting;
 	params.matrix.k = p->k;
 	params.matrix.nusers = p->nusers;
 	params.matrix.nitems = p->nitems;
-	params.nparts = nparts;
+	params.nslices = nslices;
 	params.matrix.user_starts = arena.take<uint64_t>((uint64_t) p->nusers + 1);
 	params.matrix.columns = arena.take<uint32_t>(n);
 	params.matrix.weights = arena.take<double>(n);
@@ -95,8 +95,8 @@ take_memory(struct arena &arena, const gpuvec_product_problem *p, uint32_t npart
 	params.bounds = arena.take<uint32_t>(nranges + 1);
 	params.splits = arena.take<uint32_t>(p->nusers * (nranges + 1));
 	params.order = arena.take<uint32_t>(batch);
-	params.best = arena.take<gpuvec_scored_item>((uint64_t) batch * nparts * p->k);
-	params.counts = arena.take<uint32_t>((uint64_t) batch * nparts);
+	params.best = arena.take<gpuvec_scored_item>((uint64_t) batch * nslices * p->k);
+	params.counts = arena.take<uint32_t>((uint64_t) batch * nslices);
 	return params;
 }
 
@@ -104,18 +104,18 @@ static size_t
 finder_bytes(gpuvec_finder *finder, const gpuvec_product_problem *problem, uint32_t batch)
 {
 	struct cuda_finder &f = *static_cast<struct cuda_finder *>(finder);
-	uint64_t nparts = count_parts(f, problem->nitems);
-	uint64_t least = f.policy.least_products * nparts * problem->item_starts[problem->nitems];
+	uint64_t nslices = count_slices(f, problem->nitems);
+	uint64_t least = f.policy.least_products * nslices * problem->item_starts[problem->nitems];
 	struct arena arena = {};
 
 	/* each warp looks at all users, even if it has nothing to add */
-	if (problem->work[problem->nitems] < least || batch * nparts > INT32_MAX)
+	if (problem->work[problem->nitems] < least || batch * nslices > INT32_MAX)
 		return SIZE_MAX;
-	(void) take_memory(arena, problem, (uint32_t) nparts, batch);
+	(void) take_memory(arena, problem, (uint32_t) nslices, batch);
 	return arena.used;
 }
 
-/* ---- parts and ranges ---- */
+/* ---- slices and ranges ---- */
 
 /* Work of a column: products that are added to it */
 static uint64_t
@@ -125,11 +125,11 @@ column_work(const gpuvec_product_problem *p, uint32_t column)
 }
 
 /*
- * Cut the columns of a part into ranges of equal work: bounds[0 ..
+ * Cut the columns of a slice into ranges of equal work: bounds[0 ..
  * PRODUCT_WARPS - 1] are where they begin
  */
 static void
-cut_part(const gpuvec_product_problem *p, uint32_t first, uint32_t end, uint32_t *bounds)
+cut_slice(const gpuvec_product_problem *p, uint32_t first, uint32_t end, uint32_t *bounds)
 {
 	uint64_t total = 0;
 	uint64_t sum = 0;
@@ -147,20 +147,20 @@ cut_part(const gpuvec_product_problem *p, uint32_t first, uint32_t end, uint32_t
 
 /* The first columns of all ranges, and the number of columns */
 static std::unique_ptr<uint32_t[]>
-make_bounds(const gpuvec_product_problem *p, uint32_t nparts)
+make_bounds(const gpuvec_product_problem *p, uint32_t nslices)
 {
-	std::unique_ptr<uint32_t[]> bounds(new (std::nothrow) uint32_t[nparts * PRODUCT_WARPS + 1]);
+	std::unique_ptr<uint32_t[]> bounds(new (std::nothrow) uint32_t[nslices * PRODUCT_WARPS + 1]);
 
 	if (bounds == NULL)
 		return bounds;
-	for (uint32_t part = 0; part < nparts; part++)
+	for (uint32_t slice = 0; slice < nslices; slice++)
 	{
-		uint32_t first = (uint32_t) ((uint64_t) p->nitems * part / nparts);
-		uint32_t end = (uint32_t) ((uint64_t) p->nitems * (part + 1) / nparts);
+		uint32_t first = (uint32_t) ((uint64_t) p->nitems * slice / nslices);
+		uint32_t end = (uint32_t) ((uint64_t) p->nitems * (slice + 1) / nslices);
 
-		cut_part(p, first, end, &bounds[part * PRODUCT_WARPS]);
+		cut_slice(p, first, end, &bounds[slice * PRODUCT_WARPS]);
 	}
-	bounds[nparts * PRODUCT_WARPS] = p->nitems;
+	bounds[nslices * PRODUCT_WARPS] = p->nitems;
 	return bounds;
 }
 
@@ -220,7 +220,7 @@ static bool
 upload_splits(struct cuda_product &product, const gpuvec_product_problem *p, const uint32_t *bounds,
 			  gpuvec_error *error)
 {
-	uint32_t nranges = product.parts * PRODUCT_WARPS;
+	uint32_t nranges = product.slices * PRODUCT_WARPS;
 	uint64_t width = (uint64_t) nranges + 1;
 	uint32_t most = (uint32_t) std::max(product.split_numbers / width, (uint64_t) 1);
 	std::unique_ptr<uint32_t[]> splits(new (std::nothrow)
@@ -244,15 +244,15 @@ upload_splits(struct cuda_product &product, const gpuvec_product_problem *p, con
 static bool
 upload_ranges(struct cuda_product &product, const gpuvec_product_problem *p, gpuvec_error *error)
 {
-	std::unique_ptr<uint32_t[]> bounds = make_bounds(p, product.parts);
+	std::unique_ptr<uint32_t[]> bounds = make_bounds(p, product.slices);
 
 	if (bounds == NULL)
 		return gpuvec_fail_memory(error, 0);
-	for (uint32_t part = 0; part < product.parts; part++)
-		product.columns = std::max(product.columns, bounds[(part + 1) * PRODUCT_WARPS] -
-														bounds[part * PRODUCT_WARPS]);
+	for (uint32_t slice = 0; slice < product.slices; slice++)
+		product.columns = std::max(product.columns, bounds[(slice + 1) * PRODUCT_WARPS] -
+														bounds[slice * PRODUCT_WARPS]);
 	return upload(product, product.params.bounds, bounds.get(),
-				  (uint64_t) product.parts * PRODUCT_WARPS + 1, error) &&
+				  (uint64_t) product.slices * PRODUCT_WARPS + 1, error) &&
 		   upload_splits(product, p, bounds.get(), error);
 }
 
@@ -264,17 +264,17 @@ allocate_product(struct cuda_product &product, const gpuvec_product_problem *p, 
 
 	product.work.reset(new (std::nothrow) uint64_t[(size_t) p->nitems + 1]);
 	product.order.reset(new (std::nothrow) uint32_t[product.batch]);
-	product.counts.reset(new (std::nothrow) uint32_t[(size_t) product.batch * product.parts]);
+	product.counts.reset(new (std::nothrow) uint32_t[(size_t) product.batch * product.slices]);
 	if (product.work == NULL || product.order == NULL || product.counts == NULL)
 		return gpuvec_fail_memory(error, 0);
 	memcpy(product.work.get(), p->work, ((size_t) p->nitems + 1) * sizeof(uint64_t));
-	(void) take_memory(arena, p, product.parts, product.batch);
+	(void) take_memory(arena, p, product.slices, product.batch);
 	if (!allocate(product.device, product.memory, arena.used, product.stream.get(),
 				  "neighbors of items", error))
 		return false;
 	arena.base = (char *) product.memory.get();
 	arena.used = 0;
-	product.params = take_memory(arena, p, product.parts, product.batch);
+	product.params = take_memory(arena, p, product.slices, product.batch);
 	return true;
 }
 
@@ -312,7 +312,7 @@ finder_open(gpuvec_finder *finder, const gpuvec_product_problem *problem, uint32
 		gpuvec_fail_memory(error, sizeof(*product));
 		return NULL;
 	}
-	product->parts = count_parts(f, problem->nitems);
+	product->slices = count_slices(f, problem->nitems);
 	product->batch = batch;
 	if (!fill_product(*product, problem, error))
 	{
@@ -337,23 +337,23 @@ order_batch(struct cuda_product &product, uint32_t first, uint32_t n)
 			  { return work[a + 1] - work[a] > work[b + 1] - work[b]; });
 }
 
-/* Put what the parts have found for each item next to each other */
+/* Put what the slices have found for each item next to each other */
 static void
-join_parts(const struct cuda_product &product, uint32_t n, gpuvec_scored_item *best,
-		   uint32_t *counts)
+join_slices(const struct cuda_product &product, uint32_t n, gpuvec_scored_item *best,
+			uint32_t *counts)
 {
 	uint64_t k = product.params.matrix.k;
 
 	for (uint32_t i = 0; i < n; i++)
 	{
-		gpuvec_scored_item *row = best + (uint64_t) i * product.parts * k;
+		gpuvec_scored_item *row = best + (uint64_t) i * product.slices * k;
 
 		counts[i] = 0;
-		for (uint32_t part = 0; part < product.parts; part++)
+		for (uint32_t slice = 0; slice < product.slices; slice++)
 		{
-			uint32_t found = product.counts[(size_t) i * product.parts + part];
+			uint32_t found = product.counts[(size_t) i * product.slices + slice];
 
-			memmove(row + counts[i], row + part * k, found * sizeof(*row));
+			memmove(row + counts[i], row + slice * k, found * sizeof(*row));
 			counts[i] += found;
 		}
 	}
@@ -366,7 +366,7 @@ run_batch(struct cuda_product &product, uint32_t first, uint32_t n, gpuvec_score
 {
 	struct cuda_device &device = product.device;
 	cudaStream_t stream = product.stream.get();
-	uint64_t slots = (uint64_t) n * product.parts;
+	uint64_t slots = (uint64_t) n * product.slices;
 
 	product.params.first = first;
 	return upload(product, product.params.order, product.order.get(), n, error) &&
@@ -392,7 +392,7 @@ product_batch(gpuvec_device_product *device_product, uint32_t first, uint32_t n,
 	order_batch(product, first, n);
 	if (!run_batch(product, first, n, best, error))
 		return false;
-	join_parts(product, n, best, counts);
+	join_slices(product, n, best, counts);
 	return true;
 }
 

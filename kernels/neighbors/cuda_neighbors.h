@@ -18,8 +18,8 @@ namespace gpuvec
 /* How it is done; tests try other ways */
 struct neighbors_policy
 {
-	uint32_t most_columns = UINT32_MAX; /* of a part; less if that is all that fits */
-	uint32_t least_products = 16; /* for each part and interaction; fewer are left to threads */
+	uint32_t most_columns = UINT32_MAX; /* of a slice; less if that is all that fits */
+	uint32_t least_products = 16; /* for each slice and interaction; fewer are left to threads */
 	uint64_t split_numbers = (uint64_t) 4 << 20; /* that are made on the host at a time */
 };
 

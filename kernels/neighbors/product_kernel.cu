@@ -4,8 +4,8 @@
  *	  One row of the product of the weighted matrix of items and users with
  *	  its transpose, and its k largest elements.
  *
- * A block has one item and one part of the columns, with a sum in shared
- * memory for each column.  A part is cut into ranges of about equal work, one
+ * A block has one item and one slice of the columns, with a sum in shared
+ * memory for each column.  A slice is cut into ranges of about equal work, one
  * for each warp.  Each warp goes through the users of the item in their order
  * and adds those entries of the user's row that lie in its range; lanes have
  * different entries, thus different columns.  So no two threads ever add to
@@ -65,7 +65,8 @@ load_range(const product_params &p, uint64_t at, uint64_t end, uint32_t range)
 	{
 		uint32_t user = p.matrix.item_users[at];
 		uint64_t start = p.matrix.user_starts[user];
-		const uint32_t *split = p.splits + (uint64_t) user * (p.nparts * PRODUCT_WARPS + 1) + range;
+		const uint32_t *split =
+			p.splits + (uint64_t) user * (p.nslices * PRODUCT_WARPS + 1) + range;
 
 		r.from = start + split[0];
 		r.to = start + split[1];
@@ -339,14 +340,14 @@ put_k(const product_params &p, const uint64_t *bits, const uint32_t *items, uint
 __global__ void
 __launch_bounds__(THREADS) product_kernel(const __grid_constant__ product_params p)
 {
-	uint32_t at = blockIdx.x / p.nparts;
-	uint32_t part = blockIdx.x % p.nparts;
+	uint32_t at = blockIdx.x / p.nslices;
+	uint32_t slice = blockIdx.x % p.nslices;
 	uint32_t place = p.order[at];
 	uint32_t item = p.first + place;
-	uint32_t range = part * PRODUCT_WARPS + threadIdx.x / 32;
-	uint32_t first_column = p.bounds[part * PRODUCT_WARPS];
-	uint32_t ncolumns = p.bounds[(part + 1) * PRODUCT_WARPS] - first_column;
-	uint64_t slot = (uint64_t) place * p.nparts + part;
+	uint32_t range = slice * PRODUCT_WARPS + threadIdx.x / 32;
+	uint32_t first_column = p.bounds[slice * PRODUCT_WARPS];
+	uint32_t ncolumns = p.bounds[(slice + 1) * PRODUCT_WARPS] - first_column;
+	uint64_t slot = (uint64_t) place * p.nslices + slice;
 	double *sums = product_sums;
 	select_state *state = (select_state *) (sums + ncolumns);
 
@@ -384,7 +385,7 @@ product_prepare(size_t shared_limit)
 cudaError_t
 product_find(const product_params &params, uint32_t n, uint32_t columns, cudaStream_t stream)
 {
-	return launch(product_kernel, (uint64_t) n * params.nparts, THREADS,
+	return launch(product_kernel, (uint64_t) n * params.nslices, THREADS,
 				  columns * sizeof(double) + sizeof(select_state), stream, params);
 }
 

@@ -69,10 +69,10 @@ policy_of(const struct search_tuning &tuning, const struct cuda_device &device, 
 {
 	struct gpuvec_search_policy policy = tuning.policy;
 
-	policy.workspace =
-		workspace ? workspace
-				  : std::min(device.memory_total / tuning.workspace_part, tuning.most_workspace);
-	policy.kept_bytes = policy.workspace / tuning.kept_part;
+	policy.workspace = workspace ? workspace
+								 : std::min(device.memory_total / tuning.workspace_fraction,
+											tuning.most_workspace);
+	policy.kept_bytes = policy.workspace / tuning.kept_fraction;
 	return policy;
 }
 

@@ -26,18 +26,18 @@ bool
 need_memory(struct search *s, struct grown_memory &memory, size_t bytes)
 {
 	struct search_backend *b = s->b;
-	size_t room = std::max(bytes, memory.bytes + memory.bytes / 4);
+	size_t capacity = std::max(bytes, memory.bytes + memory.bytes / 4);
 
 	if (bytes <= memory.bytes)
 		return true;
 	memory.bytes = 0;
-	if (!allocate(b->device, memory.memory, room, s->stream, "a search", s->error))
+	if (!allocate(b->device, memory.memory, capacity, s->stream, "a search", s->error))
 	{
-		room = bytes;
-		if (!allocate(b->device, memory.memory, room, s->stream, "a search", s->error))
+		capacity = bytes;
+		if (!allocate(b->device, memory.memory, capacity, s->stream, "a search", s->error))
 			return false;
 	}
-	memory.bytes = room;
+	memory.bytes = capacity;
 	return true;
 }
 

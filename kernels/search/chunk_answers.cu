@@ -145,17 +145,17 @@ struct decoding
 	const struct chunk *chunk;
 	const struct query_state *states;
 	const struct row_key *lists;
-	uint32_t part_queries;
+	uint32_t slice_queries;
 };
 
-/* Decode the results of part_queries queries of a chunk */
+/* Decode the results of slice_queries queries of a chunk */
 static void
-decode_part(void *task, uint64_t part, int)
+decode_slice(void *task, uint64_t slice, int)
 {
 	const struct decoding *d = (const struct decoding *) task;
-	uint32_t from = (uint32_t) part * d->part_queries;
+	uint32_t from = (uint32_t) slice * d->slice_queries;
 
-	for (uint32_t i = from; i < std::min(from + d->part_queries, d->chunk->n); i++)
+	for (uint32_t i = from; i < std::min(from + d->slice_queries, d->chunk->n); i++)
 	{
 		gpuvec_topk_query *query = chunk_query(d->chunk, i)->query;
 
@@ -173,9 +173,9 @@ finish_chunk(struct search *s, const struct chunk *c)
 	struct search_backend *b = s->b;
 	const char *download = b->download.get();
 	struct decoding d;
-	uint32_t parts = (uint32_t) divide_up(c->n, s->policy.decode_queries);
+	uint32_t slices = (uint32_t) divide_up(c->n, s->policy.decode_queries);
 
-	d.part_queries = s->policy.decode_queries;
+	d.slice_queries = s->policy.decode_queries;
 	d.chunk = c;
 	d.states = (const struct query_state *) (download + (c->states - c->results));
 	d.lists =
@@ -198,11 +198,11 @@ finish_chunk(struct search *s, const struct chunk *c)
 			b->stats.direct_overflows += c->direct;
 			s->overflowed[s->noverflowed++] = (uint32_t) (w - s->work);
 		}
-	if (b->pool && parts > 1 && (uint64_t) c->n * c->kmax >= s->policy.decode_rows)
-		gpuvec_thread_pool_run(b->pool, decode_part, &d, parts);
+	if (b->pool && slices > 1 && (uint64_t) c->n * c->kmax >= s->policy.decode_rows)
+		gpuvec_thread_pool_run(b->pool, decode_slice, &d, slices);
 	else
-		for (uint32_t i = 0; i < parts; i++)
-			decode_part(&d, i, 0);
+		for (uint32_t i = 0; i < slices; i++)
+			decode_slice(&d, i, 0);
 }
 
 } // namespace gpuvec

@@ -160,7 +160,7 @@ queue_cold(struct search *s, struct chunk *c, uint32_t class_lo, uint32_t class_
 	p.nqueries = c->n;
 	p.npieces = (uint32_t) c->npieces;
 	p.nslots = (uint32_t) c->nslots;
-	p.nparts = (uint32_t) divide_up(c->most_slots, COLD_PART);
+	p.nslices = (uint32_t) divide_up(c->most_slots, COLD_SLICE);
 	p.capacity = c->capacity;
 	p.class_lo = class_lo;
 	p.class_hi = class_hi;

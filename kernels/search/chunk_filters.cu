@@ -55,7 +55,7 @@ struct new_filters
 	}
 };
 
-/* Where the parts of the filters' memory begin */
+/* Where the slices of the filters' memory begin */
 struct filter_layout
 {
 	size_t specs;
@@ -344,7 +344,7 @@ queue_gather(struct search *s, struct chunk *c)
 	p.candidates = scratch_at<struct row_key>(s, c->candidates);
 	p.rows = (uint2 *) b->listed.get<char>();
 	p.nqueries = c->n;
-	p.nparts = (uint32_t) divide_up(most, GATHER_PART);
+	p.nslices = (uint32_t) divide_up(most, GATHER_SLICE);
 	p.capacity = c->capacity;
 	p.scoring = s->scoring;
 	b->stats.gathered += c->n;

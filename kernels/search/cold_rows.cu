@@ -8,7 +8,7 @@
  * a cold number with the query.  What scans and lists count is all that a row
  * outside C shares, but too little for a row of C.  As on the CPU
  * (engine/cpu/cold_rows.c, which has the proof), a round therefore has three
- * parts:
+ * slices:
  *
  *	1. First of all, the rows of C are found in the cold postings.  Each is
  *	   counted exactly, its cold numbers by the postings and its hot ones in
@@ -21,7 +21,7 @@
  * each bound is the key of the k-th of k rows that qualify.  Rows that scans
  * and lists skip, because gpuvec_need says that they share too few numbers,
  * would not qualify if they are outside C, and do not matter if they are in
- * C.  In part 2 a row of C may take room for candidates.  A query that has
+ * C.  In step 2 a row of C may take room for candidates.  A query that has
  * too little room then is run again, as any other.
  *
  * Rows that do not pass the query's filter take part nowhere, so they are not
@@ -35,10 +35,10 @@
  * rounds of as few tiles as there is room for: a round finds only those rows
  * of C that are in its tiles.
  *
- * Part 1 is three kernels.  The first empties the tables.  In the second a
+ * Step 1 is three kernels.  The first empties the tables.  In the second a
  * warp looks up 32 cold numbers of a query in one segment, by binary search,
  * and then takes all their postings together.  In the third a thread block
- * takes the rows of a part of a query's table, each thread one, and tests
+ * takes the rows of a slice of a query's table, each thread one, and tests
  * their hot numbers against a bitmap of those of the query.
  *
  * What it costs: 2,000 queries of 64 ids that follow Zipf's law over
@@ -193,15 +193,16 @@ __launch_bounds__(COLD_THREADS) fill_tables(const __grid_constant__ struct cold_
 struct __align__(16) cold_shared
 {
 	uint32_t bitmap[HOT_WORDS]; /* hot numbers of the query */
-	uint16_t used[COLD_PART];   /* slots of the part that have rows */
+	uint16_t used[COLD_SLICE];  /* slots of the slice that have rows */
 	uint32_t nused;
 	uint32_t padding[3];
 };
 
 /*
  * Complete the count of the row in a slot, unless it cannot qualify even with
- * all hot numbers: then no part of the search emits it.  The row's length and
- * count go to *len and *common.  Returns false if it cannot qualify.
+ * all hot numbers: then no other step of the search emits it.  The row's
+ * length and count go to *len and *common.  Returns false if it cannot
+ * qualify.
  */
 static __device__ __forceinline__ bool
 complete_row(const struct cold_params &params, const struct query_state *query,
@@ -228,8 +229,8 @@ static __global__ void
 __launch_bounds__(COLD_THREADS) emit_tables(const __grid_constant__ struct cold_params params)
 {
 	struct cold_shared *shared = (struct cold_shared *) shared_memory;
-	uint32_t q = blockIdx.x / params.nparts;
-	uint32_t from = blockIdx.x % params.nparts * COLD_PART;
+	uint32_t q = blockIdx.x / params.nslices;
+	uint32_t from = blockIdx.x % params.nslices * COLD_SLICE;
 	const struct candidate_sink sink = {params.queries, params.candidates, params.capacity,
 										params.scoring};
 	const struct query_state *query = &params.queries[q];
@@ -242,7 +243,7 @@ __launch_bounds__(COLD_THREADS) emit_tables(const __grid_constant__ struct cold_
 	if (threadIdx.x == 0)
 		shared->nused = 0;
 	mark_hot(shared->bitmap, params.ids + query->ids, query->nids);
-	n = min(query->nslots - from, (uint32_t) COLD_PART);
+	n = min(query->nslots - from, (uint32_t) COLD_SLICE);
 	from += query->table;
 	for (uint32_t i = threadIdx.x; i < n; i += COLD_THREADS)
 		if (params.tables.keys[from + i] != COLD_FREE)
@@ -279,8 +280,8 @@ cold_launch(const struct cold_params *params, cudaStream_t stream)
 		rc = launch_chained(fill_tables, std::min(fills, (uint64_t) MOST_BLOCKS), COLD_THREADS, 0,
 							stream, *params);
 	if (rc == cudaSuccess)
-		rc = launch_chained(emit_tables, (uint64_t) params->nqueries * params->nparts, COLD_THREADS,
-							sizeof(struct cold_shared), stream, *params);
+		rc = launch_chained(emit_tables, (uint64_t) params->nqueries * params->nslices,
+							COLD_THREADS, sizeof(struct cold_shared), stream, *params);
 	return rc;
 }
 

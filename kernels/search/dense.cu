@@ -110,7 +110,7 @@ struct stage_panel
 };
 
 /* What a group keeps of a query, besides its vector */
-struct query_part
+struct query_head
 {
 	uint32_t len;
 	uint32_t nids;
@@ -123,7 +123,7 @@ struct dense_shared
 {
 	char rows[STAGES][ROW_PANEL_BYTES];
 	char queries[GROUPS][QUERY_PANEL_BYTES];
-	struct query_part query[GROUPS][PANEL_QUERIES];
+	struct query_head query[GROUPS][PANEL_QUERIES];
 	uint4 finds[COUNTING_WARPS][2 * SENT];
 	struct stage_panel panel[STAGES];
 	warp_barrier full[STAGES];
@@ -292,21 +292,21 @@ struct dense_counter
 	}
 
 	/* What the group keeps of a query */
-	__device__ __forceinline__ struct query_part
-	query_part_of(uint32_t q)
+	__device__ __forceinline__ struct query_head
+	query_head_of(uint32_t q)
 	{
-		struct query_part part = {};
+		struct query_head head = {};
 
 		if (q < params.scan.nqueries)
 		{
 			const struct query_state *query = &params.scan.queries[q];
 
-			part.alive = !query->overflow;
-			part.len = query->limits.len;
-			part.nids = query->nids;
-			part.score = bound_score(query->limits.bound.hi);
+			head.alive = !query->overflow;
+			head.len = query->limits.len;
+			head.nids = query->nids;
+			head.score = bound_score(query->limits.bound.hi);
 		}
-		return part;
+		return head;
 	}
 
 	/*
@@ -325,7 +325,7 @@ struct dense_counter
 		from = params.bits + (size_t) (first / PANEL_QUERIES) * PIECES;
 		wait_group();
 		if (i < PANEL_QUERIES)
-			shared->query[group][i] = query_part_of(first + i);
+			shared->query[group][i] = query_head_of(first + i);
 #pragma unroll
 		for (; i < PIECES; i += GROUP_THREADS)
 			((uint4 *) shared->queries[group])[i] = __ldcg(&from[i]);
@@ -339,7 +339,7 @@ struct dense_counter
 	__device__ __forceinline__ int
 	need_of(uint32_t q)
 	{
-		const struct query_part &query = shared->query[group][q];
+		const struct query_head &query = shared->query[group][q];
 		uint32_t need = gpuvec_need_with(params.scan.scoring, query.len, minlen, query.score);
 
 		return query.alive && need <= min(query.nids, most) ? (int) need : OUT_OF_REACH;
@@ -383,7 +383,7 @@ struct dense_counter
 		{
 			uint4 find = finds[nfinds + lane];
 
-			if (at < params.room)
+			if (at < params.capacity)
 				params.finds[at] = find;
 			else
 				/* bits 0 and 2 are of its two queries */
@@ -547,7 +547,7 @@ dense_prepare(size_t smem_limit)
 								cudaFuncAttributeMaxDynamicSharedMemorySize, (int) SHARED_BYTES);
 }
 
-/* True if a device with so much shared memory has room for a block */
+/* True if a device with smem_limit bytes for a block has room for one */
 bool
 dense_possible(size_t smem_limit)
 {

@@ -86,7 +86,8 @@ wants_vectors(struct search_backend *b, const gpuvec_segment *segment, uint32_t 
 
 	return maxid < std::min(policy.dense_ids, (uint32_t) DENSE_BITS) && segment->nrows > 0 &&
 		   segment->nrows >= policy.dense_rows && dense_usable(b) &&
-		   gpuvec_segment_hot(segment) * policy.dense_part >= (uint64_t) segment->nrows * maxid &&
+		   gpuvec_segment_hot(segment) * policy.dense_fraction >=
+			   (uint64_t) segment->nrows * maxid &&
 		   b->device.free_memory() >= b->device.memory_total / 2;
 }
 

@@ -38,8 +38,8 @@ namespace gpuvec
 #define QUERY_PANEL_BYTES (PANEL_QUERIES * VECTOR_BYTES)
 
 /*
- * The word that has the bit of an id of vector v, in panels of so many
- * vectors
+ * The word that has the bit of an id of vector v, in panels of
+ * `panel` vectors
  */
 static __device__ __forceinline__ size_t
 vector_word(size_t v, uint32_t panel, uint32_t id)
@@ -52,7 +52,7 @@ vector_word(size_t v, uint32_t panel, uint32_t id)
 		   piece * 4 + id / 32 % 4;
 }
 
-/* Bytes of the vectors of n rows or queries, in panels of so many */
+/* Bytes of the vectors of n rows or queries, in panels of `panel` */
 static inline size_t
 vectors_bytes(size_t n, uint32_t panel)
 {

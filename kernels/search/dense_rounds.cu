@@ -27,7 +27,7 @@ namespace gpuvec
  * Room for finds is that for candidates, divided by this: a round finds far
  * fewer than there is room for
  */
-#define FINDS_PART 2
+#define FINDS_FRACTION 2
 
 /* True if the device multiplies bits, and the kernels were made for it */
 bool
@@ -37,7 +37,7 @@ dense_usable(const struct search_backend *b)
 		   kernels_wait() && dense_possible(b->device.shared_limit);
 }
 
-/* Nanoseconds that a scan of so many ids takes for n queries, about */
+/* Nanoseconds that a scan of nids ids takes for n queries, about */
 static double
 scan_time(const struct search *s, double nids, uint32_t n)
 {
@@ -93,16 +93,17 @@ choose_dense(const struct search *s, struct chunk *c, uint32_t n)
 
 /* Finds of a chunk for which there is room */
 static uint32_t
-finds_room(const struct chunk *c)
+finds_capacity(const struct chunk *c)
 {
-	return (uint32_t) std::min((uint64_t) c->n * c->capacity / FINDS_PART, (uint64_t) UINT32_MAX);
+	return (uint32_t) std::min((uint64_t) c->n * c->capacity / FINDS_FRACTION,
+							   (uint64_t) UINT32_MAX);
 }
 
 /* Bytes of scratch memory that counting by bit vectors takes for a query */
 size_t
 query_dense_bytes(const struct search *s, uint32_t capacity)
 {
-	return s->view->dense_rows > 0 ? VECTOR_BYTES + capacity / FINDS_PART * sizeof(uint4) : 0;
+	return s->view->dense_rows > 0 ? VECTOR_BYTES + capacity / FINDS_FRACTION * sizeof(uint4) : 0;
 }
 
 /*
@@ -119,7 +120,7 @@ lay_out_dense(const struct search *s, struct chunk *c, struct arena *at)
 	c->dense_zero_end = at->used;
 	c->dense_panels =
 		at->reserve((size_t) s->view->ngroups * GROUP_PANELS * sizeof(struct dense_panel));
-	c->finds = at->reserve(finds_room(c) * sizeof(uint4));
+	c->finds = at->reserve(finds_capacity(c) * sizeof(uint4));
 }
 
 /* Queue the making of the queries' vectors; counters become 0 */
@@ -163,7 +164,7 @@ queue_dense(struct search *s, struct chunk *c, uint32_t round, uint32_t class_lo
 	p.panels = scratch_at<struct dense_panel>(s, c->dense_panels);
 	p.finds = scratch_at<uint4>(s, c->finds);
 	p.counts = scratch_at<struct dense_counts>(s, c->dense_counts) + round;
-	p.room = finds_room(c);
+	p.capacity = finds_capacity(c);
 	p.scan.nbatches = (uint32_t) divide_up(c->n, BATCH_QUERIES);
 	p.unit_panels = unit_panels(s, &p.scan);
 	return s->check(dense_list(&p, s->stream)) && s->check(dense_count(&p, sms, s->stream)) &&

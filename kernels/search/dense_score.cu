@@ -179,7 +179,7 @@ __launch_bounds__(SCORE_THREADS, SCORE_BLOCKS)
 	uint32_t n;
 
 	wait_for_previous();
-	n = min(params.counts->finds, params.room);
+	n = min(params.counts->finds, params.capacity);
 	for (uint32_t at = blockIdx.x * SCORE_THREADS + threadIdx.x; at - lane < n;
 		 at += gridDim.x * SCORE_THREADS)
 	{

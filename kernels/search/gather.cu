@@ -12,7 +12,7 @@
  * Each thread counts the ids of one row with a bitmap of the query's.  Of the
  * rows that rank, the block emits no more than the k best: each thread
  * compares its key with all others.  What is among the k best of all rows is
- * among those of its part.  So a selection of few candidates follows, even
+ * among those of its slice.  So a selection of few candidates follows, even
  * where tens of thousands of rows pass: it would take longer than all else.
  *
  * Rows that share cold numbers with the query were emitted before, and are
@@ -102,7 +102,7 @@ __launch_bounds__(LIST_THREADS) list_rows(const __grid_constant__ struct gather_
 /* Shared memory of a thread block that gathers */
 struct __align__(16) gather_shared
 {
-	struct row_key keys[GATHER_PART];
+	struct row_key keys[GATHER_SLICE];
 	uint32_t bitmap[HOT_WORDS]; /* hot numbers of the query */
 };
 
@@ -120,22 +120,22 @@ is_among_best(struct row_key *keys, bool ranks, const struct row_key &key, uint3
 	else
 		keys[threadIdx.x] = {~UINT64_C(0), ~UINT64_C(0)};
 	__syncthreads();
-	for (uint32_t i = 0; ranks && i < GATHER_PART; i++)
+	for (uint32_t i = 0; ranks && i < GATHER_SLICE; i++)
 		better += key_less(keys[i].hi, keys[i].lo, key.hi, key.lo);
 	__syncwarp();
 	return ranks && better < k;
 }
 
-/* Count a part of a query's list */
+/* Count a slice of a query's list */
 static __global__ void
-__launch_bounds__(GATHER_PART) gather_rows(const __grid_constant__ struct gather_params params)
+__launch_bounds__(GATHER_SLICE) gather_rows(const __grid_constant__ struct gather_params params)
 {
 	struct gather_shared *shared = (struct gather_shared *) shared_memory;
-	uint32_t q = blockIdx.x / params.nparts;
+	uint32_t q = blockIdx.x / params.nslices;
 	const struct query_state *query = &params.queries[q];
 	const struct candidate_sink sink = {params.queries, params.candidates, params.capacity,
 										params.scoring};
-	uint32_t i = blockIdx.x % params.nparts * GATHER_PART + threadIdx.x;
+	uint32_t i = blockIdx.x % params.nslices * GATHER_SLICE + threadIdx.x;
 	struct row_key key = {0, 0};
 	bool ranks = false;
 
@@ -152,7 +152,7 @@ __launch_bounds__(GATHER_PART) gather_rows(const __grid_constant__ struct gather
 		ranks = rank_row(sink, &query->limits, {common, query->limits.len, segment->len[place.y]},
 						 segment->tid[place.y], query->disjoint != 0, &key);
 	}
-	if (query->k < GATHER_PART && query->ncold == 0)
+	if (query->k < GATHER_SLICE && query->ncold == 0)
 		ranks = is_among_best(shared->keys, ranks, key, query->k);
 	__syncwarp();
 	append_rows(sink, q, ranks, key);
@@ -168,7 +168,7 @@ list_rows_launch(const struct gather_params *params, cudaStream_t stream)
 cudaError_t
 gather_launch(const struct gather_params *params, cudaStream_t stream)
 {
-	return launch(gather_rows, (uint64_t) params->nqueries * params->nparts, GATHER_PART,
+	return launch(gather_rows, (uint64_t) params->nqueries * params->nslices, GATHER_SLICE,
 				  sizeof(struct gather_shared), stream, *params);
 }
 

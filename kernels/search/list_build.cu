@@ -45,12 +45,12 @@ namespace gpuvec
 #define MAX_TENTHS 13
 
 /*
- * But bitmaps of all ids may take so many bytes a row if rows have one in
- * FULL_PART of these ids or more.  Counting by lists of them takes several
+ * But bitmaps of all ids may take this many bytes a row if rows have one in
+ * FULL_FRACTION of these ids or more.  Counting by lists of them takes several
  * times as long.
  */
 #define FULL_BYTES 256
-#define FULL_PART 96
+#define FULL_FRACTION 96
 
 /*
  * Blocks are small if a row has at least this number of common ids on average
@@ -71,10 +71,11 @@ namespace gpuvec
 
 /*
  * In a segment of one block, and where memory is scarce, ids in more than 1 /
- * WHOLE_PART of the rows are common.  So a list has at most 2^16 / WHOLE_PART
- * rows, and offsets within WHOLE_GROUP lists fit 16 bits (start[]).
+ * WHOLE_FRACTION of the rows are common.  So a list has at most 2^16 /
+ * WHOLE_FRACTION rows, and offsets within WHOLE_GROUP lists fit 16 bits
+ * (start[]).
  */
-#define WHOLE_PART 16
+#define WHOLE_FRACTION 16
 
 /* Small blocks of the largest segment */
 #define NBLOCKS (GPUVEC_SEGMENT_ROWS >> TILED_SHIFT)
@@ -290,20 +291,20 @@ __launch_bounds__(BUILD_THREADS)
 }
 
 /*
- * Choose the common ids: those in more than nrows / part rows, and in small
- * blocks those whose lists would be too long.  Returns how many of them a row
- * has on average.  rows_of[GPUVEC_MAX_IDS + id] is the most rows of an id in
- * a block.
+ * Choose the common ids: those in more than nrows / fraction rows, and in
+ * small blocks those whose lists would be too long.  Returns how many of them
+ * a row has on average.  rows_of[GPUVEC_MAX_IDS + id] is the most rows of an
+ * id in a block.
  */
 static double
 choose_common(struct list_plan *plan, const uint32_t *rows_of, uint32_t maxid, uint32_t nrows,
-			  uint32_t part)
+			  uint32_t fraction)
 {
 	std::vector<uint32_t> common;
 	uint64_t sum = 0;
 
 	for (uint32_t id = 0; id <= maxid; id++)
-		if ((uint64_t) rows_of[id] * part > nrows ||
+		if ((uint64_t) rows_of[id] * fraction > nrows ||
 			(plan->shift == TILED_SHIFT && rows_of[GPUVEC_MAX_IDS + id] > MAX_LIST))
 			common.push_back(id);
 	std::sort(common.begin(), common.end(),
@@ -376,7 +377,7 @@ most_bytes(const gpuvec_segment *segment, uint32_t maxid)
 	size_t most = nids * sizeof(uint16_t) * MAX_TENTHS / 10;
 
 	/* the largest id is part of it, and one bitmap is empty */
-	if (maxid < FULL_BYTES * 8 && nids * FULL_PART >= (uint64_t) segment->nrows * maxid)
+	if (maxid < FULL_BYTES * 8 && nids * FULL_FRACTION >= (uint64_t) segment->nrows * maxid)
 		most = std::max(most, (size_t) segment->nrows * (FULL_BYTES + FULL_BYTES / 16));
 	return most;
 }
@@ -391,11 +392,11 @@ plan_lists(struct search_backend *b, struct list_plan *plan, const gpuvec_segmen
 	bool laid_out = false;
 	double density;
 
-	for (uint32_t part : b->policy.list_parts)
+	for (uint32_t fraction : b->policy.list_fractions)
 	{
 		plan->shift = TILED_SHIFT;
 		laid_out = false;
-		density = choose_common(plan, rows_of, maxid, segment->nrows, part);
+		density = choose_common(plan, rows_of, maxid, segment->nrows, fraction);
 		if (shift == WHOLE_SHIFT || (density < TILED_DENSITY && shift != TILED_SHIFT))
 			break;
 		lay_out_lists(plan, segment, rows_of, maxid);
@@ -410,14 +411,14 @@ plan_lists(struct search_backend *b, struct list_plan *plan, const gpuvec_segmen
 	if (laid_out && small_fit(plan, segment, most, SIZE_MAX))
 		return true;
 	plan->shift = WHOLE_SHIFT;
-	density = choose_common(plan, rows_of, maxid, segment->nrows, WHOLE_PART);
+	density = choose_common(plan, rows_of, maxid, segment->nrows, WHOLE_FRACTION);
 	lay_out_lists(plan, segment, rows_of, maxid);
 	if (shift == WHOLE_SHIFT)
 		return plan->possible;
 	if (plan->possible && plan->bytes <= most && density < WHOLE_DENSITY)
 		return true;
 	plan->shift = TILED_SHIFT;
-	choose_common(plan, rows_of, maxid, segment->nrows, WHOLE_PART);
+	choose_common(plan, rows_of, maxid, segment->nrows, WHOLE_FRACTION);
 	lay_out_lists(plan, segment, rows_of, maxid);
 	return small_fit(plan, segment, most, SIZE_MAX);
 }

@@ -50,7 +50,7 @@ round_blocks(const struct search *s, const struct chunk *c, enum list_round roun
 	if (round == ROUND_SAMPLE)
 		return std::min(kind == 0 ? s->policy.sample_tiled : s->policy.sample_whole,
 						(nblocks + 7) / 8);
-	return c->n <= s->policy.near_queries ? 0 : nblocks / s->policy.near_part;
+	return c->n <= s->policy.near_queries ? 0 : nblocks / s->policy.near_fraction;
 }
 
 /* True if queries count any blocks in a round */

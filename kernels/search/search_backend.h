@@ -178,7 +178,7 @@ extern upload_streams::loan
 take_upload_stream(struct search_backend *b, gpuvec_error *error);
 
 /* Data to copy to an offset of an allocation */
-struct host_part
+struct host_piece
 {
 	size_t offset;
 	const void *data;
@@ -186,12 +186,13 @@ struct host_part
 };
 
 /*
- * Allocate device memory, and copy some parts to it.  Waits until the copies
+ * Allocate device memory, and copy some pieces to it.  Waits until the copies
  * are complete.  Any thread may free the memory, when no search uses it.
  */
 extern bool
-upload_parts(struct search_backend *b, unique_memory &memory, size_t bytes,
-			 std::initializer_list<struct host_part> parts, const char *what, gpuvec_error *error);
+upload_pieces(struct search_backend *b, unique_memory &memory, size_t bytes,
+			  std::initializer_list<struct host_piece> pieces, const char *what,
+			  gpuvec_error *error);
 
 extern bool
 adopt_segment(gpuvec_backend *backend, gpuvec_segment *segment, gpuvec_error *error);

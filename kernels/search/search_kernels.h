@@ -135,7 +135,7 @@ struct gather_params
 
 	/* counting rows */
 	uint32_t nqueries;
-	uint32_t nparts; /* GATHER_PART rows each, of the longest list of a query */
+	uint32_t nslices; /* GATHER_SLICE rows each, of the longest list of a query */
 	uint32_t capacity;
 	struct query_state *queries;
 	const uint16_t *ids;        /* of the queries */
@@ -143,7 +143,7 @@ struct gather_params
 	gpuvec_scoring scoring;
 };
 
-#define GATHER_PART 256 /* rows of a thread block */
+#define GATHER_SLICE 256 /* rows of a thread block */
 
 /*
  * The tables of all queries of a chunk: for each query the rows that share
@@ -179,16 +179,16 @@ struct cold_params
 	uint32_t ncold_segments;
 	uint32_t nqueries;
 	uint32_t npieces;
-	uint32_t nslots; /* of all tables */
-	uint32_t nparts; /* parts into which the largest table is cut (COLD_PART) */
+	uint32_t nslots;  /* of all tables */
+	uint32_t nslices; /* slices into which the largest table is cut (COLD_SLICE) */
 	uint32_t capacity;
 	uint32_t class_lo; /* tiles whose rows count: classes class_lo .. */
 	uint32_t class_hi; /* .. class_hi - 1 */
 	gpuvec_scoring scoring;
 };
 
-#define COLD_PIECE 32  /* cold numbers of a piece */
-#define COLD_PART 2048 /* slots of a part */
+#define COLD_PIECE 32   /* cold numbers of a piece */
+#define COLD_SLICE 2048 /* slots of a slice */
 
 struct scan_params
 {
@@ -244,9 +244,9 @@ struct dense_params
 	struct scan_params scan;    /* the same parameters as for a scan */
 	const uint4 *bits;          /* vectors of the queries */
 	struct dense_panel *panels; /* a list with room for all panels of the view */
-	uint4 *finds;               /* [room], see pack_find() */
+	uint4 *finds;               /* [capacity], see pack_find() */
 	struct dense_counts *counts;
-	uint32_t room;
+	uint32_t capacity;
 	uint32_t unit_panels; /* panels that a thread block takes at a time */
 };
 

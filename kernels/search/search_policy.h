@@ -23,7 +23,7 @@ extern "C"
 {
 #endif
 
-#define GPUVEC_LIST_PARTS 7
+#define GPUVEC_LIST_FRACTIONS 7
 
 	struct gpuvec_search_policy
 	{
@@ -64,20 +64,20 @@ extern "C"
 		uint32_t list_shift;
 
 		/*
-		 * An id in more than 1 / part of the rows is common.  Of these parts
-		 * the first whose bitmaps fit into memory is taken.
+		 * An id in more than 1 / fraction of the rows is common.  Of these
+		 * fractions the first whose bitmaps fit into memory is taken.
 		 */
-		uint32_t list_parts[GPUVEC_LIST_PARTS];
+		uint32_t list_fractions[GPUVEC_LIST_FRACTIONS];
 
 		/* counting by lists */
 		uint32_t sample_tiled; /* small blocks per query's sample */
 		uint32_t sample_whole; /* the same for whole segments */
 		uint32_t sample_rows;  /* rows per sampled block, at least */
 		/*
-		 * one in near_part blocks is counted before the others, if there are
-		 * more than near_queries queries
+		 * one in near_fraction blocks is counted before the others, if there
+		 * are more than near_queries queries
 		 */
-		uint32_t near_part;
+		uint32_t near_fraction;
 		uint32_t near_queries;
 		uint32_t item_queries;       /* queries per item, in small blocks */
 		uint32_t whole_item_queries; /* the same in whole segments */
@@ -120,8 +120,8 @@ extern "C"
 		 */
 		uint32_t dense_ids;
 		uint32_t dense_rows; /* rows that a segment with vectors has, at least */
-		/* rows have at least one in dense_part of all ids on average */
-		uint32_t dense_part;
+		/* rows have at least one in dense_fraction of all ids on average */
+		uint32_t dense_fraction;
 
 		/* counting by bit vectors (dense.cu) */
 		uint32_t dense_first_rows; /* as first_rows and growth */

@@ -54,12 +54,12 @@ set_scans(struct gpuvec_search_policy &p)
 static constexpr void
 set_lists(struct gpuvec_search_policy &p)
 {
-	constexpr uint32_t parts[GPUVEC_LIST_PARTS] = {96, 88, 80, 64, 48, 32, 16};
+	constexpr uint32_t fractions[GPUVEC_LIST_FRACTIONS] = {96, 88, 80, 64, 48, 32, 16};
 
 	p.list_rows = 16384; /* as in backend */
 	/* tried: with more common ids than those of 1/96, counting is no faster */
-	for (int i = 0; i < GPUVEC_LIST_PARTS; i++)
-		p.list_parts[i] = parts[i];
+	for (int i = 0; i < GPUVEC_LIST_FRACTIONS; i++)
+		p.list_fractions[i] = fractions[i];
 	/* as in bounds: the sample of a lone query */
 	p.sample_tiled = 24;
 	/* as in bounds: that of mode A takes 1.3 ms */
@@ -67,7 +67,7 @@ set_lists(struct gpuvec_search_policy &p)
 	/* as in backend, growth; tried: no sample */
 	p.sample_rows = 16;
 	/* as in bounds: the near blocks take 0.9 ms */
-	p.near_part = 16;
+	p.near_fraction = 16;
 	p.near_queries = 48;      /* as in backend, 48 queries */
 	p.item_queries = 64;      /* as in backend, 2,000 queries */
 	p.whole_item_queries = 8; /* as in backend, A, 2,000 queries */
@@ -96,7 +96,7 @@ set_bit_vectors(struct gpuvec_search_policy &p)
 {
 	p.dense_ids = 2048;        /* as in bits, F: fingerprints of 2,048 bits */
 	p.dense_rows = 4096;       /* as in bits */
-	p.dense_part = 256;        /* as in bits, U: 8 to 128 of 2,048 bits */
+	p.dense_fraction = 256;    /* as in bits, U: 8 to 128 of 2,048 bits */
 	p.dense_first_rows = 8192; /* bits, F: in brackets */
 	p.dense_growth = 8;        /* as in bits */
 	p.dense_unit = 32;         /* bits, U: in brackets */

@@ -25,12 +25,13 @@ struct search_tuning
 	bool multiplies_bits;
 
 	/*
-	 * Of the device's memory: its part for the scratch memory of a search,
-	 * the most bytes of that, and the part of these for masks that are kept
+	 * Of the device's memory: its fraction for the scratch memory of a search,
+	 * the most bytes of that, and the fraction of these for masks that are
+	 * kept
 	 */
-	uint32_t workspace_part;
+	uint32_t workspace_fraction;
 	size_t most_workspace;
-	uint32_t kept_part;
+	uint32_t kept_fraction;
 
 	/* all but workspace and kept_bytes, which depend on the memory */
 	struct gpuvec_search_policy policy;

@@ -55,8 +55,9 @@ take_upload_stream(struct search_backend *b, gpuvec_error *error)
 }
 
 bool
-upload_parts(struct search_backend *b, unique_memory &memory, size_t bytes,
-			 std::initializer_list<struct host_part> parts, const char *what, gpuvec_error *error)
+upload_pieces(struct search_backend *b, unique_memory &memory, size_t bytes,
+			  std::initializer_list<struct host_piece> pieces, const char *what,
+			  gpuvec_error *error)
 {
 	upload_streams::loan stream = take_upload_stream(b, error);
 	bool ok;
@@ -64,9 +65,9 @@ upload_parts(struct search_backend *b, unique_memory &memory, size_t bytes,
 	if (stream == NULL)
 		return false;
 	ok = allocate(b->device, memory, std::max(bytes, (size_t) 16), stream->get(), what, error);
-	for (const struct host_part &part : parts)
-		ok = ok && stream->send((char *) memory.get() + part.offset, part.data, part.bytes, copying,
-								error);
+	for (const struct host_piece &piece : pieces)
+		ok = ok && stream->send((char *) memory.get() + piece.offset, piece.data, piece.bytes,
+								copying, error);
 	if (ok && stream->finish(copying, error))
 	{
 		free_in_stream(memory, b->device.side_stream.get());
@@ -77,7 +78,7 @@ upload_parts(struct search_backend *b, unique_memory &memory, size_t bytes,
 	return false;
 }
 
-/* Where the parts of a segment's allocation begin */
+/* Where the pieces of a segment's allocation begin */
 struct segment_layout
 {
 	size_t tid;
@@ -125,8 +126,8 @@ filters_bytes(const gpuvec_segment *segment)
 	size_t bytes = descriptions_bytes(segment);
 
 	for (uint32_t i = 0; i < segment->nfilters; i++)
-		bytes +=
-			keys_bytes(&segment->filters[i]) + gpuvec_code_room(segment->nrows) * sizeof(uint16_t);
+		bytes += keys_bytes(&segment->filters[i]) +
+				 gpuvec_code_capacity(segment->nrows) * sizeof(uint16_t);
 	return bytes;
 }
 
@@ -177,7 +178,7 @@ static void
 fill_filter_columns(const gpuvec_segment *segment, const struct segment_layout *at, char *head)
 {
 	struct device_filter *filters = (struct device_filter *) (head + at->filters);
-	size_t codes = gpuvec_code_room(segment->nrows) * sizeof(uint16_t);
+	size_t codes = gpuvec_code_capacity(segment->nrows) * sizeof(uint16_t);
 	size_t used = descriptions_bytes(segment);
 
 	for (uint32_t i = 0; i < segment->nfilters; i++)
@@ -303,9 +304,9 @@ upload_segment(struct search_backend *b, const gpuvec_segment *segment,
 	if (head == NULL)
 		return gpuvec_fail_memory(error, at->ids);
 	fill_head(segment, at, head);
-	ok = upload_parts(b, mine->memory, at->bytes,
-					  {{0, head, at->ids}, {at->ids, segment->ids, at->bytes - at->ids}},
-					  "a segment", error);
+	ok = upload_pieces(b, mine->memory, at->bytes,
+					   {{0, head, at->ids}, {at->ids, segment->ids, at->bytes - at->ids}},
+					   "a segment", error);
 	free(head);
 	if (!ok)
 		return false;

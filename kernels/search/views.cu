@@ -19,7 +19,7 @@
 namespace gpuvec
 {
 
-/* Where the parts of a view's allocation begin */
+/* Where the pieces of a view's allocation begin */
 struct view_layout
 {
 	size_t groups;
@@ -232,7 +232,7 @@ adopt_view(gpuvec_backend *backend, gpuvec_view *view, gpuvec_error *error)
 
 	if (mine == NULL || head == NULL || !fill_view(view, mine.get(), head.get(), &at))
 		return gpuvec_fail_memory(error, sizeof(*mine) + at.bytes);
-	if (!upload_parts(b, mine->memory, at.bytes, {{0, head.get(), at.bytes}}, "a view", error))
+	if (!upload_pieces(b, mine->memory, at.bytes, {{0, head.get(), at.bytes}}, "a view", error))
 		return false;
 	memory = (char *) mine->memory.get();
 	mine->segments = (const struct device_segment *) memory;

@@ -10,16 +10,16 @@
  * have equal keys: then the session checks the rows that are found once more.
  * The engine knows keys only.
  *
- * A row of such a mirror has words: the first has a bit for each column that
- * is null, the others are the keys of the filter columns, in order.  The key
- * of a null is 0.  Column 0 is the set itself, which has no key.
+ * A row of such a mirror has filter keys: the first has a bit for each column
+ * that is null, the others are the keys of the filter columns, in order.  The
+ * key of a null is 0.  Column 0 is the set itself, which has no key.
  *
  * Such a mirror also has the rows whose sets are null, as rows without ids.
  * They are no answer to any search, unless its filter says IS_NULL of column
  * 0.  But they count among the rows that pass a filter.
  *
  * A filter is a list of conditions that must all hold.  Without filter
- * columns there are no words, and rows with null sets are in no mirror.
+ * columns there are no filter keys, and rows with null sets are in no mirror.
  *
  *-------------------------------------------------------------------------
  */
@@ -41,10 +41,10 @@
 /* Number of rows that pass, of a search without a filter */
 #define GPUVEC_NOT_COUNTED		(UINT64_MAX >> 1)
 
-/* Words of a row in a mirror with so many filter columns */
-#define gpuvec_filter_words(nfilters)	((nfilters) > 0 ? (nfilters) + 1 : 0)
+/* Filter keys of a row in a mirror with nfilters filter columns */
+#define gpuvec_filter_keys(nfilters)	((nfilters) > 0 ? (nfilters) + 1 : 0)
 #define gpuvec_filter_bytes(nfilters) \
-	((size_t) gpuvec_filter_words(nfilters) * sizeof(uint64_t))
+	((size_t) gpuvec_filter_keys(nfilters) * sizeof(uint64_t))
 
 typedef enum gpuvec_condition_kind
 {
@@ -125,17 +125,17 @@ gpuvec_key_passes(const gpuvec_condition *c, const uint64_t *values, uint64_t ke
 	}
 }
 
-/* True if a row with these words passes the filter */
+/* True if a row with these filter keys passes the filter */
 static inline GPUVEC_HD bool
-gpuvec_filter_passes(const gpuvec_filter *filter, const uint64_t *words)
+gpuvec_filter_passes(const gpuvec_filter *filter, const uint64_t *filter_keys)
 {
 	for (uint32_t i = 0; i < filter->n; i++)
 	{
 		const gpuvec_condition *c = &filter->conditions[i];
-		bool		null = (words[0] >> c->column & 1) != 0;
+		bool		null = (filter_keys[0] >> c->column & 1) != 0;
 
 		if (c->kind == GPUVEC_IS_NULL ? !null :
-			null || !gpuvec_key_passes(c, filter->values, c->column == 0 ? 0 : words[c->column]))
+			null || !gpuvec_key_passes(c, filter->values, c->column == 0 ? 0 : filter_keys[c->column]))
 			return false;
 	}
 	return true;

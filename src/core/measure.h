@@ -142,8 +142,8 @@ static inline gpuvec_tversky
 gpuvec_make_tversky(double alpha, double beta)
 {
 	double		largest = alpha > beta ? alpha : beta;
-	double		part = alpha / largest;
-	gpuvec_tversky made = {0, alpha, beta, alpha + beta, part / (part + beta / largest)};
+	double		ratio = alpha / largest;
+	gpuvec_tversky made = {0, alpha, beta, alpha + beta, ratio / (ratio + beta / largest)};
 
 	for (double scale = 1; scale <= GPUVEC_MAX_SCALE; scale *= 10)
 	{

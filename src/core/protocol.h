@@ -60,29 +60,30 @@ typedef enum gpuvec_message
 								 * EMBEDDING_ANSWER */
 	GPUVEC_MSG_NEAREST,			/* gpuvec_nearest_head ... -> EMBEDDING_ANSWER */
 	GPUVEC_MSG_GRAM,			/* gpuvec_gram_head ... -> EMBEDDING_ANSWER */
-	GPUVEC_MSG_REFRESH_PAGES,	/* gpuvec_refresh_part, gpuvec_page ... (no
+	GPUVEC_MSG_REFRESH_PAGES,	/* gpuvec_refresh_chunk, gpuvec_page ... (no
 								 * reply) */
 	GPUVEC_MSG_ROWS,			/* gpuvec_rows, gpuvec_feed_record ... ->
 								 * STATE */
 	GPUVEC_MSG_ALS_BEGIN,		/* gpuvec_als_begin -> ALS_STATE */
-	GPUVEC_MSG_ALS_ADD,			/* gpuvec_als_part ... -> ALS_STATE */
+	GPUVEC_MSG_ALS_ADD,			/* gpuvec_als_chunk ... -> ALS_STATE */
 	GPUVEC_MSG_ALS_PREPARE,		/* nothing -> ALS_STATE */
-	GPUVEC_MSG_ALS_SET,			/* gpuvec_als_part ... -> ALS_STATE */
+	GPUVEC_MSG_ALS_SET,			/* gpuvec_als_chunk ... -> ALS_STATE */
 	GPUVEC_MSG_ALS_RUN,			/* nothing -> ALS_STATE */
-	GPUVEC_MSG_ALS_GET,			/* gpuvec_als_part -> ALS_FACTORS */
+	GPUVEC_MSG_ALS_GET,			/* gpuvec_als_chunk -> ALS_FACTORS */
 	GPUVEC_MSG_ALS_END,			/* nothing -> ALS_STATE */
 	GPUVEC_MSG_ALS_LIST,		/* nothing -> ALS_STATES */
 	GPUVEC_MSG_NEIGHBORS_BEGIN, /* gpuvec_neighbors_begin -> ALS_STATE */
 	GPUVEC_MSG_NEIGHBORS,		/* nothing -> NEIGHBORS_FOUND */
-	GPUVEC_MSG_SEARCH_PARTS,	/* gpuvec_search_parts ... -> PARTS_RESULT */
+	GPUVEC_MSG_SEARCH_PARTITIONS,	/* gpuvec_search_partitions ... ->
+									 * PARTITIONS_RESULT */
 	GPUVEC_MSG_DEVICES,			/* nothing -> DEVICES_INFO */
 	GPUVEC_MSG_PLACES,			/* nothing -> PLACES_INFO */
 	GPUVEC_MSG_LOAD_JOIN,		/* gpuvec_load_join -> STATE; LOADING: PAGES
 								 * may follow */
 	GPUVEC_MSG_LOAD_LEAVE,		/* nothing -> COUNT of pages */
-	GPUVEC_MSG_OUST,			/* gpuvec_mirror_key -> COUNT: connections that
-								 * were closed, as their load or refresh of the
-								 * mirror makes no step */
+	GPUVEC_MSG_OUST,			/* gpuvec_mirror_key -> COUNT: connections
+								 * that were closed, as their load or refresh
+								 * of the mirror makes no step */
 
 	/* engine -> session */
 	GPUVEC_MSG_WELCOME = 64,	/* gpuvec_welcome */
@@ -99,7 +100,7 @@ typedef enum gpuvec_message
 								 * factors] */
 	GPUVEC_MSG_ALS_STATES,		/* gpuvec_als_state[] */
 	GPUVEC_MSG_NEIGHBORS_FOUND, /* gpuvec_als_state, gpuvec_neighbor[] */
-	GPUVEC_MSG_PARTS_RESULT,	/* gpuvec_result ... for each part */
+	GPUVEC_MSG_PARTITIONS_RESULT,	/* gpuvec_result ... for each partition */
 	GPUVEC_MSG_DEVICES_INFO,	/* gpuvec_device_info[] */
 	GPUVEC_MSG_PLACES_INFO		/* gpuvec_place_info[] */
 } gpuvec_message;

@@ -43,7 +43,7 @@ typedef struct gpuvec_als_begin
 } gpuvec_als_begin;
 
 /*
- * Part of the interactions or factors.  Followed, for ADD, by
+ * A chunk of the interactions or factors.  Followed, for ADD, by
  *
  *		int64_t users[n]
  *		int64_t items[n]
@@ -56,12 +56,12 @@ typedef struct gpuvec_als_begin
  *
  * GET asks for n rows of a side from `first` on, in the order of their keys.
  */
-typedef struct gpuvec_als_part
+typedef struct gpuvec_als_chunk
 {
 	uint32_t	side;			/* gpuvec_als_side; 0 for ADD */
 	uint32_t	first;			/* 0 for ADD and SET */
 	uint64_t	n;
-} gpuvec_als_part;
+} gpuvec_als_chunk;
 
 typedef enum gpuvec_als_phase
 {

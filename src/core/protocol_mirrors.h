@@ -143,8 +143,8 @@ typedef struct gpuvec_refresh
  * the page.  A frame has one or more pages.  The rows follow: each is a
  * gpuvec_row and its ids, ascending and distinct, padded to 4 bytes.  `bytes`
  * is the size of all rows.  The ids of a wide row are uint32_t, those of
- * others uint16_t.  If the mirror has filter columns, the row's words follow
- * its ids (gpuvec_filter_words()), aligned to 4 bytes only.
+ * others uint16_t.  If the mirror has filter columns, the row's filter keys
+ * follow its ids (gpuvec_filter_keys()), aligned to 4 bytes only.
  *
  * If `newest` is not 0, all rows of the page were inserted by transactions
  * that have committed, and nobody has deleted any.  `newest` is the largest of
@@ -186,7 +186,7 @@ typedef struct gpuvec_row
 	uint32_t	len;			/* number of ids that follow */
 } gpuvec_row;
 
-/* Bytes of a row, and of a wide row, without the words of filter columns */
+/* Bytes of a row, and of a wide row, without its filter keys */
 #define gpuvec_row_bytes(len) \
 	(sizeof(gpuvec_row) + (((uint32_t) (len) * 2 + 3) & ~UINT32_C(3)))
 #define gpuvec_wide_row_bytes(len) \
@@ -239,11 +239,11 @@ typedef struct gpuvec_commit
  * The first pages of a refresh, sent ahead so that the engine can begin while
  * the session still reads.  REFRESH follows with the same key and number.
  */
-typedef struct gpuvec_refresh_part
+typedef struct gpuvec_refresh_chunk
 {
 	gpuvec_mirror_key key;
 	uint64_t	known;
-} gpuvec_refresh_part;
+} gpuvec_refresh_chunk;
 
 /*
  * A whole refresh in one message, with its pages, or with the last of them if
@@ -320,13 +320,13 @@ typedef struct gpuvec_feed_record
 	uint32_t	len;			/* number of uint16_t values that follow; of a
 								 * wide row two for each id */
 	uint16_t	wide;			/* 1: a ROW whose ids are uint32_t */
-	uint16_t	nwords;			/* of a ROW: words of filter columns that
-								 * follow the values and their padding */
+	uint16_t	nfilter_keys;	/* of a ROW: filter keys of filter columns
+								 * that follow the values and their padding */
 } gpuvec_feed_record;
 
 #define gpuvec_feed_values_bytes(len)	(((uint64_t) (len) * 2 + 7) & ~UINT64_C(7))
-#define gpuvec_feed_record_bytes(len, nwords) \
-	(sizeof(gpuvec_feed_record) + gpuvec_feed_values_bytes(len) + (uint64_t) (nwords) * 8)
+#define gpuvec_feed_record_bytes(len, nfilter_keys) \
+	(sizeof(gpuvec_feed_record) + gpuvec_feed_values_bytes(len) + (uint64_t) (nfilter_keys) * 8)
 
 /* The ids of a ROW, whose values lie at `values` */
 static inline gpuvec_id_span

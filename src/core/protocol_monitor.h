@@ -62,7 +62,7 @@ typedef struct gpuvec_device_info
 	int32_t		gpu;			/* number of the GPU; -1: the CPU */
 	char		backend[16];
 	char		name[128];		/* of the GPU, or of the instruction set */
-	char		trouble[256];	/* why it cannot be used, or empty */
+	char		last_error[256];	/* why it cannot be used, or empty */
 	int32_t		capability;		/* compute capability * 10, 0 on the CPU */
 	uint32_t	segments;
 	uint64_t	rows;			/* of mirrors of sets */

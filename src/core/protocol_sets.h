@@ -125,40 +125,41 @@ typedef struct gpuvec_page_rows
 	(sizeof(gpuvec_page_rows) + gpuvec_lines_bytes(n))
 
 /*
- * A search of several mirrors, the parts, as those of a table's partitions.
+ * A search of several mirrors, those of a table's partitions.
  * Followed by gpuvec_search_weights if the measure is tversky, then
- * gpuvec_search_part[nparts], then gpuvec_query[nqueries], then uint16_t
- * ids[nids], as in a gpuvec_search.  Queries have no filters, no AFTER, and a
- * number of rows.
+ * gpuvec_search_partition[npartitions], then gpuvec_query[nqueries], then
+ * uint16_t ids[nids], as in a gpuvec_search.  Queries have no filters, no
+ * AFTER, and a number of rows.
  *
- * The answer has for each part, in the order of the request, what RESULT has:
- * a gpuvec_result, and what follows it.  engine_us and ways are those of the
- * whole request in the first one, and 0 in the others.
+ * The answer has for each partition, in the order of the request, what RESULT
+ * has: a gpuvec_result, and what follows it.  engine_us and ways are those of
+ * the whole request in the first one, and 0 in the others.
  *
- * With `together` a query's k rows are the first ones of all parts that were
- * searched, in the order (score descending, part, tid): all parts together
- * have at most k rows.  Otherwise each part has its own k first rows.
+ * With `together` a query's k rows are the first ones of all partitions that
+ * were searched, in the order (score descending, partition, tid): all
+ * partitions together have at most k rows.  Otherwise each partition has its
+ * own k first rows.
  */
-typedef struct gpuvec_search_parts
+typedef struct gpuvec_search_partitions
 {
 	uint32_t	measure;		/* gpuvec_measure */
 	uint32_t	method;			/* gpuvec_method */
-	uint32_t	nparts;			/* 1 .. GPUVEC_MAX_PARTS */
+	uint32_t	npartitions;	/* 1 .. GPUVEC_MAX_PARTITIONS */
 	uint32_t	nqueries;
-	uint32_t	together;		/* 1: rank the rows of all parts together */
+	uint32_t	together;		/* 1: rank the rows of all partitions together */
 	uint32_t	padding;
 	uint64_t	xmin;			/* as in gpuvec_search */
 	uint64_t	nids;
-} gpuvec_search_parts;
+} gpuvec_search_partitions;
 
-typedef struct gpuvec_search_part
+typedef struct gpuvec_search_partition
 {
 	gpuvec_mirror_key key;
 	gpuvec_freshness need;		/* as in gpuvec_search */
 	uint64_t	known;			/* as in gpuvec_search */
-} gpuvec_search_part;
+} gpuvec_search_partition;
 
-#define GPUVEC_MAX_PARTS		4096
+#define GPUVEC_MAX_PARTITIONS		4096
 
 /*
  * A row of an answer.  `place` packs four things: the row's tid, whether the

@@ -7,7 +7,7 @@
  * loop may end there with an error.  The engine's loops go on: its requests
  * are canceled elsewhere.
  *
- * A loop that has a step for each of so many elements as a user gives must
+ * A loop that has a step for each element that a user gives must
  * look, however short a step is: an array has up to 1 GB.
  *
  *-------------------------------------------------------------------------

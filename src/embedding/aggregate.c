@@ -53,7 +53,7 @@ typedef struct PoolState
 	int64	   *keys;
 	float	   *weights;		/* [n], or NULL */
 	uint32		n;
-	uint32		room;
+	uint32		capacity;
 
 	/* the result, once pooled */
 	bool		pooled;
@@ -67,7 +67,7 @@ typedef struct PoolState
 /*
  * The arguments, apart from key and weight; the same in all rows of a group
  */
-typedef struct PoolWhat
+typedef struct PoolArguments
 {
 	Oid			relid;
 	NameData	key_column;
@@ -75,14 +75,14 @@ typedef struct PoolWhat
 	gpuvec_pool_mode mode;
 	gpuvec_missing missing;
 	bool		weighted;
-} PoolWhat;
+} PoolArguments;
 
 /* A call of the aggregate in a statement, with all its groups */
 typedef struct PoolCall
 {
 	MemoryContext context;		/* lives as long as the call */
 	PoolCollection *collections;
-	PoolWhat	lone_what;		/* arguments of the last group that was pooled
+	PoolArguments lone_what;	/* arguments of the last group that was pooled
 								 * alone */
 	uint32		lone;			/* number of such groups in succession */
 	EmbeddingCache *cache;		/* for such groups, or NULL */
@@ -99,7 +99,7 @@ struct PoolCollection
 	PoolCall   *call;
 	MemoryContext context;
 	MemoryContextCallback callback;
-	PoolWhat	what;
+	PoolArguments what;
 	PoolState  *states;
 	MemoryContext kept;			/* holds the vectors of the last pooling */
 };
@@ -133,7 +133,7 @@ forget_collection(void *arg)
 
 /* Read the arguments, apart from key and weight */
 static void
-read_what(FunctionCallInfo fcinfo, PoolWhat *what)
+read_what(FunctionCallInfo fcinfo, PoolArguments *what)
 {
 	if (PG_ARGISNULL(ARG_RELATION) || PG_ARGISNULL(ARG_KEY_COLUMN) || PG_ARGISNULL(ARG_COLUMN))
 		ereport(ERROR,
@@ -174,7 +174,7 @@ find_collection(FunctionCallInfo fcinfo, MemoryContext context)
 {
 	PoolCall   *call = fcinfo->flinfo->fn_extra;
 	PoolCollection *collection;
-	PoolWhat	what;
+	PoolArguments what;
 
 	if (call == NULL)
 	{
@@ -206,7 +206,7 @@ new_state(FunctionCallInfo fcinfo, MemoryContext context)
 	PoolState  *state = MemoryContextAllocZero(context, sizeof(PoolState));
 
 	state->collection = collection;
-	state->room = FIRST_KEYS;
+	state->capacity = FIRST_KEYS;
 	state->keys = MemoryContextAlloc(context, FIRST_KEYS * sizeof(int64));
 	if (collection->what.weighted)
 		state->weights = MemoryContextAlloc(context, FIRST_KEYS * sizeof(float));
@@ -230,7 +230,7 @@ is_text(FunctionCallInfo fcinfo, int argument, const char *name)
 
 /* True if the arguments are still the same.  This runs for each row. */
 static bool
-same_what(FunctionCallInfo fcinfo, const PoolWhat *what)
+same_what(FunctionCallInfo fcinfo, const PoolArguments *what)
 {
 	static const char *const modes[] = GPUVEC_POOL_MODE_NAMES;
 	static const char *const missing[] = GPUVEC_MISSING_NAMES;
@@ -247,16 +247,16 @@ same_what(FunctionCallInfo fcinfo, const PoolWhat *what)
 static void
 add_key(PoolState *state, int64 key, float weight)
 {
-	if (state->n == state->room)
+	if (state->n == state->capacity)
 	{
-		if (state->room > (uint32) (MaxAllocSize / sizeof(int64) / 2))
+		if (state->capacity > (uint32) (MaxAllocSize / sizeof(int64) / 2))
 			ereport(ERROR,
 					(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 					 errmsg("a group has too many keys to be pooled")));
-		state->room *= 2;
-		state->keys = repalloc(state->keys, state->room * sizeof(int64));
+		state->capacity *= 2;
+		state->keys = repalloc(state->keys, state->capacity * sizeof(int64));
 		if (state->weights)
-			state->weights = repalloc(state->weights, state->room * sizeof(float));
+			state->weights = repalloc(state->weights, state->capacity * sizeof(float));
 	}
 	state->keys[state->n] = key;
 	if (state->weights)
@@ -348,7 +348,7 @@ collect_bags(const PoolCollection *collection, EmbeddingBags *bags)
 static EmbeddingCache *
 find_cache(const PoolCollection *collection)
 {
-	const PoolWhat *what = &collection->what;
+	const PoolArguments *what = &collection->what;
 	PoolCall   *call = collection->call;
 	bool		alone = collection->states->next == NULL;
 
@@ -382,7 +382,7 @@ find_cache(const PoolCollection *collection)
 static void
 pool_bags(PoolCollection *collection, const EmbeddingBags *bags, EmbeddingVectors *vectors)
 {
-	const PoolWhat *what = &collection->what;
+	const PoolArguments *what = &collection->what;
 	EmbeddingCache *cache = find_cache(collection);
 	EmbeddingTable *table = EmbeddingOpen(what->relid, NameStr(what->key_column),
 										  NameStr(what->column), GetActiveSnapshot());

@@ -386,23 +386,23 @@ EmbeddingArray(const float *elements, uint64 n)
  * memory context must be the same in all calls with this room.
  */
 Datum
-EmbeddingNextArray(EmbeddingArrayRoom *room, const float *elements, uint64 n)
+EmbeddingNextArray(EmbeddingArrayBuffer *buffer, const float *elements, uint64 n)
 {
 	Size		size;
 
 	if (n == 0)
 	{
-		if (room->empty == NULL)
-			room->empty = construct_empty_array(FLOAT4OID);
-		return PointerGetDatum(room->empty);
+		if (buffer->empty == NULL)
+			buffer->empty = construct_empty_array(FLOAT4OID);
+		return PointerGetDatum(buffer->empty);
 	}
 	size = array_size(n);
-	if (size > room->size)
+	if (size > buffer->size)
 	{
-		if (room->array)
-			pfree(room->array);
-		room->array = palloc(size);
-		room->size = size;
+		if (buffer->array)
+			pfree(buffer->array);
+		buffer->array = palloc(size);
+		buffer->size = size;
 	}
-	return fill_array(room->array, size, elements, n);
+	return fill_array(buffer->array, size, elements, n);
 }

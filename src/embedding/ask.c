@@ -81,30 +81,30 @@ add_floats(MirrorRequest *request, const float *floats, uint64 n)
  * Flags that tell the engine to keep the map, or to use the map that it keeps
  */
 static uint32
-map_flags(const MirrorConversation *talk)
+map_flags(const MirrorConversation *conversation)
 {
-	if (!talk->map_kept)
+	if (!conversation->map_kept)
 		return 0;
-	if (talk->kept->serial == engine_map && engine_generation == GpuvecLinkGeneration())
+	if (conversation->kept->serial == engine_map && engine_generation == GpuvecLinkGeneration())
 		return GPUVEC_EMBEDDING_KEPT_MAP;
 	return GPUVEC_EMBEDDING_KEEP_MAP;
 }
 
 /* Make the request to gather, pool, or compute gradients */
 static void
-make_embedding(Question *question, const MirrorConversation *talk, MirrorRequest *request)
+make_embedding(Question *question, const MirrorConversation *conversation, MirrorRequest *request)
 {
 	const EmbeddingBags *bags = question->bags;
 	const EmbeddingVerdicts *verdicts = &question->table->verdicts[question->target];
 	gpuvec_embedding_request *head = &question->embedding;
-	uint32		map = map_flags(talk);
-	Size		map_bytes = map & GPUVEC_EMBEDDING_KEPT_MAP ? 0 : talk->map_bytes;
+	uint32		map = map_flags(conversation);
+	Size		map_bytes = map & GPUVEC_EMBEDDING_KEPT_MAP ? 0 : conversation->map_bytes;
 
 	/* what the engine keeps is known again when it has answered */
 	if (map & GPUVEC_EMBEDDING_KEEP_MAP)
 		engine_map = 0;
-	head->known = talk->known;
-	head->xmin = MirrorSnapshotXmin(talk->snapshot);
+	head->known = conversation->known;
+	head->xmin = MirrorSnapshotXmin(conversation->snapshot);
 	head->flags = (head->flags & ~(GPUVEC_EMBEDDING_KEEP_MAP | GPUVEC_EMBEDDING_KEPT_MAP)) | map;
 	head->nverdicts = verdicts->n;
 	head->map_bytes = TYPEALIGN(8, map_bytes);
@@ -121,7 +121,7 @@ make_embedding(Question *question, const MirrorConversation *talk, MirrorRequest
 		add_floats(request, bags->gradient, bags->ngradient);
 	StaticAssertStmt((BLCKSZ - MAXALIGN(SizeOfPageHeaderData)) % 8 == 0,
 					 "pages of the visibility map need padding");
-	add_piece(request, talk->map, map_bytes);
+	add_piece(request, conversation->map, map_bytes);
 }
 
 /* Add the lists of keys that single queries leave out */
@@ -139,16 +139,16 @@ add_lists(MirrorRequest *request, const EmbeddingNearest *nearest)
 
 /* Make the request for the nearest rows */
 static void
-make_nearest(Question *question, const MirrorConversation *talk, MirrorRequest *request)
+make_nearest(Question *question, const MirrorConversation *conversation, MirrorRequest *request)
 {
 	const EmbeddingNearest *nearest = question->nearest;
 	const EmbeddingVerdicts *verdicts = &question->table->verdicts[question->target];
 	gpuvec_nearest_head *head = &question->head;
 
 	memset(head, 0, sizeof(*head));
-	head->key = talk->target->key;
-	head->known = talk->known;
-	head->xmin = MirrorSnapshotXmin(talk->snapshot);
+	head->key = conversation->target->key;
+	head->known = conversation->known;
+	head->xmin = MirrorSnapshotXmin(conversation->snapshot);
 	head->metric = nearest->metric;
 	head->k = nearest->k;
 	head->nqueries = nearest->nqueries;
@@ -157,7 +157,7 @@ make_nearest(Question *question, const MirrorConversation *talk, MirrorRequest *
 	head->nexcluded = nearest->nexcluded;
 	if (nearest->offsets)
 		head->nlisted = nearest->offsets[nearest->nqueries] - nearest->offsets[0];
-	head->map_bytes = TYPEALIGN(8, talk->map_bytes);
+	head->map_bytes = TYPEALIGN(8, conversation->map_bytes);
 	request->type = GPUVEC_MSG_NEAREST;
 	request->position = &head->position;
 	add_piece(request, head, sizeof(*head));
@@ -166,32 +166,32 @@ make_nearest(Question *question, const MirrorConversation *talk, MirrorRequest *
 	if (head->nlisted > 0)
 		add_lists(request, nearest);
 	add_floats(request, nearest->queries, (uint64) nearest->nqueries * nearest->width);
-	add_piece(request, talk->map, talk->map_bytes);
+	add_piece(request, conversation->map, conversation->map_bytes);
 }
 
 /* Make the request for the Gram matrix */
 static void
-make_gram(Question *question, const MirrorConversation *talk, MirrorRequest *request)
+make_gram(Question *question, const MirrorConversation *conversation, MirrorRequest *request)
 {
 	const EmbeddingVerdicts *verdicts = &question->table->verdicts[question->target];
 	gpuvec_gram_head *head = &question->gram;
 
 	memset(head, 0, sizeof(*head));
-	head->key = talk->target->key;
-	head->known = talk->known;
-	head->xmin = MirrorSnapshotXmin(talk->snapshot);
+	head->key = conversation->target->key;
+	head->known = conversation->known;
+	head->xmin = MirrorSnapshotXmin(conversation->snapshot);
 	head->nverdicts = verdicts->n;
-	head->map_bytes = TYPEALIGN(8, talk->map_bytes);
+	head->map_bytes = TYPEALIGN(8, conversation->map_bytes);
 	request->type = GPUVEC_MSG_GRAM;
 	request->position = &head->position;
 	add_piece(request, head, sizeof(*head));
 	add_piece(request, verdicts->verdicts, verdicts->n * sizeof(uint64));
-	add_piece(request, talk->map, talk->map_bytes);
+	add_piece(request, conversation->map, conversation->map_bytes);
 }
 
 /* Make the request of a question.  It is never sent along with a refresh. */
 static void
-make_request(Question *question, const MirrorConversation *talk, MirrorRequest *request)
+make_request(Question *question, const MirrorConversation *conversation, MirrorRequest *request)
 {
 	memset(request, 0, sizeof(*request));
 	request->answer_type = GPUVEC_MSG_EMBEDDING_ANSWER;
@@ -199,11 +199,11 @@ make_request(Question *question, const MirrorConversation *talk, MirrorRequest *
 	request->answer_state = offsetof(gpuvec_embedding_answer, state);
 	request->context = CurrentMemoryContext;
 	if (question->bags)
-		make_embedding(question, talk, request);
+		make_embedding(question, conversation, request);
 	else if (question->nearest == NULL)
-		make_gram(question, talk, request);
+		make_gram(question, conversation, request);
 	else
-		make_nearest(question, talk, request);
+		make_nearest(question, conversation, request);
 }
 
 /*
@@ -291,7 +291,7 @@ check_tids(const uint64 *tids, uint64 n, const EmbeddingVerdicts *old)
  * ones
  */
 static void
-decide(const MirrorConversation *talk, const EmbeddingAnswer *answer, EmbeddingVerdicts *old)
+decide(const MirrorConversation *conversation, const EmbeddingAnswer *answer, EmbeddingVerdicts *old)
 {
 	const uint64 *tids = (const uint64 *) answer->body;
 	uint64		n = answer->head.count;
@@ -302,7 +302,7 @@ decide(const MirrorConversation *talk, const EmbeddingAnswer *answer, EmbeddingV
 
 	GPUVEC_INJECTION("ask-before-fetch");
 	check_tids(tids, n, old);
-	MirrorRowsVisible(talk->visibility, tids, n, visible);
+	MirrorRowsVisible(conversation->visibility, tids, n, visible);
 	for (uint64 i = 0; i < n; i++)
 	{
 		while (from < old->n && gpuvec_verdict_tid(old->verdicts[from]) < tids[i])
@@ -320,7 +320,7 @@ decide(const MirrorConversation *talk, const EmbeddingAnswer *answer, EmbeddingV
 
 /* Ask until all rows are decided.  False if the connection was lost. */
 static bool
-ask(MirrorConversation *talk, Question *question, EmbeddingAnswer *answer)
+ask(MirrorConversation *conversation, Question *question, EmbeddingAnswer *answer)
 {
 	for (;;)
 	{
@@ -331,30 +331,30 @@ ask(MirrorConversation *talk, Question *question, EmbeddingAnswer *answer)
 			reply = *question->ahead;
 		else
 		{
-			make_request(question, talk, &request);
-			if (!MirrorAsk(talk, &request, &reply))
+			make_request(question, conversation, &request);
+			if (!MirrorAsk(conversation, &request, &reply))
 				return false;
 		}
 		question->ahead = NULL;
 		if (question->bags && question->embedding.flags & GPUVEC_EMBEDDING_KEEP_MAP)
 		{
-			engine_map = talk->kept->serial;
+			engine_map = conversation->kept->serial;
 			engine_generation = GpuvecLinkGeneration();
 		}
 		read_answer(question, &reply, answer);
 		if (answer->head.status != GPUVEC_EMBEDDING_UNDECIDED || answer->head.count == 0)
 			return true;
-		decide(talk, answer, &question->table->verdicts[question->target]);
+		decide(conversation, answer, &question->table->verdicts[question->target]);
 		pfree(reply.data);
 	}
 }
 
-/* A conversation about a question, of which so many rows depend on the map */
+/* A conversation about a question, `rows` rows of which depend on the map */
 static MirrorConversation
-describe_talk(const Question *question, uint64 rows)
+describe_conversation(const Question *question, uint64 rows)
 {
 	EmbeddingTable *table = question->table;
-	MirrorConversation talk = {
+	MirrorConversation conversation = {
 		.target = &table->targets[question->target],
 		.snapshot = table->snapshot,
 		.use_map = true,
@@ -363,7 +363,7 @@ describe_talk(const Question *question, uint64 rows)
 		.kept = table->kept_map
 	};
 
-	return talk;
+	return conversation;
 }
 
 /*
@@ -373,10 +373,10 @@ describe_talk(const Question *question, uint64 rows)
 static bool
 converse(Question *question, uint64 rows, EmbeddingAnswer *answer, const char **reason)
 {
-	MirrorConversation talk = describe_talk(question, rows);
+	MirrorConversation conversation = describe_conversation(question, rows);
 
-	while (MirrorConversationBegin(&talk, reason))
-		if (MirrorConversationEnd(&talk, ask(&talk, question, answer), reason))
+	while (MirrorConversationBegin(&conversation, reason))
+		if (MirrorConversationEnd(&conversation, ask(&conversation, question, answer), reason))
 			return true;
 	return false;
 }
@@ -435,24 +435,24 @@ EmbeddingSendNearest(EmbeddingTable *table, int target, const EmbeddingNearest *
 					 GpuvecTakeAnswer take, gpuvec_freshness *need)
 {
 	Question	question = {.table = table, .target = target, .nearest = nearest};
-	MirrorConversation talk = describe_talk(&question, nearest_rows(nearest));
+	MirrorConversation conversation = describe_conversation(&question, nearest_rows(nearest));
 	uint64		number = 0;
 	const char *reason;
 
-	if (!MirrorConversationBegin(&talk, &reason))
+	if (!MirrorConversationBegin(&conversation, &reason))
 		return 0;
-	if (!talk.is_behind)
+	if (!conversation.is_behind)
 	{
 		MirrorRequest request;
 
-		make_request(&question, &talk, &request);
-		*need = talk.need;
+		make_request(&question, &conversation, &request);
+		*need = conversation.need;
 		*request.position = need->position;
 		number = GpuvecLinkBegin(request.type, request.pieces, request.npieces);
 		if (number != 0)
 			GpuvecLinkLeave(number, request.answer_type, request.answer_head, take);
 	}
-	(void) MirrorConversationEnd(&talk, true, &reason);
+	(void) MirrorConversationEnd(&conversation, true, &reason);
 	return number;
 }
 

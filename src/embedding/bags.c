@@ -27,7 +27,7 @@ typedef struct Elements
 {
 	char	   *bytes;
 	Size		n;
-	Size		room;
+	Size		capacity;
 } Elements;
 
 #define ELEMENT_BYTES	sizeof(int64)
@@ -52,20 +52,20 @@ enum
 static void
 append(BagsState *state, Elements *elements, const void *from, Size n)
 {
-	Size		room = Max(elements->room, 64);
+	Size		capacity = Max(elements->capacity, 64);
 
 	/* the result must fit an SQL array */
 	if (elements->n + n > (MaxAllocSize - ARR_OVERHEAD_NONULLS(1)) / ELEMENT_BYTES)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("array size exceeds the maximum allowed (%d)", (int) MaxAllocSize)));
-	while (room < elements->n + n)
-		room *= 2;
+	while (capacity < elements->n + n)
+		capacity *= 2;
 	if (elements->bytes == NULL)
-		elements->bytes = MemoryContextAllocHuge(state->context, room * ELEMENT_BYTES);
-	else if (room > elements->room)
-		elements->bytes = repalloc_huge(elements->bytes, room * ELEMENT_BYTES);
-	elements->room = room;
+		elements->bytes = MemoryContextAllocHuge(state->context, capacity * ELEMENT_BYTES);
+	else if (capacity > elements->capacity)
+		elements->bytes = repalloc_huge(elements->bytes, capacity * ELEMENT_BYTES);
+	elements->capacity = capacity;
 	if (n > 0)
 		memcpy(elements->bytes + elements->n * ELEMENT_BYTES, from, n * ELEMENT_BYTES);
 	elements->n += n;

@@ -50,8 +50,8 @@ typedef struct KeyEntry
 struct EmbeddingCollection
 {
 	MemoryContext context;
-	float	   *room;			/* free room in the last block */
-	Size		nroom;
+	float	   *spare;			/* free room in the last block */
+	Size		nspare;
 	keyhash_hash *keys;
 	int64	   *distinct;		/* [ndistinct]: the keys that are being
 								 * collected, each once */
@@ -64,17 +64,17 @@ keep_vector(EmbeddingCollection *collection, const float *elements, uint32 width
 {
 	float	   *copy;
 
-	if (collection->room == NULL || collection->nroom < width)
+	if (collection->spare == NULL || collection->nspare < width)
 	{
-		collection->nroom = Max(width, BLOCK_ELEMENTS);
-		collection->room = MemoryContextAllocHuge(collection->context,
-												  collection->nroom * sizeof(float));
+		collection->nspare = Max(width, BLOCK_ELEMENTS);
+		collection->spare = MemoryContextAllocHuge(collection->context,
+												   collection->nspare * sizeof(float));
 	}
-	copy = collection->room;
+	copy = collection->spare;
 	if (width > 0)
 		memcpy(copy, elements, width * sizeof(float));
-	collection->room += width;
-	collection->nroom -= width;
+	collection->spare += width;
+	collection->nspare -= width;
 	return copy;
 }
 
@@ -185,7 +185,7 @@ typedef struct KeyList
 {
 	int64	   *keys;
 	uint64		n;
-	uint64		room;
+	uint64		spare;
 } KeyList;
 
 /* EmbeddingScan callback: append the row's key */
@@ -194,8 +194,8 @@ append_key(void *arg, const EmbeddingRow *row)
 {
 	KeyList    *list = arg;
 
-	if (list->n == list->room)
-		list->keys = repalloc_huge(list->keys, (list->room *= 2) * sizeof(int64));
+	if (list->n == list->spare)
+		list->keys = repalloc_huge(list->keys, (list->spare *= 2) * sizeof(int64));
 	list->keys[list->n++] = row->key;
 	return true;
 }
@@ -207,10 +207,10 @@ append_key(void *arg, const EmbeddingRow *row)
 const int64 *
 EmbeddingAllKeys(EmbeddingTable *table, uint64 *n)
 {
-	KeyList		list = {.room = 1024};
+	KeyList		list = {.spare = 1024};
 	int64	   *keys;
 
-	list.keys = palloc_array(int64, list.room);
+	list.keys = palloc_array(int64, list.spare);
 	for (int i = 0; i < table->ntargets; i++)
 		EmbeddingScan(&table->targets[i], table->snapshot, false, append_key, &list);
 	keys = list.keys;

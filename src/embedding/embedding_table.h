@@ -294,14 +294,14 @@ extern const char *EmbeddingRelationName(Oid relid);
 extern void EmbeddingRequireArguments(FunctionCallInfo fcinfo, const char *const *names, int n);
 
 /* Memory for a series of arrays, of which only the last is in use */
-typedef struct EmbeddingArrayRoom
+typedef struct EmbeddingArrayBuffer
 {
 	ArrayType  *array;
 	Size		size;
 	ArrayType  *empty;
-} EmbeddingArrayRoom;
+} EmbeddingArrayBuffer;
 
 extern Datum EmbeddingArray(const float *elements, uint64 n);
-extern Datum EmbeddingNextArray(EmbeddingArrayRoom *room, const float *elements, uint64 n);
+extern Datum EmbeddingNextArray(EmbeddingArrayBuffer *buffer, const float *elements, uint64 n);
 
 #endif							/* GPUVEC_EMBEDDING_TABLE_H */

@@ -62,9 +62,9 @@ check_gradient(const EmbeddingBags *bags, const bool *found, uint32 width)
 static void
 vectors_here(const EmbeddingBags *bags, const float **where, uint32 width, EmbeddingGradient *result)
 {
-	Size		room = (bags->nkeys + 1) * sizeof(gpuvec_share);
-	gpuvec_share *shares = MemoryContextAllocHuge(CurrentMemoryContext, room);
-	gpuvec_share *spare = MemoryContextAllocHuge(CurrentMemoryContext, room);
+	Size		capacity = (bags->nkeys + 1) * sizeof(gpuvec_share);
+	gpuvec_share *shares = MemoryContextAllocHuge(CurrentMemoryContext, capacity);
+	gpuvec_share *spare = MemoryContextAllocHuge(CurrentMemoryContext, capacity);
 	int64	   *keys = MemoryContextAllocHuge(CurrentMemoryContext,
 											  (bags->nkeys + 1) * sizeof(int64));
 	gpuvec_upstream up = {

@@ -166,7 +166,7 @@ typedef enum QueryColumn
 	QUERY_NONE,					/* there is one query */
 	QUERY_NUMBER,
 	QUERY_KEY					/* the key that it leaves out, its own */
-}			QueryColumn;
+} QueryColumn;
 
 /*
  * Return the rows of some queries, the first of which is query `first`;

@@ -201,40 +201,40 @@ compare_vectors(EmbeddingTable *table, const EmbeddingVectors *a, const Embeddin
 
 /* Make bags of the bags from `first` to before `end` */
 static EmbeddingBags
-part_of(const EmbeddingBags *bags, uint64 first, uint64 end)
+chunk_of(const EmbeddingBags *bags, uint64 first, uint64 end)
 {
 	uint64		start = bags->offsets[first];
 	uint64	   *offsets = MemoryContextAllocHuge(CurrentMemoryContext,
 												 (end - first + 1) * sizeof(uint64));
-	EmbeddingBags part = *bags;
+	EmbeddingBags chunk = *bags;
 
 	for (uint64 bag = first; bag <= end; bag++)
 	{
 		GPUVEC_STEP(bag);
 		offsets[bag - first] = bags->offsets[bag] - start;
 	}
-	part.offsets = offsets;
-	part.nbags = end - first;
-	part.keys += start;
-	part.nkeys = offsets[part.nbags];
-	if (part.weights)
-		part.weights += start;
-	return part;
+	chunk.offsets = offsets;
+	chunk.nbags = end - first;
+	chunk.keys += start;
+	chunk.nkeys = offsets[chunk.nbags];
+	if (chunk.weights)
+		chunk.weights += start;
+	return chunk;
 }
 
 /* Make bags to gather the keys from `first` to before `end` */
 static EmbeddingBags
-part_of_keys(const EmbeddingBags *bags, uint64 first, uint64 end)
+chunk_of_keys(const EmbeddingBags *bags, uint64 first, uint64 end)
 {
 	uint64	   *offsets = palloc_array(uint64, 2);
-	EmbeddingBags part = *bags;
+	EmbeddingBags chunk = *bags;
 
 	offsets[0] = 0;
 	offsets[1] = end - first;
-	part.offsets = offsets;
-	part.keys += first;
-	part.nkeys = end - first;
-	return part;
+	chunk.offsets = offsets;
+	chunk.keys += first;
+	chunk.nkeys = end - first;
+	return chunk;
 }
 
 /*
@@ -242,7 +242,7 @@ part_of_keys(const EmbeddingBags *bags, uint64 first, uint64 end)
  * count.
  */
 static void
-join_vectors(EmbeddingTable *table, const EmbeddingBags *parts, const EmbeddingVectors *from,
+join_vectors(EmbeddingTable *table, const EmbeddingBags *chunks, const EmbeddingVectors *from,
 			 EmbeddingVectors *vectors)
 {
 	bool	   *found = NULL;
@@ -258,12 +258,12 @@ join_vectors(EmbeddingTable *table, const EmbeddingBags *parts, const EmbeddingV
 				 errdetail("Some have %u, others have %u.", from[0].width, from[1].width)));
 	*vectors = *known;
 	if (from[0].found && from[1].found)
-		found = MemoryContextAllocHuge(CurrentMemoryContext, parts[0].nkeys + parts[1].nkeys + 1);
+		found = MemoryContextAllocHuge(CurrentMemoryContext, chunks[0].nkeys + chunks[1].nkeys + 1);
 	for (int i = 0; i < 2; i++)
 	{
 		if (found)
-			memcpy(found + (i == 0 ? 0 : parts[0].nkeys), from[i].found, parts[i].nkeys);
-		counts[i] = known->known ? count_elements(&parts[i], from[i].found, known->width) : 0;
+			memcpy(found + (i == 0 ? 0 : chunks[0].nkeys), from[i].found, chunks[i].nkeys);
+		counts[i] = known->known ? count_elements(&chunks[i], from[i].found, known->width) : 0;
 	}
 	vectors->found = found;
 	vectors->count = counts[0] + counts[1];
@@ -291,7 +291,7 @@ find_halves(EmbeddingTable *table, gpuvec_embedding_op op, const EmbeddingBags *
 			EmbeddingVectors *vectors)
 {
 	uint64		n = op == GPUVEC_EMBEDDING_GATHER ? bags->nkeys : bags->nbags;
-	EmbeddingBags parts[2];
+	EmbeddingBags chunks[2];
 	EmbeddingVectors halves[2];
 
 	for (int i = 0; i < 2; i++)
@@ -299,11 +299,11 @@ find_halves(EmbeddingTable *table, gpuvec_embedding_op op, const EmbeddingBags *
 		uint64		first = i == 0 ? 0 : n / 2;
 		uint64		end = i == 0 ? n / 2 : n;
 
-		parts[i] = op == GPUVEC_EMBEDDING_GATHER ? part_of_keys(bags, first, end) :
-			part_of(bags, first, end);
-		find_vectors(table, op, &parts[i], &halves[i]);
+		chunks[i] = op == GPUVEC_EMBEDDING_GATHER ? chunk_of_keys(bags, first, end) :
+			chunk_of(bags, first, end);
+		find_vectors(table, op, &chunks[i], &halves[i]);
 	}
-	join_vectors(table, parts, halves, vectors);
+	join_vectors(table, chunks, halves, vectors);
 }
 
 /*

@@ -52,7 +52,7 @@ typedef struct GatherCall
 	uint64		asked;			/* number of keys before it that are not null */
 	uint64		bag;
 	const float *elements;
-	EmbeddingArrayRoom room;
+	EmbeddingArrayBuffer buffer;
 } GatherCall;
 
 /* Leave out null keys; returns the number of the others */
@@ -141,7 +141,7 @@ gather_next(void *state, Datum *values, bool *nulls)
 	nulls[n] = !found;
 	if (found)
 	{
-		values[n] = EmbeddingNextArray(&call->room, call->elements, call->vectors.width);
+		values[n] = EmbeddingNextArray(&call->buffer, call->elements, call->vectors.width);
 		call->elements += call->vectors.width;
 	}
 	return true;
@@ -158,7 +158,7 @@ typedef struct PoolCall
 	/* the next row */
 	uint64		bag;			/* its first bag */
 	const float *elements;
-	EmbeddingArrayRoom room;
+	EmbeddingArrayBuffer buffer;
 } PoolCall;
 
 static void
@@ -208,7 +208,7 @@ pool_next(void *state, Datum *values, bool *nulls)
 	{
 		for (uint64 slot = 0; slot < call->slots; slot++)
 			n += EmbeddingBagElements(&call->bags, &call->vectors, call->bag + slot);
-		values[1] = EmbeddingNextArray(&call->room, call->elements, n);
+		values[1] = EmbeddingNextArray(&call->buffer, call->elements, n);
 		call->elements += n;
 	}
 	call->bag += call->slots;
@@ -228,7 +228,7 @@ typedef struct GradientCall
 	/* the next row */
 	uint64		key;
 	uint64		next;			/* index of the next gradient */
-	EmbeddingArrayRoom room;
+	EmbeddingArrayBuffer buffer;
 } GradientCall;
 
 static void
@@ -279,7 +279,7 @@ gradient_next(void *state, Datum *values, bool *nulls)
 	if (call->next < gradient->n && gradient->keys[call->next] == call->keys[call->key])
 		elements = gradient->elements + call->next++ * gradient->width;
 	values[0] = Int64GetDatum(call->keys[call->key++]);
-	values[1] = EmbeddingNextArray(&call->room, elements, gradient->width);
+	values[1] = EmbeddingNextArray(&call->buffer, elements, gradient->width);
 	return true;
 }
 

@@ -108,8 +108,10 @@ struct gpuvec_als_solver
 	bool		(*loss) (gpuvec_als_solver *solver, const int *canceled, double *loss,
 						 gpuvec_error *error);
 
-	/* Solve for all rows of a side exactly; NULL: only a solver on the host
-	 * does */
+	/*
+	 * Solve for all rows of a side exactly; NULL: only a solver on the host
+	 * does
+	 */
 	bool		(*exact) (gpuvec_als_solver *solver, gpuvec_als_side side, const int *canceled,
 						  gpuvec_error *error);
 };

@@ -6,7 +6,7 @@
  *
  * All functions may be called from any thread; a backend takes its own locks.
  * The scheduler calls topk of a backend from one thread at a time, and topk of
- * each of its lanes from one.  Other functions may run at the same time as
+ * each of its replicas from one.  Other functions may run at the same time as
  * topk.
  *
  *-------------------------------------------------------------------------
@@ -135,11 +135,11 @@ typedef struct gpuvec_backend_options
 								 * default */
 } gpuvec_backend_options;
 
-/* What a table of functions of several devices has for lanes and copies */
+/* What a table of functions of several devices has for replicas and copies */
 typedef struct gpuvec_copier gpuvec_copier;
 
 /* Copies that were taken away from a view, and are to be freed */
-typedef struct parts_copies gpuvec_copies;
+typedef struct shards_copies gpuvec_copies;
 
 struct gpuvec_backend
 {
@@ -147,13 +147,13 @@ struct gpuvec_backend
 	bool		on_device;		/* true: a segment's ids are moved to the GPU
 								 * when it is adopted */
 	bool		takes_unordered;	/* queries may be unordered */
-	bool		takes_parts;	/* views may be of several mirrors */
+	bool		takes_partitions;	/* views may be of several mirrors */
 	gpuvec_vectors *vectors;	/* stores the vectors of embedding tables; not
-								 * of a lane */
-	gpuvec_trainer *trainer;	/* trains factors; not of a lane */
-	gpuvec_finder *finder;		/* finds neighbors of items; not of a lane */
+								 * of a replica */
+	gpuvec_trainer *trainer;	/* trains factors; not of a replica */
+	gpuvec_finder *finder;		/* finds neighbors of items; not of a replica */
 	const gpuvec_copier *copier;	/* of several devices; else NULL */
-	bool		is_lane;		/* a lane of a backend: only topk is called */
+	bool		is_replica;		/* a replica of a backend: only topk is called */
 
 	void		(*info) (gpuvec_backend *backend, gpuvec_backend_info *info);
 
@@ -213,7 +213,7 @@ struct gpuvec_backend
  * Functions of a backend that is made of several devices.
  *
  * A device that has all rows of a view can search it alone.  Such a device is
- * a lane: several of them search at the same time, for different sessions.
+ * a replica: several of them search at the same time, for different sessions.
  * For that, rows of an adopted view can be copied to all devices.  A view
  * never changes, and neither do its copies: a search of any of them finds
  * what a search of the view finds.
@@ -221,12 +221,12 @@ struct gpuvec_backend
 struct gpuvec_copier
 {
 	/*
-	 * lanes: the devices that can search this view alone, as bits; 0: none,
-	 * and for a batch of nqueries all are wanted.  lane: a backend that
-	 * searches on one of them.
+	 * replicas: the devices that can search this view alone, as bits; 0:
+	 * none, and for a batch of nqueries all are wanted.  replica: a backend
+	 * that searches on one of them.
 	 */
-	uint64_t	(*lanes) (gpuvec_backend *backend, const gpuvec_view *view, uint32_t nqueries);
-	gpuvec_backend *(*lane) (gpuvec_backend *backend, int number);
+	uint64_t	(*replicas) (gpuvec_backend *backend, const gpuvec_view *view, uint32_t nqueries);
+	gpuvec_backend *(*replica) (gpuvec_backend *backend, int number);
 
 	/*
 	 * True if a lone search is to have all devices, though one has all rows

@@ -64,8 +64,8 @@ typedef struct gpuvec_slot_bags
 								 * matter */
 	bool		skip_missing;	/* a mean does not count keys that were not
 								 * found */
-	const int64_t *keys;		/* [nslots]: for the gradient of vectors on the
-								 * host; a device has keys of its own */
+	const int64_t *keys;		/* [nslots]: for the gradient of vectors on
+								 * the host; a device has keys of its own */
 	gpuvec_thread_pool *pool;	/* for vectors on the host; NULL: one thread */
 	const int  *canceled;		/* NULL, or nonzero once the answer is no
 								 * longer wanted; read atomically */
@@ -161,11 +161,11 @@ struct gpuvec_vectors
 	void		(*release) (gpuvec_vectors *vectors, gpuvec_device_bank *bank);
 
 	/* Make room for `room` slots; on failure the bank is unchanged */
-	bool		(*reserve) (gpuvec_vectors *vectors, gpuvec_device_bank *bank, uint32_t room,
+	bool		(*reserve) (gpuvec_vectors *vectors, gpuvec_device_bank *bank, uint32_t capacity,
 							gpuvec_error *error);
 
 	/* Device memory that `room` slots take, in bytes */
-	size_t		(*bytes) (const gpuvec_device_bank *bank, uint32_t room);
+	size_t		(*bytes) (const gpuvec_device_bank *bank, uint32_t capacity);
 
 	/*
 	 * put fills a slot, at most once between two flushes.  The copy to the
@@ -226,7 +226,7 @@ struct gpuvec_vectors
 	 */
 	bool		(*can_share) (gpuvec_vectors *const *vectors, uint32_t n);
 	bool		(*reserve_shared) (gpuvec_vectors *const *vectors, gpuvec_device_bank *const *banks,
-								   uint32_t n, uint32_t room, uint32_t *distance,
+								   uint32_t n, uint32_t capacity, uint32_t *distance,
 								   gpuvec_error *error);
 	bool		(*pool_shared) (gpuvec_vectors *vectors, gpuvec_device_bank *bank,
 								const gpuvec_slot_bags *bags, const float *gradient, float *out,

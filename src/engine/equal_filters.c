@@ -14,13 +14,13 @@
 bool
 gpuvec_equal_filters_init(gpuvec_equal_filters *equal, uint32_t n)
 {
-	uint32_t	room = 4;
+	uint32_t	capacity = 4;
 
-	while (room < 2 * (uint64_t) n)
-		room *= 2;
+	while (capacity < 2 * (uint64_t) n)
+		capacity *= 2;
 	equal->n = 0;
-	equal->mask = room - 1;
-	equal->slots = calloc(room, sizeof(uint32_t));
+	equal->mask = capacity - 1;
+	equal->slots = calloc(capacity, sizeof(uint32_t));
 	equal->filters = malloc((n + (size_t) 1) * sizeof(*equal->filters));
 	return equal->slots != NULL && equal->filters != NULL;
 }

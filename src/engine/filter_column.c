@@ -102,7 +102,7 @@ gpuvec_filter_column_build(gpuvec_filter_column *column, gpuvec_row_key *pairs,
 	column->nkeys = count_keys(sorted, n);
 	column->has_nulls = n < nrows;
 	column->keys = malloc((column->nkeys + 1) * sizeof(uint64_t));
-	column->codes = calloc(gpuvec_code_room(nrows), sizeof(uint16_t));
+	column->codes = calloc(gpuvec_code_capacity(nrows), sizeof(uint16_t));
 	if (column->keys == NULL || column->codes == NULL)
 		return gpuvec_fail_memory(error, gpuvec_filter_column_bytes(column, nrows));
 	for (uint32_t i = 0; i < n; i++)
@@ -121,7 +121,7 @@ gpuvec_filter_column_copy(gpuvec_filter_column *to, const gpuvec_filter_column *
 						  uint32_t nrows, gpuvec_error *error)
 {
 	size_t		keys = (from->nkeys + (size_t) 1) * sizeof(uint64_t);
-	size_t		codes = gpuvec_code_room(nrows) * sizeof(uint16_t);
+	size_t		codes = gpuvec_code_capacity(nrows) * sizeof(uint16_t);
 
 	to->nkeys = from->nkeys;
 	to->has_nulls = from->has_nulls;
@@ -145,5 +145,5 @@ size_t
 gpuvec_filter_column_bytes(const gpuvec_filter_column *column, uint32_t nrows)
 {
 	return sizeof(*column) + (column->nkeys + (size_t) 1) * sizeof(uint64_t) +
-		gpuvec_code_room(nrows) * sizeof(uint16_t);
+		gpuvec_code_capacity(nrows) * sizeof(uint16_t);
 }

@@ -32,10 +32,10 @@ extern "C"
 {
 #endif
 
-/* Codes are allocated, and set to 0, up to a multiple of so many rows */
+/* Codes are allocated, and set to 0, up to a multiple of this many rows */
 #define GPUVEC_CODE_ROWS	64
 
-#define gpuvec_code_room(nrows) \
+#define gpuvec_code_capacity(nrows) \
 	(((size_t) (nrows) + GPUVEC_CODE_ROWS - 1) / GPUVEC_CODE_ROWS * GPUVEC_CODE_ROWS)
 
 /* Most bytes of a row in a filter column */
@@ -46,7 +46,7 @@ typedef struct gpuvec_filter_column
 	uint32_t	nkeys;			/* distinct keys */
 	bool		has_nulls;
 	uint64_t   *keys;			/* [nkeys] ascending */
-	uint16_t   *codes;			/* [gpuvec_code_room(nrows)] */
+	uint16_t   *codes;			/* [gpuvec_code_capacity(nrows)] */
 } gpuvec_filter_column;
 
 /* A key and its row */

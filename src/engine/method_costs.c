@@ -74,10 +74,10 @@ static const double trial_share[] = {0.125, 0.05, 0.05, 0.005};
 #define WEIGHT			0.125
 #define OUTLIER			4.0
 
-/* After so many searches, what was spent counts half */
+/* Searches after which what was spent counts half */
 #define HALF_LIFE		1024
 
-/* A new kind of batch of at least so many queries is searched in slices */
+/* Fewest queries of a new kind of batch that is searched in slices */
 #define SLICED_QUERIES	1024
 #define SLICES			16
 
@@ -102,8 +102,8 @@ struct gpuvec_method_record
 struct gpuvec_method_costs
 {
 	int			refs;			/* changed by __atomic builtins only */
-	pthread_mutex_t mutex;		/* guards all below; lanes search at the same
-								 * time */
+	pthread_mutex_t mutex;		/* guards all below; replicas search at the
+								 * same time */
 	uint64_t	clock;			/* searches of the mirror */
 	gpuvec_method_record records[SETS][WAYS];
 };
@@ -153,7 +153,7 @@ log_steps(double x, int steps)
 
 /* What searches of one kind have in common, as a number that is not 0 */
 static uint64_t
-kind_of(gpuvec_measure measure, bool on_lane, const gpuvec_topk_query *queries,
+kind_of(gpuvec_measure measure, bool on_replica, const gpuvec_topk_query *queries,
 		uint32_t nqueries)
 {
 	double		ids = 0;
@@ -168,16 +168,16 @@ kind_of(gpuvec_measure measure, bool on_lane, const gpuvec_topk_query *queries,
 		filtered |= queries[i].filter.n > 0;
 	}
 	return 1 | (uint64_t) queries[0].has_min_score << 1 | filtered << 2 |
-		(uint64_t) on_lane << 3 | (uint64_t) measure << 8 |
+		(uint64_t) on_replica << 3 | (uint64_t) measure << 8 |
 		log_steps(nqueries, 1) << 16 | log_steps(ids / nqueries, 2) << 24 |
 		log_steps(k, 1) / 2 << 32;
 }
 
 gpuvec_method_record *
-gpuvec_method_costs_find(gpuvec_method_costs *costs, gpuvec_measure measure, bool on_lane,
+gpuvec_method_costs_find(gpuvec_method_costs *costs, gpuvec_measure measure, bool on_replica,
 						 const gpuvec_topk_query *queries, uint32_t nqueries)
 {
-	uint64_t	kind = kind_of(measure, on_lane, queries, nqueries);
+	uint64_t	kind = kind_of(measure, on_replica, queries, nqueries);
 	gpuvec_method_record *set = costs->records[(kind * 0x9E3779B97F4A7C15) >> 60];
 	gpuvec_method_record *record = set;
 
@@ -341,7 +341,7 @@ gpuvec_topk_by_cost(gpuvec_backend *backend, const gpuvec_view *view, const gpuv
 	if (view->costs == NULL || nqueries == 0 || (nqueries == 1 && queries[0].unordered))
 		return backend->topk(backend, view, scoring, GPUVEC_METHOD_AUTO, queries, nqueries, error);
 	pthread_mutex_lock(&view->costs->mutex);
-	s.record = gpuvec_method_costs_find(view->costs, scoring->measure, backend->is_lane, queries,
+	s.record = gpuvec_method_costs_find(view->costs, scoring->measure, backend->is_replica, queries,
 										nqueries);
 	s.kind = s.record->kind;
 	is_new = s.record->searches == 0;

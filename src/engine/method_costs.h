@@ -33,12 +33,12 @@ extern bool gpuvec_topk_by_cost(gpuvec_backend *backend, const gpuvec_view *view
 
 /*
  * The parts of gpuvec_topk_by_cost(), for tests.  find: the record of
- * searches like this one, nqueries > 0, on a lane or not.  choose: the method
- * for the next search of nqueries queries.  note: such a search took so many
- * nanoseconds.
+ * searches like this one, nqueries > 0, on a replica or not.  choose: the
+ * method for the next search of nqueries queries.  note: such a search took so
+ * many nanoseconds.
  */
 extern gpuvec_method_record *gpuvec_method_costs_find(gpuvec_method_costs *costs,
-													  gpuvec_measure measure, bool on_lane,
+													  gpuvec_measure measure, bool on_replica,
 													  const gpuvec_topk_query *queries,
 													  uint32_t nqueries);
 extern gpuvec_method gpuvec_method_choose(const gpuvec_method_record *record, uint32_t nqueries);

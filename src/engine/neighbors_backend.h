@@ -89,8 +89,8 @@ struct gpuvec_finder
 	/*
 	 * The k best items, with a score greater than zero, of each of n items
 	 * from `first` on: in any order at best[i * room], counts[i] of them,
-	 * where room is k times `parts` of the product.  There may be more than k
-	 * of them: the others are not among the k best.  If it was canceled
+	 * where room is k times `slices` of the product.  There may be more than
+	 * k of them: the others are not among the k best.  If it was canceled
 	 * (`canceled` may be NULL), they are of no use.
 	 */
 	bool		(*find) (gpuvec_device_product *product, uint32_t first, uint32_t n,
@@ -105,7 +105,7 @@ struct gpuvec_finder
 struct gpuvec_device_product
 {
 	gpuvec_finder *finder;
-	uint32_t	parts;			/* columns are searched in so many parts */
+	uint32_t	slices;			/* into which the columns are cut */
 };
 
 #ifdef __cplusplus

@@ -17,9 +17,10 @@
  *
  * A backend of several devices runs as many batches at a time as it has
  * devices that are idle, for views that one device can search alone: each of
- * its lanes is busy or idle.  Other searches take all lanes.  What waits for
- * all of them keeps later requests from starting, or it would wait for ever.
- * When several lanes are idle, a batch takes only its share of the requests.
+ * its replicas is busy or idle.  Other searches take all replicas.  What waits
+ * for all of them keeps later requests from starting, or it would wait for
+ * ever.  When several replicas are idle, a batch takes only its share of the
+ * requests.
  *
  *-------------------------------------------------------------------------
  */
@@ -46,7 +47,7 @@ typedef struct topk_request
 	gpuvec_method method;
 	gpuvec_topk_query *queries;
 	uint32_t	nqueries;
-	uint64_t	lanes;			/* any of which can search it alone, as bits;
+	uint64_t	replicas;		/* any of which can search it alone, as bits;
 								 * 0: it takes all */
 	struct topk_request *next;	/* in the queue, then in the batch */
 	pthread_cond_t wake;
@@ -60,8 +61,8 @@ struct gpuvec_scheduler
 {
 	gpuvec_backend *backend;
 	pthread_mutex_t mutex;		/* guards all below */
-	uint64_t	busy;			/* lanes on which threads run batches */
-	int			last_lane;		/* the lane of the last batch on one */
+	uint64_t	busy;			/* replicas on which threads run batches */
+	int			last_replica;	/* the replica of the last batch on one */
 	topk_request *head;
 	topk_request *tail;
 	gpuvec_scheduler_stats stats;
@@ -110,28 +111,28 @@ typedef struct topk_batch
 {
 	topk_request *requests;
 	uint32_t	nqueries;
-	uint64_t	lanes;			/* that it makes busy */
-	gpuvec_backend *backend;	/* that searches: the only lane, or all */
+	uint64_t	replicas;		/* that it makes busy */
+	gpuvec_backend *backend;	/* that searches: the only replica, or all */
 } topk_batch;
 
 /* True if both may be searched in one batch */
 static bool
 go_together(const topk_request *a, const topk_request *b)
 {
-	return a->view == b->view && a->lanes == b->lanes && a->method == b->method &&
+	return a->view == b->view && a->replicas == b->replicas && a->method == b->method &&
 		a->scoring->measure == b->scoring->measure &&
 		(a->scoring->measure != GPUVEC_TVERSKY ||
 		 memcmp(&a->scoring->tversky, &b->scoring->tversky, sizeof(gpuvec_tversky)) == 0);
 }
 
-/* The idle lane that comes next after the last one: all are used in turn */
+/* The idle replica that comes next after the last one: all are used in turn */
 static int
-next_lane(gpuvec_scheduler *scheduler, uint64_t idle)
+next_replica(gpuvec_scheduler *scheduler, uint64_t idle)
 {
-	uint64_t	later = idle & ~(UINT64_MAX >> (63 - scheduler->last_lane));
+	uint64_t	later = idle & ~(UINT64_MAX >> (63 - scheduler->last_replica));
 
-	scheduler->last_lane = __builtin_ctzll(later ? later : idle);
-	return scheduler->last_lane;
+	scheduler->last_replica = __builtin_ctzll(later ? later : idle);
+	return scheduler->last_replica;
 }
 
 /* The link to the oldest request that can start now, or NULL */
@@ -140,24 +141,24 @@ find_startable(gpuvec_scheduler *scheduler)
 {
 	for (topk_request **link = &scheduler->head; *link; link = &(*link)->next)
 	{
-		uint64_t	lanes = (*link)->lanes;
+		uint64_t	replicas = (*link)->replicas;
 
-		if (lanes == 0)
+		if (replicas == 0)
 			return scheduler->busy == 0 ? link : NULL;
-		if (lanes & ~scheduler->busy)
+		if (replicas & ~scheduler->busy)
 			return link;
 	}
 	return NULL;
 }
 
 /*
- * Most queries of a batch that begins with this request: its lane's share of
- * those that wait for the same
+ * Most queries of a batch that begins with this request: its replica's share
+ * of those that wait for the same
  */
 static uint32_t
 share_of(const gpuvec_scheduler *scheduler, const topk_request *first)
 {
-	uint32_t	idle = (uint32_t) __builtin_popcountll(first->lanes & ~scheduler->busy);
+	uint32_t	idle = (uint32_t) __builtin_popcountll(first->replicas & ~scheduler->busy);
 	uint64_t	queries = 0;
 
 	if (idle <= 1)
@@ -203,7 +204,7 @@ take_requests(gpuvec_scheduler *scheduler, topk_request **link, uint32_t *nqueri
 	return batch;
 }
 
-/* True if a batch of a lane is alone, and better has all devices */
+/* True if a batch of a replica is alone, and better has all devices */
 static bool
 is_lone(const gpuvec_scheduler *scheduler, const topk_batch *batch)
 {
@@ -212,8 +213,8 @@ is_lone(const gpuvec_scheduler *scheduler, const topk_batch *batch)
 }
 
 /*
- * Take the batch that is to run next, and make its lanes busy.  False: nothing
- * can start.
+ * Take the batch that is to run next, and make its replicas busy.  False:
+ * nothing can start.
  */
 static bool
 take_batch(gpuvec_scheduler *scheduler, topk_batch *batch)
@@ -224,18 +225,18 @@ take_batch(gpuvec_scheduler *scheduler, topk_batch *batch)
 
 	if (link == NULL)
 		return false;
-	idle = (*link)->lanes & ~scheduler->busy;
+	idle = (*link)->replicas & ~scheduler->busy;
 	batch->requests = take_requests(scheduler, link, &batch->nqueries);
-	batch->lanes = UINT64_MAX;
+	batch->replicas = UINT64_MAX;
 	batch->backend = scheduler->backend;
 	if (idle != 0 && !is_lone(scheduler, batch))
 	{
-		int			lane = next_lane(scheduler, idle);
+		int			replica = next_replica(scheduler, idle);
 
-		batch->lanes = UINT64_C(1) << lane;
-		batch->backend = copier->lane(scheduler->backend, lane);
+		batch->replicas = UINT64_C(1) << replica;
+		batch->backend = copier->replica(scheduler->backend, replica);
 	}
-	scheduler->busy |= batch->lanes;
+	scheduler->busy |= batch->replicas;
 	return true;
 }
 
@@ -321,7 +322,7 @@ run_batch(gpuvec_scheduler *scheduler, const topk_batch *batch)
 		r->ok = together || search(batch->backend, r, r->queries, r->nqueries, &r->error);
 	pthread_mutex_lock(&scheduler->mutex);
 	scheduler->stats.busy_ns += gpuvec_clock_ns() - start;
-	scheduler->busy &= ~batch->lanes;
+	scheduler->busy &= ~batch->replicas;
 	for (topk_request *r = batch->requests, *next; r != NULL; r = next)
 	{
 		next = r->next;
@@ -367,7 +368,7 @@ gpuvec_scheduler_topk(gpuvec_scheduler *scheduler, const gpuvec_view *view,
 	topk_batch	batch;
 
 	if (copier)
-		mine.lanes = copier->lanes(scheduler->backend, view, nqueries);
+		mine.replicas = copier->replicas(scheduler->backend, view, nqueries);
 	pthread_cond_init(&mine.wake, NULL);
 	pthread_mutex_lock(&scheduler->mutex);
 	if (scheduler->tail)

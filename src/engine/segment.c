@@ -279,7 +279,7 @@ write_null_sets(gpuvec_segment *segment, const gpuvec_source_row *rows, gpuvec_e
 	{
 		uint64_t	nulls;
 
-		memcpy(&nulls, rows[row].words, sizeof(nulls));
+		memcpy(&nulls, rows[row].filter_keys, sizeof(nulls));
 		if ((nulls & 1) == 0)
 			continue;
 		if (segment->null_sets == NULL)
@@ -302,11 +302,11 @@ write_filter(gpuvec_segment *segment, const gpuvec_source_row *rows, uint32_t co
 
 	for (uint32_t row = 0; row < segment->nrows; row++)
 	{
-		const char *words = rows[row].words;
+		const char *filter_keys = rows[row].filter_keys;
 		uint64_t	nulls;
 
-		memcpy(&nulls, words, sizeof(nulls));
-		memcpy(&pairs[row].key, words + column * sizeof(uint64_t), sizeof(uint64_t));
+		memcpy(&nulls, filter_keys, sizeof(nulls));
+		memcpy(&pairs[row].key, filter_keys + column * sizeof(uint64_t), sizeof(uint64_t));
 		pairs[row].row = row;
 		pairs[row].null = (uint32_t) (nulls >> column & 1);
 	}

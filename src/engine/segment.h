@@ -50,11 +50,12 @@ extern "C"
 
 /*
  * A row from which a segment is built; the caller owns ids: len - ncold hot
- * numbers, padded to 4 bytes, then ncold cold numbers, uint32_t.  Each part
- * is ascending and distinct.  The pointer need not be aligned to 4 bytes.
+ * numbers, padded to 4 bytes, then ncold cold numbers, uint32_t.  Each
+ * partition is ascending and distinct.  The pointer need not be aligned to 4
+ * bytes.
  *
- * If the mirror has filter columns, words[] has the row's (core/filter.h);
- * not aligned, either.  A row whose set is null has no ids.
+ * If the mirror has filter columns, filter_keys[] has the row's
+ * (core/filter.h); not aligned, either.  A row whose set is null has no ids.
  */
 typedef struct gpuvec_source_row
 {
@@ -62,7 +63,7 @@ typedef struct gpuvec_source_row
 	uint32_t	len;			/* of all numbers */
 	uint32_t	ncold;			/* how many of them are cold */
 	const uint16_t *ids;
-	const void *words;			/* gpuvec_filter_words() of uint64_t, or NULL */
+	const void *filter_keys;	/* gpuvec_filter_keys() of uint64_t, or NULL */
 } gpuvec_source_row;
 
 /* Bytes of a row's hot numbers, padded to 4 bytes, and of all its numbers */
@@ -107,9 +108,9 @@ typedef struct gpuvec_segment
 
 	gpuvec_backend *backend;	/* backend that adopted the segment, or NULL */
 	int			child;			/* on which of the backend's devices it lies
-								 * (engine/parts); 0 if there is one */
+								 * (engine/shards); 0 if there is one */
 	void	   *device;			/* backend's own */
-	struct parts_copies *copies;	/* on other devices (engine/parts) */
+	struct shards_copies *copies;	/* on other devices (engine/shards) */
 	size_t		host_bytes;		/* bytes on the host: this struct, its arrays,
 								 * and what the backend allocates or has
 								 * reserved for the segment (atomic) */
@@ -126,7 +127,7 @@ typedef struct gpuvec_livemap
 								 * adopted */
 	gpuvec_backend *backend;
 	void	   *device;			/* backend's own */
-	struct parts_copies *copies;	/* on other devices (engine/parts) */
+	struct shards_copies *copies;	/* on other devices (engine/shards) */
 	uint32_t	bits[];			/* bit r % 32 of word r / 32 is set: row r is
 								 * live */
 } gpuvec_livemap;
@@ -139,16 +140,16 @@ typedef struct gpuvec_view_entry
 {
 	gpuvec_segment *segment;
 	gpuvec_livemap *live;		/* NULL: all rows are live */
-	uint64_t	part;			/* in a view of several mirrors, which one, as
-								 * gpuvec_part_tid(); else 0 */
+	uint64_t	partition;		/* in a view of several mirrors, which one, as
+								 * gpuvec_partition_tid(); else 0 */
 } gpuvec_view_entry;
 
 /*
  * A tid has 48 bits.  In a view of several mirrors the upper ones tell the
  * mirror, so rows of equal score come in the order (mirror, tid).
  */
-#define GPUVEC_PART_SHIFT		48
-#define gpuvec_part_tid(part)	((uint64_t) (part) << GPUVEC_PART_SHIFT)
+#define GPUVEC_PARTITION_SHIFT		48
+#define gpuvec_partition_tid(partition)	((uint64_t) (partition) << GPUVEC_PARTITION_SHIFT)
 
 typedef struct gpuvec_view
 {
@@ -189,8 +190,8 @@ extern bool gpuvec_rows_sort(gpuvec_source_row *rows, uint64_t nrows,
 extern void gpuvec_segment_row(const gpuvec_segment *segment, uint32_t row,
 							   uint16_t *ids);
 
-/* Write down the words of one row of a segment with filter columns */
-extern void gpuvec_segment_words(const gpuvec_segment *segment, uint32_t row, uint64_t *words);
+/* Write down the filter keys of one row of a segment with filter columns */
+extern void gpuvec_segment_filter_keys(const gpuvec_segment *segment, uint32_t row, uint64_t *filter_keys);
 
 /*
  * The cold numbers of all rows, row by row, each row's ascending; malloc'd,
@@ -272,7 +273,7 @@ gpuvec_null_set(const gpuvec_segment *segment, uint32_t row)
 static inline uint64_t
 gpuvec_entry_tid(const gpuvec_view_entry *entry, uint32_t row)
 {
-	return entry->part | entry->segment->tid[row];
+	return entry->partition | entry->segment->tid[row];
 }
 
 static inline bool

@@ -36,17 +36,17 @@ gpuvec_segment_row(const gpuvec_segment *segment, uint32_t row, uint16_t *ids)
 }
 
 void
-gpuvec_segment_words(const gpuvec_segment *segment, uint32_t row, uint64_t *words)
+gpuvec_segment_filter_keys(const gpuvec_segment *segment, uint32_t row, uint64_t *filter_keys)
 {
-	words[0] = gpuvec_null_set(segment, row);
+	filter_keys[0] = gpuvec_null_set(segment, row);
 	for (uint32_t column = 1; column <= segment->nfilters; column++)
 	{
 		const gpuvec_filter_column *filter = &segment->filters[column - 1];
 		uint32_t	code = filter->codes[row];
 		bool		null = code == filter->nkeys;
 
-		words[0] |= (uint64_t) null << column;
-		words[column] = null ? 0 : filter->keys[code];
+		filter_keys[0] |= (uint64_t) null << column;
+		filter_keys[column] = null ? 0 : filter->keys[code];
 	}
 }
 

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * thread_pool.c
- *	  A pool of threads that work on the parts of one task.
+ *	  A pool of threads that work on the slices of one task.
  *
- * Threads take parts from an atomic counter.  The caller works too: a pool of
- * one thread starts no thread, and a task of one part wakes none.  A worker
- * that wakes after all parts are taken does not join the run, and the caller
+ * Threads take slices from an atomic counter.  The caller works too: a pool of
+ * one thread starts no thread, and a task of one slice wakes none.  A worker
+ * that wakes after all slices are taken does not join the run, and the caller
  * does not wait for it.
  *
  * `gate` says which run it is, whether workers may join it, and how many are
@@ -50,9 +50,9 @@ struct gpuvec_thread_pool
 	bool		stop;			/* atomic */
 
 	/* the run; set before the gate opens */
-	gpuvec_part part;
+	gpuvec_slice slice;
 	void	   *task;
-	uint64_t	nparts;
+	uint64_t	nslices;
 	uint64_t	next;			/* atomic */
 
 	pthread_t	threads[];		/* nthreads - 1 of them */
@@ -134,17 +134,17 @@ gpuvec_thread_pool_threads(const gpuvec_thread_pool *pool)
 	return pool->nthreads;
 }
 
-/* Work on parts until all are taken */
+/* Work on slices until all are taken */
 static void
 work(gpuvec_thread_pool *pool, int thread)
 {
 	for (;;)
 	{
-		uint64_t	part = __atomic_fetch_add(&pool->next, 1, __ATOMIC_RELAXED);
+		uint64_t	slice = __atomic_fetch_add(&pool->next, 1, __ATOMIC_RELAXED);
 
-		if (part >= pool->nparts)
+		if (slice >= pool->nslices)
 			break;
-		pool->part(pool->task, part, thread);
+		pool->slice(pool->task, slice, thread);
 
 		/*
 		 * all threads work at the same task, so it is enough if one reports
@@ -338,19 +338,19 @@ gpuvec_thread_pool_spin(gpuvec_thread_pool *pool, uint64_t ns)
 	__atomic_store_n(&pool->spin_ns, ns, __ATOMIC_RELAXED);
 }
 
-/* Wake as many workers as there are parts for */
+/* Wake as many workers as there are slices for */
 static void
-wake(gpuvec_thread_pool *pool, uint64_t nparts)
+wake(gpuvec_thread_pool *pool, uint64_t nslices)
 {
 	uint64_t	sleepers = (uint64_t) __atomic_load_n(&pool->sleepers, __ATOMIC_SEQ_CST);
 
 	if (sleepers == 0)
 		return;
 	pthread_mutex_lock(&pool->mutex);
-	if (nparts >= sleepers)
+	if (nslices >= sleepers)
 		pthread_cond_broadcast(&pool->start);
 	else
-		for (uint64_t i = 0; i < nparts; i++)
+		for (uint64_t i = 0; i < nslices; i++)
 			pthread_cond_signal(&pool->start);
 	pthread_mutex_unlock(&pool->mutex);
 }
@@ -396,21 +396,21 @@ end_turn(gpuvec_thread_pool *pool)
 }
 
 void
-gpuvec_thread_pool_run(gpuvec_thread_pool *pool, gpuvec_part part, void *task, uint64_t nparts)
+gpuvec_thread_pool_run(gpuvec_thread_pool *pool, gpuvec_slice slice, void *task, uint64_t nslices)
 {
-	bool		open = pool->nthreads > 1 && nparts > 1;
+	bool		open = pool->nthreads > 1 && nslices > 1;
 
 	begin_turn(pool);
-	pool->part = part;
+	pool->slice = slice;
 	pool->task = task;
-	pool->nparts = nparts;
+	pool->nslices = nslices;
 	pool->next = 0;
 	if (open)
 	{
 		uint64_t	run = (gate_of(pool) >> RUN_SHIFT) + 1;
 
 		__atomic_store_n(&pool->gate, run << RUN_SHIFT, __ATOMIC_SEQ_CST);
-		wake(pool, nparts - 1);
+		wake(pool, nslices - 1);
 	}
 	work(pool, 0);
 	if (open)

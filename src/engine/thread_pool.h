@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * thread_pool.h
- *	  A pool of threads that work on the parts of one task.
+ *	  A pool of threads that work on the slices of one task.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,8 +18,8 @@ extern "C"
 
 typedef struct gpuvec_thread_pool gpuvec_thread_pool;
 
-/* Works on part number `part` of a task; `thread` is 0 .. nthreads - 1 */
-typedef void (*gpuvec_part) (void *task, uint64_t part, int thread);
+/* Works on slice number `slice` of a task; `thread` is 0 .. nthreads - 1 */
+typedef void (*gpuvec_slice) (void *task, uint64_t slice, int thread);
 
 /*
  * Start a pool of nthreads threads, which include the caller of
@@ -38,11 +38,11 @@ extern int	gpuvec_thread_pool_threads(const gpuvec_thread_pool *pool);
 extern void gpuvec_thread_pool_spin(gpuvec_thread_pool *pool, uint64_t ns);
 
 /*
- * Call part(task, i, thread) for i = 0 .. nparts - 1, in any order, on all
+ * Call slice(task, i, thread) for i = 0 .. nslices - 1, in any order, on all
  * threads; returns when all calls are done.  Concurrent callers take turns.
  */
-extern void gpuvec_thread_pool_run(gpuvec_thread_pool *pool, gpuvec_part part, void *task,
-								   uint64_t nparts);
+extern void gpuvec_thread_pool_run(gpuvec_thread_pool *pool, gpuvec_slice slice, void *task,
+								   uint64_t nslices);
 
 /*
  * The engine's progress counter: gpuvec_progress_made increments it,

@@ -26,12 +26,12 @@
  * which page to try first for an insertion.  VACUUM sets it back to a page
  * where it has made room.
  *
- * An index with filter columns has words in each entry, before the ids
+ * An index with filter columns has filter keys in each entry, before the ids
  * (core/filter.h).  The keys in them were made when the row was written.
  *
- * A value that does not fit a page is cut into parts; each part is an item.
+ * A value that does not fit a page is cut into chunks; each chunk is an item.
  * If an insertion fails halfway, its transaction fails, too.  So readers skip
- * entries whose parts are not complete.
+ * entries whose chunks are not complete.
  *
  * Lock order of writers.  In a bucket: a page, then the next page or a new
  * page, then the first page.  In the directory: a page, then a new page.
@@ -82,9 +82,9 @@ EntriesKept(Relation index)
 }
 
 uint32
-EntriesWords(Relation index)
+EntriesFilterKeys(Relation index)
 {
-	return gpuvec_filter_words(index->rd_index->indnkeyatts - 1);
+	return gpuvec_filter_keys(index->rd_index->indnkeyatts - 1);
 }
 
 /* The version of the layout that an index must have */
@@ -93,7 +93,7 @@ meta_version(Relation index)
 {
 	if (!EntriesKept(index))
 		return META_VERSION_COLUMN;
-	return EntriesWords(index) > 0 ? META_VERSION_WORDS : META_VERSION_KEPT;
+	return EntriesFilterKeys(index) > 0 ? META_VERSION_FILTER_KEYS : META_VERSION_KEPT;
 }
 
 void
@@ -510,7 +510,7 @@ note_room(Relation index, uint32 bucket, BlockNumber block)
 	UnlockReleaseBuffer(buffer);
 }
 
-/* Dead items of a page; entries count by their first parts */
+/* Dead items of a page; entries count by their first chunks */
 typedef struct DeadItems
 {
 	OffsetNumber offsets[MaxIndexTuplesPerPage];	/* [nitems] */
@@ -529,7 +529,7 @@ find_dead(Page page, bool (*dead) (ItemPointer root, void *arg), void *arg, Dead
 	for (OffsetNumber offset = FirstOffsetNumber; offset <= last; offset++)
 	{
 		EntryItem  *item = (EntryItem *) PageGetItem(page, PageGetItemId(page, offset));
-		bool		first = (item->part & ENTRY_PART_NUMBER) == 0;
+		bool		first = (item->chunk & ENTRY_CHUNK_NUMBER) == 0;
 
 		if (dead(&item->root, arg))
 		{

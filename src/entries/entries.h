@@ -31,15 +31,15 @@
 
 /*
  * An entry: a HOT chain, and the index's value for its row.  If the index has
- * filter columns, the entry has words for them (core/filter.h).
+ * filter columns, the entry has filter keys for them (core/filter.h).
  */
 typedef struct IndexEntry
 {
 	ItemPointerData root;
 	bool		isnull;
-	bool		whole;			/* ids and words are set */
-	const void *words;			/* EntriesWords() times uint64, not aligned;
-								 * NULL if there are none */
+	bool		whole;			/* ids and filter keys are set */
+	const void *filter_keys;	/* EntriesFilterKeys() times uint64, not
+								 * aligned; NULL if there are none */
 	const void *ids;			/* [bytes] the set's payload (idset.h); NULL
 								 * if isnull */
 	uint32		bytes;
@@ -48,8 +48,8 @@ typedef struct IndexEntry
 /* True if the index keeps entries: it has an expression or a predicate */
 extern bool EntriesKept(Relation index);
 
-/* Number of words of each entry: for the set and each filter column one */
-extern uint32 EntriesWords(Relation index);
+/* Filter keys of each entry: one for the set and for each filter column */
+extern uint32 EntriesFilterKeys(Relation index);
 
 /*
  * Write the metapage of a new, empty index, with a new build id.  `fork` is
@@ -75,16 +75,16 @@ typedef struct EntryBatch
 	char	   *data;			/* [used] items (entry_page.h), each with an
 								 * EntrySize before it */
 	Size		used;
-	Size		room;
-	uint32		nwords;			/* of each entry */
+	Size		capacity;
+	uint32		nfilter_keys;	/* of each entry */
 } EntryBatch;
 
 /* What is known of a row that is inserted */
 typedef struct EntryValue
 {
 	struct varlena *set;		/* not toasted, or NULL for a null value */
-	const uint64 *words;		/* [nwords], or NULL if there are none */
-	uint32		nwords;			/* the same for all entries of a batch */
+	const uint64 *filter_keys;	/* [nfilter_keys], or NULL if there are none */
+	uint32		nfilter_keys;	/* the same for all entries of a batch */
 } EntryValue;
 
 /*
@@ -102,7 +102,7 @@ extern void EntryBatchFilter(EntryBatch *batch,
 
 /*
  * The next entry of a batch; *offset is 0 at first.  If it does not fit a
- * page of the index, ids and words are not told: entry->whole is false.
+ * page of the index, ids and filter keys are not told: entry->whole is false.
  * False: there is none.
  */
 extern bool EntryBatchEntry(const EntryBatch *batch, Size *offset, IndexEntry *entry);

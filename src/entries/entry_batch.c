@@ -11,35 +11,35 @@
 #include "entries/entries.h"
 #include "entries/entry_page.h"
 
-/* Make room for an item of so many bytes; returns where it goes */
+/* Make room for an item of `size` bytes; returns where it goes */
 static char *
 item_room(EntryBatch *batch, MemoryContext context, Size size)
 {
-	if (batch->used + size > batch->room)
+	if (batch->used + size > batch->capacity)
 	{
-		Size		room = Max(batch->room * 2, batch->used + size);
+		Size		capacity = Max(batch->capacity * 2, batch->used + size);
 
 		/* if this fails, the batch stays as it was */
-		batch->data = batch->data ? repalloc(batch->data, room) : MemoryContextAlloc(context, room);
-		batch->room = room;
+		batch->data = batch->data ? repalloc(batch->data, capacity) : MemoryContextAlloc(context, capacity);
+		batch->capacity = capacity;
 	}
 	return batch->data + batch->used;
 }
 
-/* Copy n bytes of words and ids, which are one behind the other */
+/* Copy n bytes of filter keys and ids, which are one behind the other */
 static void
 copy_value(const EntryValue *value, Size from, Size n, char *to)
 {
-	Size		words = value->nwords * sizeof(uint64);
-	Size		of_words = from < words ? Min(words - from, n) : 0;
+	Size		filter_keys = value->nfilter_keys * sizeof(uint64);
+	Size		of_filter_keys = from < filter_keys ? Min(filter_keys - from, n) : 0;
 
-	if (of_words > 0)
-		memcpy(to, (const char *) value->words + from, of_words);
-	if (n > of_words)
-		memcpy(to + of_words, VARDATA_ANY(value->set) + (from + of_words - words), n - of_words);
+	if (of_filter_keys > 0)
+		memcpy(to, (const char *) value->filter_keys + from, of_filter_keys);
+	if (n > of_filter_keys)
+		memcpy(to + of_filter_keys, VARDATA_ANY(value->set) + (from + of_filter_keys - filter_keys), n - of_filter_keys);
 }
 
-/* Append an item with so many bytes of a value */
+/* Append an item with `bytes` bytes of a value */
 static void
 append_item(EntryBatch *batch, MemoryContext context, const EntryItem *item,
 			const EntryValue *value, Size from, Size bytes, uint16 row)
@@ -59,35 +59,35 @@ void
 EntryBatchAdd(EntryBatch *batch, MemoryContext context, ItemPointer root, const EntryValue *value,
 			  uint16 row)
 {
-	Size		left = value->nwords * sizeof(uint64);
+	Size		left = value->nfilter_keys * sizeof(uint64);
 	Size		from = 0;
-	uint16		part = 0;
+	uint16		chunk = 0;
 
 	if (value->set != NULL)
 		left += VARSIZE_ANY_EXHDR(value->set);
-	batch->nwords = value->nwords;
+	batch->nfilter_keys = value->nfilter_keys;
 	do
 	{
-		Size		bytes = Min(left, ENTRY_PART_BYTES);
+		Size		bytes = Min(left, ENTRY_CHUNK_BYTES);
 		EntryItem	item = {.root = *root};
 
 		left -= bytes;
-		item.part = part++ | (value->set == NULL ? ENTRY_PART_NULL : 0) |
-			(left == 0 ? ENTRY_PART_LAST : 0);
+		item.chunk = chunk++ | (value->set == NULL ? ENTRY_CHUNK_NULL : 0) |
+			(left == 0 ? ENTRY_CHUNK_LAST : 0);
 		append_item(batch, context, &item, value, from, bytes, row);
 		from += bytes;
 	} while (left > 0);
 }
 
 void
-EntrySetValue(IndexEntry *entry, const char *value, Size bytes, uint32 nwords)
+EntrySetValue(IndexEntry *entry, const char *value, Size bytes, uint32 nfilter_keys)
 {
-	Size		words = nwords * sizeof(uint64);
+	Size		filter_keys = nfilter_keys * sizeof(uint64);
 
-	entry->whole = bytes >= words;
-	entry->words = nwords > 0 && entry->whole ? value : NULL;
-	entry->ids = entry->isnull || !entry->whole ? NULL : value + words;
-	entry->bytes = entry->whole ? bytes - words : 0;
+	entry->whole = bytes >= filter_keys;
+	entry->filter_keys = nfilter_keys > 0 && entry->whole ? value : NULL;
+	entry->ids = entry->isnull || !entry->whole ? NULL : value + filter_keys;
+	entry->bytes = entry->whole ? bytes - filter_keys : 0;
 }
 
 /*
@@ -121,7 +121,7 @@ EntryBatchFilter(EntryBatch *batch, bool (*wanted) (ItemPointer root, uint16 row
 	}
 }
 
-/* An entry in several parts counts once, by its first part */
+/* An entry in several chunks counts once, by its first chunk */
 bool
 EntryBatchEntry(const EntryBatch *batch, Size *offset, IndexEntry *entry)
 {
@@ -129,13 +129,13 @@ EntryBatchEntry(const EntryBatch *batch, Size *offset, IndexEntry *entry)
 	{
 		Size		size;
 		const EntryItem *item = batch_item(batch, offset, &size);
-		bool		whole = (item->part & ENTRY_PART_LAST) != 0;
+		bool		whole = (item->chunk & ENTRY_CHUNK_LAST) != 0;
 
-		if (!ItemPointerIsValid(&item->root) || (item->part & ENTRY_PART_NUMBER) != 0)
+		if (!ItemPointerIsValid(&item->root) || (item->chunk & ENTRY_CHUNK_NUMBER) != 0)
 			continue;
 		entry->root = item->root;
-		entry->isnull = (item->part & ENTRY_PART_NULL) != 0;
-		EntrySetValue(entry, (const char *) (item + 1), size - sizeof(EntryItem), batch->nwords);
+		entry->isnull = (item->chunk & ENTRY_CHUNK_NULL) != 0;
+		EntrySetValue(entry, (const char *) (item + 1), size - sizeof(EntryItem), batch->nfilter_keys);
 		entry->whole &= whole;
 		return true;
 	}

@@ -20,7 +20,7 @@
 /* Versions of the layout; an index on a column alone has only a metapage */
 #define META_VERSION_COLUMN	1
 #define META_VERSION_KEPT	2
-#define META_VERSION_WORDS	3	/* kept, with filter columns */
+#define META_VERSION_FILTER_KEYS	3	/* kept, with filter columns */
 
 /* Contents of the metapage */
 typedef struct MetaPage
@@ -71,26 +71,26 @@ typedef struct EntrySpecial
 #define special_of(page) ((EntrySpecial *) PageGetSpecialPointer(page))
 
 /*
- * An item of a bucket's page.  Followed by the words and the ids of an entry,
- * or by a part of them if they do not fit a page.
+ * An item of a bucket's page.  Followed by the filter keys and the ids of an
+ * entry, or by a chunk of them if they do not fit a page.
  */
 typedef struct EntryItem
 {
 	ItemPointerData root;
-	uint16		part;			/* number of the part, from 0, and flags */
+	uint16		chunk;			/* number of the chunk, from 0, and flags */
 } EntryItem;
 
-#define ENTRY_PART_NULL		0x8000	/* the value is null: no ids */
-#define ENTRY_PART_LAST		0x4000	/* the last part */
-#define ENTRY_PART_NUMBER	0x3FFF
+#define ENTRY_CHUNK_NULL		0x8000	/* the value is null: no ids */
+#define ENTRY_CHUNK_LAST		0x4000	/* the last chunk */
+#define ENTRY_CHUNK_NUMBER	0x3FFF
 
-/* Most bytes of words and ids in one part: they fit an empty page; even */
-#define ENTRY_PART_BYTES \
+/* Most bytes in one chunk: they fit an empty page; even */
+#define ENTRY_CHUNK_BYTES \
 	(MAXALIGN_DOWN(BLCKSZ - MAXALIGN(SizeOfPageHeaderData + sizeof(ItemIdData)) - \
 				   MAXALIGN(sizeof(EntrySpecial))) - sizeof(EntryItem))
 
-/* Set what an entry has of its value, which has words and ids */
-extern void EntrySetValue(IndexEntry *entry, const char *value, Size bytes, uint32 nwords);
+/* Set what an entry has of its value, which has filter keys and ids */
+extern void EntrySetValue(IndexEntry *entry, const char *value, Size bytes, uint32 nfilter_keys);
 
 /* In a batch (entries.h), before each item; both are MAXALIGNed */
 typedef union EntrySize

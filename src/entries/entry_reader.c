@@ -32,7 +32,7 @@ struct EntryReader
 	uint32		n;
 };
 
-/* An item of a copied page: an entry or a part of it */
+/* An item of a copied page: an entry or a chunk of it */
 typedef struct Piece
 {
 	const EntryItem *item;
@@ -45,7 +45,7 @@ typedef struct Pieces
 {
 	Piece	   *pieces;
 	uint32		n;
-	uint32		room;
+	uint32		capacity;
 } Pieces;
 
 EntryReader *
@@ -79,11 +79,11 @@ note_items(Pieces *all, Page page)
 {
 	OffsetNumber last = PageGetMaxOffsetNumber(page);
 
-	if (all->n + last > all->room)
+	if (all->n + last > all->capacity)
 	{
-		all->room = Max(all->room * 2, all->n + last);
-		all->pieces = all->pieces ? repalloc_huge(all->pieces, all->room * sizeof(Piece)) :
-			palloc_array(Piece, all->room);
+		all->capacity = Max(all->capacity * 2, all->n + last);
+		all->pieces = all->pieces ? repalloc_huge(all->pieces, all->capacity * sizeof(Piece)) :
+			palloc_array(Piece, all->capacity);
 	}
 	for (OffsetNumber offset = FirstOffsetNumber; offset <= last; offset++)
 	{
@@ -121,7 +121,7 @@ copy_pages(EntryReader *reader, BlockNumber head, Pieces *all)
 		reader->version = 1;
 }
 
-/* Compare items by root, then by number of the part */
+/* Compare items by root, then by number of the chunk */
 static int
 compare_items(const EntryItem *x, const EntryItem *y)
 {
@@ -129,7 +129,7 @@ compare_items(const EntryItem *x, const EntryItem *y)
 
 	if (order != 0)
 		return order;
-	return (int) (x->part & ENTRY_PART_NUMBER) - (int) (y->part & ENTRY_PART_NUMBER);
+	return (int) (x->chunk & ENTRY_CHUNK_NUMBER) - (int) (y->chunk & ENTRY_CHUNK_NUMBER);
 }
 
 /*
@@ -163,7 +163,7 @@ sort_pieces(Pieces *all)
 }
 
 /*
- * The number of leading pieces that are a whole entry; 0 if parts are
+ * The number of leading pieces that are a whole entry; 0 if chunks are
  * missing.  *same is the number of leading pieces with the same root.
  */
 static uint32
@@ -177,24 +177,24 @@ whole_entry(const Piece *pieces, uint32 n, uint32 *same)
 		(*same)++;
 	for (; i < *same; i++)
 	{
-		if ((pieces[i].item->part & ENTRY_PART_NUMBER) != i)
+		if ((pieces[i].item->chunk & ENTRY_CHUNK_NUMBER) != i)
 			return 0;
-		if (pieces[i].item->part & ENTRY_PART_LAST)
+		if (pieces[i].item->chunk & ENTRY_CHUNK_LAST)
 			return i + 1;
 	}
 	return 0;
 }
 
-/* Make an entry of its n parts */
+/* Make an entry of its n chunks */
 static void
-make_entry(const Piece *pieces, uint32 n, uint32 nwords, IndexEntry *entry)
+make_entry(const Piece *pieces, uint32 n, uint32 nfilter_keys, IndexEntry *entry)
 {
 	Size		bytes = 0;
 	const char *value = (const char *) (pieces[0].item + 1);
 	char	   *whole = NULL;
 
 	entry->root = pieces[0].item->root;
-	entry->isnull = (pieces[0].item->part & ENTRY_PART_NULL) != 0;
+	entry->isnull = (pieces[0].item->chunk & ENTRY_CHUNK_NULL) != 0;
 	for (uint32 i = 0; i < n; i++)
 		bytes += pieces[i].bytes;
 	if (n > 1)
@@ -204,7 +204,7 @@ make_entry(const Piece *pieces, uint32 n, uint32 nwords, IndexEntry *entry)
 		memcpy(whole, pieces[i].item + 1, pieces[i].bytes);
 		whole += pieces[i].bytes;
 	}
-	EntrySetValue(entry, value, bytes, nwords);
+	EntrySetValue(entry, value, bytes, nfilter_keys);
 }
 
 static void
@@ -228,10 +228,10 @@ read_bucket(EntryReader *reader, uint32 bucket)
 		reader->entries = MemoryContextAllocHuge(reader->context, all.n * sizeof(IndexEntry));
 	for (uint32 i = 0; i < all.n; i += same)
 	{
-		uint32		parts = whole_entry(&all.pieces[i], all.n - i, &same);
+		uint32		chunks = whole_entry(&all.pieces[i], all.n - i, &same);
 
-		if (parts > 0)
-			make_entry(&all.pieces[i], parts, EntriesWords(reader->index), &reader->entries[reader->n++]);
+		if (chunks > 0)
+			make_entry(&all.pieces[i], chunks, EntriesFilterKeys(reader->index), &reader->entries[reader->n++]);
 	}
 	reader->bucket = bucket;
 	reader->valid = true;

@@ -32,11 +32,11 @@ typedef struct IdCollection
 	MemoryContext context;
 	uint32		n;				/* narrow ids in the array, including
 								 * duplicates */
-	uint32		room;
+	uint32		capacity;
 	uint16	   *ids;			/* NULL once there is a bitmap */
 	uint64	   *bitmap;
 	uint32		nwide;			/* ids above 65535, including duplicates */
-	uint32		wide_room;
+	uint32		wide_capacity;
 	uint32	   *wide;
 } IdCollection;
 
@@ -81,23 +81,23 @@ use_bitmap(IdCollection *collection)
 static bool
 make_room(IdCollection *collection, uint32 more)
 {
-	uint32		room = collection->room ? collection->room : 8;
+	uint32		capacity = collection->capacity ? collection->capacity : 8;
 
 	if (collection->bitmap)
 		return false;
-	if (collection->n + more <= collection->room)
+	if (collection->n + more <= collection->capacity)
 		return true;
-	while (room < collection->n + more)
-		room *= 2;
-	if (room > ARRAY_IDS)
+	while (capacity < collection->n + more)
+		capacity *= 2;
+	if (capacity > ARRAY_IDS)
 	{
 		use_bitmap(collection);
 		return false;
 	}
 	collection->ids = collection->ids ?
-		repalloc(collection->ids, room * sizeof(uint16)) :
-		MemoryContextAlloc(collection->context, room * sizeof(uint16));
-	collection->room = room;
+		repalloc(collection->ids, capacity * sizeof(uint16)) :
+		MemoryContextAlloc(collection->context, capacity * sizeof(uint16));
+	collection->capacity = capacity;
 	return true;
 }
 
@@ -123,19 +123,19 @@ add_narrow(IdCollection *collection, const uint16 *ids, uint32 n)
 static void
 make_wide_room(IdCollection *collection, uint32 more)
 {
-	uint32		room = collection->wide_room ? collection->wide_room : 8;
+	uint32		capacity = collection->wide_capacity ? collection->wide_capacity : 8;
 
-	if (collection->nwide + more <= collection->wide_room)
+	if (collection->nwide + more <= collection->wide_capacity)
 		return;
 	collection->nwide = idset_sort_distinct(collection->wide, collection->nwide);
 	if (collection->nwide > GPUVEC_MAX_IDS)
 		idset_from_sorted(collection->wide, collection->nwide); /* an error */
-	while (room / 2 < collection->nwide + more)
-		room *= 2;
+	while (capacity / 2 < collection->nwide + more)
+		capacity *= 2;
 	collection->wide = collection->wide ?
-		repalloc(collection->wide, room * sizeof(uint32)) :
-		MemoryContextAlloc(collection->context, room * sizeof(uint32));
-	collection->wide_room = room;
+		repalloc(collection->wide, capacity * sizeof(uint32)) :
+		MemoryContextAlloc(collection->context, capacity * sizeof(uint32));
+	collection->wide_capacity = capacity;
 }
 
 /* Add the ids of a wide set */
@@ -189,8 +189,8 @@ narrow_ids(const IdCollection *collection, uint32 *ids)
 static IdSet *
 collected_set(const IdCollection *collection)
 {
-	uint32		room = collection->bitmap ? IDSET_MAX_NARROW_ID + 1 : collection->n;
-	uint32	   *ids = palloc_array(uint32, Max(room + collection->nwide, 1));
+	uint32		capacity = collection->bitmap ? IDSET_MAX_NARROW_ID + 1 : collection->n;
+	uint32	   *ids = palloc_array(uint32, Max(capacity + collection->nwide, 1));
 	uint32		n = narrow_ids(collection, ids);
 	IdSet	   *set;
 

@@ -50,7 +50,7 @@ merge_wide_sets(const IdSet *a, const IdSet *b, int keep)
 {
 	uint32		na = idset_count(a);
 	uint32		nb = idset_count(b);
-	uint32	   *out = palloc_array(uint32, idset_merge_room(na, nb, keep) + MERGE_SLACK);
+	uint32	   *out = palloc_array(uint32, idset_merge_capacity(na, nb, keep) + MERGE_SLACK);
 	uint32		n = idset_merge_wide(widened_ids(a), na, widened_ids(b), nb, keep, out);
 	IdSet	   *result = idset_from_sorted(out, n);
 
@@ -67,7 +67,7 @@ idset_merge(const IdSet *a, const IdSet *b, int keep)
 
 	if (idset_is_wide(a) || idset_is_wide(b))
 		return merge_wide_sets(a, b, keep);
-	result = idset_alloc(idset_merge_room(na, nb, keep) + MERGE_SLACK);
+	result = idset_alloc(idset_merge_capacity(na, nb, keep) + MERGE_SLACK);
 	idset_shrink(result, idset_merge_narrow(idset_ids(a), na, idset_ids(b), nb, keep,
 											result->ids));
 	return result;

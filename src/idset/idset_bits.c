@@ -76,7 +76,7 @@ needed_bits(const IdSet *set)
 	return n == 0 ? 0 : (int64) idset_id(set, n - 1) + 1;
 }
 
-/* Raise an error if a set does not fit so many bits */
+/* Raise an error if a set does not fit `bits` bits */
 static void
 check_fits(const IdSet *set, int64 bits)
 {
@@ -169,7 +169,7 @@ idset_from_bytea(PG_FUNCTION_ARGS)
 									false));
 }
 
-/* idset_to_bytea(idset, int4): so many bytes with the bits of a set */
+/* idset_to_bytea(idset, int4): the bits of a set in this many bytes */
 Datum
 idset_to_bytea(PG_FUNCTION_ARGS)
 {

@@ -78,6 +78,6 @@ extern int	idset_typical_sets(const IdSetStats *stats, bool single_ids, IdSet **
  */
 extern double idset_default_selectivity(IdSetPredicate predicate);
 extern bool idset_function_fits(Oid function, IdSetPredicate predicate);
-extern List *idset_parts_of_threshold(Node *node);
+extern List *idset_fields_of_threshold(Node *node);
 
 #endif							/* GPUVEC_IDSET_ESTIMATE_H */

@@ -184,9 +184,9 @@ read_id(IdSetReader *reader, uint32 *id)
 static bool
 read_set(IdSetReader *reader, IdSet **set)
 {
-	uint32		room = 64;
+	uint32		capacity = 64;
 	uint32		n = 0;
-	uint32	   *ids = palloc(room * sizeof(uint32));
+	uint32	   *ids = palloc(capacity * sizeof(uint32));
 	char		close;
 
 	skip_space(reader);
@@ -196,11 +196,11 @@ read_set(IdSetReader *reader, IdSet **set)
 	skip_space(reader);
 	while (*reader->p != close || n > 0)
 	{
-		if (n == room)
+		if (n == capacity)
 		{
 			/* with duplicates, a text may have more ids than any set */
-			room *= 2;
-			ids = repalloc_huge(ids, room * sizeof(uint32));
+			capacity *= 2;
+			ids = repalloc_huge(ids, capacity * sizeof(uint32));
 		}
 		GPUVEC_STEP(n);
 		if (!read_id(reader, &ids[n++]))

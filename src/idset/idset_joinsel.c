@@ -53,7 +53,7 @@ typedef struct JoinClause
 	VariableStatData queries;
 	bool		single_ids;		/* the queries are ids */
 	bool		semi;			/* wanted are rows that find a partner */
-	double		partners;		/* among so many */
+	double		partners;		/* of them, that many */
 } JoinClause;
 
 /* True if the statistics of a side may be used */
@@ -65,25 +65,25 @@ is_known(const VariableStatData *side)
 
 /*
  * The query of a threshold; sets what is known of its score and measure.
- * NULL: it has no such parts, or bad ones.
+ * NULL: it has no such fields, or bad ones.
  */
 static Node *
 query_of_threshold(Node *threshold, IdSetThreshold *known)
 {
-	List	   *parts = idset_parts_of_threshold(threshold);
+	List	   *fields = idset_fields_of_threshold(threshold);
 	const Const *score;
 	const Const *measure;
 
-	if (list_length(parts) < 3)
+	if (list_length(fields) < 3)
 		return NULL;
-	score = lsecond(parts);
-	measure = lthird(parts);
+	score = lsecond(fields);
+	measure = lthird(fields);
 	if (!IsA(score, Const) || score->constisnull || isnan(DatumGetFloat8(score->constvalue)) ||
 		!IsA(measure, Const) || measure->constisnull ||
 		!idset_find_measure(TextDatumGetCString(measure->constvalue), &known->scoring))
 		return NULL;
 	known->min_score = DatumGetFloat8(score->constvalue);
-	return linitial(parts);
+	return linitial(fields);
 }
 
 /* The mean over typical sets of the queries' side; negative: there are none */

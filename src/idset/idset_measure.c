@@ -219,6 +219,7 @@ tversky_similarity(PG_FUNCTION_ARGS)
 	return Float8GetDatum(gpuvec_tversky_score(gpuvec_make_tversky(alpha, beta),
 											   shared_by_args(fcinfo)));
 }
+
 OWN_FUNCTION(tversky_similarity);
 
 /* intersection_count(idset, idset): the number of common ids */
@@ -228,6 +229,7 @@ intersection_count(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_INT32((int32) shared_by_args(fcinfo).common);
 }
+
 OWN_FUNCTION(intersection_count);
 
 /*
@@ -242,43 +244,44 @@ hamming_distance(PG_FUNCTION_ARGS)
 
 	PG_RETURN_INT32((int32) (shared.a + shared.b - 2 * shared.common));
 }
+
 OWN_FUNCTION(hamming_distance);
 
 const IdSetMeasure idset_measures[] = {
 	[GPUVEC_BRAUN_BLANQUET] = {
-		own_braun_blanquet_similarity, {own_idset_braun_blanquet_distance},.symmetric = true,
-		.sorts = IDSET_SORTS_ALL,.sorts_like = GPUVEC_BRAUN_BLANQUET
+		own_braun_blanquet_similarity, {own_idset_braun_blanquet_distance}, .symmetric = true,
+		.sorts = IDSET_SORTS_ALL, .sorts_like = GPUVEC_BRAUN_BLANQUET
 	},
 	[GPUVEC_JACCARD] = {
-		own_jaccard_similarity, {own_idset_jaccard_distance},.symmetric = true,
-		.sorts = IDSET_SORTS_ALL,.sorts_like = GPUVEC_JACCARD
+		own_jaccard_similarity, {own_idset_jaccard_distance}, .symmetric = true,
+		.sorts = IDSET_SORTS_ALL, .sorts_like = GPUVEC_JACCARD
 	},
 	/* different scores may have one distance */
 	[GPUVEC_COSINE] = {
-		own_cosine_similarity, {own_idset_cosine_distance},.symmetric = true,
-		.sorts = IDSET_SORTS_DISTANCES,.sorts_like = GPUVEC_COSINE
+		own_cosine_similarity, {own_idset_cosine_distance}, .symmetric = true,
+		.sorts = IDSET_SORTS_DISTANCES, .sorts_like = GPUVEC_COSINE
 	},
 	/* grows with Jaccard's */
 	[GPUVEC_DICE] = {
-		own_dice_similarity,.symmetric = true,
-		.sorts = IDSET_SORTS_ALL,.sorts_like = GPUVEC_JACCARD
+		own_dice_similarity, .symmetric = true,
+		.sorts = IDSET_SORTS_ALL, .sorts_like = GPUVEC_JACCARD
 	},
-	[GPUVEC_OVERLAP] = {own_overlap_similarity,.symmetric = true},
+	[GPUVEC_OVERLAP] = {own_overlap_similarity, .symmetric = true},
 	/* of a row in the query it has no name */
 	[GPUVEC_CONTAINMENT] = {
-		own_containment_similarity,.turned = "tversky(0, 1)",
-		.sorts = IDSET_SORTS_ROWS,.sorts_like = GPUVEC_INTERSECTION
+		own_containment_similarity, .turned = "tversky(0, 1)",
+		.sorts = IDSET_SORTS_ROWS, .sorts_like = GPUVEC_INTERSECTION
 	},
 	[GPUVEC_INTERSECTION] = {
-		own_intersection_count, {own_idset_negative_intersection},.counts = true,.symmetric = true,
-		.sorts = IDSET_SORTS_ALL,.sorts_like = GPUVEC_INTERSECTION
+		own_intersection_count, {own_idset_negative_intersection}, .counts = true, .symmetric = true,
+		.sorts = IDSET_SORTS_ALL, .sorts_like = GPUVEC_INTERSECTION
 	},
 	[GPUVEC_HAMMING] = {
-		NULL, {own_hamming_distance, own_idset_hamming_distance},.counts = true,.symmetric = true,
-		.sorts = IDSET_SORTS_ALL,.sorts_like = GPUVEC_HAMMING
+		NULL, {own_hamming_distance, own_idset_hamming_distance}, .counts = true, .symmetric = true,
+		.sorts = IDSET_SORTS_ALL, .sorts_like = GPUVEC_HAMMING
 	},
-	[GPUVEC_KULCZYNSKI] = {own_kulczynski_similarity,.symmetric = true},
-	[GPUVEC_TVERSKY] = {own_tversky_similarity,.weighted = true}
+	[GPUVEC_KULCZYNSKI] = {own_kulczynski_similarity, .symmetric = true},
+	[GPUVEC_TVERSKY] = {own_tversky_similarity, .weighted = true}
 };
 
 StaticAssertDecl(lengthof(idset_measures) == GPUVEC_N_MEASURES + 1, "each measure has a row");

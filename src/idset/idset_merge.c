@@ -27,7 +27,7 @@
  * all 65,536 narrow ids.  The ids are marked in it, and what is wanted is
  * read from it byte by byte, where a table has the positions of the bits of
  * each byte.  To mark an id means to read and write the word that the last
- * id has just written.  So four parts of an array are marked in turn.
+ * id has just written.  So four quarters of an array are marked in turn.
  *
  *-------------------------------------------------------------------------
  */
@@ -236,20 +236,20 @@ flip_bit(uint64 *bitmap, uint16 id)
 	bitmap[id / 64] ^= UINT64CONST(1) << (id % 64);
 }
 
-/* Flip the bits of all ids; four parts of the array in turn */
+/* Flip the bits of all ids; four quarters of the array in turn */
 static void
 flip_bits(uint64 *bitmap, const uint16 *ids, uint32 n)
 {
-	uint32		part = n / 4;
+	uint32		quarter = n / 4;
 
-	for (uint32 i = 0; i < part; i++)
+	for (uint32 i = 0; i < quarter; i++)
 	{
 		flip_bit(bitmap, ids[i]);
-		flip_bit(bitmap, ids[part + i]);
-		flip_bit(bitmap, ids[2 * part + i]);
-		flip_bit(bitmap, ids[3 * part + i]);
+		flip_bit(bitmap, ids[quarter + i]);
+		flip_bit(bitmap, ids[2 * quarter + i]);
+		flip_bit(bitmap, ids[3 * quarter + i]);
 	}
-	for (uint32 i = 4 * part; i < n; i++)
+	for (uint32 i = 4 * quarter; i < n; i++)
 		flip_bit(bitmap, ids[i]);
 }
 

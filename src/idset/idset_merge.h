@@ -48,14 +48,14 @@ idset_gallop(const void *ids, bool wide, uint32 from, uint32 n, uint32 id)
 #define MERGE_ONLY_B	4
 
 /*
- * An output array has room for this many ids more than idset_merge_room()
+ * An output array has room for this many ids more than idset_merge_capacity()
  * says: ids are written in blocks
  */
 #define MERGE_SLACK		8
 
 /* The largest number of ids that a merge can keep */
 static inline uint32
-idset_merge_room(uint32 na, uint32 nb, int keep)
+idset_merge_capacity(uint32 na, uint32 nb, int keep)
 {
 	if (keep == MERGE_BOTH)
 		return Min(na, nb);

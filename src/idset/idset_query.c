@@ -48,7 +48,7 @@ typedef struct QueryReader
 	Node	   *escontext;		/* for soft errors, or NULL */
 	IdSetQueryItem *items;
 	uint32		n;
-	uint32		room;
+	uint32		capacity;
 } QueryReader;
 
 static bool read_any(QueryReader *reader);
@@ -96,10 +96,10 @@ add_item(QueryReader *reader, IdSetQueryKind kind, uint32 value)
 				 errdetail("A query has at most %d.", MOST_ITEMS)));
 		return false;
 	}
-	if (reader->n == reader->room)
+	if (reader->n == reader->capacity)
 	{
-		reader->room *= 2;
-		reader->items = repalloc(reader->items, reader->room * sizeof(IdSetQueryItem));
+		reader->capacity *= 2;
+		reader->items = repalloc(reader->items, reader->capacity * sizeof(IdSetQueryItem));
 	}
 	reader->items[reader->n].kind = kind;
 	reader->items[reader->n].value = value;
@@ -222,11 +222,11 @@ read_any(QueryReader *reader)
 static IdSetQuery *
 parse_query(const char *string, Node *escontext)
 {
-	QueryReader reader = {.text = string, .p = string, .escontext = escontext, .room = 16};
+	QueryReader reader = {.text = string, .p = string, .escontext = escontext, .capacity = 16};
 	IdSetQuery *query;
 	Size		size;
 
-	reader.items = palloc_array(IdSetQueryItem, reader.room);
+	reader.items = palloc_array(IdSetQueryItem, reader.capacity);
 	if (!read_any(&reader))
 		return NULL;
 	if (next_character(&reader) != '\0')

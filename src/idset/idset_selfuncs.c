@@ -17,7 +17,7 @@
  * costs little more than the sequential scan.  So the many queries that find
  * few rows matter.
  *
- * The known parts of a threshold are used; only a missing score or measure is
+ * The known fields of a threshold are used; only a missing score or measure is
  * assumed.  The assumed score is that of a set of the same length with half
  * of the ids.  A missing single id is assumed to be like the ids of the
  * column, a common id with higher probability.
@@ -285,7 +285,7 @@ typical_selectivity(IdSetClause *clause, bool has_score)
  * idset_threshold() or idset_reaching(); otherwise NIL
  */
 List *
-idset_parts_of_threshold(Node *node)
+idset_fields_of_threshold(Node *node)
 {
 	FmgrInfo	info;
 
@@ -298,17 +298,17 @@ idset_parts_of_threshold(Node *node)
 		((FuncExpr *) node)->args : NIL;
 }
 
-/* Selectivity of a threshold that is not a constant; some parts may be */
+/* Selectivity of a threshold that is not a constant; some fields may be */
 static double
 partial_selectivity(IdSetClause *clause)
 {
 	IdSetThreshold *threshold = &clause->question.threshold;
-	List	   *parts = idset_parts_of_threshold(clause->other);
+	List	   *fields = idset_fields_of_threshold(clause->other);
 	Const	   *known[3] = {NULL};
 
-	for (int i = 0; i < lengthof(known) && i < list_length(parts); i++)
-		if (IsA(list_nth(parts, i), Const))
-			known[i] = list_nth(parts, i);
+	for (int i = 0; i < lengthof(known) && i < list_length(fields); i++)
+		if (IsA(list_nth(fields, i), Const))
+			known[i] = list_nth(fields, i);
 	if ((known[0] && known[0]->constisnull) || (known[1] && known[1]->constisnull))
 		return 0;
 	/* bad ones are for the executor to report */

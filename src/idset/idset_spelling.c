@@ -68,6 +68,7 @@ PG_FUNCTION_INFO_V1(idset_limit_numeric);
 /* More than relative errors of steps; see above */
 #define ROUNDING		0x1p-50
 #define ROUNDING_FLOAT4 0x1p-21
+#define EXACT_BELOW		0x1p53	/* smaller int8 are float8 exactly */
 #define DIGITS_FLOAT8	1e-14
 #define DIGITS_FLOAT4	1e-5
 #define LIMIT_ROUNDING	0x1p-50
@@ -178,7 +179,7 @@ constant(const Node *node, double *number, double *error)
 			return true;
 		case INT8OID:
 			*number = (double) DatumGetInt64(value->constvalue);
-			*error = fabs(*number) < 0x1p53 ? 0 : fabs(*number) * ROUNDING;
+			*error = fabs(*number) < EXACT_BELOW ? 0 : fabs(*number) * ROUNDING;
 			return true;
 		case FLOAT4OID:
 			*number = DatumGetFloat4(value->constvalue);

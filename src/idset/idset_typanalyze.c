@@ -131,14 +131,14 @@ compare_lengths(const void *a, const void *b)
  * The ids to list, at most `room`, ascending.  *cut: other ids were met, too.
  */
 static IdCount *
-common_ids(const IdSetSample *sample, uint32 room, uint32 *n, bool *cut)
+common_ids(const IdSetSample *sample, uint32 capacity, uint32 *n, bool *cut)
 {
 	IdCount    *ids = idset_counts_list(sample->counts, sample->whole ? 1 : 2, n, cut);
 
-	if (*n > room)
+	if (*n > capacity)
 	{
 		qsort(ids, *n, sizeof(IdCount), compare_counts);
-		*n = room;
+		*n = capacity;
 		*cut = true;
 		qsort(ids, *n, sizeof(IdCount), compare_ids);
 	}

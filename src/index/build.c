@@ -59,13 +59,13 @@ static void
 keep_row(Build *build, Relation index, ItemPointer tid, Datum *values, bool *isnull)
 {
 	uint32		bucket = entry_bucket(ItemPointerGetBlockNumber(tid));
-	uint64		words[GPUVEC_MAX_FILTERS + 1];
-	EntryValue	value = {.words = words, .nwords = gpuvec_filter_words(build->filters.n)};
+	uint64		filter_keys[GPUVEC_MAX_FILTERS + 1];
+	EntryValue	value = {.filter_keys = filter_keys, .nfilter_keys = gpuvec_filter_keys(build->filters.n)};
 
 	if (!isnull[0])
 		value.set = PG_DETOAST_DATUM_PACKED(values[0]);
-	if (value.nwords > 0)
-		FilterWords(&build->filters, values, isnull, words);
+	if (value.nfilter_keys > 0)
+		FilterKeys(&build->filters, values, isnull, filter_keys);
 	if (bucket != build->bucket || build->batch.used > BATCH_BYTES)
 		write_batch(build, index);
 	build->bucket = bucket;

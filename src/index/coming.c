@@ -32,7 +32,7 @@
 #define MOST_ROWS		(256 * 1024)
 
 void
-KnnComingReset(IndexScanDesc scan, uint32 room)
+KnnComingReset(IndexScanDesc scan, uint32 capacity)
 {
 	KnnState   *state = scan->opaque;
 	KnnComing  *coming = &state->coming;
@@ -41,9 +41,9 @@ KnnComingReset(IndexScanDesc scan, uint32 room)
 		coming->context = AllocSetContextCreate(GetMemoryChunkContext(state),
 												"gpuvec queries to come", ALLOCSET_DEFAULT_SIZES);
 	MemoryContextReset(coming->context);
-	room = Min(room, MOST_ROWS / state->first_batch);
-	coming->queries = MemoryContextAllocZero(coming->context, room * sizeof(MirrorQuery));
-	coming->room = room;
+	capacity = Min(capacity, MOST_ROWS / state->first_batch);
+	coming->queries = MemoryContextAllocZero(coming->context, capacity * sizeof(MirrorQuery));
+	coming->capacity = capacity;
 	coming->n = coming->next = 0;
 	coming->asked = false;
 }
@@ -64,7 +64,7 @@ KnnComingAdd(IndexScanDesc scan, ScanKey keys, ScanKey orderbys)
 		memcpy(scan->keyData, keys, scan->numberOfKeys * sizeof(ScanKeyData));
 	memcpy(scan->orderByData, orderbys, scan->numberOfOrderBys * sizeof(ScanKeyData));
 	query = KnnReadKeys(scan, conditions);
-	if (query != NULL && !MirrorWantsNulls(&conditions->filter) && coming->n < coming->room)
+	if (query != NULL && !MirrorWantsNulls(&conditions->filter) && coming->n < coming->capacity)
 		KnnMakeQuery(GpuvecStrategyMeasure(orderbys[0].sk_strategy), query, conditions,
 					 &coming->queries[coming->n++]);
 	MemoryContextSwitchTo(old);

@@ -185,13 +185,13 @@ static uint32
 read_labels(Oid type, Label **labels)
 {
 	Relation	catalog = table_open(EnumRelationId, AccessShareLock);
-	uint32		room = 64;
+	uint32		capacity = 64;
 	uint32		n = 0;
 	ScanKeyData key;
 	SysScanDesc scan;
 	HeapTuple	tuple;
 
-	*labels = palloc_array(Label, room);
+	*labels = palloc_array(Label, capacity);
 	ScanKeyInit(&key, Anum_pg_enum_enumtypid, BTEqualStrategyNumber, F_OIDEQ,
 				ObjectIdGetDatum(type));
 	scan = systable_beginscan(catalog, EnumTypIdLabelIndexId, true, NULL, 1, &key);
@@ -199,8 +199,8 @@ read_labels(Oid type, Label **labels)
 	{
 		Form_pg_enum form = (Form_pg_enum) GETSTRUCT(tuple);
 
-		if (n == room)
-			*labels = repalloc(*labels, (room *= 2) * sizeof(Label));
+		if (n == capacity)
+			*labels = repalloc(*labels, (capacity *= 2) * sizeof(Label));
 		(*labels)[n].oid = form->oid;
 		(*labels)[n++].order = form->enumsortorder;
 	}

@@ -12,7 +12,7 @@
  * not rank, and a sort orders them.
  *
  * Searches measure a round trip and the ranking of a row.  They leave both in
- * shared memory, with the number of rows of the mirror (facts.c).  The
+ * shared memory, with the number of rows of the mirror (costs.c).  The
  * planner reads them there, and never asks the engine or waits for it.  What
  * was not measured is a constant.  The rows ranked are those of the mirror,
  * scaled by the number of pages that the table has got since.  For a table
@@ -69,7 +69,7 @@
 #include "access/table.h"
 #include "catalog/pg_class.h"
 #include "index/index_am.h"
-#include "mirror/describe/facts.h"
+#include "mirror/describe/costs.h"
 #include "miscadmin.h"
 #include "nodes/pathnodes.h"
 #include "optimizer/cost.h"
@@ -128,12 +128,12 @@ cost_without_mirror(const RelOptInfo *rel, double rows, bool ordered)
 }
 
 /* Find the facts of the mirror that an index scan would use */
-static FactsKnown
-find_facts(PlannerInfo *root, const IndexOptInfo *info, Facts *facts)
+static CostsKnown
+find_costs(PlannerInfo *root, const IndexOptInfo *info, Costs *costs)
 {
 	Relation	heap = table_open(planner_rt_fetch(info->rel->relid, root)->relid, NoLock);
 	bool		own = info->indexprs != NIL || info->indpred != NIL;
-	FactsKey	key = {
+	CostsKey	key = {
 		.database = MyDatabaseId, .relation = RelationGetRelid(heap),
 		.relfilenumber = GpuvecRelFile(heap), .index = own ? info->indexoid : InvalidOid,
 		.attnum = info->indexkeys[0], .rooted = own || !RecoveryInProgress(),
@@ -141,7 +141,7 @@ find_facts(PlannerInfo *root, const IndexOptInfo *info, Facts *facts)
 	};
 
 	table_close(heap, NoLock);
-	return FactsRead(&key, facts);
+	return CostsRead(&key, costs);
 }
 
 /*
@@ -149,17 +149,17 @@ find_facts(PlannerInfo *root, const IndexOptInfo *info, Facts *facts)
  * of several queries, and a share of the load
  */
 static Cost
-trip_cost(const IndexOptInfo *info, FactsKnown known, const Facts *facts, double rows,
+trip_cost(const IndexOptInfo *info, CostsKnown known, const Costs *costs, double rows,
 		  double queries, double loops)
 {
 	Cost		cost = 0;
 
-	if (facts->nblocks > 0)
-		rows = (double) facts->rows / facts->nblocks * info->rel->pages;
-	if (known == FACTS_NONE || (known == FACTS_KNOWN && !FactsResident(facts)))
+	if (costs->nblocks > 0)
+		rows = (double) costs->rows / costs->nblocks * info->rel->pages;
+	if (known == COSTS_NONE || (known == COSTS_KNOWN && !CostsResident(costs)))
 		cost = LOAD_SCANS * cost_without_mirror(info->rel, info->rel->tuples, false) /
 			(LOAD_SEARCHES * Max(loops, 1.0));
-	return cost + (FactsTripOperators() + queries * rows * FactsRankOperators(facts)) * cpu_operator_cost;
+	return cost + (CostsTripOperators() + queries * rows * CostsRankOperators(costs)) * cpu_operator_cost;
 }
 
 /*
@@ -172,11 +172,11 @@ begin_cost(PlannerInfo *root, const IndexOptInfo *info, double rows, double quer
 {
 	if (has_mirrors(root, info->rel))
 	{
-		Facts		facts = {0};
-		FactsKnown	known = find_facts(root, info, &facts);
+		Costs		costs = {0};
+		CostsKnown	known = find_costs(root, info, &costs);
 
-		if (!FactsRefused(&facts))
-			return trip_cost(info, known, &facts, rows, queries, loops);
+		if (!CostsRefused(&costs))
+			return trip_cost(info, known, &costs, rows, queries, loops);
 	}
 	return cost_without_mirror(info->rel, rows, ordered);
 }
@@ -186,7 +186,7 @@ begin_cost(PlannerInfo *root, const IndexOptInfo *info, double rows, double quer
  * null sets without filter columns
  */
 static bool
-clause_is_searched(const IndexOptInfo *info, const IndexClause * clause)
+clause_is_searched(const IndexOptInfo *info, const IndexClause *clause)
 {
 	return clause->indexcol > 0 || !IsA(clause->rinfo->clause, NullTest) || info->nkeycolumns > 1;
 }
@@ -197,7 +197,7 @@ clause_is_searched(const IndexOptInfo *info, const IndexClause * clause)
  * array.)
  */
 static double
-clause_queries(PlannerInfo *root, const IndexClause * clause)
+clause_queries(PlannerInfo *root, const IndexClause *clause)
 {
 	double		queries = 1;
 	ListCell   *cell;
@@ -231,7 +231,7 @@ look_at_clauses(PlannerInfo *root, const IndexPath *path)
 
 	foreach(cell, path->indexclauses)
 	{
-		const		IndexClause *clause = lfirst(cell);
+		const IndexClause *clause = lfirst(cell);
 		bool		searched = clause_is_searched(path->indexinfo, clause);
 
 		found.searched |= searched;

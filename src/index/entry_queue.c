@@ -167,8 +167,8 @@ hand_over(Relation index, const EntryBatch *batch)
 	while (EntryBatchEntry(batch, &offset, &entry))
 	{
 		if (entry.whole)
-			FeedIds(index, &entry.root, idset_span_of_bytes(entry.ids, entry.bytes), entry.words,
-					batch->nwords);
+			FeedIds(index, &entry.root, idset_span_of_bytes(entry.ids, entry.bytes), entry.filter_keys,
+					batch->nfilter_keys);
 		else
 			FeedMark(index, ItemPointerGetBlockNumber(&entry.root));
 	}

@@ -56,7 +56,7 @@
  */
 static void
 hand_over(Relation heap, Relation index, ItemPointer tid, Datum value, bool isnull,
-		  const uint64 *words, uint32 nwords)
+		  const uint64 *filter_keys, uint32 nfilter_keys)
 {
 	struct varlena *set;
 
@@ -67,7 +67,7 @@ hand_over(Relation heap, Relation index, ItemPointer tid, Datum value, bool isnu
 		return;
 	}
 	set = isnull ? NULL : PG_DETOAST_DATUM_PACKED(value);
-	FeedRow(index, tid, set, words, nwords);
+	FeedRow(index, tid, set, filter_keys, nfilter_keys);
 	if (EntryQueueSpeculates() || heap->rd_tableam != GetHeapamTableAmRoutine())
 		FeedQueueFlush();
 	if (set != NULL && set != (struct varlena *) DatumGetPointer(value))
@@ -112,18 +112,18 @@ insert_row(Relation heap, Relation index, ItemPointer tid, Datum *values, bool *
 		   IndexInfo *info)
 {
 	bool		kept = EntriesKept(index);
-	uint64		words[GPUVEC_MAX_FILTERS + 1];
-	EntryValue	value = {.words = words, .nwords = EntriesWords(index)};
+	uint64		filter_keys[GPUVEC_MAX_FILTERS + 1];
+	EntryValue	value = {.filter_keys = filter_keys, .nfilter_keys = EntriesFilterKeys(index)};
 
 	/* who has described the index before may not know its file */
 	FeedMoved(index);
 	if (!kept && !FeedTaken(index))
 		return;
-	if (value.nwords > 0)
-		FilterWords(filters_of(index, info), values, isnull, words);
+	if (value.nfilter_keys > 0)
+		FilterKeys(filters_of(index, info), values, isnull, filter_keys);
 	if (!kept)
 	{
-		hand_over(heap, index, tid, values[0], isnull[0], words, value.nwords);
+		hand_over(heap, index, tid, values[0], isnull[0], filter_keys, value.nfilter_keys);
 		return;
 	}
 	if (!isnull[0])

@@ -49,7 +49,7 @@
 /* How fast the number of rows grows that are read at once */
 #define JOIN_GROWTH		4
 
-/* With so many bytes of rows no more are read at once */
+/* Bytes of rows from which no more are read at once */
 #define JOIN_BYTES		(4 * 1024 * 1024)
 
 /* The outer side of a loop */
@@ -65,7 +65,7 @@ typedef struct OuterSide
 	uint32		most;
 	uint32		n;
 	uint32		next;			/* of the row to hand out next */
-	uint32		room;			/* rows to read at once */
+	uint32		capacity;		/* rows to read at once */
 	bool		ended;			/* the node has no more rows */
 } OuterSide;
 
@@ -172,9 +172,9 @@ read_rows(OuterSide *side)
 	Size		most = MemoryContextMemAllocated(context, false) + JOIN_BYTES;
 
 	side->n = side->next = 0;
-	while (side->n < side->room && MemoryContextMemAllocated(context, false) < most && read_row(side))
+	while (side->n < side->capacity && MemoryContextMemAllocated(context, false) < most && read_row(side))
 		CHECK_FOR_INTERRUPTS();
-	side->room = Min(side->room * JOIN_GROWTH, side->most);
+	side->capacity = Min(side->capacity * JOIN_GROWTH, side->most);
 	if (side->n > 1 && side->scan->iss_ScanDesc != NULL)
 		tell_scan(side);
 }
@@ -354,7 +354,7 @@ read_ahead(NestLoopState *loop, bool stops)
 	side->loop = loop;
 	side->scan = scan;
 	side->most = gpuvec_join_rows;
-	side->room = 1;
+	side->capacity = 1;
 	side->slots = MemoryContextAllocZero(context, side->most * sizeof(TupleTableSlot *));
 	callback = MemoryContextAllocZero(context, sizeof(MemoryContextCallback));
 	callback->func = forget_side;

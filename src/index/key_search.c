@@ -78,7 +78,7 @@ typedef struct KeySearch
 	const GpuvecConditions *conditions;
 	MemoryContext context;		/* has found->roots */
 	GpuvecFound *found;
-	uint64		room;			/* of found->roots */
+	uint64		capacity;		/* of found->roots */
 	uint64		distinct;		/* as many were distinct roots when they were
 								 * counted last */
 } KeySearch;
@@ -119,10 +119,10 @@ reserve_roots(KeySearch *search, uint64 n)
 
 	if (found->n + n > 2 * search->distinct + MOST_DOUBLES && found->n > search->distinct)
 		drop_doubles(search);
-	if (found->n + n <= search->room)
+	if (found->n + n <= search->capacity)
 		return;
-	search->room = Max(found->n + n, 2 * search->room);
-	found->roots = repalloc_huge(found->roots, search->room * sizeof(int64));
+	search->capacity = Max(found->n + n, 2 * search->capacity);
+	found->roots = repalloc_huge(found->roots, search->capacity * sizeof(int64));
 }
 
 /* Add the roots that a search of a rooted mirror has found by pages */
@@ -252,7 +252,7 @@ find_bounds(KeySearch *search, const Bounds *bounds)
 		search->conditions->exact && search->target.key.rooted &&
 		!search->scan->xs_snapshot->takenDuringRecovery;
 	search->found->roots = palloc(sizeof(int64));
-	search->room = 1;
+	search->capacity = 1;
 	for (uint32 i = 0; i < bounds->n; i += n)
 	{
 		n = bounds_of_request(search, &bounds->bounds[i], bounds->n - i);

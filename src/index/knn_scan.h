@@ -42,8 +42,8 @@ typedef enum KnnPhase
 typedef struct KnnComing
 {
 	MemoryContext context;		/* has the queries and their answers */
-	MirrorQuery *queries;		/* [room]; [n] of them, in order */
-	uint32		room;
+	MirrorQuery *queries;		/* [capacity]; [n] of them, in order */
+	uint32		capacity;
 	uint32		n;
 	uint32		next;			/* those before are taken, or will not come */
 	bool		asked;			/* queries[next .. n) have their first rows */
@@ -116,7 +116,7 @@ extern void KnnSortGroup(KnnState *state);
  * the query that the scan has with these keys; have the first rows of the
  * scan's query set, if they were asked for with others
  */
-extern void KnnComingReset(IndexScanDesc scan, uint32 room);
+extern void KnnComingReset(IndexScanDesc scan, uint32 capacity);
 extern void KnnComingAdd(IndexScanDesc scan, ScanKey keys, ScanKey orderbys);
 extern bool KnnComingTake(KnnState *state);
 

@@ -222,7 +222,7 @@ is_ordered(const Path *path)
 		return false;
 	foreach(cell, ((const MergeAppendPath *) path)->subpaths)
 		if (!is_ordered(lfirst(cell)))
-			return false;
+		return false;
 	return true;
 }
 
@@ -239,7 +239,7 @@ most_wanted(const List *conditions)
 	{
 		List	   *args = ((OpExpr *) lfirst(cell))->args;
 		bool		turned = !IsA(linitial(args), WindowFunc);
-		const WindowFunc *function = list_nth(args, turned ? 1 : 0);
+		const		WindowFunc *function = list_nth(args, turned ? 1 : 0);
 		const Const *most = list_nth(args, turned ? 0 : 1);
 
 		if (!IsA(function, WindowFunc) || !GpuvecNumbersRows(function->winfnoid))
@@ -287,7 +287,7 @@ add_early_windows(PlannerInfo *root, const RelOptInfo *input, RelOptInfo *output
 
 	foreach(cell, output->pathlist)
 		if (IsA(lfirst(cell), WindowAggPath))
-			like = lfirst(cell);
+		like = lfirst(cell);
 	if (like == NULL || !GpuvecEndsEarly(like))
 		return;
 	most = most_wanted(GpuvecRunCondition(like));

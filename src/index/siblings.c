@@ -6,11 +6,11 @@
  * ORDER BY a distance LIMIT k, of a table with partitions, is a Merge Append
  * of an index scan for each partition.  It begins with the first row of each
  * scan.  When the first of these scans begins, one request asks the engine
- * for the first rows of all of them (search_parts.c).  Few are needed of each
- * scan, unless rows are expected to fail a condition (expected.c): then each
- * scan gets its share of what a scan of all rows would begin with.  A scan
- * that needs more goes on by itself, and so does one whose mirror could not
- * be asked with the others.
+ * for the first rows of all of them (search_partitions.c).  Few are needed of
+ * each scan, unless rows are expected to fail a condition (expected.c): then
+ * each scan gets its share of what a scan of all rows would begin with.  A
+ * scan that needs more goes on by itself, and so does one whose mirror could
+ * not be asked with the others.
  *
  * When a plan starts, its Merge Appends are looked up, and their scans noted:
  * no other place tells which scans belong together.  That the others will be
@@ -29,7 +29,7 @@
 #include "access/relscan.h"
 #include "executor/executor.h"
 #include "index/knn_scan.h"
-#include "mirror/ask/search_parts.h"
+#include "mirror/ask/search_partitions.h"
 #include "nodes/nodeFuncs.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -201,7 +201,7 @@ rows_of_each(const SiblingGroup *group, const KnnState *state)
 
 /* Keep the rows that were found for each scan */
 static void
-keep_rows(SiblingGroup *group, MirrorParts *parts, MirrorSearch *search)
+keep_rows(SiblingGroup *group, MirrorPartitions *partitions, MirrorSearch *search)
 {
 	MirrorQuery *query = &search->queries[0];
 
@@ -209,7 +209,7 @@ keep_rows(SiblingGroup *group, MirrorParts *parts, MirrorSearch *search)
 	{
 		Sibling    *member = &group->members[i];
 
-		member->ready = MirrorPartsTake(parts, i, search);
+		member->ready = MirrorPartitionsTake(partitions, i, search);
 		if (!member->ready)
 			continue;
 		member->nhits = query->nhits;
@@ -246,7 +246,7 @@ ask_group(SiblingGroup *group, IndexScanDesc scan, const KnnState *state)
 	MemoryContext old = MemoryContextSwitchTo(context);
 	MirrorQuery query = state->wire;
 	MirrorSearch search = state->search;
-	MirrorParts *parts;
+	MirrorPartitions *partitions;
 
 	search.queries = &query;
 	search.k = group->rows = rows_of_each(group, state);
@@ -255,11 +255,11 @@ ask_group(SiblingGroup *group, IndexScanDesc scan, const KnnState *state)
 	if (group->query)
 		pfree(group->query);
 	group->query = NULL;
-	parts = MirrorPartsSearch(describe_group(group), group->n, &search, MIRROR_PARTS_EACH);
-	if (parts)
+	partitions = MirrorPartitionsSearch(describe_group(group), group->n, &search, MIRROR_PARTITIONS_EACH);
+	if (partitions)
 	{
-		keep_rows(group, parts, &search);
-		MirrorPartsEnd(parts);
+		keep_rows(group, partitions, &search);
+		MirrorPartitionsEnd(partitions);
 	}
 	group->measure = state->measure;
 	group->snapshot = scan->xs_snapshot;

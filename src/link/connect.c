@@ -44,7 +44,7 @@ supervisor_state(void)
 	s.listening = state->listening;
 	s.without = s.running && state->without;
 	if (s.without)
-		strlcpy(connection.why_not, state->trouble, sizeof(connection.why_not));
+		strlcpy(connection.why_not, state->last_error, sizeof(connection.why_not));
 	SpinLockRelease(&state->mutex);
 	return s;
 }
@@ -165,7 +165,7 @@ ConnectToEngine(bool start, const char **reason)
 	if (start ? GpuvecSharedMake(reason) == NULL : GpuvecSharedState() == NULL)
 	{
 		if (!start)
-			*reason = GpuvecSharedTrouble() ? GpuvecSharedTrouble() : "it is not running";
+			*reason = GpuvecSharedLastError() ? GpuvecSharedLastError() : "it is not running";
 		return GPUVEC_LINK_UNAVAILABLE;
 	}
 	for (int attempt = 0; attempt < OPEN_ATTEMPTS; attempt++)

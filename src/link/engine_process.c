@@ -284,13 +284,13 @@ make_channels(int *liveness, int *log)
 static void
 start_failed(const char *what)
 {
-	char		trouble[256];
+	char		last_error[256];
 
-	snprintf(trouble, sizeof(trouble), "could not %s: %s", what, strerror(errno));
+	snprintf(last_error, sizeof(last_error), "could not %s: %s", what, strerror(errno));
 	supervisor.failures++;
 	supervisor.next_start = gpuvec_clock_us() + retry_delay() * INT64CONST(1000);
-	ereport(LOG, (errmsg("gpuvec supervisor %s", trouble)));
-	SupervisorPublishTrouble(trouble);
+	ereport(LOG, (errmsg("gpuvec supervisor %s", last_error)));
+	SupervisorPublishLastError(last_error);
 	SupervisorPublishEngine();
 }
 
@@ -370,7 +370,7 @@ relay_line(char *line)
 		/*
 		 * the last error is what sessions report if the engine does not start
 		 */
-		SupervisorPublishTrouble(line);
+		SupervisorPublishLastError(line);
 	}
 	ereport(level, (errmsg("gpuvec engine: %s", line)));
 }
@@ -471,7 +471,7 @@ engine_ended(int status)
 	}
 	delay = often && supervisor.failures == 0 ? FIRST_DELAY_MS : retry_delay();
 	supervisor.next_start = now + delay * INT64CONST(1000);
-	SupervisorPublishTrouble(what);
+	SupervisorPublishLastError(what);
 	SupervisorPublishEngine();
 }
 
@@ -517,7 +517,7 @@ EngineRestart(void)
 	supervisor.no_exec = false;
 	supervisor.failures = 0;
 	supervisor.next_start = 0;
-	SupervisorPublishTrouble("the gpuvec engine is restarting");
+	SupervisorPublishLastError("the gpuvec engine is restarting");
 	SupervisorPublishEngine();
 }
 
@@ -566,17 +566,17 @@ engine_status(const char *field)
 static void
 give_up_engine(void)
 {
-	char		trouble[256];
+	char		last_error[256];
 
 	if (!supervisor.silent)
 	{
-		snprintf(trouble, sizeof(trouble), "the gpuvec engine (PID %d) gives no sign of life",
+		snprintf(last_error, sizeof(last_error), "the gpuvec engine (PID %d) gives no sign of life",
 				 (int) supervisor.engine);
 		ereport(LOG,
-				(errmsg("%s, terminating it", trouble),
+				(errmsg("%s, terminating it", last_error),
 				 errdetail("It was stopped, or is stuck.")));
 		supervisor.silent = true;
-		SupervisorPublishTrouble(trouble);
+		SupervisorPublishLastError(last_error);
 		SupervisorPublishEngine();
 	}
 	/* let a core dump be written first */

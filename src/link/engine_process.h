@@ -48,8 +48,8 @@ typedef struct Supervisor
 	int64		last_look;		/* last time it was checked for signs of life */
 	bool		no_exec;		/* the program cannot be executed */
 	int			failures;		/* failed starts in a row */
-	int64		crash[CUDA_CRASHES];	/* last ends of running engines, a ring
-										 * buffer */
+	int64		crash[CUDA_CRASHES];	/* last ends of running engines, a
+										 * ring buffer */
 	int			ncrashes;
 	int64		next_start;		/* not before this */
 	bool		on_cpu;			/* CUDA failed too often: start it on the CPU */
@@ -68,7 +68,7 @@ extern void SupervisorPublishEngine(void);
 extern void SupervisorPublishStart(void);
 
 /* Publish why there is no engine ("" if there is one) */
-extern void SupervisorPublishTrouble(const char *trouble);
+extern void SupervisorPublishLastError(const char *last_error);
 
 /* Close a descriptor if it is open, and set it to -1 */
 extern void SupervisorCloseFd(int *fd);

@@ -81,7 +81,7 @@ GpuvecFails(void)
 
 /* Raise an error, as functions of PostgreSQL do */
 void
-GpuvecFailOrGoOn(int sqlerrcode, const char *what)
+GpuvecMayRaise(int sqlerrcode, const char *what)
 {
 	if (GpuvecFails())
 		ereport(ERROR, (errcode(sqlerrcode), errmsg("injected fault: %s: %m", what)));

@@ -26,13 +26,13 @@ extern void GpuvecFaultsOfSupervisor(void);
 
 /* True if this call must fail; sets errno */
 extern bool GpuvecFails(void);
-extern void GpuvecFailOrGoOn(int sqlerrcode, const char *what);
+extern void GpuvecMayRaise(int sqlerrcode, const char *what);
 
 #define GPUVEC_CALL(call)	(GpuvecFails() ? -1 : (call))
 #define GPUVEC_RAISING(call) \
-	(GpuvecFailOrGoOn(ERRCODE_INSUFFICIENT_RESOURCES, #call), (call))
+	(GpuvecMayRaise(ERRCODE_INSUFFICIENT_RESOURCES, #call), (call))
 #define GPUVEC_ALLOCATING(call) \
-	(GpuvecFailOrGoOn(ERRCODE_OUT_OF_MEMORY, #call), (call))
+	(GpuvecMayRaise(ERRCODE_OUT_OF_MEMORY, #call), (call))
 #define GPUVEC_REFUSING(call) (!GpuvecFails() && (call))
 #else
 #define GpuvecDefineFaults() ((void) 0)

@@ -7,14 +7,14 @@
  * user can fill the server's spare shared memory with advisory locks, and the
  * server never frees it.  Also, another version of the library may have been
  * installed while the server ran.  Neither may stop a session that changes or
- * vacuums a table.  So the shared memory has two parts.
+ * vacuums a table.  So the shared memory has two areas.
  *
  * The head is 64 bytes of the server's spare memory, made by the first
  * session that needs it.  Its name, size and layout are the same in all
  * versions of the library.  It tells where the rest is, if it exists, and
  * which version made it.
  *
- * The rest is GpuvecShared and the parts that modules have asked for
+ * The rest is GpuvecShared and the areas that modules have asked for
  * (shared.h).  The first search makes it, in dynamic shared memory.  If
  * gpuvec is preloaded, it is made at the server's start, in the server's own
  * memory.
@@ -87,11 +87,11 @@ StaticAssertDecl(sizeof(SharedHead) == 64, "the head's layout must not change");
 
 static SharedHead *head = NULL;
 static GpuvecShared *shared = NULL;
-static slist_head parts = SLIST_STATIC_INIT(parts);
+static slist_head areas = SLIST_STATIC_INIT(areas);
 static Size rest_size = MAXALIGN(sizeof(GpuvecShared)); /* bytes of the rest,
-														 * with all parts */
+														 * with all areas */
 static int64 next_try = 0;		/* do not make or attach the rest before */
-static char trouble[256];		/* why the rest could not be made or attached */
+static char last_error[256];	/* why the rest could not be made or attached */
 
 static shmem_request_hook_type prev_shmem_request_hook = NULL;
 static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
@@ -124,11 +124,11 @@ fail_to_attach(void)
 				(errcode(ERRCODE_OUT_OF_MEMORY), errmsg("dynamic shared memory is not to be had")));
 }
 
-/* Call work(), which may fail; then `trouble` says why */
+/* Call work(), which may fail; then `last_error` says why */
 static bool
 attempt(void (*work) (void))
 {
-	return GpuvecAttempt(work, trouble, sizeof(trouble));
+	return GpuvecAttempt(work, last_error, sizeof(last_error));
 }
 
 /* Find or make the head; an error if there is no memory */
@@ -201,23 +201,23 @@ rest_is_ours(void)
 	if (head->magic == HEAD_MAGIC && head->version == shared_version() &&
 		head->size == rest_size)
 		return true;
-	snprintf(trouble, sizeof(trouble),
+	snprintf(last_error, sizeof(last_error),
 			 "the server's shared memory is that of another version of gpuvec; restart the server");
 	return false;
 }
 
 void
-GpuvecSharedAsk(GpuvecSharedPart *part)
+GpuvecSharedAsk(GpuvecSharedArea *area)
 {
-	part->offset = rest_size;
-	rest_size = add_size(rest_size, MAXALIGN(part->size));
-	slist_push_head(&parts, &part->node);
+	area->offset = rest_size;
+	rest_size = add_size(rest_size, MAXALIGN(area->size));
+	slist_push_head(&areas, &area->node);
 }
 
 void *
-GpuvecSharedFind(GpuvecShared *state, const GpuvecSharedPart *part)
+GpuvecSharedFind(GpuvecShared *state, const GpuvecSharedArea *area)
 {
-	return state == NULL ? NULL : (char *) state + part->offset;
+	return state == NULL ? NULL : (char *) state + area->offset;
 }
 
 /*
@@ -232,12 +232,12 @@ init_rest(GpuvecShared *state)
 
 	memset(state, 0, sizeof(*state));
 	SpinLockInit(&state->mutex);
-	slist_foreach(iter, &parts)
+	slist_foreach(iter, &areas)
 	{
-		GpuvecSharedPart *part = slist_container(GpuvecSharedPart, node, iter.cur);
+		GpuvecSharedArea *area = slist_container(GpuvecSharedArea, node, iter.cur);
 
-		memset(GpuvecSharedFind(state, part), 0, part->size - part->rough);
-		part->init(GpuvecSharedFind(state, part));
+		memset(GpuvecSharedFind(state, area), 0, area->size - area->rough);
+		area->init(GpuvecSharedFind(state, area));
 	}
 	if (!pg_strong_random(state->incarnation, sizeof(state->incarnation)))
 		ereport(ERROR,
@@ -298,7 +298,7 @@ forget_segment(void)
 
 /*
  * Attach the rest; if it does not exist and `make`, make it.  False: there is
- * none, and `trouble` says why.
+ * none, and `last_error` says why.
  */
 static bool
 get_rest(bool make)
@@ -337,17 +337,17 @@ GpuvecSharedState(void)
 GpuvecShared *
 GpuvecSharedMake(const char **reason)
 {
-	static char text[sizeof(trouble) + 40];
+	static char text[sizeof(last_error) + 40];
 
 	if (shared == NULL && get_head() != NULL)
 		(void) get_rest(true);
 	if (shared != NULL)
 		return shared;
 	if (head != NULL && !rest_is_ours())
-		*reason = trouble;
+		*reason = last_error;
 	else
 	{
-		snprintf(text, sizeof(text), "there is no shared memory for it (%s)", trouble);
+		snprintf(text, sizeof(text), "there is no shared memory for it (%s)", last_error);
 		*reason = text;
 	}
 	return NULL;
@@ -381,9 +381,9 @@ GpuvecSharedUnmarked(void)
  * does not exist
  */
 const char *
-GpuvecSharedTrouble(void)
+GpuvecSharedLastError(void)
 {
-	return GpuvecSharedState() == NULL && head != NULL && has_rest() ? trouble : NULL;
+	return GpuvecSharedState() == NULL && head != NULL && has_rest() ? last_error : NULL;
 }
 
 /* shmem_request_hook: ask for the head and the rest */

@@ -14,13 +14,13 @@
 #include "storage/spin.h"
 
 /*
- * Change this when GpuvecShared or a part, or the meaning of anything in
+ * Change this when GpuvecShared or an area, or the meaning of anything in
  * them, changes
  */
 #define GPUVEC_SHARED_VERSION	3
 
 /*
- * The state in shared memory, about 9 MB with all parts; see shared.c.  A
+ * The state in shared memory, about 9 MB with all areas; see shared.c.  A
  * crash restart loses it.  `incarnation` is random, so nothing that outlived
  * the shared memory is trusted: facts about WAL positions and page LSNs do
  * not survive a crash.
@@ -35,9 +35,9 @@ typedef struct GpuvecShared
 								 * of gpuvec_clock_us(); 0: none does */
 	int			engine_pid;		/* 0: none */
 	uint32		starts;			/* number of engines started so far */
-	char		trouble[256];	/* why the engine is not running, or "" */
+	char		last_error[256];	/* why the engine is not running, or "" */
 	bool		without;		/* sessions must do without the engine:
-								 * `trouble` says why */
+								 * `last_error` says why */
 	bool		engine_ready;	/* it accepts connections */
 	int			silent_pid;		/* pid of the last engine that was silent for
 								 * too long; 0: none */
@@ -49,27 +49,27 @@ typedef struct GpuvecShared
 } GpuvecShared;
 
 /*
- * A module's part of the shared memory, with its own locks.  Parts lie behind
+ * A module's area of the shared memory, with its own locks.  Areas lie behind
  * GpuvecShared, in the order of GpuvecSharedAsk(), each aligned for any type.
  */
-typedef struct GpuvecSharedPart
+typedef struct GpuvecSharedArea
 {
 	Size		size;			/* in bytes */
-	Size		rough;			/* so many bytes at its end are not zeroed
-								 * before init() */
-	void		(*init) (void *part);	/* initializes the part, which is
+	Size		rough;			/* bytes at its end that are not zeroed before
+								 * init() */
+	void		(*init) (void *area);	/* initializes the area, which is
 										 * zeroed before */
 
 	/* set by GpuvecSharedAsk() */
 	Size		offset;
 	slist_node	node;
-} GpuvecSharedPart;
+} GpuvecSharedArea;
 
-/* Ask for a part, when the library is loaded; *part must live as long */
-extern void GpuvecSharedAsk(GpuvecSharedPart *part);
+/* Ask for an area, when the library is loaded; *area must live as long */
+extern void GpuvecSharedAsk(GpuvecSharedArea *area);
 
-/* The address of a part; NULL if state is NULL */
-extern void *GpuvecSharedFind(GpuvecShared *state, const GpuvecSharedPart *part);
+/* The address of an area; NULL if state is NULL */
+extern void *GpuvecSharedFind(GpuvecShared *state, const GpuvecSharedArea *area);
 
 /*
  * Have the server make the shared memory at its start.  Call this when the
@@ -81,6 +81,6 @@ extern GpuvecShared *GpuvecSharedState(void);
 extern GpuvecShared *GpuvecSharedMake(const char **reason);
 extern GpuvecShared *GpuvecSharedToMark(void);
 extern uint64 GpuvecSharedUnmarked(void);
-extern const char *GpuvecSharedTrouble(void);
+extern const char *GpuvecSharedLastError(void);
 
 #endif							/* GPUVEC_SHARED_H */

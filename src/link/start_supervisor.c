@@ -72,7 +72,7 @@ GpuvecNoteSupervisorFailure(const char *why)
 	rest = Min(FIRST_REST_MS << Min(state->failed_supervisors, 10), LONGEST_REST_MS);
 	state->failed_supervisors++;
 	state->next_supervisor = now + rest * INT64CONST(1000);
-	strlcpy(state->trouble, why, sizeof(state->trouble));
+	strlcpy(state->last_error, why, sizeof(state->last_error));
 	SpinLockRelease(&state->mutex);
 }
 
@@ -80,17 +80,17 @@ GpuvecNoteSupervisorFailure(const char *why)
 static bool
 must_rest(GpuvecShared *state, const char **reason)
 {
-	static char trouble[sizeof(state->trouble)];
+	static char last_error[sizeof(state->last_error)];
 	int64		now = gpuvec_clock_us();
 	bool		rest;
 
 	SpinLockAcquire(&state->mutex);
 	rest = state->supervisor_pid == 0 && now < state->next_supervisor;
 	if (rest)
-		strlcpy(trouble, state->trouble, sizeof(trouble));
+		strlcpy(last_error, state->last_error, sizeof(last_error));
 	SpinLockRelease(&state->mutex);
 	if (rest)
-		*reason = trouble;
+		*reason = last_error;
 	return rest;
 }
 

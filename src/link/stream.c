@@ -338,7 +338,7 @@ connect_socket(void)
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};
 	struct ucred peer;
 	socklen_t	size = sizeof(peer);
-	int			room = SEND_BUFFER_BYTES;
+	int			capacity = SEND_BUFFER_BYTES;
 
 	if (!GPUVEC_REFUSING(AcquireExternalFD()))
 	{
@@ -371,7 +371,7 @@ connect_socket(void)
 	/*
 	 * so that a frame of pages fits while the engine works on the last one
 	 */
-	(void) GPUVEC_CALL(setsockopt(connection.fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)));
+	(void) GPUVEC_CALL(setsockopt(connection.fd, SOL_SOCKET, SO_SNDBUF, &capacity, sizeof(capacity)));
 	let_wait();
 	return STREAM_CONNECTED;
 }

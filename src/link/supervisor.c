@@ -78,12 +78,12 @@ SupervisorPublishEngine(void)
 }
 
 void
-SupervisorPublishTrouble(const char *trouble)
+SupervisorPublishLastError(const char *last_error)
 {
 	GpuvecShared *state = GpuvecSharedState();
 
 	SpinLockAcquire(&state->mutex);
-	strlcpy(state->trouble, trouble, sizeof(state->trouble));
+	strlcpy(state->last_error, last_error, sizeof(state->last_error));
 	SpinLockRelease(&state->mutex);
 }
 
@@ -98,7 +98,7 @@ SupervisorPublishStart(void)
 	if (state->silent_pid == supervisor.engine)
 		state->silent_pid = 0;
 	SpinLockRelease(&state->mutex);
-	SupervisorPublishTrouble("");
+	SupervisorPublishLastError("");
 	SupervisorPublishEngine();
 }
 
@@ -114,11 +114,11 @@ claim_supervisor(void)
 
 	if (state == NULL)
 	{
-		const char *trouble = GpuvecSharedTrouble();
+		const char *last_error = GpuvecSharedLastError();
 
 		ereport(LOG,
 				(errmsg("gpuvec supervisor ends, as it cannot use the shared memory: %s",
-						trouble ? trouble : "there is none")));
+						last_error ? last_error : "there is none")));
 		return false;
 	}
 	SpinLockAcquire(&state->mutex);
@@ -182,7 +182,7 @@ static void
 start_listening(void)
 {
 	const char *what = open_listen_socket();
-	char		trouble[256];
+	char		last_error[256];
 	int			delay;
 
 	if (what == NULL)
@@ -193,16 +193,16 @@ start_listening(void)
 		SupervisorPublishEngine();
 		return;
 	}
-	snprintf(trouble, sizeof(trouble), "could not %s \"%s\": %s", what, GPUVEC_SOCKET_PATH,
+	snprintf(last_error, sizeof(last_error), "could not %s \"%s\": %s", what, GPUVEC_SOCKET_PATH,
 			 strerror(errno));
 	SupervisorCloseFd(&supervisor.listen_fd);
 	delay = Min(FIRST_DELAY_MS << Min(supervisor.listen_failures, 10), LONGEST_DELAY_MS);
 	if (supervisor.listen_failures++ == 0)
 		ereport(WARNING,
-				(errmsg("gpuvec supervisor %s", trouble),
+				(errmsg("gpuvec supervisor %s", last_error),
 				 errdetail("Sessions search without the engine until that is mended.")));
 	supervisor.next_listen = gpuvec_clock_us() + delay * INT64CONST(1000);
-	SupervisorPublishTrouble(trouble);
+	SupervisorPublishLastError(last_error);
 	SupervisorPublishEngine();
 }
 
@@ -218,7 +218,7 @@ refuse_connections(void)
 	{
 		gpuvec_frame frame;
 		gpuvec_error_head head;
-		char		strings[sizeof(((GpuvecShared *) NULL)->trouble) + 2];
+		char		strings[sizeof(((GpuvecShared *) NULL)->last_error) + 2];
 	}			reply;
 	int			fd;
 
@@ -231,7 +231,7 @@ refuse_connections(void)
 		memset(&reply, 0, sizeof(reply));
 		strlcpy(reply.head.sqlstate, "58000", sizeof(reply.head.sqlstate));
 		reply.head.fallback = 1;
-		strlcpy(reply.strings, state->trouble, sizeof(state->trouble));
+		strlcpy(reply.strings, state->last_error, sizeof(state->last_error));
 		reply.frame.type = GPUVEC_MSG_ERROR;
 		reply.frame.length = sizeof(reply.head) + strlen(reply.strings) + 3;
 		rc = GPUVEC_CALL(send(fd, &reply, sizeof(reply.frame) + reply.frame.length, MSG_NOSIGNAL));
@@ -383,7 +383,7 @@ check_socket(void)
 	ereport(LOG, (errmsg("socket \"%s\" of the gpuvec engine was removed, restarting the engine",
 						 GPUVEC_SOCKET_PATH)));
 	SupervisorCloseFd(&supervisor.listen_fd);
-	SupervisorPublishTrouble("its socket was removed");
+	SupervisorPublishLastError("its socket was removed");
 	SupervisorPublishEngine();
 	EngineStop();
 	supervisor.next_start = supervisor.next_listen = 0;
@@ -419,7 +419,7 @@ gpuvec_supervisor_main(Datum arg)
 	if (!claim_supervisor())
 		proc_exit(0);
 	before_shmem_exit(supervisor_exit, (Datum) 0);
-	SupervisorPublishTrouble("the gpuvec engine is starting");
+	SupervisorPublishLastError("the gpuvec engine is starting");
 	supervisor.settings = GPUVEC_ALLOCATING(MemoryContextStrdup(TopMemoryContext, EngineSettings()));
 
 	context = AllocSetContextCreate(TopMemoryContext, "gpuvec supervisor",

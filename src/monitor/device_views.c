@@ -46,7 +46,7 @@ put_device(ReturnSetInfo *rsinfo, const gpuvec_device_info *info)
 	values[n++] = GpuvecIntervalOfUs((int64) info->busy_us);
 	values[n++] = Int64GetDatum((int64) info->errors);
 	values[n++] = Int64GetDatum((int64) info->refused);
-	values[n++] = CStringGetTextDatum(pnstrdup(info->trouble, sizeof(info->trouble)));
+	values[n++] = CStringGetTextDatum(pnstrdup(info->last_error, sizeof(info->last_error)));
 	Assert(n == lengthof(values));
 	if (info->number < 0)
 		memset(nulls, true, sizeof(nulls) - 1);

@@ -29,7 +29,7 @@
 #include "link/engine_link.h"
 #include "link/shared.h"
 #include "mirror/ask/conversation.h"
-#include "mirror/describe/facts.h"
+#include "mirror/describe/costs.h"
 #include "mirror/feed/feed.h"
 #include "mirror/feed/feeder_state.h"
 #include "mirror/fresh/load_targets.h"
@@ -200,13 +200,13 @@ feed_values(const gpuvec_mirror_info *info, Datum *values, bool *nulls)
 static int
 wait_values(const gpuvec_mirror_info *info, Datum *values, bool *nulls)
 {
-	Facts		facts;
+	Costs		costs;
 
-	nulls[0] = nulls[1] = !FactsFind(&info->key, &facts);
+	nulls[0] = nulls[1] = !CostsFind(&info->key, &costs);
 	if (!nulls[0])
 	{
-		values[0] = Int64GetDatum((int64) facts.waits);
-		values[1] = GpuvecIntervalOfUs((int64) facts.wait_us);
+		values[0] = Int64GetDatum((int64) costs.waits);
+		values[1] = GpuvecIntervalOfUs((int64) costs.wait_us);
 	}
 	return 2;
 }
@@ -360,7 +360,7 @@ gpuvec_stat_engine(PG_FUNCTION_ARGS)
 	values[n] = Int32GetDatum(restarts);
 	if (!nulls[n + 1])
 	{
-		if (pid == 0 && GpuvecSharedTrouble() == NULL)
+		if (pid == 0 && GpuvecSharedLastError() == NULL)
 			return (Datum) 0;
 		memset(nulls, true, n);
 		values[0] = Int32GetDatum(pid);
@@ -374,7 +374,7 @@ gpuvec_stat_engine(PG_FUNCTION_ARGS)
 
 /* Add what the planner knows of one mirror to the result */
 static void
-put_facts(ReturnSetInfo *rsinfo, const FactsKey *key, const Facts *facts)
+put_costs(ReturnSetInfo *rsinfo, const CostsKey *key, const Costs *costs)
 {
 	Datum		values[15];
 	bool		nulls[15] = {0};
@@ -386,15 +386,15 @@ put_facts(ReturnSetInfo *rsinfo, const FactsKey *key, const Facts *facts)
 	values[n++] = Int16GetDatum((int16) key->attnum);
 	values[n++] = ObjectIdGetDatum(key->index);
 	values[n++] = BoolGetDatum(key->rooted != 0);
-	values[n++] = BoolGetDatum(FactsResident(facts));
-	values[n++] = BoolGetDatum(facts->gpu);
-	values[n++] = Int64GetDatum((int64) facts->nblocks);
-	values[n++] = Int64GetDatum((int64) facts->rows);
-	values[n++] = Int64GetDatum((int64) facts->ids);
-	values[n++] = Int64GetDatum((int64) facts->trips);
-	values[n++] = Float8GetDatum(FactsTripOperators());
-	values[n++] = Float8GetDatum(FactsRankOperators(facts));
-	values[n++] = TimestampTzGetDatum(from_unix_us(gpuvec_wall_clock_at(facts->used)));
+	values[n++] = BoolGetDatum(CostsResident(costs));
+	values[n++] = BoolGetDatum(costs->gpu);
+	values[n++] = Int64GetDatum((int64) costs->nblocks);
+	values[n++] = Int64GetDatum((int64) costs->rows);
+	values[n++] = Int64GetDatum((int64) costs->ids);
+	values[n++] = Int64GetDatum((int64) costs->trips);
+	values[n++] = Float8GetDatum(CostsTripOperators());
+	values[n++] = Float8GetDatum(CostsRankOperators(costs));
+	values[n++] = TimestampTzGetDatum(from_unix_us(gpuvec_wall_clock_at(costs->used)));
 	Assert(n == lengthof(values));
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
@@ -402,15 +402,15 @@ put_facts(ReturnSetInfo *rsinfo, const FactsKey *key, const Facts *facts)
 Datum
 gpuvec_stat_costs(PG_FUNCTION_ARGS)
 {
-	FactsKey	key;
-	Facts		facts;
+	CostsKey	key;
+	Costs		costs;
 	bool		used;
 
 	GpuvecMaterializedSRF(fcinfo);
-	for (int i = 0; FactsSlotRead(i, &key, &facts, &used); i++)
+	for (int i = 0; CostsSlotRead(i, &key, &costs, &used); i++)
 	{
 		if (used && GpuvecMaySeeMirror(key.database, key.relation))
-			put_facts((ReturnSetInfo *) fcinfo->resultinfo, &key, &facts);
+			put_costs((ReturnSetInfo *) fcinfo->resultinfo, &key, &costs);
 	}
 	return (Datum) 0;
 }
@@ -498,7 +498,7 @@ drop_mirrors(const gpuvec_drop *drop, uint64 *total)
 		return false;
 	memcpy(&count, reply.data, sizeof(count));
 	*total += count;
-	FactsNoteDropped(drop->database, drop->relation, drop->attnum);
+	CostsNoteDropped(drop->database, drop->relation, drop->attnum);
 	return true;
 }
 

@@ -136,11 +136,11 @@ send_data(Training *training)
 	AlsJob	   *job = &training->job;
 
 	AlsJobBegin(job);
-	AlsLogPart(&training->begun, "gpuvec_als", "read", AlsReadInteractions(job, &training->interactions, (Datum) 0));
+	AlsLogStep(&training->begun, "gpuvec_als", "read", AlsReadInteractions(job, &training->interactions, (Datum) 0));
 	AlsJobPrepare(job);
 	for (int side = 0; training->warm_start && side < 2; side++)
 		(void) AlsReadFactors(job, side, &training->factors[side], false);
-	AlsLogPart(&training->begun, "gpuvec_als", "prepared", job->state.entries);
+	AlsLogStep(&training->begun, "gpuvec_als", "prepared", job->state.entries);
 }
 
 /* Without any interaction there is nothing to learn: say so */
@@ -172,7 +172,7 @@ iterate(Training *training)
 		values[2] = Float8GetDatum(job->state.seconds);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}
-	AlsLogPart(&training->begun, "gpuvec_als", "trained", job->state.iteration);
+	AlsLogStep(&training->begun, "gpuvec_als", "trained", job->state.iteration);
 }
 
 /* Replace the rows of both tables */
@@ -187,7 +187,7 @@ write_factors(Training *training)
 	AlsLockFactors(&factors[1 - first]);
 	for (int side = 0; side < 2; side++)
 		rows += AlsReplaceFactors(&training->job, training->fcinfo, side, &factors[side]);
-	AlsLogPart(&training->begun, "gpuvec_als", "written", rows);
+	AlsLogStep(&training->begun, "gpuvec_als", "written", rows);
 }
 
 Datum

@@ -36,16 +36,16 @@
 typedef struct InteractionReceiver
 {
 	DestReceiver dest;
-	AlsInteractionPart part;
+	AlsInteractionChunk chunk;
 	const AlsInteractions *interactions;
 	double		alpha;
 	uint64		rows;			/* that had keys and a weight */
-	AlsTakePart *take;			/* who gets them */
+	AlsTakeChunk *take;			/* who gets them */
 	void	   *arg;
 	AlsPairs   *pairs;			/* the list that gets them, or NULL */
 } InteractionReceiver;
 
-/* AlsTakePart: append to a list, as far as it may have that many */
+/* AlsTakeChunk: append to a list, as far as it may have that many */
 static void
 keep_pairs(void *arg, uint64 n, const int64 *users, const int64 *items, const float *weights)
 {
@@ -55,12 +55,12 @@ keep_pairs(void *arg, uint64 n, const int64 *users, const int64 *items, const fl
 	{
 		AlsPair    *pair;
 
-		if (pairs->n == pairs->room)
+		if (pairs->n == pairs->capacity)
 		{
-			pairs->room = Max(2 * pairs->room, 256);
+			pairs->capacity = Max(2 * pairs->capacity, 256);
 			pairs->pairs = pairs->pairs ?
-				repalloc_huge(pairs->pairs, pairs->room * sizeof(AlsPair)) :
-				MemoryContextAllocHuge(pairs->context, pairs->room * sizeof(AlsPair));
+				repalloc_huge(pairs->pairs, pairs->capacity * sizeof(AlsPair)) :
+				MemoryContextAllocHuge(pairs->context, pairs->capacity * sizeof(AlsPair));
 		}
 		pair = &pairs->pairs[pairs->n++];
 		memset(pair, 0, sizeof(*pair));
@@ -70,22 +70,22 @@ keep_pairs(void *arg, uint64 n, const int64 *users, const int64 *items, const fl
 	}
 }
 
-/* AlsTakePart: to the engine */
+/* AlsTakeChunk: to the engine */
 static void
-send_part(void *arg, uint64 n, const int64 *users, const int64 *items, const float *weights)
+send_chunk(void *arg, uint64 n, const int64 *users, const int64 *items, const float *weights)
 {
 	AlsJobAdd(arg, n, users, items, weights);
 }
 
-/* Hand over a part, and make it empty */
+/* Hand over a chunk, and make it empty */
 static void
 hand_over(InteractionReceiver *receiver)
 {
-	AlsInteractionPart *part = &receiver->part;
+	AlsInteractionChunk *chunk = &receiver->chunk;
 
-	if (part->n > 0)
-		receiver->take(receiver->arg, part->n, part->users, part->items, part->weights);
-	part->n = 0;
+	if (chunk->n > 0)
+		receiver->take(receiver->arg, chunk->n, chunk->users, chunk->items, chunk->weights);
+	chunk->n = 0;
 }
 
 /* DestReceiver: an interaction; those without key or weight are left out */
@@ -100,7 +100,7 @@ receive_interaction(TupleTableSlot *slot, DestReceiver *self)
 	if (slot->tts_isnull[0] || slot->tts_isnull[1] || (weighted && slot->tts_isnull[2]))
 		return true;
 	receiver->rows++;
-	if (AlsTakeInteraction(&receiver->part, from->types, receiver->alpha,
+	if (AlsTakeInteraction(&receiver->chunk, from->types, receiver->alpha,
 						   MirrorKey(slot->tts_values[0], from->types[0]), slot->tts_values[1],
 						   weighted ? &slot->tts_values[2] : NULL))
 		hand_over(receiver);
@@ -268,8 +268,8 @@ read_interactions(InteractionReceiver *receiver, const AlsInteractions *interact
 }
 
 uint64
-AlsReadParts(const AlsInteractions *interactions, Datum keys, double alpha, AlsTakePart *take,
-			 void *arg)
+AlsReadChunks(const AlsInteractions *interactions, Datum keys, double alpha, AlsTakeChunk *take,
+			  void *arg)
 {
 	InteractionReceiver *receiver = palloc0_object(InteractionReceiver);
 
@@ -282,7 +282,7 @@ AlsReadParts(const AlsInteractions *interactions, Datum keys, double alpha, AlsT
 uint64
 AlsReadInteractions(AlsJob *job, const AlsInteractions *interactions, Datum keys)
 {
-	return AlsReadParts(interactions, keys, job->begin.alpha, send_part, job);
+	return AlsReadChunks(interactions, keys, job->begin.alpha, send_chunk, job);
 }
 
 bool

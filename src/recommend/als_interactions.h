@@ -12,22 +12,22 @@
 #include "utils/portal.h"
 
 /* Interactions in one message */
-#define ALS_PART_ROWS	32768
+#define ALS_CHUNK_ROWS	32768
 
-typedef struct AlsInteractionPart
+typedef struct AlsInteractionChunk
 {
 	uint32		n;
-	int64		users[ALS_PART_ROWS];
-	int64		items[ALS_PART_ROWS];
-	float		weights[ALS_PART_ROWS];
-} AlsInteractionPart;
+	int64		users[ALS_CHUNK_ROWS];
+	int64		items[ALS_CHUNK_ROWS];
+	float		weights[ALS_CHUNK_ROWS];
+} AlsInteractionChunk;
 
 /*
  * als_weights.c.  Add an interaction of a user, unless its weight is zero.
  * The item and the weight are not null; weight is NULL if there is no such
- * column.  True: the part is full.  Fails if the weight cannot be used.
+ * column.  True: the chunk is full.  Fails if the weight cannot be used.
  */
-extern bool AlsTakeInteraction(AlsInteractionPart *part, const Oid *types, double alpha,
+extern bool AlsTakeInteraction(AlsInteractionChunk *chunk, const Oid *types, double alpha,
 							   int64 user, Datum item, const Datum *weight);
 
 /* als_parallel.c */
@@ -45,6 +45,6 @@ extern bool AlsOnlyScans(Portal portal, Oid relid, double times);
  * False: there are no workers, and nothing was read.
  */
 extern bool AlsReadParallel(const AlsInteractions *interactions, Datum keys, double alpha,
-							AlsTakePart *take, void *arg, uint64 *rows);
+							AlsTakeChunk *take, void *arg, uint64 *rows);
 
 #endif							/* GPUVEC_ALS_INTERACTIONS_H */

@@ -156,7 +156,7 @@ find_item(const AlsItems *items, int64 key)
 	return found ? found - items->keys : -1;
 }
 
-/* AlsReadFactorParts callback: add to the matrix, and keep listed factors */
+/* AlsReadFactorChunks callback: add to the matrix, and keep listed factors */
 static void
 take_factors(void *arg, uint32 n, const int64 *keys, const float *elements)
 {
@@ -194,7 +194,7 @@ AlsScanItems(const AlsFactors *table, const AlsPairs *pairs, int64 more, AlsItem
 										   (Size) items->factors * items->factors * sizeof(double),
 										   MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
 	items->gram = scan.gram;
-	AlsReadFactorParts(table, items->factors, take_factors, &scan);
+	AlsReadFactorChunks(table, items->factors, take_factors, &scan);
 }
 
 const float *

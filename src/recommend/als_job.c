@@ -9,8 +9,8 @@
  * interactions or a trigger on a table of factors may call functions of the
  * extension.  Another training at the same time is an error.
  *
- * The answer to a part of the interactions is left unread while the session
- * reads more rows, and the engine gives it before it is done with the part.
+ * The answer to a chunk of the interactions is left unread while the session
+ * reads more rows, and the engine gives it before it is done with the chunk.
  * An error comes with the answers to all later requests.
  *
  * If the connection is lost, so is the training, and the statement fails.
@@ -129,15 +129,15 @@ take_answer(char *data, uint32 length)
 void
 AlsJobAdd(AlsJob *job, uint64 n, const int64 *users, const int64 *items, const float *weights)
 {
-	gpuvec_als_part part = {.n = n};
+	gpuvec_als_chunk chunk = {.n = n};
 	const char	padding[8] = {0};
 	GpuvecPiece pieces[] = {
-		{&part, sizeof(part)}, {users, n * sizeof(int64)}, {items, n * sizeof(int64)},
+		{&chunk, sizeof(chunk)}, {users, n * sizeof(int64)}, {items, n * sizeof(int64)},
 		{weights, n * sizeof(float)}, {padding, n % 2 * sizeof(float)}
 	};
 	uint64		number = begin_request(job, GPUVEC_MSG_ALS_ADD, pieces, lengthof(pieces));
 
-	/* the answer to the part before has been read now */
+	/* the answer to the chunk before has been read now */
 	if (job->taken != job->sent)
 	{
 		GpuvecReply reply;
@@ -159,11 +159,11 @@ AlsJobPrepare(AlsJob *job)
 void
 AlsJobSet(AlsJob *job, gpuvec_als_side side, uint64 n, const int64 *keys, const float *elements)
 {
-	gpuvec_als_part part = {.side = side, .n = n};
+	gpuvec_als_chunk chunk = {.side = side, .n = n};
 	uint64		count = n * job->begin.factors;
 	const char	padding[8] = {0};
 	GpuvecPiece pieces[] = {
-		{&part, sizeof(part)}, {keys, n * sizeof(int64)}, {elements, count * sizeof(float)},
+		{&chunk, sizeof(chunk)}, {keys, n * sizeof(int64)}, {elements, count * sizeof(float)},
 		{padding, count % 2 * sizeof(float)}
 	};
 
@@ -184,8 +184,8 @@ void
 AlsJobGet(AlsJob *job, gpuvec_als_side side, uint32 first, uint32 n, const int64 **keys,
 		  const float **elements)
 {
-	gpuvec_als_part part = {.side = side, .first = first, .n = n};
-	GpuvecPiece piece = {&part, sizeof(part)};
+	gpuvec_als_chunk chunk = {.side = side, .first = first, .n = n};
+	GpuvecPiece piece = {&chunk, sizeof(chunk)};
 	uint64		number = begin_request(job, GPUVEC_MSG_ALS_GET, &piece, 1);
 	Size		size = n * (sizeof(int64) + job->begin.factors * sizeof(float));
 	GpuvecReply reply;
@@ -236,7 +236,7 @@ AlsJobAbandon(const AlsJob *job)
 }
 
 void
-AlsLogPart(instr_time *begun, const char *function, const char *what, uint64 rows)
+AlsLogStep(instr_time *begun, const char *function, const char *what, uint64 rows)
 {
 	instr_time	now;
 	instr_time	took;

@@ -5,9 +5,9 @@
  *
  * The workers are those of PostgreSQL, with the transaction, the snapshot and
  * the role of the session.  They share a scan of the table, convert rows, and
- * send parts of interactions through queues.  The session passes the parts on
- * to the engine.  So the session's connection is the only one that takes
- * part, and the workers need not know the engine.
+ * send chunks of interactions through queues.  The session passes the chunks
+ * on to the engine.  So the session's connection is the only one that takes
+ * chunk, and the workers need not know the engine.
  *
  * This is for plans that scan the table, or find a large part of its rows by
  * an index.  The plan was made and started before, so rights have been
@@ -50,17 +50,17 @@
 #include "utils/snapmgr.h"
 
 /*
- * Bytes of a worker's queue: two parts, so that it need not wait.  Their ring
+ * Bytes of a worker's queue: two chunks, so that it need not wait.  Their ring
  * has room for just these, each behind its length.  So none of them is cut
  * at its end, and we read them where they are.
  */
 #define QUEUE_BYTES		(shm_mq_minimum_size - MAXIMUM_ALIGNOF + \
-						 2 * (MAXALIGN(sizeof(Size)) + MAXALIGN(sizeof(AlsInteractionPart))))
+						 2 * (MAXALIGN(sizeof(Size)) + MAXALIGN(sizeof(AlsInteractionChunk))))
 
-/* A row found by an index takes as long as so many rows of a scan */
+/* Rows of a scan that take as long as a row found by an index */
 #define INDEX_ROW_COST	3.0
 
-/* Memory for the conversion of values is freed after so many rows */
+/* Rows after which memory for the conversion of values is freed */
 #define ROWS_PER_RESET	1024
 
 /* Keys of what workers find in shared memory */
@@ -151,7 +151,7 @@ AlsOnlyScans(Portal portal, Oid relid, double times)
 
 /* ---- users ---- */
 
-/* Slots of a hash table of so many keys */
+/* Slots of a hash table of n keys */
 static uint64
 user_slots(int n)
 {
@@ -197,25 +197,25 @@ fill_users(UserSlot *slots, uint64 nslots, ArrayType *array)
 
 /* ---- workers ---- */
 
-/* A worker, and the part that it fills */
+/* A worker, and the chunk that it fills */
 typedef struct ReadWorker
 {
 	ReadTask   *task;
 	UserSlot   *users;
 	shm_mq_handle *queue;
-	AlsInteractionPart *part;
+	AlsInteractionChunk *chunk;
 	uint64		rows;			/* that had keys and a weight */
 } ReadWorker;
 
-/* Send a part; false if the session does not listen any more */
+/* Send a chunk; false if the session does not listen any more */
 static bool
-send_part(ReadWorker *worker)
+send_chunk(ReadWorker *worker)
 {
 	shm_mq_result result = SHM_MQ_SUCCESS;
 
-	if (worker->part->n > 0)
-		result = GpuvecShmMqSend(worker->queue, sizeof(AlsInteractionPart), worker->part);
-	worker->part->n = 0;
+	if (worker->chunk->n > 0)
+		result = GpuvecShmMqSend(worker->queue, sizeof(AlsInteractionChunk), worker->chunk);
+	worker->chunk->n = 0;
 	return result == SHM_MQ_SUCCESS;
 }
 
@@ -239,9 +239,9 @@ take_row(ReadWorker *worker, TupleTableSlot *slot)
 	if (worker->users && !find_user(worker->users, task->nusers, user)->used)
 		return true;
 	worker->rows++;
-	return !AlsTakeInteraction(worker->part, task->types, task->alpha, user, values[1],
+	return !AlsTakeInteraction(worker->chunk, task->types, task->alpha, user, values[1],
 							   task->attnums[2] != 0 ? &values[2] : NULL) ||
-		send_part(worker);
+		send_chunk(worker);
 }
 
 /* Scan a share of the table */
@@ -264,17 +264,17 @@ scan_table(ReadWorker *worker, Relation rel, ParallelTableScanDesc shared)
 	}
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(context);
-	(void) send_part(worker);
+	(void) send_chunk(worker);
 	pg_atomic_fetch_add_u64(&worker->task->rows, worker->rows);
 	ExecDropSingleTupleTableSlot(slot);
 	table_endscan(scan);
 }
 
-extern PGDLLEXPORT void gpuvec_read_interactions(dsm_segment *segment, shm_toc * toc);
+extern PGDLLEXPORT void gpuvec_read_interactions(dsm_segment *segment, shm_toc *toc);
 
 /* Begin here in a worker */
 void
-gpuvec_read_interactions(dsm_segment *segment, shm_toc * toc)
+gpuvec_read_interactions(dsm_segment *segment, shm_toc *toc)
 {
 	ReadWorker	worker = {.task = shm_toc_lookup(toc, KEY_TASK, false)};
 	char	   *queues = shm_toc_lookup(toc, KEY_QUEUES, false);
@@ -285,8 +285,8 @@ gpuvec_read_interactions(dsm_segment *segment, shm_toc * toc)
 		worker.users = shm_toc_lookup(toc, KEY_USERS, false);
 	shm_mq_set_sender(queue, MyProc);
 	worker.queue = shm_mq_attach(queue, segment, NULL);
-	worker.part = palloc(sizeof(AlsInteractionPart));
-	worker.part->n = 0;
+	worker.chunk = palloc(sizeof(AlsInteractionChunk));
+	worker.chunk->n = 0;
 	rel = table_open(worker.task->relid, AccessShareLock);
 	scan_table(&worker, rel, shm_toc_lookup(toc, KEY_SCAN, false));
 	table_close(rel, AccessShareLock);
@@ -295,28 +295,28 @@ gpuvec_read_interactions(dsm_segment *segment, shm_toc * toc)
 
 /* ---- the session ---- */
 
-/* Take the parts that have come to a queue; false: there will be no more */
+/* Take the chunks that have come to a queue; false: there will be no more */
 static bool
-take_parts(AlsTakePart *take, void *arg, shm_mq_handle * queue, bool *some)
+take_chunks(AlsTakeChunk *take, void *arg, shm_mq_handle *queue, bool *some)
 {
 	for (;;)
 	{
-		const AlsInteractionPart *part;
+		const AlsInteractionChunk *chunk;
 		Size		size;
 		void	   *data;
 		shm_mq_result result = shm_mq_receive(queue, &size, &data, true);
 
 		if (result != SHM_MQ_SUCCESS)
 			return result == SHM_MQ_WOULD_BLOCK;
-		part = data;
-		take(arg, part->n, part->users, part->items, part->weights);
+		chunk = data;
+		take(arg, chunk->n, chunk->users, chunk->items, chunk->weights);
 		*some = true;
 	}
 }
 
-/* Pass on the parts of all workers, until the last one has ended */
+/* Pass on the chunks of all workers, until the last one has ended */
 static void
-pass_parts_on(AlsTakePart *take, void *arg, shm_mq_handle * *queues, int n)
+pass_chunks_on(AlsTakeChunk *take, void *arg, shm_mq_handle **queues, int n)
 {
 	while (n > 0)
 	{
@@ -325,7 +325,7 @@ pass_parts_on(AlsTakePart *take, void *arg, shm_mq_handle * *queues, int n)
 		CHECK_FOR_INTERRUPTS();
 		for (int i = 0; i < n;)
 		{
-			if (take_parts(take, arg, queues[i], &some))
+			if (take_chunks(take, arg, queues[i], &some))
 				i++;
 			else
 				queues[i] = queues[--n];
@@ -340,7 +340,7 @@ pass_parts_on(AlsTakePart *take, void *arg, shm_mq_handle * *queues, int n)
 
 /* Describe the task in shared memory */
 static void
-put_task(ParallelContext * context, Relation rel, const AlsInteractions *interactions,
+put_task(ParallelContext *context, Relation rel, const AlsInteractions *interactions,
 		 double alpha, uint64 nusers)
 {
 	ReadTask   *task = shm_toc_allocate(context->toc, sizeof(ReadTask));
@@ -391,7 +391,8 @@ make_context(Relation rel, int nworkers, const AlsInteractions *interactions, Ar
 }
 
 /* Attach to the queues of the workers that were launched */
-static shm_mq_handle * *attach_queues(ParallelContext * context)
+static shm_mq_handle **
+attach_queues(ParallelContext *context)
 {
 	shm_mq_handle **queues = palloc_array(shm_mq_handle *, context->nworkers_launched);
 	char	   *at = shm_toc_lookup(context->toc, KEY_QUEUES, false);
@@ -404,7 +405,7 @@ static shm_mq_handle * *attach_queues(ParallelContext * context)
 
 /* Read the table by workers; false if there are none */
 static bool
-read_table(ParallelContext * context, Relation rel, AlsTakePart *take, void *arg, uint64 *rows)
+read_table(ParallelContext *context, Relation rel, AlsTakeChunk *take, void *arg, uint64 *rows)
 {
 	int			launched = 0;
 
@@ -418,7 +419,7 @@ read_table(ParallelContext * context, Relation rel, AlsTakePart *take, void *arg
 
 		elog(DEBUG1, "gpuvec_als: %d parallel workers read \"%s\"", launched,
 			 RelationGetRelationName(rel));
-		pass_parts_on(take, arg, attach_queues(context), launched);
+		pass_chunks_on(take, arg, attach_queues(context), launched);
 		WaitForParallelWorkersToFinish(context);
 		*rows += pg_atomic_read_u64(&task->rows);
 	}
@@ -427,7 +428,7 @@ read_table(ParallelContext * context, Relation rel, AlsTakePart *take, void *arg
 }
 
 bool
-AlsReadParallel(const AlsInteractions *interactions, Datum keys, double alpha, AlsTakePart *take,
+AlsReadParallel(const AlsInteractions *interactions, Datum keys, double alpha, AlsTakeChunk *take,
 				void *arg, uint64 *rows)
 {
 	ArrayType  *users = DatumGetPointer(keys) ? DatumGetArrayTypeP(keys) : NULL;

@@ -6,7 +6,7 @@
  * Tables are read by SQL: with the rights of the caller, row-level security
  * included, and under the snapshot of the calling statement.  So views,
  * partitioned and foreign tables can be read as well.  The executor hands
- * each row to a receiver, which converts it and sends it on when a part is
+ * each row to a receiver, which converts it and sends it on when a chunk is
  * full; nothing is kept.
  *
  * Names are qualified, and values are converted here rather than by casts, so
@@ -30,7 +30,7 @@
 #include "utils/portal.h"
 
 /* Bytes of factors in one message */
-#define PART_BYTES		((Size) 4 * 1024 * 1024)
+#define CHUNK_BYTES		((Size) 4 * 1024 * 1024)
 
 /* Factors, on their way to the engine or to a function */
 typedef struct FactorReceiver
@@ -46,9 +46,9 @@ typedef struct FactorReceiver
 	int64		last;			/* the last row's key */
 	MemoryContext context;		/* of one row */
 	uint64		rows;
-	uint32		n;				/* rows in the part */
-	uint32		room;
-	int64	   *keys;			/* [room] */
+	uint32		n;				/* rows in the chunk */
+	uint32		capacity;
+	int64	   *keys;			/* [capacity] */
 	float	   *elements;		/* [room * number of factors] */
 } FactorReceiver;
 
@@ -118,7 +118,7 @@ AlsDecodeFactor(TupleTableSlot *slot, const AlsFactors *factors, int64 *key, Mir
 		AlsComplainOfFactor(factors, *key, _("It is no array of one dimension without nulls."));
 }
 
-/* Append a factor to the part */
+/* Append a factor to the chunk */
 static void
 add_factor(FactorReceiver *receiver, int64 key, const MirrorVector *vector)
 {
@@ -155,7 +155,7 @@ receive_factor(TupleTableSlot *slot, DestReceiver *self)
 		AlsDecodeFactor(slot, receiver->factors, &key, &vector);
 		if (receiver->ascending && receiver->rows > 0 && receiver->last == key)
 			AlsComplainOfFactor(receiver->factors, key, _("Several rows have this key."));
-		if (receiver->n == receiver->room)
+		if (receiver->n == receiver->capacity)
 			send_factors(receiver);
 		add_factor(receiver, key, &vector);
 		receiver->last = key;
@@ -176,9 +176,9 @@ read_factors(FactorReceiver *receiver)
 	AlsInitReceiver(&receiver->dest, receive_factor);
 	receiver->context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec factor",
 											  ALLOCSET_DEFAULT_SIZES);
-	receiver->room = PART_BYTES / (receiver->width * sizeof(float));
-	receiver->keys = palloc_array(int64, receiver->room);
-	receiver->elements = palloc_array(float, (Size) receiver->room * receiver->width);
+	receiver->capacity = CHUNK_BYTES / (receiver->width * sizeof(float));
+	receiver->keys = palloc_array(int64, receiver->capacity);
+	receiver->elements = palloc_array(float, (Size) receiver->capacity * receiver->width);
 	initStringInfo(&sql);
 	appendStringInfo(&sql, "SELECT t.%s, t.%s FROM %s t", factors->key, factors->column,
 					 factors->relation);
@@ -205,7 +205,7 @@ AlsReadFactors(AlsJob *job, gpuvec_als_side side, const AlsFactors *factors, boo
 }
 
 void
-AlsReadFactorParts(const AlsFactors *factors, uint32 width, AlsTakeFactors *take, void *arg)
+AlsReadFactorChunks(const AlsFactors *factors, uint32 width, AlsTakeFactors *take, void *arg)
 {
 	FactorReceiver receiver = {
 		.factors = factors, .ascending = true, .width = width, .take = take, .arg = arg

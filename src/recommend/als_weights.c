@@ -49,16 +49,16 @@ complain_of_weight(double weight, int64 user, int64 item)
 }
 
 bool
-AlsTakeInteraction(AlsInteractionPart *part, const Oid *types, double alpha, int64 user,
+AlsTakeInteraction(AlsInteractionChunk *chunk, const Oid *types, double alpha, int64 user,
 				   Datum item, const Datum *weight)
 {
 	double		value = weight ? decode_weight(*weight, types[2]) : 1;
 
 	if (!(fabs(value) <= Min(GPUVEC_ALS_MAX_CONFIDENCE / alpha, FLT_MAX)))
 		complain_of_weight(value, user, MirrorKey(item, types[1]));
-	part->users[part->n] = user;
-	part->items[part->n] = MirrorKey(item, types[1]);
-	part->weights[part->n] = (float) value;
-	part->n += part->weights[part->n] != 0;
-	return part->n == ALS_PART_ROWS;
+	chunk->users[chunk->n] = user;
+	chunk->items[chunk->n] = MirrorKey(item, types[1]);
+	chunk->weights[chunk->n] = (float) value;
+	chunk->n += chunk->weights[chunk->n] != 0;
+	return chunk->n == ALS_CHUNK_ROWS;
 }

@@ -52,7 +52,7 @@ typedef struct FactorRows
 	uint32		end;			/* ... to this one */
 	const int64 *keys;
 	const float *elements;
-	EmbeddingArrayRoom room;
+	EmbeddingArrayBuffer buffer;
 } FactorRows;
 
 static void *
@@ -114,7 +114,7 @@ factors_next(void *state, Datum *values, bool *nulls)
 	if (call->row < call->first || call->row >= call->end)
 		next_batch(call);
 	values[0] = Int64GetDatum(call->keys[call->row - call->first]);
-	values[1] = EmbeddingNextArray(&call->room,
+	values[1] = EmbeddingNextArray(&call->buffer,
 								   call->elements + (Size) (call->row - call->first) * call->factors,
 								   call->factors);
 	call->row++;

@@ -63,7 +63,7 @@ note_files(Recommending *call, const EmbeddingTable *table)
 
 /*
  * Fail if the statement's own transaction has truncated or rewritten the
- * items since the call began.  The table is not open between two parts, so
+ * items since the call began.  The table is not open between two buckets, so
  * that nothing else prevents it, and the rows of its snapshot are gone.
  */
 static void
@@ -114,14 +114,14 @@ recommend_begin(FunctionCallInfo fcinfo, int form, Snapshot snapshot)
 	read_items(call);
 	RecommendReadKnown(call);
 	RecommendReadUsers(call);
-	RecommendLogPart(call, "read", call->total_users);
+	RecommendLogStep(call, "read", call->total_users);
 	for (int i = 0; i < 2; i++)
 		call->batches[i].context = AllocSetContextCreate(CurrentMemoryContext,
 														 "gpuvec recommendations",
 														 ALLOCSET_DEFAULT_SIZES);
 	call->ahead = EmbeddingAheadMake();
-	call->part_context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec best items",
-											   ALLOCSET_DEFAULT_SIZES);
+	call->bucket_context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec best items",
+												 ALLOCSET_DEFAULT_SIZES);
 	return call;
 }
 
@@ -226,7 +226,7 @@ send_ahead(Recommending *call, EmbeddingTable *table, uint32 end)
 
 /* Search for the users of the batch from call->first on; returns how many */
 static uint32
-search_part(Recommending *call)
+search_bucket(Recommending *call)
 {
 	const EmbeddingNearest *all = &call->batches[call->batch].nearest;
 	EmbeddingTable *table = open_items(call);
@@ -246,28 +246,28 @@ search_part(Recommending *call)
 
 /* Find the best items of the next users; false if there are no more users */
 static bool
-next_part(Recommending *call)
+next_bucket(Recommending *call)
 {
 	MemoryContext old;
 
 	call->first += call->nusers;
-	RecommendLogPart(call, "returned", call->total);
+	RecommendLogStep(call, "returned", call->total);
 	if (call->first == call->batches[call->batch].nearest.nqueries && !next_batch(call))
 		return false;
 	/* while the engine searches */
 	if (looks_ahead(call) && !call->among)
 		RecommendMakeBatch(call);
-	MemoryContextReset(call->part_context);
-	old = MemoryContextSwitchTo(call->part_context);
+	MemoryContextReset(call->bucket_context);
+	old = MemoryContextSwitchTo(call->bucket_context);
 	if (call->among)
 	{
 		call->heaps = rank_among(call);
 		call->nusers = call->batches[call->batch].nearest.nqueries;
 	}
 	else
-		call->nusers = search_part(call);
+		call->nusers = search_bucket(call);
 	MemoryContextSwitchTo(old);
-	RecommendLogPart(call, "found", call->nusers);
+	RecommendLogStep(call, "found", call->nusers);
 	call->user = 0;
 	call->rank = 0;
 	return true;
@@ -286,7 +286,7 @@ recommend_next(void *state, Datum *values, bool *nulls)
 		call->rank = 0;
 		if (call->user < call->nusers)
 			call->user++;
-		else if (!next_part(call))
+		else if (!next_bucket(call))
 			return false;
 	}
 	row = &call->heaps[call->user].rows[call->rank++];
@@ -303,10 +303,10 @@ recommend_rewind(void *state)
 {
 	Recommending *call = state;
 
-	for (int i = 0; i < KNOWN_PARTS; i++)
+	for (int i = 0; i < KNOWN_BUCKETS; i++)
 		if (call->rows[i])
 			tuplestore_rescan(call->rows[i]);
-	call->part = 0;
+	call->bucket = 0;
 	EmbeddingAheadDrop(call->ahead);
 	call->batches[call->batch].nearest.nqueries = 0;
 	call->made = call->later = false;
@@ -320,7 +320,7 @@ recommend_end(void *state)
 
 	if (call->slot)
 		ExecDropSingleTupleTableSlot(call->slot);
-	for (int i = 0; i < KNOWN_PARTS; i++)
+	for (int i = 0; i < KNOWN_BUCKETS; i++)
 		if (call->rows[i])
 			tuplestore_end(call->rows[i]);
 	if (call->known)

@@ -60,8 +60,8 @@ typedef struct Recommending
 	AlsFactors	factors[2];		/* of gpuvec_als_side */
 	KnownItems *known;			/* NULL: they do not matter */
 	uint64		total_users;	/* rows of the statement ... */
-	Tuplestorestate *rows[KNOWN_PARTS]; /* ... by part; NULL: none */
-	int			part;			/* the one that is being read */
+	Tuplestorestate *rows[KNOWN_BUCKETS];	/* ... by bucket; NULL: none */
+	int			bucket;			/* the one that is being read */
 	TupleTableSlot *slot;		/* NULL: there are no rows */
 	const int64 *among;			/* [namong], ascending; NULL: all items */
 	uint64		namong;
@@ -78,10 +78,10 @@ typedef struct Recommending
 	bool		later;			/* the present one is not the first */
 	EmbeddingAhead *ahead;
 	uint64		total;			/* rows that were found */
-	instr_time	begun;			/* the present part of the call */
+	instr_time	begun;			/* the present step of the call */
 
-	/* the part of the present batch that was searched for */
-	MemoryContext part_context;
+	/* the bucket of the present batch that was searched for */
+	MemoryContext bucket_context;
 	uint32		first;			/* its first user */
 	uint32		nusers;
 	const gpuvec_near_heap *heaps;	/* [nusers] */
@@ -89,11 +89,11 @@ typedef struct Recommending
 	uint64		rank;			/* ... and its rank there */
 } Recommending;
 
-/* Log how long a part of the call took, and how many rows it was of */
+/* Log how long a step of the call took, and how many rows it was of */
 static inline void
-RecommendLogPart(Recommending *call, const char *what, uint64 rows)
+RecommendLogStep(Recommending *call, const char *what, uint64 rows)
 {
-	AlsLogPart(&call->begun, "gpuvec_recommend", what, rows);
+	AlsLogStep(&call->begun, "gpuvec_recommend", what, rows);
 }
 
 /*

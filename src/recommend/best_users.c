@@ -7,7 +7,7 @@
  * user has interacted with (known_items.c).  They run with the caller's
  * rights, and their names are qualified, so that the search path does not
  * matter.  Users go to tuplestores, which are written to disk when they become
- * large, one for each part of the known items.
+ * large, one for each bucket of the known items.
  *
  * A batch is made when its first row is asked for, and forgotten after its
  * last one.  The first batch is small, for those who want a few rows only.
@@ -67,19 +67,19 @@ store_of(StoreReceiver *receiver, TupleTableSlot *slot)
 {
 	Recommending *call = receiver->call;
 	Oid			type = call->factors[GPUVEC_ALS_USERS].key_type;
-	int			part = call->known ? KnownItemsPart(MirrorKey(slot->tts_values[COLUMN_KEY], type)) : 0;
+	int			bucket = call->known ? KnownItemsBucket(MirrorKey(slot->tts_values[COLUMN_KEY], type)) : 0;
 
-	if (call->rows[part] == NULL)
+	if (call->rows[bucket] == NULL)
 	{
 		ResourceOwner old = CurrentResourceOwner;
 
 		/* temporary files live longer than the statement */
 		CurrentResourceOwner = receiver->owner;
-		call->rows[part] = tuplestore_begin_heap(false, false,
-												 call->known ? Max(work_mem / KNOWN_PARTS, 64) : work_mem);
+		call->rows[bucket] = tuplestore_begin_heap(false, false,
+												   call->known ? Max(work_mem / KNOWN_BUCKETS, 64) : work_mem);
 		CurrentResourceOwner = old;
 	}
-	return call->rows[part];
+	return call->rows[bucket];
 }
 
 static bool
@@ -151,7 +151,7 @@ RecommendReadKnown(Recommending *call)
 	call->known = KnownItemsRead(&interactions,
 								 PG_ARGISNULL(ARG_USERS) ? (Datum) 0 : PG_GETARG_DATUM(ARG_USERS),
 								 &rows);
-	RecommendLogPart(call, "read known items", rows);
+	RecommendLogStep(call, "read known items", rows);
 }
 
 /* ---- a batch of users ---- */
@@ -172,9 +172,9 @@ take_known(Recommending *call, BatchUser *user)
 static bool
 next_user(Recommending *call)
 {
-	for (; call->part < KNOWN_PARTS; call->part++)
-		if (call->rows[call->part] &&
-			tuplestore_gettupleslot(call->rows[call->part], true, false, call->slot))
+	for (; call->bucket < KNOWN_BUCKETS; call->bucket++)
+		if (call->rows[call->bucket] &&
+			tuplestore_gettupleslot(call->rows[call->bucket], true, false, call->slot))
 			return true;
 	return false;
 }
@@ -286,5 +286,5 @@ RecommendMakeBatch(Recommending *call)
 	MemoryContextSwitchTo(old);
 	call->most = Min(call->most * NEXT_BATCH, Max(GPUVEC_MAX_NEAR / call->nearest.k, 1));
 	call->made = true;
-	RecommendLogPart(call, "took", batch->nearest.nqueries);
+	RecommendLogStep(call, "took", batch->nearest.nqueries);
 }

@@ -70,7 +70,7 @@ typedef struct FoldIn
 	AlsInteractions interactions;
 	AlsFactors	items;
 	Datum		users;			/* int8[], or 0: all */
-	instr_time	begun;			/* the present part of the call */
+	instr_time	begun;			/* the present step of the call */
 } FoldIn;
 
 /* Set the options of the job, but for the number of factors */
@@ -102,7 +102,7 @@ put_factors(FoldIn *call, uint32 n, const int64 *keys, const float *elements)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) call->fcinfo->resultinfo;
 	uint32		factors = call->job.begin.factors;
-	EmbeddingArrayRoom room = {0};
+	EmbeddingArrayBuffer buffer = {0};
 	Datum		values[2];
 	bool		nulls[2] = {false, false};
 
@@ -110,7 +110,7 @@ put_factors(FoldIn *call, uint32 n, const int64 *keys, const float *elements)
 	{
 		GPUVEC_LOOK();
 		values[0] = Int64GetDatum(keys[i]);
-		values[1] = EmbeddingNextArray(&room, elements + (Size) i * factors, factors);
+		values[1] = EmbeddingNextArray(&buffer, elements + (Size) i * factors, factors);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}
 }
@@ -141,9 +141,9 @@ put_users(FoldIn *call)
 }
 
 static void
-log_part(FoldIn *call, const char *what, uint64 rows)
+log_step(FoldIn *call, const char *what, uint64 rows)
 {
-	AlsLogPart(&call->begun, "gpuvec_als_fold_in", what, rows);
+	AlsLogStep(&call->begun, "gpuvec_als_fold_in", what, rows);
 }
 
 /* Let the engine compute all factors */
@@ -155,15 +155,15 @@ fold_in_engine(FoldIn *call)
 	PG_TRY();
 	{
 		AlsJobBegin(job);
-		log_part(call, "read items", AlsReadFactors(job, GPUVEC_ALS_ITEMS, &call->items, true));
-		log_part(call, "read", AlsReadInteractions(job, &call->interactions, call->users));
+		log_step(call, "read items", AlsReadFactors(job, GPUVEC_ALS_ITEMS, &call->items, true));
+		log_step(call, "read", AlsReadInteractions(job, &call->interactions, call->users));
 		AlsJobPrepare(job);
-		log_part(call, "prepared", job->state.entries);
+		log_step(call, "prepared", job->state.entries);
 		AlsJobRun(job);
-		log_part(call, "solved", job->state.users);
+		log_step(call, "solved", job->state.users);
 		put_users(call);
 		AlsJobEnd(job);
-		log_part(call, "returned", job->state.users);
+		log_step(call, "returned", job->state.users);
 	}
 	PG_CATCH();
 	{

@@ -5,11 +5,11 @@
  *
  * Interactions are read as for a training, by parallel workers where that is
  * possible (als_interactions.c).  They come in any order.  So users are dealt
- * out to parts, by a hash of their keys, and the pairs of each part are
+ * out to buckets, by a hash of their keys, and the pairs of each bucket are
  * collected.  Pairs that do not fit work_mem go to temporary files.
  *
- * Whoever wants to know the items of users takes the users part by part.
- * When a part begins, its pairs are read into memory and sorted, by a radix
+ * Whoever wants to know the items of users takes the users bucket by bucket.
+ * When a bucket begins, its pairs are read into memory and sorted, by a radix
  * sort.  Then the items of each user are in a row, ascending.
  *
  *-------------------------------------------------------------------------
@@ -50,13 +50,13 @@ typedef struct KnownPair
 } KnownPair;
 
 /* The pairs of some users */
-typedef struct KnownPart
+typedef struct KnownBucket
 {
 	Tuplestorestate *store;		/* whole chunks; NULL: there are none */
 	uint64		stored;			/* pairs in it */
 	KnownPair  *chunk;			/* [CHUNK_PAIRS]: the last one; may be NULL */
 	uint32		n;				/* pairs in that */
-} KnownPart;
+} KnownBucket;
 
 struct KnownItems
 {
@@ -64,9 +64,9 @@ struct KnownItems
 	ResourceOwner owner;		/* of temporary files */
 	TupleDesc	desc;			/* a chunk: one bytea */
 	TupleTableSlot *slot;
-	KnownPart	parts[KNOWN_PARTS];
+	KnownBucket buckets[KNOWN_BUCKETS];
 
-	/* the part that is loaded */
+	/* the bucket that is loaded */
 	MemoryContext loaded_context;
 	int			loaded;			/* -1: none */
 	uint64		nusers;
@@ -76,10 +76,10 @@ struct KnownItems
 };
 
 int
-KnownItemsPart(int64 user)
+KnownItemsBucket(int64 user)
 {
 	/* the upper bits: others use the lower ones for hash tables */
-	return (int) ((gpuvec_hash_key(user) >> 32) % KNOWN_PARTS);
+	return (int) ((gpuvec_hash_key(user) >> 32) % KNOWN_BUCKETS);
 }
 
 /* ---- collecting ---- */
@@ -92,31 +92,31 @@ make_store(const KnownItems *known)
 	Tuplestorestate *store;
 
 	CurrentResourceOwner = known->owner;
-	store = tuplestore_begin_heap(false, false, Max(work_mem / KNOWN_PARTS, 64));
+	store = tuplestore_begin_heap(false, false, Max(work_mem / KNOWN_BUCKETS, 64));
 	CurrentResourceOwner = old;
 	return store;
 }
 
 /* Store a chunk, and make it empty */
 static void
-store_chunk(KnownItems *known, KnownPart *part)
+store_chunk(KnownItems *known, KnownBucket *bucket)
 {
-	Size		bytes = part->n * sizeof(KnownPair);
+	Size		bytes = bucket->n * sizeof(KnownPair);
 	struct varlena *data = palloc(VARHDRSZ + bytes);
 	Datum		value = PointerGetDatum(data);
 	bool		isnull = false;
 
-	if (part->store == NULL)
-		part->store = make_store(known);
+	if (bucket->store == NULL)
+		bucket->store = make_store(known);
 	SET_VARSIZE(data, VARHDRSZ + bytes);
-	memcpy(VARDATA(data), part->chunk, bytes);
-	tuplestore_putvalues(part->store, known->desc, &value, &isnull);
+	memcpy(VARDATA(data), bucket->chunk, bytes);
+	tuplestore_putvalues(bucket->store, known->desc, &value, &isnull);
 	pfree(data);
-	part->stored += part->n;
-	part->n = 0;
+	bucket->stored += bucket->n;
+	bucket->n = 0;
 }
 
-/* AlsTakePart: deal out interactions to parts */
+/* AlsTakeChunk: deal out interactions to buckets */
 static void
 collect(void *arg, uint64 n, const int64 *users, const int64 *items, const float *weights)
 {
@@ -125,14 +125,14 @@ collect(void *arg, uint64 n, const int64 *users, const int64 *items, const float
 
 	for (uint64 i = 0; i < n; i++)
 	{
-		KnownPart  *part = &known->parts[KnownItemsPart(users[i])];
+		KnownBucket *bucket = &known->buckets[KnownItemsBucket(users[i])];
 		KnownPair  *pair;
 
-		if (part->chunk == NULL)
-			part->chunk = palloc_array(KnownPair, CHUNK_PAIRS);
-		else if (part->n == CHUNK_PAIRS)
-			store_chunk(known, part);
-		pair = &part->chunk[part->n++];
+		if (bucket->chunk == NULL)
+			bucket->chunk = palloc_array(KnownPair, CHUNK_PAIRS);
+		else if (bucket->n == CHUNK_PAIRS)
+			store_chunk(known, bucket);
+		pair = &bucket->chunk[bucket->n++];
 		pair->words[WORD_USER] = (uint64) users[i] ^ SIGN;
 		pair->words[WORD_ITEM] = (uint64) items[i] ^ SIGN;
 	}
@@ -162,20 +162,20 @@ KnownItemsRead(const AlsInteractions *interactions, Datum users, uint64 *rows)
 	known->desc = chunk_desc();
 	known->slot = MakeSingleTupleTableSlot(known->desc, &TTSOpsMinimalTuple);
 	known->loaded = -1;
-	*rows = AlsReadParts(interactions, users, 1, collect, known);
+	*rows = AlsReadChunks(interactions, users, 1, collect, known);
 	return known;
 }
 
-/* ---- a part ---- */
+/* ---- a bucket ---- */
 
-/* Copy the pairs of a part */
+/* Copy the pairs of a bucket */
 static void
-copy_pairs(KnownItems *known, const KnownPart *part, KnownPair *pairs)
+copy_pairs(KnownItems *known, const KnownBucket *bucket, KnownPair *pairs)
 {
-	if (part->store)
+	if (bucket->store)
 	{
-		tuplestore_rescan(part->store);
-		while (tuplestore_gettupleslot(part->store, true, false, known->slot))
+		tuplestore_rescan(bucket->store);
+		while (tuplestore_gettupleslot(bucket->store, true, false, known->slot))
 		{
 			struct varlena *data;
 
@@ -187,8 +187,8 @@ copy_pairs(KnownItems *known, const KnownPart *part, KnownPair *pairs)
 		}
 		ExecClearTuple(known->slot);
 	}
-	if (part->n > 0)
-		memcpy(pairs, part->chunk, part->n * sizeof(KnownPair));
+	if (bucket->n > 0)
+		memcpy(pairs, bucket->chunk, bucket->n * sizeof(KnownPair));
 }
 
 /* Sort pairs by a byte of a word; equal ones stay in order */
@@ -276,12 +276,12 @@ make_lists(KnownItems *known, const KnownPair *pairs, uint64 n)
 	known->starts[known->nusers] = n;
 }
 
-/* Load a part, and forget the one that was loaded before */
+/* Load a bucket, and forget the one that was loaded before */
 static void
-load_part(KnownItems *known, int number)
+load_bucket(KnownItems *known, int number)
 {
-	const KnownPart *part = &known->parts[number];
-	uint64		n = part->stored + part->n;
+	const KnownBucket *bucket = &known->buckets[number];
+	uint64		n = bucket->stored + bucket->n;
 	Size		bytes = (n + 1) * sizeof(KnownPair);
 	MemoryContext old;
 	KnownPair  *pairs;
@@ -292,7 +292,7 @@ load_part(KnownItems *known, int number)
 	old = MemoryContextSwitchTo(known->loaded_context);
 	pairs = palloc_extended(bytes, MCXT_ALLOC_HUGE);
 	other = palloc_extended(bytes, MCXT_ALLOC_HUGE);
-	copy_pairs(known, part, pairs);
+	copy_pairs(known, bucket, pairs);
 	make_lists(known, sort_pairs(pairs, other, n), n);
 	pfree(pairs);
 	pfree(other);
@@ -303,12 +303,12 @@ load_part(KnownItems *known, int number)
 const int64 *
 KnownItemsOf(KnownItems *known, int64 user, uint64 *n)
 {
-	int			part = KnownItemsPart(user);
+	int			bucket = KnownItemsBucket(user);
 	uint64		low = 0;
 	uint64		high;
 
-	if (known->loaded != part)
-		load_part(known, part);
+	if (known->loaded != bucket)
+		load_bucket(known, bucket);
 	high = known->nusers;
 	while (low < high)
 	{
@@ -328,8 +328,8 @@ KnownItemsOf(KnownItems *known, int64 user, uint64 *n)
 void
 KnownItemsEnd(KnownItems *known)
 {
-	for (int i = 0; i < KNOWN_PARTS; i++)
-		if (known->parts[i].store)
-			tuplestore_end(known->parts[i].store);
+	for (int i = 0; i < KNOWN_BUCKETS; i++)
+		if (known->buckets[i].store)
+			tuplestore_end(known->buckets[i].store);
 	ExecDropSingleTupleTableSlot(known->slot);
 }

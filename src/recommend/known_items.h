@@ -11,15 +11,15 @@
 #include "recommend/recommend.h"
 
 /*
- * Users are dealt out to so many parts.  It is fast to ask for the users of
- * one part after those of another.
+ * Users are dealt out to KNOWN_BUCKETS buckets.  It is fast to ask for the
+ * users of one bucket after those of another.
  */
-#define KNOWN_PARTS		64
+#define KNOWN_BUCKETS		64
 
 typedef struct KnownItems KnownItems;
 
-/* The part of a user */
-extern int	KnownItemsPart(int64 user);
+/* The bucket of a user */
+extern int	KnownItemsBucket(int64 user);
 
 /*
  * Read the interactions of these users (int8[]; 0: all) into the current
@@ -29,7 +29,7 @@ extern KnownItems *KnownItemsRead(const AlsInteractions *interactions, Datum use
 
 /*
  * The items of a user, ascending; an item may come several times.  They live
- * until a user of another part is asked for.
+ * until a user of another bucket is asked for.
  */
 extern const int64 *KnownItemsOf(KnownItems *known, int64 user, uint64 *n);
 

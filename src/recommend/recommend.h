@@ -95,7 +95,7 @@ typedef struct AlsJob
 	uint64		number;			/* no other job of the session has it */
 	gpuvec_als_state state;		/* as of the last answer */
 	uint64		generation;		/* of the connection */
-	uint64		sent;			/* parts of interactions that were sent ... */
+	uint64		sent;			/* chunks of interactions that were sent ... */
 	uint64		taken;			/* ... and whose answers were read */
 } AlsJob;
 
@@ -117,8 +117,8 @@ extern void AlsJobAbandon(const AlsJob *job);
 /* The job under way in this session, or NULL */
 extern AlsJob *AlsJobCurrent(void);
 
-/* Log how long a part of a call took since *begun, and begin the next one */
-extern void AlsLogPart(instr_time *begun, const char *function, const char *what, uint64 rows);
+/* Log how long a step of a call took since *begun, and begin the next one */
+extern void AlsLogStep(instr_time *begun, const char *function, const char *what, uint64 rows);
 
 /* als_interactions.c */
 
@@ -135,11 +135,11 @@ extern Datum AlsKeysOfType(Datum array, Oid type, Oid *array_type);
 extern uint64 AlsReadInteractions(AlsJob *job, const AlsInteractions *interactions, Datum keys);
 
 /* The same, to a function, which gets some at a time */
-typedef void AlsTakePart (void *arg, uint64 n, const int64 *users, const int64 *items,
-						  const float *weights);
+typedef void AlsTakeChunk (void *arg, uint64 n, const int64 *users, const int64 *items,
+						   const float *weights);
 
-extern uint64 AlsReadParts(const AlsInteractions *interactions, Datum keys, double alpha,
-						   AlsTakePart *take, void *arg);
+extern uint64 AlsReadChunks(const AlsInteractions *interactions, Datum keys, double alpha,
+							AlsTakeChunk *take, void *arg);
 
 /* als_read.c: factors of a side; ascending: in the order of distinct keys */
 extern uint64 AlsReadFactors(AlsJob *job, gpuvec_als_side side, const AlsFactors *factors,
@@ -162,7 +162,7 @@ typedef struct AlsPairs
 {
 	AlsPair    *pairs;			/* [n] */
 	uint64		n;
-	uint64		room;
+	uint64		capacity;
 	uint64		most;
 	MemoryContext context;
 } AlsPairs;
@@ -177,8 +177,8 @@ extern bool AlsReadPairs(const AlsInteractions *interactions, Datum keys, double
 /* Read factors of `width` elements, in the order of distinct keys */
 typedef void AlsTakeFactors (void *arg, uint32 n, const int64 *keys, const float *elements);
 
-extern void AlsReadFactorParts(const AlsFactors *factors, uint32 width, AlsTakeFactors *take,
-							   void *arg);
+extern void AlsReadFactorChunks(const AlsFactors *factors, uint32 width, AlsTakeFactors *take,
+								void *arg);
 
 /* Fill in what all receivers of rows have in common */
 extern void AlsInitReceiver(DestReceiver *dest,

@@ -75,12 +75,12 @@ offer(MirrorSearch *search, MirrorQuery *query, const MirrorHit *hit)
 	}
 	if (query->nhits == query->maxhits)
 	{
-		uint64		room = query->maxhits ? query->maxhits * 2 : 128;
+		uint64		capacity = query->maxhits ? query->maxhits * 2 : 128;
 
 		query->hits = query->hits == NULL ?
-			MemoryContextAllocHuge(search->context, room * sizeof(MirrorHit)) :
-			repalloc_huge(query->hits, room * sizeof(MirrorHit));
-		query->maxhits = room;
+			MemoryContextAllocHuge(search->context, capacity * sizeof(MirrorHit)) :
+			repalloc_huge(query->hits, capacity * sizeof(MirrorHit));
+		query->maxhits = capacity;
 	}
 	query->hits[query->nhits] = *hit;
 	sift_up(query->hits, query->nhits++);

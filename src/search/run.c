@@ -4,8 +4,8 @@
  *	  Search all relations of a call, and merge their answers.
  *
  * One request asks the engine for the best rows of all relations together
- * (search_parts.c).  Relations whose mirrors are not fresh, or that have none,
- * are searched by themselves.
+ * (search_partitions.c).  Relations whose mirrors are not fresh, or that have
+ * none, are searched by themselves.
  *
  * Relations are merged in the order of their oids, which is also the order
  * of rows with equal scores.  So once a query has k rows, a row of a later
@@ -18,7 +18,7 @@
 #include "gpuvec.h"
 
 #include "link/engine_link.h"
-#include "mirror/ask/search_parts.h"
+#include "mirror/ask/search_partitions.h"
 #include "miscadmin.h"
 #include "search/set_search.h"
 #include "storage/bufmgr.h"
@@ -32,10 +32,10 @@
 
 /*
  * How often all relations are asked by one request.  The second one is for
- * PARTS_GROWTH times as many rows.
+ * PARTITIONS_GROWTH times as many rows.
  */
-#define PARTS_ATTEMPTS		2
-#define PARTS_GROWTH		8
+#define PARTITIONS_ATTEMPTS		2
+#define PARTITIONS_GROWTH		8
 
 /*
  * True if a row of another relation may still count for some query.  If not,
@@ -241,9 +241,9 @@ raise_bound(const MirrorSearch *search, MirrorQuery *query, const SearchAnswer *
 	query->skip = query->above >= gpuvec_score_with(search->scoring, all);
 }
 
-/* Search one relation, unless the answer of the parts has its rows */
+/* Search one relation, unless the answer of the partitions has its rows */
 static void
-search_next(MirrorTarget *targets, int number, MirrorSearch *search, MirrorParts *parts)
+search_next(MirrorTarget *targets, int number, MirrorSearch *search, MirrorPartitions *partitions)
 {
 	for (uint32 i = 0; i < search->nqueries; i++)
 	{
@@ -251,29 +251,29 @@ search_next(MirrorTarget *targets, int number, MirrorSearch *search, MirrorParts
 		search->queries[i].nhits = search->queries[i].maxhits = 0;
 	}
 	if (any_wants_rows(search) &&
-		(parts == NULL || !MirrorPartsTake(parts, number, search)))
+		(partitions == NULL || !MirrorPartitionsTake(partitions, number, search)))
 		search_target(&targets[number], search);
 }
 
 /*
- * Search several targets one after another, but those that `parts` knows, and
- * merge their rows.  If it knows all, these are few more than k rows, with
+ * Search several targets one after another, but those that `partitions` knows,
+ * and merge their rows.  If it knows all, these are few more than k rows, with
  * which nothing is searched any more: they are sorted at the end.
  */
 static void
-search_several(MirrorTarget *targets, int ntargets, MirrorSearch *search, MirrorParts *parts,
+search_several(MirrorTarget *targets, int ntargets, MirrorSearch *search, MirrorPartitions *partitions,
 			   SearchAnswer *answers)
 {
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec relation",
 												  ALLOCSET_DEFAULT_SIZES);
-	bool		all_known = parts && MirrorPartsAllKnown(parts);
+	bool		all_known = partitions && MirrorPartitionsAllKnown(partitions);
 
 	search->context = context;
 	for (int t = 0; t < ntargets; t++)
 	{
 		MemoryContext old = MemoryContextSwitchTo(context);
 
-		search_next(targets, t, search, parts);
+		search_next(targets, t, search, partitions);
 		MemoryContextSwitchTo(old);
 		for (uint32 i = 0; i < search->nqueries; i++)
 		{
@@ -292,16 +292,16 @@ search_several(MirrorTarget *targets, int ntargets, MirrorSearch *search, Mirror
 	MemoryContextDelete(context);
 }
 
-/* True if a query's answer is known, given the answer of the parts */
+/* True if a query's answer is known, given the answer of the partitions */
 static bool
-is_complete(const MirrorParts *parts, const MirrorSearch *search, uint32 query,
+is_complete(const MirrorPartitions *partitions, const MirrorSearch *search, uint32 query,
 			const SearchAnswer *answer)
 {
 	if (answer->nhits == 0)
-		return MirrorPartsComplete(parts, search, query, 0, NULL, 0);
-	return MirrorPartsComplete(parts, search, query, answer->nhits,
-							   &answer->hits[answer->nhits - 1],
-							   answer->targets[answer->nhits - 1]);
+		return MirrorPartitionsComplete(partitions, search, query, 0, NULL, 0);
+	return MirrorPartitionsComplete(partitions, search, query, answer->nhits,
+									&answer->hits[answer->nhits - 1],
+									answer->targets[answer->nhits - 1]);
 }
 
 /*
@@ -309,7 +309,7 @@ is_complete(const MirrorParts *parts, const MirrorSearch *search, uint32 query,
  * done.  skips[] has those that never want rows.  True if there are any.
  */
 static bool
-begin_again(const MirrorParts *parts, const MirrorSearch *search, const bool *skips,
+begin_again(const MirrorPartitions *partitions, const MirrorSearch *search, const bool *skips,
 			SearchAnswer *answers)
 {
 	bool		any = false;
@@ -318,7 +318,7 @@ begin_again(const MirrorParts *parts, const MirrorSearch *search, const bool *sk
 	{
 		MirrorQuery *query = &search->queries[i];
 
-		query->skip = skips[i] || is_complete(parts, search, i, &answers[i]);
+		query->skip = skips[i] || is_complete(partitions, search, i, &answers[i]);
 		if (query->skip)
 			continue;
 		query->has_above = false;
@@ -344,20 +344,20 @@ search_together(MirrorTarget *targets, int ntargets, MirrorSearch *search, Searc
 		skips[i] = search->queries[i].skip;
 	for (int attempt = 0; more; attempt++)
 	{
-		MirrorParts *parts = NULL;
+		MirrorPartitions *partitions = NULL;
 
-		if (attempt < PARTS_ATTEMPTS && search->among == NULL && any_wants_rows(search))
+		if (attempt < PARTITIONS_ATTEMPTS && search->among == NULL && any_wants_rows(search))
 		{
 			MemoryContext old = MemoryContextSwitchTo(context);
 
 			search->context = context;
-			parts = MirrorPartsSearch(targets, ntargets, search, attempt == 0 ? 1 : PARTS_GROWTH);
+			partitions = MirrorPartitionsSearch(targets, ntargets, search, attempt == 0 ? 1 : PARTITIONS_GROWTH);
 			MemoryContextSwitchTo(old);
 		}
-		search_several(targets, ntargets, search, parts, answers);
-		more = parts != NULL && begin_again(parts, search, skips, answers);
-		if (parts)
-			MirrorPartsEnd(parts);
+		search_several(targets, ntargets, search, partitions, answers);
+		more = partitions != NULL && begin_again(partitions, search, skips, answers);
+		if (partitions)
+			MirrorPartitionsEnd(partitions);
 		MemoryContextReset(context);
 	}
 	pfree(skips);
@@ -400,7 +400,7 @@ SearchRun(MirrorTarget *targets, int ntargets, MirrorSearch *search, SearchAnswe
 	{
 		MirrorSearch some = *search;
 
-		last = MirrorPartsGroup(search, first);
+		last = MirrorPartitionsGroup(search, first);
 		some.queries += first;
 		some.nqueries = last - first;
 		search_together(targets, ntargets, &some, answers + first);

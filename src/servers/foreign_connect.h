@@ -36,8 +36,8 @@ typedef struct ForeignConnection
 	bool		keep;			/* when the statement ends */
 	bool		need_password;	/* it must have asked for one */
 	int			syncs;			/* ends of statements to read */
-	int64		deadline;		/* of connecting, of gpuvec_clock_us();
-								 * 0: none */
+	int64		deadline;		/* of connecting, of gpuvec_clock_us(); 0:
+								 * none */
 	PGresult   *result;			/* that is read just now */
 	pid_t		canceling;		/* the process that asks to cancel; 0: none,
 								 * -1: it cannot be had */

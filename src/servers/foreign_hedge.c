@@ -151,7 +151,7 @@ go_on_connecting(Asking *asking, Asked *hedge)
 
 /* Send what is to be sent, and receive what is here; false if that fails */
 static bool
-talk(Asked *hedge)
+conversation(Asked *hedge)
 {
 	const Libpq *pq = ForeignLibpq();
 	int			flushed;
@@ -234,7 +234,7 @@ ForeignHedgeGoOn(Asking *asking, Asked *hedge)
 {
 	if (hedge->connection->connecting && !go_on_connecting(asking, hedge))
 		return;
-	if (!talk(hedge) || !read_results(hedge))
+	if (!conversation(hedge) || !read_results(hedge))
 		fail(asking, hedge);
 	else if (hedge->connection->result)
 		take_over(asking, hedge);

@@ -647,12 +647,12 @@ check_grad(const test_case &t, device_case &d)
 	for (size_t i = 0; i < grad_values.size(); i++)
 		grad_values[i] = odd(number(4711, i), t.odd_values);
 
-	uint64_t	room = grad.full ? grad.rows : std::min(grad.rows, t.bags.lookups);
-	float	   *out = d.keep(to_device(std::vector<float>(room * grad.out_stride, untouched)));
+	uint64_t	capacity = grad.full ? grad.rows : std::min(grad.rows, t.bags.lookups);
+	float	   *out = d.keep(to_device(std::vector<float>(capacity * grad.out_stride, untouched)));
 
 	grad.grad = d.keep(to_device(grad_values));
 	grad.out = out;
-	grad.out_rows = d.keep(to_device(std::vector<uint32_t>(room, 0xFFFFFFFF)));
+	grad.out_rows = d.keep(to_device(std::vector<uint32_t>(capacity, 0xFFFFFFFF)));
 	grad.out_count = d.keep(to_device(std::vector<uint32_t>(1, 0xFFFFFFFF)));
 	CHECK(pooling_grad_workspace(&grad, &t.bags, t.mode, &bytes));
 	work = workspace(d, bytes);
@@ -679,8 +679,8 @@ check_grad(const test_case &t, device_case &d)
 	}
 
 	uint32_t	count = to_host(grad.out_count, 1)[0];
-	std::vector<uint32_t> got_rows = to_host(grad.out_rows, room);
-	std::vector<float> got = to_host(out, room * grad.out_stride);
+	std::vector<uint32_t> got_rows = to_host(grad.out_rows, capacity);
+	std::vector<float> got = to_host(out, capacity * grad.out_stride);
 	bool		weighted = !t.weights.empty() || t.mode == GPUVEC_POOL_MEAN;
 	uint64_t	n = 0;
 
@@ -689,7 +689,7 @@ check_grad(const test_case &t, device_case &d)
 		fail(t, "gradient of %u rows, not %zu", count, rows.size());
 		return;
 	}
-	std::vector<bool> known(room, false);
+	std::vector<bool> known(capacity, false);
 
 	for (auto &entry : rows)
 	{
@@ -709,7 +709,7 @@ check_grad(const test_case &t, device_case &d)
 		known[at] = true;
 		n++;
 	}
-	for (uint64_t r = 0; r < room; r++)
+	for (uint64_t r = 0; r < capacity; r++)
 	{
 		if (!known[r] && !compare_row(t, "untouched gradient", r, got.data() + r * grad.out_stride,
 									  std::vector<float>(grad.out_stride, untouched)))

@@ -21,7 +21,7 @@
 
 #include "core/nearest.h"
 #include "engine/backend.h"
-#include "engine/parts/vectors/part_vectors.h"
+#include "engine/shards/vectors/shard_vectors.h"
 
 #define REPEATS		5
 
@@ -67,7 +67,7 @@ static void
 open_devices(const char *list, const char *layout)
 {
 	gpuvec_vectors *children[MAX_DEVICES] = {0};
-	gpuvec_part_policy policy = gpuvec_part_defaults;
+	gpuvec_shard_policy policy = gpuvec_shard_defaults;
 	gpuvec_error error;
 	uint32_t	n = 0;
 
@@ -85,7 +85,7 @@ open_devices(const char *list, const char *layout)
 	policy.share = strcmp(layout, "share") == 0;
 	if (strcmp(layout, "copies") == 0)
 		policy.copy_bytes = SIZE_MAX;
-	vectors = gpuvec_part_vectors_new(children, n, &policy, &error);
+	vectors = gpuvec_shard_vectors_new(children, n, &policy, &error);
 	check(vectors != NULL, &error);
 }
 

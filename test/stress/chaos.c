@@ -21,13 +21,13 @@
 
 /* What a link of a process in /proc points to; "" if that cannot be read */
 static const char *
-process_link(const char *process, const char *name, char *target, size_t room)
+process_link(const char *process, const char *name, char *target, size_t capacity)
 {
 	char		link[300];
 	ssize_t		length;
 
 	snprintf(link, sizeof(link), "/proc/%s/%s", process, name);
-	length = readlink(link, target, room - 1);
+	length = readlink(link, target, capacity - 1);
 	target[length < 0 ? 0 : length] = '\0';
 	return target;
 }
@@ -56,13 +56,13 @@ is_engine(const char *process)
  * number
  */
 int
-engine_pids(int *pids, int room)
+engine_pids(int *pids, int capacity)
 {
 	DIR		   *proc = opendir("/proc");
 	struct dirent *entry;
 	int			n = 0;
 
-	while (proc && n < room && (entry = readdir(proc)) != NULL)
+	while (proc && n < capacity && (entry = readdir(proc)) != NULL)
 	{
 		if (atoi(entry->d_name) != 0 && is_engine(entry->d_name))
 			pids[n++] = atoi(entry->d_name);

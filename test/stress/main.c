@@ -16,7 +16,7 @@
  *
  * The seed decides what each thread does next.  A run cannot be repeated to
  * the letter, for threads meet as they will, but the same seed makes the same
- * kind of trouble.
+ * kind of last_error.
  *
  * With --forms there is one server, left in peace, and all sessions ask rare
  * forms of statements (forms.c).

@@ -268,6 +268,6 @@ extern void make_chaos(struct worker *w);
 extern void stall_all_the_time(struct worker *w);
 extern void refresh_views_all_the_time(struct worker *w);
 extern void continue_engines(void);
-extern int	engine_pids(int *pids, int room);
+extern int	engine_pids(int *pids, int capacity);
 
 #endif

@@ -29,7 +29,7 @@
  * What a socket takes that nobody reads, about: the server's messages go into
  * the sender's buffer (net.core.wmem_default)
  */
-#define ROOM			200000
+#define CAPACITY			200000
 
 /* Longest that one is stopped or does not read, in ms */
 #define LONG_STALL		12000
@@ -67,7 +67,7 @@ static const char *
 any_statements(struct worker *w, const struct table *t)
 {
 	const char *search = any_search(w, t);
-	int			fill = chance(w, 60) ? between(w, ROOM - 30000, ROOM + 30000) : between(w, 0, 2 * ROOM);
+	int			fill = chance(w, 60) ? between(w, CAPACITY - 30000, CAPACITY + 30000) : between(w, 0, 2 * CAPACITY);
 	const char *filler = say(w, "SELECT repeat('x', %d)", fill);
 
 	if (chance(w, 25))

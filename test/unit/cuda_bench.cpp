@@ -35,7 +35,7 @@
 
 extern "C"
 {
-#include "engine/parts/parts.h"
+#include "engine/shards/shards.h"
 }
 
 static gpuvec_backend *backend;
@@ -260,7 +260,7 @@ parse_policy(const std::string &text)
 		{"sample_tiled", &gpuvec_search_policy::sample_tiled},
 		{"sample_whole", &gpuvec_search_policy::sample_whole},
 		{"sample_rows", &gpuvec_search_policy::sample_rows},
-		{"near_part", &gpuvec_search_policy::near_part},
+		{"near_part", &gpuvec_search_policy::near_fraction},
 		{"near_queries", &gpuvec_search_policy::near_queries},
 		{"item_queries", &gpuvec_search_policy::item_queries},
 		{"whole_item_queries", &gpuvec_search_policy::whole_item_queries},
@@ -270,7 +270,7 @@ parse_policy(const std::string &text)
 		{"scan_below", &gpuvec_search_policy::scan_below},
 		{"dense_ids", &gpuvec_search_policy::dense_ids},
 		{"dense_rows", &gpuvec_search_policy::dense_rows},
-		{"dense_part", &gpuvec_search_policy::dense_part},
+		{"dense_part", &gpuvec_search_policy::dense_fraction},
 		{"dense_first_rows", &gpuvec_search_policy::dense_first_rows},
 		{"dense_growth", &gpuvec_search_policy::dense_growth},
 		{"dense_unit", &gpuvec_search_policy::dense_unit},
@@ -298,7 +298,7 @@ parse_policy(const std::string &text)
 			}
 		if (equals < end && text.compare(at, equals - at, "list_parts") == 0)
 		{
-			for (uint32_t &part : policy.list_parts)
+			for (uint32_t &part : policy.list_fractions)
 				part = atoi(text.c_str() + equals + 1);
 			known = true;
 		}
@@ -353,7 +353,7 @@ open_gpus(const std::string &list)
 	}
 	backend = gpus[0];
 	if (gpus.size() > 1)
-		backend = gpuvec_parts_open(gpus.data(), budgets.data(), (int) gpus.size(), false, &error);
+		backend = gpuvec_shards_open(gpus.data(), budgets.data(), (int) gpus.size(), false, &error);
 	if (backend == NULL)
 		die("gpuvec_parts_open", &error);
 }

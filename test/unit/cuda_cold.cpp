@@ -300,10 +300,10 @@ vary_segments(void)
 	policy.list_rows = random_below(4) == 0 ? UINT32_MAX : 1;
 	policy.list_shift = shifts[random_below(3)];
 	if (random_below(2) == 0)
-		for (uint32_t &part : policy.list_parts)
+		for (uint32_t &part : policy.list_fractions)
 			part = 1 + random_below(200);
 	policy.dense_rows = 1;
-	policy.dense_part = UINT32_MAX;
+	policy.dense_fraction = UINT32_MAX;
 	policy.dense_ids = random_below(5) == 0 ? 0 : 65536;
 	gpuvec_search_policy_set(gpu, &policy);
 }
@@ -466,13 +466,13 @@ ask_for_parts(const table &t, gpuvec_measure measure, std::vector<question> &que
 /* ---------------------------------------------------------------- runs */
 
 static gpuvec_topk_query
-make_query(const question &q, std::vector<uint16_t> &hot, answer &room, uint64_t nrows)
+make_query(const question &q, std::vector<uint16_t> &hot, answer &scratch, uint64_t nrows)
 {
 	size_t		n = std::lower_bound(q.set.begin(), q.set.end(), 65536u) - q.set.begin();
 	gpuvec_topk_query query = {};
 
 	hot.assign(q.set.begin(), q.set.begin() + n);
-	room.resize(std::min((uint64_t) q.k, nrows) + 1);
+	scratch.resize(std::min((uint64_t) q.k, nrows) + 1);
 	query.ids = hot.data();
 	query.len = (uint32_t) n;
 	query.cold = q.set.data() + n;
@@ -484,7 +484,7 @@ make_query(const question &q, std::vector<uint16_t> &hot, answer &room, uint64_t
 	query.min_score = q.min_score;
 	query.after_score = q.after_score;
 	query.after_tid = q.after_tid;
-	query.matches = room.data();
+	query.matches = scratch.data();
 	query.nmatches = 12345;
 	return query;
 }
@@ -558,7 +558,7 @@ struct settings
 
 /* Room for this number of candidates, whatever the k */
 static void
-set_room(settings &s, uint32_t candidates, uint32_t retry)
+set_capacity(settings &s, uint32_t candidates, uint32_t retry)
 {
 	SET(s, candidates, candidates);
 	SET(s, retry_candidates, retry);
@@ -569,15 +569,15 @@ set_room(settings &s, uint32_t candidates, uint32_t retry)
 static settings
 random_settings(const table &t)
 {
-	static const uint32_t rooms[] = {32, 64, 256, 2000};
+	static const uint32_t scratches[] = {32, 64, 256, 2000};
 	static const uint32_t bits[] = {8, 16, 32};
 	settings	s;
 
 	s.about = "settings";
 	/* with less room there are too many rounds */
 	if (random_below(3) > 0)
-		set_room(s, rooms[random_below(4)],
-				 std::max(rooms[random_below(4)], (uint32_t) t.rows.size() / 16));
+		set_capacity(s, scratches[random_below(4)],
+				 std::max(scratches[random_below(4)], (uint32_t) t.rows.size() / 16));
 	if (random_below(2))
 		SET(s, cold_slots, 1 + random_below(200));
 	if (random_below(2))
@@ -593,7 +593,7 @@ random_settings(const table &t)
 	if (random_below(2))
 		SET(s, chunk_queries, 1 + random_below(40));
 	if (random_below(2))
-		SET(s, near_part, 1 + random_below(20));
+		SET(s, near_fraction, 1 + random_below(20));
 	if (random_below(2))
 		SET(s, near_queries, random_below(20));
 	if (random_below(2))
@@ -759,7 +759,7 @@ test_everywhere(void)
 	questions[1].set = {600000};
 	questions[2].k = nrows;
 	narrow.about = "narrow";
-	set_room(narrow, 32, emulated ? 256 : 1024);
+	set_capacity(narrow, 32, emulated ? 256 : 1024);
 	SET(narrow, cold_slots_most, 64);
 	both_views	views(t);
 

@@ -96,20 +96,20 @@ same(const std::vector<gpuvec_neighbor> &a, const std::vector<gpuvec_neighbor> &
 	return a.size() == b.size() && memcmp(a.data(), b.data(), a.size() * sizeof(a[0])) == 0;
 }
 
-/* Compare, with columns in one part and, unless most is 0, in several */
+/* Compare, with columns in one slice and, unless most is 0, in several */
 static void
 compare(const Pairs &pairs, gpuvec_weighting weighting, uint32_t k, uint32_t most, const char *what)
 {
 	gpuvec_neighbors_options options = {k, weighting, 1.2, 0.75, NULL};
 	std::vector<gpuvec_neighbor> right = find(pairs, options, NULL);
 
-	for (int parts = 0; parts < (most ? 2 : 1); parts++)
+	for (int slices = 0; slices < (most ? 2 : 1); slices++)
 	{
 		gpuvec_error error;
 		struct gpuvec::neighbors_policy policy;
 		gpuvec_finder *finder;
 
-		if (parts)
+		if (slices)
 		{
 			policy.most_columns = most;
 			/* a few users at a time, with the last ones fewer */

@@ -297,7 +297,7 @@ static void
 vary_vectors(gpuvec_search_policy &policy)
 {
 	policy.dense_rows = 1;
-	policy.dense_part = UINT32_MAX;
+	policy.dense_fraction = UINT32_MAX;
 	policy.dense_ids = random_below(5) == 0 ? 0 : random_below(5) == 0 ? 1000 : 65536;
 }
 
@@ -313,7 +313,7 @@ vary_lists(void)
 	{
 		uint32_t	part = 1 + random_below(200);
 
-		for (uint32_t &p : policy.list_parts)
+		for (uint32_t &p : policy.list_fractions)
 			p = part;
 	}
 	vary_vectors(policy);
@@ -702,11 +702,11 @@ random_settings(bool few_planes)
 	static const uint32_t candidates[] = {0, 0, 32, 64, 256, 2000};
 	static const uint32_t bits[] = {0, 8, 16, 32};
 	static const uint32_t samples[] = {1, 2, 10, 0};
-	uint32_t	room = candidates[random_below(6)];
+	uint32_t	scratch = candidates[random_below(6)];
 	uint32_t	retry = candidates[random_below(6)];
 	uint32_t	entry_bits = bits[random_below(4)];
 
-	vary(r, "candidates", room > 0, room, set_candidates);
+	vary(r, "candidates", scratch > 0, scratch, set_candidates);
 	vary(r, "retry_candidates", retry > 0, retry, set_retry);
 	VARY(r, entry_bits, entry_bits > 0, entry_bits);
 	VARY(r, least_planes, few_planes && random_below(3) == 0, 17);
@@ -718,7 +718,7 @@ random_settings(bool few_planes)
 	VARY(r, grab, random_below(2) == 0, 1 << random_below(7));
 	VARY(r, chunk_queries, random_below(2) == 0, 1 + random_below(40));
 	vary(r, "sample", random_below(5) > 0, samples[random_below(4)], set_sample);
-	VARY(r, near_part, random_below(2) == 0, 1 + random_below(20));
+	VARY(r, near_fraction, random_below(2) == 0, 1 + random_below(20));
 	VARY(r, item_queries, random_below(2) == 0, 1 + random_below(40));
 	VARY(r, whole_item_queries, random_below(2) == 0, 1 + random_below(40));
 	vary(r, "direct_queries", random_below(2) == 0, 1 + random_below(40), set_direct);
@@ -819,7 +819,7 @@ build_with_vectors(dataset &d, uint32_t segment_rows, uint32_t part)
 	gpuvec_search_policy policy = defaults;
 
 	policy.dense_rows = 1;
-	policy.dense_part = part;
+	policy.dense_fraction = part;
 	policy.dense_ids = 65536;
 	set_policy(policy);
 	mixed_lists = false;
@@ -915,7 +915,7 @@ test_vectors_batches(void)
 	std::vector<question> questions = make_questions(d, 1200, 3);
 
 	policy.dense_rows = 100;
-	policy.dense_part = UINT32_MAX;
+	policy.dense_fraction = UINT32_MAX;
 	set_policy(policy);
 	mixed_lists = false;
 	build_view(d, 130, false);
@@ -1238,7 +1238,7 @@ test_odd_requests(void)
 	dataset		d = random_dataset("odd requests", 2000, 100, 1, 20, false);
 	std::vector<question> questions;
 	std::vector<uint32_t> common;
-	std::vector<gpuvec_match> room(8 * 10);
+	std::vector<gpuvec_match> scratch(8 * 10);
 	gpuvec_topk_query queries[8];
 	gpuvec_error error;
 	gpuvec_view *empty;
@@ -1258,7 +1258,7 @@ test_odd_requests(void)
 			queries[i].len = questions[i].ids.size();
 			queries[i].k = 10;
 			queries[i].canceled = all || i % 3 == 0 ? &canceled : NULL;
-			queries[i].matches = &room[i * 10];
+			queries[i].matches = &scratch[i * 10];
 		}
 		if (!backend->topk(backend, d.view, &by_jaccard, GPUVEC_METHOD_AUTO, queries, 8, &error))
 			die("topk", &error);
@@ -1315,7 +1315,7 @@ test_stopped(const dataset &d)
 	std::vector<question> many = make_questions(d, full ? 20000 : 2000, 100);
 	std::vector<question> few = make_questions(d, 2, 10);
 	std::vector<uint32_t> common = count_common(d, few);
-	std::vector<gpuvec_match> room(many.size() * 100);
+	std::vector<gpuvec_match> scratch(many.size() * 100);
 	std::vector<gpuvec_topk_query> queries(many.size());
 	double		longest = 0;	/* what the first one takes, which is not stopped */
 
@@ -1328,7 +1328,7 @@ test_stopped(const dataset &d)
 
 		for (size_t j = 0; j < many.size(); j++)
 		{
-			queries[j] = make_query(many[j], &room[j * 100]);
+			queries[j] = make_query(many[j], &scratch[j * 100]);
 			queries[j].canceled = &canceled;
 		}
 

@@ -325,12 +325,12 @@ check_canceling_gradient(const canceling *c)
 {
 	const gpuvec_bag *bag = &c->bag;
 	gpuvec_upstream up = {.gradient = c->gradient,.width = bag->width,.factors = true};
-	gpuvec_share *room = malloc(bag->n * sizeof(*room));
+	gpuvec_share *scratch = malloc(bag->n * sizeof(*scratch));
 	gpuvec_share *spare = malloc(bag->n * sizeof(*spare));
 	double	   *sums = calloc(c->nrows, sizeof(double));
 	uint64_t	row = 0;
-	uint64_t	n = gpuvec_bag_shares(room, bag, &row);
-	gpuvec_share *shares = gpuvec_sort_shares(room, spare, n);
+	uint64_t	n = gpuvec_bag_shares(scratch, bag, &row);
+	gpuvec_share *shares = gpuvec_sort_shares(scratch, spare, n);
 	bool		near = true;
 	uint64_t	nkeys = 0;
 	float		out[4];
@@ -354,7 +354,7 @@ check_canceling_gradient(const canceling *c)
 		}
 	}
 	check(near && nkeys == c->nrows, "the gradients of a bag whose weights nearly cancel");
-	free(room);
+	free(scratch);
 	free(spare);
 	free(sums);
 }

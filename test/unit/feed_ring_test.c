@@ -153,12 +153,12 @@ are_right(uint64 feed, uint64 from, uint64 to, const char *data, int64 bytes, ui
 		uint16		values[FEED_MOST_BYTES / 2];
 		gpuvec_feed_record record = make_record(feed, number, values);
 
-		if (at + (int64) gpuvec_feed_record_bytes(record.len, record.nwords) > bytes ||
+		if (at + (int64) gpuvec_feed_record_bytes(record.len, record.nfilter_keys) > bytes ||
 			memcmp(data + at, &record, sizeof(record)) != 0 ||
 			memcmp(data + at + sizeof(record), values, record.len * sizeof(uint16)) != 0)
 			return false;
 		rows -= record.kind == GPUVEC_FEED_ROW ? 1 : record.len;
-		at += gpuvec_feed_record_bytes(record.len, record.nwords);
+		at += gpuvec_feed_record_bytes(record.len, record.nfilter_keys);
 	}
 	return at == bytes && rows == 0;
 }
@@ -176,12 +176,12 @@ shared_memory(size_t size)
 }
 
 static FeedRing *
-new_ring(uint32 room)
+new_ring(uint32 capacity)
 {
 	FeedRing   *ring = shared_memory(sizeof(FeedRing));
 
 	FeedRingInit(ring);
-	FeedRingReset(ring, room);
+	FeedRingReset(ring, capacity);
 	return ring;
 }
 
@@ -203,9 +203,9 @@ copies(FeedRing *ring, uint64 feed, uint64 from, uint64 to, Size most, uint64 *c
 
 /* What was appended can be copied, from the oldest record on, and no other */
 static void
-test_copies(uint32 room, uint64 feed, int records)
+test_copies(uint32 capacity, uint64 feed, int records)
 {
-	FeedRing   *ring = new_ring(room);
+	FeedRing   *ring = new_ring(capacity);
 	bool		whole = true;
 	bool		too_old = false;
 	bool		parts = true;
@@ -243,9 +243,9 @@ test_copies(uint32 room, uint64 feed, int records)
 
 /* Records that are appended together are those that were given */
 static void
-test_batches(uint32 room, uint64 feed)
+test_batches(uint32 capacity, uint64 feed)
 {
-	FeedRing   *ring = new_ring(room);
+	FeedRing   *ring = new_ring(capacity);
 	uint64		appended = 0;
 	uint32		most = 0;
 	bool		whole = true;
@@ -462,11 +462,11 @@ typedef struct Arena
 
 /* As give_slot() in feed_slot.c; the lock is held */
 static void
-reset_feed(Arena *arena, uint64 feed, uint32 room)
+reset_feed(Arena *arena, uint64 feed, uint32 capacity)
 {
 	pg_atomic_write_u64(&arena->feed, 0);
 	pg_write_barrier();
-	FeedRingReset(&arena->ring, room);
+	FeedRingReset(&arena->ring, capacity);
 	pg_write_barrier();
 	pg_atomic_write_u64(&arena->feed, feed);
 }

@@ -143,13 +143,13 @@ make_table(table_kind kind)
 }
 
 static void
-words_of(const model_row *row, uint32_t nfilters, uint64_t *words)
+filter_keys_of(const model_row *row, uint32_t nfilters, uint64_t *filter_keys)
 {
-	words[0] = row->null_set;
+	filter_keys[0] = row->null_set;
 	for (uint32_t c = 0; c < nfilters; c++)
 	{
-		words[0] |= (uint64_t) row->null[c] << (c + 1);
-		words[c + 1] = row->key[c];
+		filter_keys[0] |= (uint64_t) row->null[c] << (c + 1);
+		filter_keys[c + 1] = row->key[c];
 	}
 }
 
@@ -185,7 +185,7 @@ build_rows(gpuvec_draft *draft, const table *t, uint32_t first, uint32_t end)
 {
 	gpuvec_stage *stage = gpuvec_stage_new(t->kind.nfilters);
 	uint16_t	packed[2 * LONGEST + 2];
-	char		words[(GPUVEC_MAX_FILTERS + 1) * 8 + 4];
+	char		filter_keys[(GPUVEC_MAX_FILTERS + 1) * 8 + 4];
 	uint64_t	aligned[GPUVEC_MAX_FILTERS + 1];
 	gpuvec_error error;
 	bool		ok = true;
@@ -195,10 +195,10 @@ build_rows(gpuvec_draft *draft, const table *t, uint32_t first, uint32_t end)
 		gpuvec_source_row row = {.tid = t->rows[i].tid};
 
 		gpuvec_pack_numbers(t->rows[i].ids, t->rows[i].len, packed, &row);
-		words_of(&t->rows[i], t->kind.nfilters, aligned);
-		/* words need not be aligned */
-		memcpy(words + 4, aligned, (t->kind.nfilters + 1) * sizeof(uint64_t));
-		row.words = t->kind.nfilters > 0 ? words + 4 : NULL;
+		filter_keys_of(&t->rows[i], t->kind.nfilters, aligned);
+		/* filter keys need not be aligned */
+		memcpy(filter_keys + 4, aligned, (t->kind.nfilters + 1) * sizeof(uint64_t));
+		row.filter_keys = t->kind.nfilters > 0 ? filter_keys + 4 : NULL;
 		ok &= gpuvec_stage_add(stage, &row, false, &error);
 	}
 	check(ok, "rows are staged");
@@ -224,9 +224,9 @@ bury_dead(gpuvec_draft *draft, const table *t)
 	gpuvec_draft_drop_dead(draft);
 }
 
-/* Check the words of all rows of a view; returns how many are live */
+/* Check the filter keys of all rows of a view; returns how many are live */
 static uint64_t
-check_words(const gpuvec_view *view, const table *t)
+check_filter_keys(const gpuvec_view *view, const table *t)
 {
 	uint64_t	live = 0;
 	bool		right = true;
@@ -237,8 +237,8 @@ check_words(const gpuvec_view *view, const table *t)
 			uint64_t	want[GPUVEC_MAX_FILTERS + 1];
 			uint64_t	got[GPUVEC_MAX_FILTERS + 1];
 
-			words_of(find_row(t, view->entries[e].segment->tid[row]), t->kind.nfilters, want);
-			gpuvec_segment_words(view->entries[e].segment, row, got);
+			filter_keys_of(find_row(t, view->entries[e].segment->tid[row]), t->kind.nfilters, want);
+			gpuvec_segment_filter_keys(view->entries[e].segment, row, got);
 			right &= memcmp(want, got, (t->kind.nfilters + 1) * sizeof(uint64_t)) == 0;
 			live += gpuvec_entry_live(&view->entries[e], row);
 		}
@@ -679,11 +679,11 @@ test_table(gpuvec_backend *backend, gpuvec_thread_pool *pool, table_kind kind, i
 	table		t = make_table(kind);
 	gpuvec_view *view = make_view(backend, pool, &t);
 	gpuvec_view *merged;
-	uint64_t	live = check_words(view, &t);
+	uint64_t	live = check_filter_keys(view, &t);
 
 	test_searches(backend, view, &t, rounds);
 	merged = merge_view(backend, pool, view, kind.nfilters);
-	check(check_words(merged, &t) == live, "rows of a merged view");
+	check(check_filter_keys(merged, &t) == live, "rows of a merged view");
 	test_searches(backend, merged, &t, rounds / 2);
 	gpuvec_view_unref(view);
 	gpuvec_view_unref(merged);
@@ -720,8 +720,8 @@ random_policy(const struct gpuvec_search_policy *usual)
 	if (random_below(3) == 0)
 		policy.workspace = 1 << 20;
 	if (random_below(2))
-		for (int i = 0; i < GPUVEC_LIST_PARTS; i++)
-			policy.list_parts[i] = 1 + (uint32_t) random_below(100);
+		for (int i = 0; i < GPUVEC_LIST_FRACTIONS; i++)
+			policy.list_fractions[i] = 1 + (uint32_t) random_below(100);
 	return policy;
 }
 

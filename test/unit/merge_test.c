@@ -69,7 +69,7 @@ fail(const char *what, uint32 na, uint32 nb, int keep)
 
 /* An array of n ids, of just the size that the merge may use */
 static void *
-exact_room(uint32 n, size_t width)
+exact_capacity(uint32 n, size_t width)
 {
 	return malloc((n + MERGE_SLACK) * width);
 }
@@ -77,7 +77,7 @@ exact_room(uint32 n, size_t width)
 static void
 check_narrow(uint32 na, uint32 nb, int keep, uint32 n)
 {
-	uint16	   *out = exact_room(idset_merge_room(na, nb, keep), sizeof(uint16));
+	uint16	   *out = exact_capacity(idset_merge_capacity(na, nb, keep), sizeof(uint16));
 
 	if (idset_merge_narrow(a, na, b, nb, keep, out) != n || memcmp(out, expected, n * 2) != 0)
 		fail(idset_merge_no_blocks ? "narrow, no blocks" : "narrow", na, nb, keep);
@@ -91,7 +91,7 @@ check_narrow(uint32 na, uint32 nb, int keep, uint32 n)
 static void
 check_wide(uint32 na, uint32 nb, int keep, uint32 n)
 {
-	uint32	   *out = exact_room(idset_merge_room(na, nb, keep), sizeof(uint32));
+	uint32	   *out = exact_capacity(idset_merge_capacity(na, nb, keep), sizeof(uint32));
 
 	for (uint32 i = 0; i < na; i++)
 		wide_a[i] = a[i] * 65537u;

@@ -564,7 +564,7 @@ open_fake(gpuvec_finder *finder, const gpuvec_product_problem *problem, uint32_t
 		return NULL;
 	}
 	product->finder = finder;
-	product->parts = UINT32_MAX;
+	product->slices = UINT32_MAX;
 	opened++;
 	return product;
 }

@@ -593,17 +593,17 @@ typedef struct row_list
 {
 	uint64_t   *words;
 	uint64_t	n;
-	uint64_t	room;
+	uint64_t	capacity;
 	uint64_t	cold;			/* of all rows */
 } row_list;
 
 static void
 list_word(row_list *list, uint64_t word)
 {
-	if (list->n == list->room)
+	if (list->n == list->capacity)
 	{
-		list->room = list->room * 2 + 1024;
-		list->words = realloc(list->words, list->room * sizeof(uint64_t));
+		list->capacity = list->capacity * 2 + 1024;
+		list->words = realloc(list->words, list->capacity * sizeof(uint64_t));
 	}
 	list->words[list->n++] = word;
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * pool_test.c
- *	  Test of the pools of threads: each part is done once, by one thread at
+ *	  Test of the pools of threads: each slice is done once, by one thread at
  *	  a time, before the run returns.
  *
  *-------------------------------------------------------------------------
@@ -16,41 +16,41 @@
 #include "engine/thread_pool.h"
 #include "unit_test.h"
 
-#define MOST_PARTS		64
+#define MOST_SLICES		64
 
 typedef struct test_run
 {
-	uint64_t	nparts;
-	int			done[MOST_PARTS];
-	int			inside[MOST_PARTS];	/* by thread */
+	uint64_t	nslices;
+	int			done[MOST_SLICES];
+	int			inside[MOST_SLICES];	/* by thread */
 	bool		ended;
 	bool		wrong;
 } test_run;
 
 static void
-do_part(void *task, uint64_t part, int thread)
+do_slice(void *task, uint64_t slice, int thread)
 {
 	test_run   *run = task;
 
-	if (run->ended || part >= run->nparts ||
+	if (run->ended || slice >= run->nslices ||
 		__atomic_add_fetch(&run->inside[thread], 1, __ATOMIC_SEQ_CST) != 1)
 		run->wrong = true;
-	__atomic_add_fetch(&run->done[part], 1, __ATOMIC_SEQ_CST);
-	/* some parts take longer, so that others have to wait */
-	if (part % 16 == 7)
+	__atomic_add_fetch(&run->done[slice], 1, __ATOMIC_SEQ_CST);
+	/* some slices take longer, so that others have to wait */
+	if (slice % 16 == 7)
 		usleep(50);
 	__atomic_sub_fetch(&run->inside[thread], 1, __ATOMIC_SEQ_CST);
 }
 
-/* Run parts; true if each was done once, and none afterwards */
+/* Run slices; true if each was done once, and none afterwards */
 static bool
-run_right(gpuvec_thread_pool *pool, uint64_t nparts)
+run_right(gpuvec_thread_pool *pool, uint64_t nslices)
 {
-	test_run	run = {.nparts = nparts};
+	test_run	run = {.nslices = nslices};
 
-	gpuvec_thread_pool_run(pool, do_part, &run, nparts);
+	gpuvec_thread_pool_run(pool, do_slice, &run, nslices);
 	run.ended = true;
-	for (uint64_t i = 0; i < nparts; i++)
+	for (uint64_t i = 0; i < nslices; i++)
 		if (run.done[i] != 1)
 			return false;
 	return !run.wrong;
@@ -72,7 +72,7 @@ call_often(void *arg)
 	caller->ok = true;
 	for (int i = 0; i < 3000; i++)
 	{
-		caller->ok &= run_right(caller->pool, (uint64_t) rand_r(&caller->seed) % MOST_PARTS);
+		caller->ok &= run_right(caller->pool, (uint64_t) rand_r(&caller->seed) % MOST_SLICES);
 		if (i % 100 == 0)
 			usleep((unsigned) rand_r(&caller->seed) % 400);
 	}

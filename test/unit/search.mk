@@ -21,7 +21,7 @@ SEARCH_OBJS = $(patsubst $(srcdir)/%.cu,$(EMULATION_DIR)/search/%.o,$(DEVICE_SOU
 SEARCH_LIB = $(EMULATION_DIR)/libengine.a
 
 # with much shared memory, and with little
-SEARCH_TESTS = search search_small search_cold search_filter search_parts
+SEARCH_TESTS = search search_small search_cold search_filter search_shards
 
 tests:
 	@echo $(SEARCH_TESTS)
@@ -29,7 +29,7 @@ tests:
 check: $(SEARCH_TESTS:%=check-%)
 
 ifeq ($(CUDA),yes)
-programs: $(EMULATION_DIR)/cuda_topk $(EMULATION_DIR)/cuda_cold $(EMULATION_DIR)/cuda_filter $(EMULATION_DIR)/cuda_parts
+programs: $(EMULATION_DIR)/cuda_topk $(EMULATION_DIR)/cuda_cold $(EMULATION_DIR)/cuda_filter $(EMULATION_DIR)/cuda_shards
 
 check-search: $(EMULATION_DIR)/cuda_topk
 	$< emulated 1
@@ -43,7 +43,7 @@ check-search_cold: $(EMULATION_DIR)/cuda_cold
 check-search_filter: $(EMULATION_DIR)/cuda_filter
 	$<
 
-check-search_parts: $(EMULATION_DIR)/cuda_parts
+check-search_shards: $(EMULATION_DIR)/cuda_shards
 	$< 40
 else
 programs:
@@ -75,12 +75,12 @@ $(EMULATION_DIR)/cuda_filter: $(EMULATION_DIR)/cuda_filter.o $(SEARCH_OBJS) $(SE
 	$(CXX) -g -pthread -o $@ $^ -lm -lpthread
 
 # several devices, against the CPU
-$(EMULATION_DIR)/cuda_parts.o: $(srcdir)/test/unit/parts_test.c $(srcdir)/test/unit/unit_test.h
+$(EMULATION_DIR)/cuda_shards.o: $(srcdir)/test/unit/shards_test.c $(srcdir)/test/unit/unit_test.h
 	@mkdir -p $(@D)
 	$(ENGINE_CC) -std=gnu11 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -DPARTS_TEST_GPU \
 		-I$(srcdir)/src -I$(srcdir) -c -o $@ $<
 
-$(EMULATION_DIR)/cuda_parts: $(EMULATION_DIR)/cuda_parts.o $(SEARCH_OBJS) $(SEARCH_LIB)
+$(EMULATION_DIR)/cuda_shards: $(EMULATION_DIR)/cuda_shards.o $(SEARCH_OBJS) $(SEARCH_LIB)
 	$(CXX) -g -pthread -o $@ $^ -lm -lpthread
 
 $(EMULATION_DIR)/cuda_topk $(EMULATION_DIR)/cuda_cold: $(EMULATION_DIR)/cuda_%: $(srcdir)/test/unit/cuda_%.cpp $(srcdir)/test/unit/cuda_test.h $(SEARCH_OBJS) $(SEARCH_LIB)

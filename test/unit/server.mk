@@ -4,7 +4,7 @@
 #   make -f test/unit/server.mk check          plain build
 #   make -f test/unit/server.mk check-asan     address and undefined behaviour
 #   make -f test/unit/server.mk check-thread   data races
-#   make -f test/unit/server.mk check-server_parts   with several devices
+#   make -f test/unit/server.mk check-server_shards   with several devices
 #   make -f test/unit/server.mk check-emulated WITH_CUDA=emulated
 #                                             embedding tables with an emulated GPU
 #
@@ -25,7 +25,7 @@ SERVER_SRCS = $(ENGINE_SRCS) src/engine/main.c test/unit/failing_malloc.c $(if $
 # with an emulated GPU small tables go every way
 SERVER_SRCS_emulated = $(patsubst src/engine/embedding/embedding_policy.c,test/unit/small_policy.c,$(SERVER_SRCS))
 SERVER_TEST_SRCS = test/unit/server_test.c test/unit/server_client.c test/unit/server_model.c test/unit/server_embed.c test/unit/server_memory.c \
-	test/unit/server_rows.c test/unit/server_parts.c test/unit/server_joint.c test/unit/server_als.c
+	test/unit/server_rows.c test/unit/server_partitions.c test/unit/server_joint.c test/unit/server_als.c
 SERVER_TEST_FLAGS = -std=gnu11 -O2 -g -pthread -ffp-contract=off -D_GNU_SOURCE -I$(srcdir)/src -Wall -Wextra
 
 SERVER_WRAP = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign
@@ -69,13 +69,13 @@ SERVER_PARTS_ARGS = search edges joint several_mirrors compounds compounds_wide 
 	concurrency cancel rows rows_pages rows_merges rows_concurrency rows_wide filters rows_filters memory wide_memory
 
 tests:
-	@echo server server_parts
+	@echo server server_shards
 
 programs: $(SERVER_BIN)/server_test $(SERVER_BIN)/gpuvec-engine-$(SERVER_VARIANT)
 
 check-server: $(if $(filter yes,$(SANITIZE)),check-asan,check)
 
-check-server_parts: $(SERVER_BIN)/server_test $(SERVER_BIN)/gpuvec-engine-$(SERVER_VARIANT)
+check-server_shards: $(SERVER_BIN)/server_test $(SERVER_BIN)/gpuvec-engine-$(SERVER_VARIANT)
 	SERVER_TEST_PARTS=3 $(SERVER_BIN)/server_test $(SERVER_BIN)/gpuvec-engine-$(SERVER_VARIANT) $(or $(SERVER_TEST_ARGS),$(SERVER_PARTS_ARGS))
 
 check: $(SERVER_BIN)/server_test $(SERVER_BIN)/gpuvec-engine-plain
@@ -94,4 +94,4 @@ check-emulated: $(SERVER_BIN)/server_test $(SERVER_BIN)/gpuvec-engine-emulated
 	SERVER_TEST_BACKEND=cuda SERVER_TEST_EMULATED=yes $(SERVER_BIN)/server_test $(SERVER_BIN)/gpuvec-engine-emulated \
 		$(or $(SERVER_TEST_ARGS),embed embed_gram embed_gram_charged embed_room embed_limit embed_failed embed_scarce embed_concurrency)
 
-.PHONY: tests programs check-server check-server_parts check check-asan check-thread programs-emulated check-emulated
+.PHONY: tests programs check-server check-server_shards check check-asan check-thread programs-emulated check-emulated

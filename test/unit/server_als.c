@@ -33,7 +33,7 @@ options(void)
 /* Five interactions of three users with two items; one pair comes twice */
 typedef struct interactions
 {
-	gpuvec_als_part part;
+	gpuvec_als_chunk chunk;
 	int64_t		users[5];
 	int64_t		items[5];
 	float		weights[6];		/* the last is padding */
@@ -43,14 +43,14 @@ static interactions
 some(void)
 {
 	return (interactions) {
-		.part = {.n = 5},.users = {7, -1, 7, 9, 7},.items = {2, 1, 1, 2, 2},.weights = {1, 2, -1, 1, 0.5f}
+		.chunk = {.n = 5},.users = {7, -1, 7, 9, 7},.items = {2, 1, 1, 2, 2},.weights = {1, 2, -1, 1, 0.5f}
 	};
 }
 
 /* Two factors */
 typedef struct factors
 {
-	gpuvec_als_part part;
+	gpuvec_als_chunk chunk;
 	int64_t		keys[2];
 	float		elements[2 * FACTORS];
 } factors;
@@ -59,7 +59,7 @@ static factors
 two_items(void)
 {
 	return (factors) {
-		.part = {.side = GPUVEC_ALS_ITEMS,.n = 2},.keys = {1, 2},.elements = {1, 0, 0, 0, 1, 0}
+		.chunk = {.side = GPUVEC_ALS_ITEMS,.n = 2},.keys = {1, 2},.elements = {1, 0, 0, 0, 1, 0}
 	};
 }
 
@@ -114,9 +114,9 @@ als_simple(client *c, gpuvec_message type)
 static bool
 als_get(client *c, gpuvec_als_side side, uint32_t first, uint32_t n, const int64_t *keys)
 {
-	gpuvec_als_part part = {.side = side,.first = first,.n = n};
+	gpuvec_als_chunk chunk = {.side = side,.first = first,.n = n};
 	size_t		size = n * (sizeof(int64_t) + FACTORS * sizeof(float));
-	bool		ok = client_call(c, GPUVEC_MSG_ALS_GET, &part, sizeof(part), GPUVEC_MSG_ALS_FACTORS) &&
+	bool		ok = client_call(c, GPUVEC_MSG_ALS_GET, &chunk, sizeof(chunk), GPUVEC_MSG_ALS_FACTORS) &&
 		c->frame.length == size && memcmp(c->data, keys, n * sizeof(int64_t)) == 0;
 
 	for (uint32_t i = 0; ok && i < n * FACTORS; i++)
@@ -304,7 +304,7 @@ bad_order(const engine *e)
 {
 	interactions in = some();
 	factors		f = two_items();
-	gpuvec_als_part part = {.n = 1};
+	gpuvec_als_chunk chunk = {.n = 1};
 
 	for (int point = 0; point < 5; point++)
 	{
@@ -317,7 +317,7 @@ bad_order(const engine *e)
 		if (point != 2)
 			expect_bad(e, point, GPUVEC_MSG_ALS_RUN, NULL, 0, "RUN out of place");
 		if (point != 2 && point != 3)
-			expect_bad(e, point, GPUVEC_MSG_ALS_GET, &part, sizeof(part), "GET out of place");
+			expect_bad(e, point, GPUVEC_MSG_ALS_GET, &chunk, sizeof(chunk), "GET out of place");
 	}
 }
 
@@ -346,27 +346,27 @@ bad_options(engine e)
 }
 
 static void
-bad_parts(engine e)
+bad_chunks(engine e)
 {
 	interactions in = some();
 	factors		f = two_items();
-	gpuvec_als_part part = {.n = 1};
+	gpuvec_als_chunk chunk = {.n = 1};
 
 	BAD(in, 1, GPUVEC_MSG_ALS_ADD, in.weights[2] = 0, "weight 0");
 	BAD(in, 1, GPUVEC_MSG_ALS_ADD, in.weights[4] = NAN, "weight NaN");
-	BAD(in, 1, GPUVEC_MSG_ALS_ADD, in.part.n = 6, "fewer interactions than said");
-	BAD(in, 1, GPUVEC_MSG_ALS_ADD, in.part.n = UINT64_MAX / 2, "far fewer");
-	BAD(in, 1, GPUVEC_MSG_ALS_ADD, in.part.n = 4, "more interactions than said");
-	expect_bad(&e, 1, GPUVEC_MSG_ALS_ADD, &in, sizeof(in.part) - 1, "a short ADD");
+	BAD(in, 1, GPUVEC_MSG_ALS_ADD, in.chunk.n = 6, "fewer interactions than said");
+	BAD(in, 1, GPUVEC_MSG_ALS_ADD, in.chunk.n = UINT64_MAX / 2, "far fewer");
+	BAD(in, 1, GPUVEC_MSG_ALS_ADD, in.chunk.n = 4, "more interactions than said");
+	expect_bad(&e, 1, GPUVEC_MSG_ALS_ADD, &in, sizeof(in.chunk) - 1, "a short ADD");
 	BAD(f, 2, GPUVEC_MSG_ALS_SET, f.elements[1] = INFINITY, "an infinite element");
-	BAD(f, 2, GPUVEC_MSG_ALS_SET, f.part.side = 2, "SET of no side");
-	BAD(f, 2, GPUVEC_MSG_ALS_SET, f.part.n = 3, "fewer factors than said");
-	BAD(f, 4, GPUVEC_MSG_ALS_SET, f.part.side = GPUVEC_ALS_USERS, "users to fold in from");
+	BAD(f, 2, GPUVEC_MSG_ALS_SET, f.chunk.side = 2, "SET of no side");
+	BAD(f, 2, GPUVEC_MSG_ALS_SET, f.chunk.n = 3, "fewer factors than said");
+	BAD(f, 4, GPUVEC_MSG_ALS_SET, f.chunk.side = GPUVEC_ALS_USERS, "users to fold in from");
 	BAD(f, 4, GPUVEC_MSG_ALS_SET, f.keys[0] = 3, "items that are not in order");
-	BAD(part, 2, GPUVEC_MSG_ALS_GET, part.side = 2, "GET of no side");
-	BAD(part, 2, GPUVEC_MSG_ALS_GET, part.first = 4, "a row that there is not");
-	BAD(part, 2, GPUVEC_MSG_ALS_GET, part.n = 4, "more rows than there are");
-	expect_bad(&e, 2, GPUVEC_MSG_ALS_GET, &part, sizeof(part) - 1, "a short GET");
+	BAD(chunk, 2, GPUVEC_MSG_ALS_GET, chunk.side = 2, "GET of no side");
+	BAD(chunk, 2, GPUVEC_MSG_ALS_GET, chunk.first = 4, "a row that there is not");
+	BAD(chunk, 2, GPUVEC_MSG_ALS_GET, chunk.n = 4, "more rows than there are");
+	expect_bad(&e, 2, GPUVEC_MSG_ALS_GET, &chunk, sizeof(chunk) - 1, "a short GET");
 }
 
 void
@@ -376,7 +376,7 @@ test_als_violations(void)
 
 	bad_order(&e);
 	bad_options(e);
-	bad_parts(e);
+	bad_chunks(e);
 	engine_stop(&e);
 }
 
@@ -411,7 +411,7 @@ test_neighbors_violations(void)
 	engine		e = engine_start(NULL, plain);
 	interactions in = some();
 	factors		f = two_items();
-	gpuvec_als_part part = {.n = 1};
+	gpuvec_als_chunk chunk = {.n = 1};
 
 	bad_neighbor_options(e);
 	for (int point = 0; point < 5; point++)
@@ -423,7 +423,7 @@ test_neighbors_violations(void)
 	{
 		expect_bad_neighbors(&e, prepared, GPUVEC_MSG_ALS_SET, &f, sizeof(f), "neighbors have no factors");
 		expect_bad_neighbors(&e, prepared, GPUVEC_MSG_ALS_RUN, NULL, 0, "and no iterations");
-		expect_bad_neighbors(&e, prepared, GPUVEC_MSG_ALS_GET, &part, sizeof(part), "and no factors to get");
+		expect_bad_neighbors(&e, prepared, GPUVEC_MSG_ALS_GET, &chunk, sizeof(chunk), "and no factors to get");
 	}
 	engine_stop(&e);
 }
@@ -466,7 +466,7 @@ send_random(client *c)
 		gpuvec_neighbors_begin neighbors;
 		interactions in;
 		factors		f;
-		gpuvec_als_part part;
+		gpuvec_als_chunk chunk;
 		char		bytes[256];
 	}			u = {.bytes = {0}};
 	gpuvec_message type;
@@ -497,9 +497,9 @@ send_random(client *c)
 			size = sizeof(u.f);
 			break;
 		case 5:
-			u.part = (gpuvec_als_part) {.side = (uint32_t) random_below(2),.n = random_below(3)};
+			u.chunk = (gpuvec_als_chunk) {.side = (uint32_t) random_below(2),.n = random_below(3)};
 			type = GPUVEC_MSG_ALS_GET;
-			size = sizeof(u.part);
+			size = sizeof(u.chunk);
 			break;
 		default:
 			type = simple[random_below(sizeof(simple) / sizeof(*simple))];
@@ -552,10 +552,10 @@ test_als_budget(void)
 {
 	static struct
 	{
-		gpuvec_als_part part;
+		gpuvec_als_chunk chunk;
 		int64_t		keys[2][20000];
 		float		weights[20000];
-	}			many = {.part = {.n = 20000}};
+	}			many = {.chunk = {.n = 20000}};
 	engine		e = engine_start(NULL, (const char *const[]) {"--device-memory", "4", "--cpu-threads", "2", NULL});
 	client		c = client_open(&e);
 	bool		taken = true;

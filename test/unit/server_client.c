@@ -73,17 +73,17 @@ exec_engine(const char *fault, const char *const *arguments, const char *socket,
 			int liveness_fd, int log_fd)
 {
 	const char *backend = getenv("SERVER_TEST_BACKEND");
-	const char *parts = getenv("SERVER_TEST_PARTS");
+	const char *partitions = getenv("SERVER_TEST_PARTS");
 	const char *argv[40] = {engine_program, "--socket", socket, "--liveness-fd", "3", "--backend",
 		backend ? backend : "cpu"};
 	int			n = 7;
 
 	for (; *arguments; arguments++)
 		argv[n++] = *arguments;
-	if (parts)
+	if (partitions)
 	{
 		argv[n++] = "--cpu-parts";
-		argv[n++] = parts;
+		argv[n++] = partitions;
 	}
 	if (fault)
 		setenv("GPUVEC_ENGINE_FAULT", fault, 1);
@@ -194,10 +194,10 @@ engine_alive(const engine *e)
 void
 buffer_add(buffer *b, const void *data, size_t size)
 {
-	if (b->length + size > b->room)
+	if (b->length + size > b->capacity)
 	{
-		b->room = (b->length + size) * 2;
-		b->data = realloc(b->data, b->room);
+		b->capacity = (b->length + size) * 2;
+		b->data = realloc(b->data, b->capacity);
 	}
 	if (size > 0)
 		memcpy(b->data + b->length, data, size);
@@ -258,11 +258,11 @@ client_read(client *c)
 {
 	if (recv(c->fd, &c->frame, sizeof(c->frame), MSG_WAITALL) != sizeof(c->frame))
 		return false;
-	if (c->frame.length + (size_t) 1 > c->room)
+	if (c->frame.length + (size_t) 1 > c->capacity)
 	{
-		c->room = (size_t) c->frame.length + 1;
+		c->capacity = (size_t) c->frame.length + 1;
 		free(c->data);
-		c->data = malloc(c->room);
+		c->data = malloc(c->capacity);
 	}
 	c->data[c->frame.length] = '\0';
 	return c->frame.length == 0 ||

@@ -31,7 +31,7 @@ typedef struct buffer
 {
 	char	   *data;
 	size_t		length;
-	size_t		room;
+	size_t		capacity;
 } buffer;
 
 /* A connection, and the last answer it got */
@@ -41,7 +41,7 @@ typedef struct client
 	uint64_t	request;		/* number of the last one sent */
 	gpuvec_frame frame;
 	char	   *data;			/* of the answer, NUL-terminated */
-	size_t		room;
+	size_t		capacity;
 } client;
 
 /* Counting checks: a failed one is printed with its place */

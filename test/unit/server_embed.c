@@ -39,7 +39,7 @@ typedef struct vector_page
 	uint64_t	lsn;
 	uint64_t	refresh;
 	bool		dirty;
-	bool		unsure;			/* see check_two_sights */
+	bool		unsure;			/* see check_two_snapshots */
 	uint64_t	newest;			/* transaction of its rows, or 0 */
 	uint32_t	nrows;
 	vector_row	rows[MAX_ROWS];
@@ -671,7 +671,7 @@ lower_xmin(vector_model *m, request *r)
  * it is less sure of
  */
 static bool
-check_two_sights(client *c, vector_model *m)
+check_two_snapshots(client *c, vector_model *m)
 {
 	request		r = knowing_request(m);
 	uint64_t	known = random_below(m->refresh + 1);
@@ -1068,9 +1068,9 @@ check_nearest(client *c, const vector_model *m)
 	return ok;
 }
 
-/* As check_two_sights(): the second session knows less, with the same map */
+/* As check_two_snapshots(), but the second session knows less */
 static bool
-check_near_sights(client *c, vector_model *m)
+check_near_snapshots(client *c, vector_model *m)
 {
 	request		r = knowing_request(m);
 	bool		ok = check_nearest_of(c, m, &r);
@@ -1302,7 +1302,7 @@ nearest_rounds(const char *fault)
 			for (int j = 0; j < 10; j++)
 				check(check_nearest(&c, &m), "a random search");
 			for (int j = 0; j < 4; j++)
-				check(check_near_sights(&c, &m), "searches of two sessions");
+				check(check_near_snapshots(&c, &m), "searches of two sessions");
 			check(check_random(&c, &m), "a random request");
 			change(&m);
 			check(refresh(&c, &m), "refresh");
@@ -1311,7 +1311,7 @@ nearest_rounds(const char *fault)
 		settle(&m);
 		check(refresh(&c, &m), "refresh");
 		for (int j = 0; j < 8; j++)
-			check(check_near_sights(&c, &m), "searches of two sessions, one of which sees all");
+			check(check_near_snapshots(&c, &m), "searches of two sessions, one of which sees all");
 		free_model(&m);
 	}
 	client_close(&c);
@@ -1356,7 +1356,7 @@ test_embed(void)
 			for (int j = 0; j < 8; j++)
 				check(check_random(&c, &m), "a random request");
 			for (int j = 0; j < 2; j++)
-				check(check_two_sights(&c, &m), "requests of two sessions");
+				check(check_two_snapshots(&c, &m), "requests of two sessions");
 			for (int j = 0; j < 3; j++)
 				check(check_gradient(&c, &m), "a random gradient");
 			for (int j = 0; j < 4; j++)

@@ -106,23 +106,23 @@ row_key(const uint16_t *ids, uint32_t len, uint32_t column, uint64_t *key)
 	return column % 2 == 0 || hash % 5 != 0;
 }
 
-/* The words of a row */
+/* The filter keys of a row */
 static void
-row_words(const uint16_t *ids, uint32_t len, uint64_t *words)
+row_filter_keys(const uint16_t *ids, uint32_t len, uint64_t *filter_keys)
 {
-	words[0] = len == 0;
+	filter_keys[0] = len == 0;
 	for (uint32_t column = 1; column <= model_filters; column++)
-		if (!row_key(ids, len, column, &words[column]))
-			words[0] |= UINT64_C(1) << column;
+		if (!row_key(ids, len, column, &filter_keys[column]))
+			filter_keys[0] |= UINT64_C(1) << column;
 }
 
 void
-add_words(buffer *b, const uint16_t *ids, uint32_t len)
+add_filter_keys(buffer *b, const uint16_t *ids, uint32_t len)
 {
-	uint64_t	words[GPUVEC_MAX_FILTERS + 1];
+	uint64_t	filter_keys[GPUVEC_MAX_FILTERS + 1];
 
-	row_words(ids, len, words);
-	buffer_add(b, words, gpuvec_filter_bytes(model_filters));
+	row_filter_keys(ids, len, filter_keys);
+	buffer_add(b, filter_keys, gpuvec_filter_bytes(model_filters));
 }
 
 static void
@@ -318,7 +318,7 @@ add_page(buffer *b, const model *m, uint32_t block)
 		wire.wide = (uint16_t) add_ids(b, row->ids, row->len);
 		memcpy(b->data + start, &wire, sizeof(wire));
 		buffer_add(b, zeros, (4 - b->length % 4) % 4);
-		add_words(b, row->ids, row->len);
+		add_filter_keys(b, row->ids, row->len);
 	}
 	if (page->partial)
 	{
@@ -407,7 +407,7 @@ model_commit(client *c, model *m)
 static bool
 send_refresh(client *c, const model *m, const gpuvec_refresh_once *head, bool split)
 {
-	gpuvec_refresh_part part = {.key = head->key,.known = head->known};
+	gpuvec_refresh_chunk part = {.key = head->key,.known = head->known};
 	buffer		b = {0};
 	buffer		last = {0};
 	bool		ok = true;
@@ -609,13 +609,13 @@ static verdict
 judge(const model_query *q, const model_row *row)
 {
 	gpuvec_filter filter = {q->wire.nconditions, q->wire.nvalues, q->conditions, q->values};
-	uint64_t	words[GPUVEC_MAX_FILTERS + 1];
+	uint64_t	filter_keys[GPUVEC_MAX_FILTERS + 1];
 	bool		wants_nulls = false;
 
 	if (model_filters == 0)
 		return TAKES_PART;
-	row_words(row->ids, row->len, words);
-	if (!gpuvec_filter_passes(&filter, words))
+	row_filter_keys(row->ids, row->len, filter_keys);
+	if (!gpuvec_filter_passes(&filter, filter_keys))
 		return FAILS;
 	for (uint32_t i = 0; i < filter.n; i++)
 		wants_nulls |= filter.conditions[i].column == 0 && filter.conditions[i].kind == GPUVEC_IS_NULL;

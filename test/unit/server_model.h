@@ -79,8 +79,8 @@ extern uint32_t add_ids(buffer *b, const uint16_t *ids, uint32_t len);
  */
 extern uint32_t model_filters;
 
-/* Append the words of a row, if mirrors have filter columns */
-extern void add_words(buffer *b, const uint16_t *ids, uint32_t len);
+/* Append the filter keys of a row, if mirrors have filter columns */
+extern void add_filter_keys(buffer *b, const uint16_t *ids, uint32_t len);
 
 /* A random set; ids has room for len of them */
 extern void random_ids(uint16_t *ids, uint32_t len, uint32_t vocabulary);

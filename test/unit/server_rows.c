@@ -121,7 +121,7 @@ add_record(fed_table *t, gpuvec_feed_record record, const uint16_t *values)
 
 	buffer_add(&t->records, &record, sizeof(record));
 	buffer_add(&t->records, values, record.len * sizeof(uint16_t));
-	buffer_add(&t->records, zeros, gpuvec_feed_record_bytes(record.len, record.nwords) - sizeof(record) -
+	buffer_add(&t->records, zeros, gpuvec_feed_record_bytes(record.len, record.nfilter_keys) - sizeof(record) -
 			   record.len * sizeof(uint16_t));
 	t->number++;
 	t->starts = realloc(t->starts, (t->number + 1) * sizeof(size_t));
@@ -267,9 +267,9 @@ send_record(buffer *b, const char *from, size_t bytes)
 	buffer_add(b, &record, sizeof(record));
 	record.wide = add_ids(b, (const uint16_t *) (from + sizeof(record)), record.len);
 	buffer_add(b, zeros, start + gpuvec_feed_record_bytes(record.len << record.wide, 0) - b->length);
-	add_words(b, (const uint16_t *) (from + sizeof(record)), record.len);
+	add_filter_keys(b, (const uint16_t *) (from + sizeof(record)), record.len);
 	record.len <<= record.wide;
-	record.nwords = gpuvec_filter_words(model_filters);
+	record.nfilter_keys = gpuvec_filter_keys(model_filters);
 	memcpy(b->data + start, &record, sizeof(record));
 }
 

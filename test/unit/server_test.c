@@ -29,7 +29,7 @@
 #include "server_memory.h"
 #include "server_model.h"
 #include "server_joint.h"
-#include "server_parts.h"
+#include "server_partitions.h"
 #include "server_rows.h"
 
 static const char *const plain[] = {"--cpu-threads", "2", NULL};
@@ -1681,7 +1681,7 @@ test_parts(const engine *e, const model *m)
 {
 	struct
 	{
-		gpuvec_refresh_part part;
+		gpuvec_refresh_chunk part;
 		one_row		page;
 	}			pages = {{.key = m->key,.known = m->refresh}, good_page()};
 	gpuvec_load load = {.key = {.database = 9,.relation = 1}};
@@ -1723,7 +1723,7 @@ test_bad_lines(const engine *e, const model *m)
 {
 	struct
 	{
-		gpuvec_refresh_part part;
+		gpuvec_refresh_chunk part;
 		one_row		page;
 		uint16_t	lines[2];
 	}			good = {{.key = m->key,.known = m->refresh}, good_page(), {2, 6}};
@@ -1898,9 +1898,9 @@ bad_filters(const engine *e, const model *m)
 	free(b.data);
 }
 
-/* Send one page with a row of no ids and these words in a load */
+/* Send one page with a row of no ids and these filter keys in a load */
 static void
-bad_words(const engine *e, const model *m, const uint64_t *words, size_t bytes, uint32_t len,
+bad_filter_keys(const engine *e, const model *m, const uint64_t *filter_keys, size_t bytes, uint32_t len,
 		  const char *what)
 {
 	struct
@@ -1908,7 +1908,7 @@ bad_words(const engine *e, const model *m, const uint64_t *words, size_t bytes, 
 		gpuvec_page page;
 		gpuvec_row	row;
 		uint16_t	ids[2];
-		uint64_t	words[GPUVEC_MAX_FILTERS + 1];
+		uint64_t	filter_keys[GPUVEC_MAX_FILTERS + 1];
 	}			frame = {.page = {.nrows = 1},.row = {.line = 1,.len = len},.ids = {4, 7}};
 	gpuvec_load load = {.key = m->key,.nblocks = 1};
 	char	   *row = (char *) &frame.row;
@@ -1916,7 +1916,7 @@ bad_words(const engine *e, const model *m, const uint64_t *words, size_t bytes, 
 	client		c = client_open(e);
 
 	load.key.relation = 999;
-	memcpy(row + before, words, bytes);
+	memcpy(row + before, filter_keys, bytes);
 	frame.page.bytes = (uint32_t) (before + bytes);
 	check(client_call(&c, GPUVEC_MSG_LOAD_BEGIN, &load, sizeof(load), GPUVEC_MSG_STATE), "begin");
 	check(client_send(&c, GPUVEC_MSG_PAGES, &frame, sizeof(gpuvec_page) + before + bytes) &&
@@ -1924,9 +1924,9 @@ bad_words(const engine *e, const model *m, const uint64_t *words, size_t bytes, 
 	client_close(&c);
 }
 
-/* Send one record of a row with these words */
+/* Send one record of a row with these filter keys */
 static void
-bad_record(const engine *e, const model *m, gpuvec_feed_record record, const uint64_t *words,
+bad_record(const engine *e, const model *m, gpuvec_feed_record record, const uint64_t *filter_keys,
 		   const char *what)
 {
 	gpuvec_rows head = {.key = m->key,.feed = 7,.from = 0,.to = 1};
@@ -1938,7 +1938,7 @@ bad_record(const engine *e, const model *m, gpuvec_feed_record record, const uin
 	buffer_add(&b, &record, sizeof(record));
 	if (record.len > 0)
 		buffer_add(&b, ids, sizeof(ids));
-	buffer_add(&b, words, record.nwords * sizeof(uint64_t));
+	buffer_add(&b, filter_keys, record.nfilter_keys * sizeof(uint64_t));
 	expect_violation(e, GPUVEC_MSG_ROWS, b.data, b.length, what);
 	free(b.data);
 }
@@ -1970,16 +1970,16 @@ test_filters_violations(void)
 	m = model_new(100, 20, &small);
 	check(model_load(&c, &m), "load");
 	bad_filters(&e, &m);
-	bad_words(&e, &m, good, 24, 0, "words that are cut off");
-	bad_words(&e, &m, good, 0, 2, "no words");
-	bad_words(&e, &m, unknown, 32, 0, "a null in no column");
-	bad_words(&e, &m, null_key, 32, 2, "a null with a key");
-	bad_words(&e, &m, null_set, 32, 2, "a null set with ids");
+	bad_filter_keys(&e, &m, good, 24, 0, "words that are cut off");
+	bad_filter_keys(&e, &m, good, 0, 2, "no words");
+	bad_filter_keys(&e, &m, unknown, 32, 0, "a null in no column");
+	bad_filter_keys(&e, &m, null_key, 32, 2, "a null with a key");
+	bad_filter_keys(&e, &m, null_set, 32, 2, "a null set with ids");
 	bad_record(&e, &m, (gpuvec_feed_record) {.kind = GPUVEC_FEED_ROW,.len = 3}, good, "a row without words");
-	bad_record(&e, &m, (gpuvec_feed_record) {.kind = GPUVEC_FEED_ROW,.len = 3,.nwords = 3}, good, "too few words");
-	bad_record(&e, &m, (gpuvec_feed_record) {.kind = GPUVEC_FEED_ROW,.len = 3,.nwords = 4}, null_key, "a null with a key, fed");
-	bad_record(&e, &m, (gpuvec_feed_record) {.kind = GPUVEC_FEED_ROW,.len = 3,.nwords = 4}, null_set, "a null set with ids, fed");
-	bad_record(&e, &m, (gpuvec_feed_record) {.kind = GPUVEC_FEED_GONE,.nwords = 4}, good, "words of no row");
+	bad_record(&e, &m, (gpuvec_feed_record) {.kind = GPUVEC_FEED_ROW,.len = 3,.nfilter_keys = 3}, good, "too few words");
+	bad_record(&e, &m, (gpuvec_feed_record) {.kind = GPUVEC_FEED_ROW,.len = 3,.nfilter_keys = 4}, null_key, "a null with a key, fed");
+	bad_record(&e, &m, (gpuvec_feed_record) {.kind = GPUVEC_FEED_ROW,.len = 3,.nfilter_keys = 4}, null_set, "a null set with ids, fed");
+	bad_record(&e, &m, (gpuvec_feed_record) {.kind = GPUVEC_FEED_GONE,.nfilter_keys = 4}, good, "words of no row");
 	load = (gpuvec_load) {.key = m.key,.nblocks = 1};
 	load.key.nfilters = GPUVEC_MAX_FILTERS + 1;
 	expect_violation(&e, GPUVEC_MSG_LOAD_BEGIN, &load, sizeof(load), "too many filter columns");
@@ -2205,7 +2205,7 @@ script(buffer *frames, size_t *starts, int *n)
 		exit(1);
 	to_self.fd = pair[0];
 	search_request(&b, &m.key, 0, GPUVEC_COSINE, queries, 2);
-	random_parts_request(&parts, &m, &small);
+	random_partitions_request(&parts, &m, &small);
 	queries[0].wire.k = GPUVEC_ALL_ROWS;
 	queries[0].wire.flags = (queries[0].wire.flags & GPUVEC_QUERY_MIN_SCORE) | GPUVEC_QUERY_PAGES;
 	search_request(&bare, &m.key, 0, GPUVEC_COSINE, queries, 1);
@@ -2222,7 +2222,7 @@ script(buffer *frames, size_t *starts, int *n)
 	FRAME(client_send(&to_self, GPUVEC_MSG_SEARCH, b.data, b.length));
 	FRAME(client_send(&to_self, GPUVEC_MSG_STAT, &m.key, sizeof(m.key)));
 	FRAME(client_send(&to_self, GPUVEC_MSG_LIST, NULL, 0));
-	FRAME(client_send(&to_self, GPUVEC_MSG_SEARCH_PARTS, parts.data, parts.length));
+	FRAME(client_send(&to_self, GPUVEC_MSG_SEARCH_PARTITIONS, parts.data, parts.length));
 	FRAME(client_send(&to_self, GPUVEC_MSG_SEARCH, bare.data, bare.length));
 	FRAME(client_send(&to_self, GPUVEC_MSG_ROWS, &rows, sizeof(rows)));
 	FRAME(client_send(&to_self, GPUVEC_MSG_REFRESH_BEGIN, REFRESH(&m.key)));
@@ -2230,7 +2230,7 @@ script(buffer *frames, size_t *starts, int *n)
 	FRAME(model_send_pages(&to_self, &m, true));
 	FRAME(client_send(&to_self, GPUVEC_MSG_COMMIT, &commit, sizeof(commit)));
 	FRAME(client_send(&to_self, GPUVEC_MSG_SEARCH, b.data, b.length));
-	FRAME(client_send(&to_self, GPUVEC_MSG_SEARCH_PARTS, parts.data, parts.length));
+	FRAME(client_send(&to_self, GPUVEC_MSG_SEARCH_PARTITIONS, parts.data, parts.length));
 	FRAME(client_send(&to_self, GPUVEC_MSG_DEVICES, NULL, 0));
 	FRAME(client_send(&to_self, GPUVEC_MSG_PLACES, NULL, 0));
 	FRAME(client_send(&to_self, GPUVEC_MSG_DROP, &drop, sizeof(drop)));
@@ -2373,7 +2373,7 @@ test_seats(void)
 	client		newcomer;
 	model		m = model_new(100, 10, &small);
 	gpuvec_load load = {.key = {.database = 9,.relation = 1}};
-	gpuvec_refresh_part part = {.key = m.key};
+	gpuvec_refresh_chunk part = {.key = m.key};
 
 	for (int i = 0; i < 3; i++)
 	{

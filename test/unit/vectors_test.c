@@ -22,12 +22,12 @@
 #include "core/nearest.h"
 #include "engine/backend.h"
 #include "engine/cpu/cpu_vectors.h"
-#include "engine/parts/vectors/part_vectors.h"
+#include "engine/shards/vectors/shard_vectors.h"
 
 /* A table, on the device and here */
 static gpuvec_vectors *vectors;
 static gpuvec_thread_pool *pool;
-static int	nparts;				/* devices; 0: one, as it is */
+static int	nshards;				/* devices; 0: one, as it is */
 static gpuvec_device_bank *bank;
 static uint32_t width;
 static gpuvec_storage storage;
@@ -78,7 +78,7 @@ fail(const char *what, uint64_t place)
 {
 	printf("case %llu: %s differs at %llu (width %u, %s, %d parts)\n",
 		   (unsigned long long) case_number, what, (unsigned long long) place, width,
-		   storage == GPUVEC_FLOAT16 ? "float16" : "float32", nparts);
+		   storage == GPUVEC_FLOAT16 ? "float16" : "float32", nshards);
 	exit(1);
 }
 
@@ -139,7 +139,7 @@ make_table(void)
 {
 	static const uint32_t widths[] = {1, 2, 3, 4, 7, 8, 16, 17, 31, 33, 64, 100, 128, 250, 1024};
 	gpuvec_error error;
-	uint32_t	room = 0;
+	uint32_t	scratch = 0;
 
 	width = widths[below(sizeof(widths) / sizeof(widths[0]))];
 	storage = below(2) ? GPUVEC_FLOAT16 : GPUVEC_FLOAT32;
@@ -152,10 +152,10 @@ make_table(void)
 	check(bank != NULL, &error);
 	for (uint32_t slot = 0; slot < nrows; slot++)
 	{
-		if (slot == room)
+		if (slot == scratch)
 		{
-			room = room * 2 + 1 + (uint32_t) below(100);
-			check(vectors->reserve(vectors, bank, room, &error), &error);
+			scratch = scratch * 2 + 1 + (uint32_t) below(100);
+			check(vectors->reserve(vectors, bank, scratch, &error), &error);
 		}
 		put_row(slot);
 	}
@@ -300,7 +300,7 @@ test_pool(const bags *r)
 static void
 test_gradient(const bags *r, const float *gradient)
 {
-	gpuvec_share *room = malloc((r->b.nslots + 1) * sizeof(*room));
+	gpuvec_share *scratch = malloc((r->b.nslots + 1) * sizeof(*scratch));
 	gpuvec_share *spare = malloc((r->b.nslots + 1) * sizeof(*spare));
 	gpuvec_share *shares;
 	float	   *sum = malloc(width * sizeof(float));
@@ -319,9 +319,9 @@ test_gradient(const bags *r, const float *gradient)
 	{
 		gpuvec_bag	bag = get_bag(r, i);
 
-		n += gpuvec_bag_shares(room + n, &bag, &row);
+		n += gpuvec_bag_shares(scratch + n, &bag, &row);
 	}
-	shares = gpuvec_sort_shares(room, spare, n);
+	shares = gpuvec_sort_shares(scratch, spare, n);
 	check(vectors->gradient(vectors, bank, &r->b, gradient, UINT64_MAX, &count, &body, &error), &error);
 	for (uint64_t i = 0; i < n; nkeys++)
 	{
@@ -348,7 +348,7 @@ test_gradient(const bags *r, const float *gradient)
 	}
 	free(body);
 	free(sum);
-	free(room);
+	free(scratch);
 	free(spare);
 }
 
@@ -652,7 +652,7 @@ test_table(void)
 	drop_table();
 }
 
-#define MOST_PARTS	7
+#define MOST_SHARDS	7
 
 /* Device `number` */
 static gpuvec_vectors *
@@ -672,13 +672,13 @@ open_device(int number)
 }
 
 /*
- * Random numbers for parts: some banks have copies, some are spread, some
+ * Random numbers for shards: some banks have copies, some are spread, some
  * begin with copies; some requests are split, some are served in chunks
  */
-static gpuvec_part_policy
+static gpuvec_shard_policy
 random_policy(void)
 {
-	gpuvec_part_policy policy = gpuvec_part_defaults;
+	gpuvec_shard_policy policy = gpuvec_shard_defaults;
 
 	policy.copy_bytes = below(3) == 0 ? SIZE_MAX : below(3) == 0 ? below(100000) : 0;
 	policy.share = below(2);
@@ -699,7 +699,7 @@ count_devices(void)
 	gpuvec_error error;
 	int			n = gpuvec_cuda_count(&error);
 
-	return n < 1 ? 1 : n < MOST_PARTS ? n : MOST_PARTS;
+	return n < 1 ? 1 : n < MOST_SHARDS ? n : MOST_SHARDS;
 #else
 	return 2;
 #endif
@@ -707,22 +707,22 @@ count_devices(void)
 
 /* All tests with one table, on a random number of n devices or more */
 static void
-test_parts(gpuvec_vectors *const *devices, int n)
+test_shards(gpuvec_vectors *const *devices, int n)
 {
-	static const int numbers[] = {0, 1, 2, 3, 4, MOST_PARTS};
-	gpuvec_part_policy policy = random_policy();
-	gpuvec_vectors *children[MOST_PARTS];
+	static const int numbers[] = {0, 1, 2, 3, 4, MOST_SHARDS};
+	gpuvec_shard_policy policy = random_policy();
+	gpuvec_vectors *children[MOST_SHARDS];
 	gpuvec_error error;
 
-	nparts = numbers[below(sizeof(numbers) / sizeof(numbers[0]))];
+	nshards = numbers[below(sizeof(numbers) / sizeof(numbers[0]))];
 	vectors = devices[below(n)];
-	for (int i = 0; i < MOST_PARTS; i++)
+	for (int i = 0; i < MOST_SHARDS; i++)
 		children[i] = devices[i % n];
-	if (nparts > 0)
-		vectors = gpuvec_part_vectors_new(children, (uint32_t) nparts, &policy, &error);
+	if (nshards > 0)
+		vectors = gpuvec_shard_vectors_new(children, (uint32_t) nshards, &policy, &error);
 	check(vectors != NULL, &error);
 	test_table();
-	if (nparts > 0)
+	if (nshards > 0)
 		vectors->close(vectors);
 }
 
@@ -734,7 +734,7 @@ main(int argc, char **argv)
 #else
 	uint64_t	cases = 600;
 #endif
-	gpuvec_vectors *devices[MOST_PARTS];
+	gpuvec_vectors *devices[MOST_SHARDS];
 	int			n = count_devices();
 
 	pool = gpuvec_thread_pool_new(3);
@@ -745,7 +745,7 @@ main(int argc, char **argv)
 	for (case_number = 1; case_number <= cases; case_number++)
 	{
 		seed = (argc > 2 ? strtoull(argv[2], NULL, 10) : 1) * 1000003 + case_number;
-		test_parts(devices, n);
+		test_shards(devices, n);
 	}
 	gpuvec_thread_pool_free(pool);
 	printf("%llu passed, 0 failed\n", (unsigned long long) cases);

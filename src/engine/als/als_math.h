@@ -45,7 +45,7 @@ typedef struct gpuvec_als_math
 	void		(*solve) (const gpuvec_als_half *half, uint32_t row, float *scratch);
 
 	/*
-	 * The row's part of the loss: the sum of c (p - x.y)^2 over all pairs of
+	 * The row's slice of the loss: the sum of c (p - x.y)^2 over all pairs of
 	 * the row + regularization x.x
 	 */
 	double		(*loss) (const gpuvec_als_half *half, uint32_t row, float *scratch);

@@ -3,7 +3,7 @@
  * cpu_solver.c
  *	  Iterations of a training on threads of the CPU.
  *
- * Threads take parts of about PART_ENTRIES entries.  Rows are independent of
+ * Threads take slices of about SLICE_ENTRIES entries.  Rows are independent of
  * each other, so the result does not depend on who solves them.
  *
  * The Gram matrix G is the sum of y y' over all rows of a side.  Chunks of
@@ -25,11 +25,11 @@
 #include "engine/als/cpu_solver.h"
 #include "engine/als/exact.h"
 
-#define PART_ENTRIES	16384
+#define SLICE_ENTRIES	16384
 #define CHUNK_ROWS		2048
 #define ROUND_BYTES		((size_t) 32 * 1024 * 1024)
 
-/* Rows after which the engine's progress is reported: some parts take long */
+/* Rows after which the engine's progress is reported: some slices take long */
 #define REPORT_ROWS		64
 
 typedef struct cpu_solver
@@ -45,14 +45,14 @@ typedef struct cpu_solver
 	uint32_t	round;			/* chunks of a round */
 	bool		gram_of_items;	/* gram is that of the items' factors */
 	float	   *scratch;		/* for each thread GPUVEC_ALS_SCRATCH vectors */
-	double	   *losses;			/* [parts of users] */
+	double	   *losses;			/* [slices of users] */
 } cpu_solver;
 
-/* Number of parts of the rows of a matrix */
+/* Number of slices of the rows of a matrix */
 static uint64_t
-count_parts(const gpuvec_als_matrix *matrix)
+count_slices(const gpuvec_als_matrix *matrix)
 {
-	return matrix->starts[matrix->nrows] / PART_ENTRIES + 1;
+	return matrix->starts[matrix->nrows] / SLICE_ENTRIES + 1;
 }
 
 /* ---- the Gram matrix ---- */
@@ -66,17 +66,17 @@ typedef struct gram_task
 } gram_task;
 
 static void
-gram_part(void *arg, uint64_t part, int thread)
+gram_slice(void *arg, uint64_t slice, int thread)
 {
 	gram_task  *task = arg;
 	cpu_solver *solver = task->solver;
 	uint32_t	stride = solver->problem->stride;
-	uint64_t	first = (task->first + part) * CHUNK_ROWS;
+	uint64_t	first = (task->first + slice) * CHUNK_ROWS;
 	uint64_t	n = task->n - first < CHUNK_ROWS ? task->n - first : CHUNK_ROWS;
 
 	(void) thread;
 	solver->math->gram(task->factors + first * stride, (uint32_t) n, stride,
-					   solver->chunks + part * stride * stride);
+					   solver->chunks + slice * stride * stride);
 }
 
 /* Make the rest of the Gram matrix from what gram() has computed */
@@ -125,7 +125,7 @@ make_gram(cpu_solver *solver, gpuvec_als_side side)
 	{
 		uint32_t	n = nchunks - task.first < solver->round ? nchunks - task.first : solver->round;
 
-		gpuvec_thread_pool_run(solver->pool, gram_part, &task, n);
+		gpuvec_thread_pool_run(solver->pool, gram_slice, &task, n);
 		for (uint32_t chunk = 0; chunk < n; chunk++)
 			add_chunk(solver, chunk);
 	}
@@ -183,12 +183,12 @@ go_on(const half_task *task, uint32_t row)
 	return !is_canceled(task);
 }
 
-/* The rows of a part: from the result to *end */
+/* The rows of a slice: from the result to *end */
 static uint32_t
-part_rows(const half_task *task, uint64_t part, uint32_t *end)
+slice_rows(const half_task *task, uint64_t slice, uint32_t *end)
 {
-	*end = gpuvec_als_first_row(task->half.matrix, (part + 1) * PART_ENTRIES);
-	return gpuvec_als_first_row(task->half.matrix, part * PART_ENTRIES);
+	*end = gpuvec_als_first_row(task->half.matrix, (slice + 1) * SLICE_ENTRIES);
+	return gpuvec_als_first_row(task->half.matrix, slice * SLICE_ENTRIES);
 }
 
 static float *
@@ -198,25 +198,25 @@ thread_scratch(const half_task *task, int thread)
 }
 
 static void
-solve_part(void *arg, uint64_t part, int thread)
+solve_slice(void *arg, uint64_t slice, int thread)
 {
 	half_task  *task = arg;
 	uint32_t	end;
 
-	for (uint32_t row = part_rows(task, part, &end); row < end && go_on(task, row); row++)
+	for (uint32_t row = slice_rows(task, slice, &end); row < end && go_on(task, row); row++)
 		task->solver->math->solve(&task->half, row, thread_scratch(task, thread));
 }
 
 static void
-loss_part(void *arg, uint64_t part, int thread)
+loss_slice(void *arg, uint64_t slice, int thread)
 {
 	half_task  *task = arg;
 	double		sum = 0;
 	uint32_t	end;
 
-	for (uint32_t row = part_rows(task, part, &end); row < end && go_on(task, row); row++)
+	for (uint32_t row = slice_rows(task, slice, &end); row < end && go_on(task, row); row++)
 		sum += task->solver->math->loss(&task->half, row, thread_scratch(task, thread));
-	task->solver->losses[part] = sum;
+	task->solver->losses[slice] = sum;
 }
 
 static bool
@@ -227,7 +227,7 @@ cpu_solve(gpuvec_als_solver *base, gpuvec_als_side side, const int *canceled, gp
 
 	(void) error;
 	make_gram(solver, !side);
-	gpuvec_thread_pool_run(solver->pool, solve_part, &task, count_parts(task.half.matrix));
+	gpuvec_thread_pool_run(solver->pool, solve_slice, &task, count_slices(task.half.matrix));
 	if (side == GPUVEC_ALS_ITEMS)
 		solver->gram_of_items = false;
 	return true;
@@ -238,13 +238,13 @@ cpu_loss(gpuvec_als_solver *base, const int *canceled, double *loss, gpuvec_erro
 {
 	cpu_solver *solver = (cpu_solver *) base;
 	half_task	task = make_task(solver, GPUVEC_ALS_USERS, canceled);
-	uint64_t	nparts = count_parts(task.half.matrix);
+	uint64_t	nslices = count_slices(task.half.matrix);
 
 	(void) error;
 	make_gram(solver, GPUVEC_ALS_ITEMS);
-	gpuvec_thread_pool_run(solver->pool, loss_part, &task, nparts);
+	gpuvec_thread_pool_run(solver->pool, loss_slice, &task, nslices);
 	*loss = solver->problem->regularization * trace(solver);
-	for (uint64_t i = 0; i < nparts; i++)
+	for (uint64_t i = 0; i < nslices; i++)
 		*loss += solver->losses[i];
 	return true;
 }
@@ -252,7 +252,7 @@ cpu_loss(gpuvec_als_solver *base, const int *canceled, double *loss, gpuvec_erro
 /* ---- exact solutions ---- */
 
 static void
-exact_part(void *arg, uint64_t part, int thread)
+exact_slice(void *arg, uint64_t slice, int thread)
 {
 	half_task  *task = arg;
 	cpu_solver *solver = task->solver;
@@ -260,7 +260,7 @@ exact_part(void *arg, uint64_t part, int thread)
 	double	   *scratch = task->exact + thread * gpuvec_exact_scratch(factors);
 	uint32_t	end;
 
-	for (uint32_t row = part_rows(task, part, &end); row < end && go_on(task, row); row++)
+	for (uint32_t row = slice_rows(task, slice, &end); row < end && go_on(task, row); row++)
 	{
 		gpuvec_solve_exactly(&task->half, solver->sum, solver->problem->regularization, factors,
 							 row, scratch);
@@ -280,7 +280,7 @@ cpu_exact(gpuvec_als_solver *base, gpuvec_als_side side, const int *canceled, gp
 	if (task.exact == NULL)
 		return false;
 	make_gram(solver, !side);
-	gpuvec_thread_pool_run(solver->pool, exact_part, &task, count_parts(task.half.matrix));
+	gpuvec_thread_pool_run(solver->pool, exact_slice, &task, count_slices(task.half.matrix));
 	gpuvec_als_free(solver->memory, task.exact);
 	if (side == GPUVEC_ALS_ITEMS)
 		solver->gram_of_items = false;
@@ -310,7 +310,7 @@ new_work(cpu_solver *solver, gpuvec_error *error)
 		solver->scratch = gpuvec_als_new(memory, (uint64_t) threads * GPUVEC_ALS_SCRATCH,
 										 problem->stride * sizeof(float), error);
 	if (solver->scratch)
-		solver->losses = gpuvec_als_new(memory, count_parts(problem->matrices[GPUVEC_ALS_USERS]),
+		solver->losses = gpuvec_als_new(memory, count_slices(problem->matrices[GPUVEC_ALS_USERS]),
 										sizeof(double), error);
 	return solver->losses != NULL;
 }

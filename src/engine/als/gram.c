@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * gram.c
- *	  The Gram matrix of factors that come in parts: the sum of y y'.
+ *	  The Gram matrix of factors that come in slices: the sum of y y'.
  *
  * Chunks of rows are added up in float32, and chunks in float64 in their
  * order.  A training does the same (training.c), so that the same factors in

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * gram.h
- *	  The Gram matrix of factors that come in parts.
+ *	  The Gram matrix of factors that come in slices.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,7 +11,7 @@
 #include "engine/als/als_math.h"
 #include "engine/thread_pool.h"
 
-/* Rows that are added up in float32; all parts but the last are multiples */
+/* Rows that are added up in float32; all slices but the last are multiples */
 #define GPUVEC_GRAM_CHUNK	2048
 
 /* Floats of a factor, with the padding that the inner loops need */

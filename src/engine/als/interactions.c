@@ -87,16 +87,16 @@ typedef struct number_task
 	const float *weights;
 	uint64_t	n;
 	gpuvec_triple *triples;		/* [n] */
-	bool		lacking[CALL_ROWS / LOOK_UP_ROWS];	/* keys of a part have no
+	bool		lacking[CALL_ROWS / LOOK_UP_ROWS];	/* keys of a slice have no
 													 * numbers yet */
 } number_task;
 
-/* The interactions of a part: from the result to *end */
+/* The interactions of a slice: from the result to *end */
 static uint64_t
-look_up_rows(const number_task *task, uint64_t part, uint64_t *end)
+look_up_rows(const number_task *task, uint64_t slice, uint64_t *end)
 {
-	*end = (part + 1) * LOOK_UP_ROWS < task->n ? (part + 1) * LOOK_UP_ROWS : task->n;
-	return part * LOOK_UP_ROWS;
+	*end = (slice + 1) * LOOK_UP_ROWS < task->n ? (slice + 1) * LOOK_UP_ROWS : task->n;
+	return slice * LOOK_UP_ROWS;
 }
 
 /*
@@ -105,11 +105,11 @@ look_up_rows(const number_task *task, uint64_t part, uint64_t *end)
  * key before is looked at first.
  */
 static void
-look_up_part(void *arg, uint64_t part, int thread)
+look_up_slice(void *arg, uint64_t slice, int thread)
 {
 	number_task *task = arg;
 	uint64_t	end;
-	uint64_t	first = look_up_rows(task, part, &end);
+	uint64_t	first = look_up_rows(task, slice, &end);
 	uint32_t	lacking = 0;
 
 	(void) thread;
@@ -127,7 +127,7 @@ look_up_part(void *arg, uint64_t part, int thread)
 		}
 		triple->weight = task->weights[i];
 	}
-	task->lacking[part] = lacking > 0;
+	task->lacking[slice] = lacking > 0;
 }
 
 /*
@@ -149,18 +149,18 @@ number_key(gpuvec_key_numbers *numbers, uint32_t number, int64_t key, numbered_k
 }
 
 /*
- * Move the interactions of a part to *to, which is at most where they are,
+ * Move the interactions of a slice to *to, which is at most where they are,
  * and *to behind them.  Keys get the numbers that they lack.
  */
 static bool
-keep_part(gpuvec_interactions *in, const number_task *task, uint64_t part, gpuvec_triple **to,
-		  gpuvec_error *error)
+keep_slice(gpuvec_interactions *in, const number_task *task, uint64_t slice, gpuvec_triple **to,
+		   gpuvec_error *error)
 {
 	numbered_key last[2] = {{0, GPUVEC_NO_NUMBER}, {0, GPUVEC_NO_NUMBER}};
 	uint64_t	end;
-	uint64_t	from = look_up_rows(task, part, &end);
+	uint64_t	from = look_up_rows(task, slice, &end);
 
-	if (!task->lacking[part])
+	if (!task->lacking[slice])
 	{
 		if (*to != &task->triples[from])
 			memmove(*to, &task->triples[from], (end - from) * sizeof(**to));
@@ -191,15 +191,15 @@ keep_part(gpuvec_interactions *in, const number_task *task, uint64_t part, gpuve
 static bool
 add_some(gpuvec_interactions *in, gpuvec_thread_pool *pool, number_task *task, gpuvec_error *error)
 {
-	uint64_t	nparts = (task->n + LOOK_UP_ROWS - 1) / LOOK_UP_ROWS;
+	uint64_t	nslices = (task->n + LOOK_UP_ROWS - 1) / LOOK_UP_ROWS;
 	gpuvec_triple *to = make_room(in, task->n, error);
 
 	if (to == NULL)
 		return false;
 	task->triples = to;
-	gpuvec_thread_pool_run(pool, look_up_part, task, nparts);
-	for (uint64_t part = 0; part < nparts; part++)
-		if (!keep_part(in, task, part, &to, error))
+	gpuvec_thread_pool_run(pool, look_up_slice, task, nslices);
+	for (uint64_t slice = 0; slice < nslices; slice++)
+		if (!keep_slice(in, task, slice, &to, error))
 			return false;
 	in->blocks->n += (uint32_t) (to - task->triples);
 	in->ntriples += (uint64_t) (to - task->triples);
@@ -208,7 +208,7 @@ add_some(gpuvec_interactions *in, gpuvec_thread_pool *pool, number_task *task, g
 
 /*
  * Most keys have come before, so all threads look up their numbers, and write
- * the interactions where they stay.  Only parts with other keys are gone
+ * the interactions where they stay.  Only slices with other keys are gone
  * through once more, by one thread.
  */
 bool
@@ -229,30 +229,30 @@ gpuvec_interactions_add(gpuvec_interactions *in, gpuvec_thread_pool *pool, uint6
 	return true;
 }
 
-/* A task whose parts are left out once it is canceled */
+/* A task whose slices are left out once it is canceled */
 typedef struct cancelable_task
 {
-	gpuvec_part part;
+	gpuvec_slice slice;
 	void	   *task;
 	const int  *canceled;
 } cancelable_task;
 
 static void
-cancelable_part(void *arg, uint64_t part, int thread)
+cancelable_slice(void *arg, uint64_t slice, int thread)
 {
 	cancelable_task *task = arg;
 
 	if (!gpuvec_als_canceled(task->canceled))
-		task->part(task->task, part, thread);
+		task->slice(task->task, slice, thread);
 }
 
-/* Run all parts of a task; false if it was canceled: some were left out */
+/* Run all slices of a task; false if it was canceled: some were left out */
 bool
-gpuvec_als_run_parts(const sorter_threads *threads, gpuvec_part part, void *task, uint64_t nparts)
+gpuvec_als_run_slices(const sorter_threads *threads, gpuvec_slice slice, void *task, uint64_t nslices)
 {
-	cancelable_task cancelable = {part, task, threads->canceled};
+	cancelable_task cancelable = {slice, task, threads->canceled};
 
-	gpuvec_thread_pool_run(threads->pool, cancelable_part, &cancelable, nparts);
+	gpuvec_thread_pool_run(threads->pool, cancelable_slice, &cancelable, nslices);
 	return !gpuvec_als_canceled(threads->canceled);
 }
 

@@ -36,16 +36,16 @@ begin_filling(gpuvec_als_matrix *matrix)
 
 typedef struct deal_task
 {
-	gpuvec_triple_block **blocks;	/* a part each */
+	gpuvec_triple_block **blocks;	/* a slice each */
 	uint32_t   *const *row_of;	/* the row of each number, of both sides */
 	gpuvec_als_matrix *users;
 } deal_task;
 
 static void
-count_part(void *arg, uint64_t part, int thread)
+count_slice(void *arg, uint64_t slice, int thread)
 {
 	deal_task  *task = arg;
-	const gpuvec_triple_block *block = task->blocks[part];
+	const gpuvec_triple_block *block = task->blocks[slice];
 
 	(void) thread;
 	for (uint32_t i = 0; i < block->n; i++)
@@ -57,10 +57,10 @@ count_part(void *arg, uint64_t part, int thread)
 }
 
 static void
-deal_part(void *arg, uint64_t part, int thread)
+deal_slice(void *arg, uint64_t slice, int thread)
 {
 	deal_task  *task = arg;
-	const gpuvec_triple_block *block = task->blocks[part];
+	const gpuvec_triple_block *block = task->blocks[slice];
 
 	(void) thread;
 	for (uint32_t i = 0; i < block->n; i++)
@@ -92,11 +92,11 @@ gpuvec_als_deal(const gpuvec_interactions *in, const sorter_threads *threads, ui
 	nblocks = 0;
 	for (gpuvec_triple_block *block = in->blocks; block; block = block->next)
 		task.blocks[nblocks++] = block;
-	ok = gpuvec_als_run_parts(threads, count_part, &task, nblocks);
+	ok = gpuvec_als_run_slices(threads, count_slice, &task, nblocks);
 	if (ok)
 	{
 		begin_filling(users);
-		ok = gpuvec_als_run_parts(threads, deal_part, &task, nblocks);
+		ok = gpuvec_als_run_slices(threads, deal_slice, &task, nblocks);
 	}
 	gpuvec_als_free(in->memory, task.blocks);
 	return ok;
@@ -106,29 +106,29 @@ typedef struct transpose_task
 {
 	const gpuvec_als_matrix *from;
 	gpuvec_als_matrix *to;
-	uint64_t	nparts;
-	uint64_t   *next;			/* [nparts][to->nrows]: how many entries a
-								 * part has for a row; then, where the next
+	uint64_t	nslices;
+	uint64_t   *next;			/* [nslices][to->nrows]: how many entries a
+								 * slice has for a row; then, where the next
 								 * one goes */
 } transpose_task;
 
-/* The rows of a part: from the result to *end */
+/* The rows of a slice: from the result to *end */
 static uint32_t
-transposed_rows(const transpose_task *task, uint64_t part, uint32_t *end)
+transposed_rows(const transpose_task *task, uint64_t slice, uint32_t *end)
 {
-	uint64_t	entries = task->from->starts[task->from->nrows] / task->nparts + 1;
+	uint64_t	entries = task->from->starts[task->from->nrows] / task->nslices + 1;
 
-	*end = gpuvec_als_first_row(task->from, (part + 1) * entries);
-	return gpuvec_als_first_row(task->from, part * entries);
+	*end = gpuvec_als_first_row(task->from, (slice + 1) * entries);
+	return gpuvec_als_first_row(task->from, slice * entries);
 }
 
 static void
-count_others_part(void *arg, uint64_t part, int thread)
+count_others_slice(void *arg, uint64_t slice, int thread)
 {
 	transpose_task *task = arg;
-	uint64_t   *counts = task->next + part * task->to->nrows;
+	uint64_t   *counts = task->next + slice * task->to->nrows;
 	uint32_t	end;
-	uint32_t	first = transposed_rows(task, part, &end);
+	uint32_t	first = transposed_rows(task, slice, &end);
 
 	(void) thread;
 	memset(counts, 0, task->to->nrows * sizeof(*counts));
@@ -137,15 +137,15 @@ count_others_part(void *arg, uint64_t part, int thread)
 }
 
 static void
-transpose_part(void *arg, uint64_t part, int thread)
+transpose_slice(void *arg, uint64_t slice, int thread)
 {
 	transpose_task *task = arg;
-	uint64_t   *next = task->next + part * task->to->nrows;
+	uint64_t   *next = task->next + slice * task->to->nrows;
 	const gpuvec_als_matrix *from = task->from;
 	uint32_t	end;
 
 	(void) thread;
-	for (uint32_t row = transposed_rows(task, part, &end); row < end; row++)
+	for (uint32_t row = transposed_rows(task, slice, &end); row < end; row++)
 		for (uint64_t i = from->starts[row]; i < from->starts[row + 1]; i++)
 		{
 			gpuvec_als_entry *to = &task->to->entries[next[from->entries[i].other]++];
@@ -155,9 +155,9 @@ transpose_part(void *arg, uint64_t part, int thread)
 		}
 }
 
-/* Turn counts into where entries go, in the order of parts */
+/* Turn counts into where entries go, in the order of slices */
 static void
-place_parts(const transpose_task *task)
+place_slices(const transpose_task *task)
 {
 	gpuvec_als_matrix *to = task->to;
 	uint64_t	start = 0;
@@ -165,9 +165,9 @@ place_parts(const transpose_task *task)
 	for (uint32_t row = 0; row < to->nrows; row++)
 	{
 		to->starts[row] = start;
-		for (uint64_t part = 0; part < task->nparts; part++)
+		for (uint64_t slice = 0; slice < task->nslices; slice++)
 		{
-			uint64_t   *next = &task->next[part * to->nrows + row];
+			uint64_t   *next = &task->next[slice * to->nrows + row];
 			uint64_t	count = *next;
 
 			*next = start;
@@ -178,7 +178,7 @@ place_parts(const transpose_task *task)
 }
 
 /*
- * Transpose a matrix.  The counts of all parts take no more memory than the
+ * Transpose a matrix.  The counts of all slices take no more memory than the
  * entries.
  */
 bool
@@ -188,16 +188,16 @@ gpuvec_als_transpose(gpuvec_als_memory *memory, const sorter_threads *threads, c
 	transpose_task task = {from, to, (uint64_t) gpuvec_thread_pool_threads(threads->pool), NULL};
 	bool		ok;
 
-	while (task.nparts > 1 && task.nparts * to->nrows > from->starts[from->nrows])
-		task.nparts--;
-	task.next = gpuvec_als_new(memory, task.nparts * to->nrows, sizeof(*task.next), error);
+	while (task.nslices > 1 && task.nslices * to->nrows > from->starts[from->nrows])
+		task.nslices--;
+	task.next = gpuvec_als_new(memory, task.nslices * to->nrows, sizeof(*task.next), error);
 	if (task.next == NULL)
 		return false;
-	ok = gpuvec_als_run_parts(threads, count_others_part, &task, task.nparts);
+	ok = gpuvec_als_run_slices(threads, count_others_slice, &task, task.nslices);
 	if (ok)
 	{
-		place_parts(&task);
-		ok = gpuvec_als_run_parts(threads, transpose_part, &task, task.nparts);
+		place_slices(&task);
+		ok = gpuvec_als_run_slices(threads, transpose_slice, &task, task.nslices);
 	}
 	gpuvec_als_free(memory, task.next);
 	return ok;

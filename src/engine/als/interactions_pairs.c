@@ -113,13 +113,13 @@ unite_row(unite_task *task, uint32_t row)
 }
 
 static void
-unite_part(void *arg, uint64_t part, int thread)
+unite_slice(void *arg, uint64_t slice, int thread)
 {
 	unite_task *task = arg;
-	uint32_t	end = gpuvec_als_first_row(task->users, (part + 1) * PART_ENTRIES);
+	uint32_t	end = gpuvec_als_first_row(task->users, (slice + 1) * SLICE_ENTRIES);
 
 	(void) thread;
-	for (uint32_t row = gpuvec_als_first_row(task->users, part * PART_ENTRIES); row < end; row++)
+	for (uint32_t row = gpuvec_als_first_row(task->users, slice * SLICE_ENTRIES); row < end; row++)
 		unite_row(task, row);
 }
 
@@ -181,7 +181,7 @@ gpuvec_als_unite_pairs(gpuvec_side_rows *rows, const sorter_threads *threads, do
 		users, alpha, kept, false, PTHREAD_MUTEX_INITIALIZER, {GPUVEC_NO_NUMBER, 0, 0}
 	};
 
-	if (!gpuvec_als_run_parts(threads, unite_part, &task, users->starts[users->nrows] / PART_ENTRIES + 1))
+	if (!gpuvec_als_run_slices(threads, unite_slice, &task, users->starts[users->nrows] / SLICE_ENTRIES + 1))
 		return false;
 	if (task.bad.user != GPUVEC_NO_NUMBER)
 		return fail_confidence(rows, alpha, &task.bad, error);

@@ -102,35 +102,35 @@ typedef struct item_task
 	uint32_t   *number;			/* of each item */
 } item_task;
 
-/* The entries of a part: from the result to *end */
+/* The entries of a slice: from the result to *end */
 static uint64_t
-part_entries(const gpuvec_als_matrix *matrix, uint64_t part, uint64_t *end)
+part_entries(const gpuvec_als_matrix *matrix, uint64_t slice, uint64_t *end)
 {
 	uint64_t	n = matrix->starts[matrix->nrows];
 
-	*end = (part + 1) * PART_ENTRIES < n ? (part + 1) * PART_ENTRIES : n;
-	return part * PART_ENTRIES;
+	*end = (slice + 1) * SLICE_ENTRIES < n ? (slice + 1) * SLICE_ENTRIES : n;
+	return slice * SLICE_ENTRIES;
 }
 
 static void
-mark_part(void *arg, uint64_t part, int thread)
+mark_slice(void *arg, uint64_t slice, int thread)
 {
 	item_task  *task = arg;
 	uint64_t	end;
 
 	(void) thread;
-	for (uint64_t i = part_entries(task->users, part, &end); i < end; i++)
+	for (uint64_t i = part_entries(task->users, slice, &end); i < end; i++)
 		__atomic_store_n(&task->number[task->users->entries[i].other], 1, __ATOMIC_RELAXED);
 }
 
 static void
-renumber_part(void *arg, uint64_t part, int thread)
+renumber_slice(void *arg, uint64_t slice, int thread)
 {
 	item_task  *task = arg;
 	uint64_t	end;
 
 	(void) thread;
-	for (uint64_t i = part_entries(task->users, part, &end); i < end; i++)
+	for (uint64_t i = part_entries(task->users, slice, &end); i < end; i++)
 		task->users->entries[i].other = task->number[task->users->entries[i].other];
 }
 
@@ -144,11 +144,11 @@ drop_items(gpuvec_side_rows *rows, const sorter_threads *threads, uint32_t *numb
 	gpuvec_side_rows *items = &rows[GPUVEC_ALS_ITEMS];
 	gpuvec_als_matrix *users = &rows[GPUVEC_ALS_USERS].matrix;
 	item_task	task = {users, number};
-	uint64_t	nparts = users->starts[users->nrows] / PART_ENTRIES + 1;
+	uint64_t	nslices = users->starts[users->nrows] / SLICE_ENTRIES + 1;
 	uint32_t	kept = 0;
 
 	memset(number, 0, items->n * sizeof(*number));
-	if (!gpuvec_als_run_parts(threads, mark_part, &task, nparts))
+	if (!gpuvec_als_run_slices(threads, mark_slice, &task, nslices))
 		return false;
 	for (uint32_t item = 0; item < items->n; item++)
 	{
@@ -157,7 +157,7 @@ drop_items(gpuvec_side_rows *rows, const sorter_threads *threads, uint32_t *numb
 		items->keys[kept] = items->keys[item];
 		number[item] = kept++;
 	}
-	if (kept < items->n && !gpuvec_als_run_parts(threads, renumber_part, &task, nparts))
+	if (kept < items->n && !gpuvec_als_run_slices(threads, renumber_slice, &task, nslices))
 		return false;
 	items->n = kept;
 	return true;

@@ -14,7 +14,7 @@
 #include "engine/als/interactions.h"
 
 /* Entries that a thread takes at a time */
-#define PART_ENTRIES	65536
+#define SLICE_ENTRIES	65536
 
 /* The threads that sort */
 typedef struct sorter_threads
@@ -33,12 +33,12 @@ typedef struct numbered_key
 /*
  * interactions.c
  *
- * gpuvec_als_run_parts			runs all parts of a task; false if it was
+ * gpuvec_als_run_slices			runs all slices of a task; false if it was
  *								canceled: some were left out
  * gpuvec_interactions_free_triples	frees the interactions, but not the keys
  */
-extern bool gpuvec_als_run_parts(const sorter_threads *threads, gpuvec_part part, void *task,
-								 uint64_t nparts);
+extern bool gpuvec_als_run_slices(const sorter_threads *threads, gpuvec_slice slice, void *task,
+								  uint64_t nslices);
 extern void gpuvec_interactions_free_triples(gpuvec_interactions *in);
 
 /*

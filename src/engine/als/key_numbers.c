@@ -52,7 +52,7 @@ grow(gpuvec_key_numbers *numbers, gpuvec_error *error)
 	numbers->slots = slots;
 	numbers->nslots = nslots;
 	numbers->keys = keys;
-	numbers->room = (uint32_t) (nslots / 2);
+	numbers->capacity = (uint32_t) (nslots / 2);
 	for (uint32_t i = 0; i < numbers->n; i++)
 		slots[find_slot(numbers, keys[i])] = i;
 	return true;
@@ -71,7 +71,7 @@ gpuvec_key_number_add(gpuvec_key_numbers *numbers, int64_t key, gpuvec_error *er
 
 	if (number != GPUVEC_NO_NUMBER)
 		return number;
-	if (numbers->n == numbers->room && !grow(numbers, error))
+	if (numbers->n == numbers->capacity && !grow(numbers, error))
 		return GPUVEC_NO_NUMBER;
 	number = numbers->n++;
 	numbers->keys[number] = key;

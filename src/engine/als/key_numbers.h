@@ -17,7 +17,7 @@ typedef struct gpuvec_key_numbers
 	gpuvec_als_memory *memory;
 	int64_t    *keys;			/* [n]: the key of each number */
 	uint32_t	n;
-	uint32_t	room;			/* elements of keys */
+	uint32_t	capacity;		/* elements of keys */
 	uint32_t   *slots;			/* [nslots]: numbers; GPUVEC_NO_NUMBER: free */
 	uint64_t	nslots;			/* a power of two, or 0 */
 } gpuvec_key_numbers;

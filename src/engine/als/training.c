@@ -30,7 +30,7 @@
 #include "engine/log.h"
 #include "engine/store/store.h"
 
-/* Rows for which one part computes initial factors */
+/* Rows for which one slice computes initial factors */
 #define INITIAL_ROWS	1024
 
 struct gpuvec_training
@@ -41,7 +41,7 @@ struct gpuvec_training
 	gpuvec_interactions in;
 	gpuvec_side_rows rows[2];	/* of gpuvec_als_side */
 	gpuvec_als_problem problem; /* with the factors, on the host */
-	uint32_t	known_room;		/* items that there is room for, while those
+	uint32_t	known_capacity; /* items that there is room for, while those
 								 * for fold_in come */
 	gpuvec_als_solver *solver;	/* NULL until prepared */
 	gpuvec_device *device;		/* charged for the solver, or NULL */
@@ -153,15 +153,15 @@ typedef struct initial_task
 } initial_task;
 
 static void
-initial_part(void *arg, uint64_t part, int thread)
+initial_slice(void *arg, uint64_t slice, int thread)
 {
 	initial_task *task = arg;
 	const gpuvec_training *training = task->training;
 	const gpuvec_side_rows *rows = &training->rows[task->side];
-	uint64_t	end = (part + 1) * INITIAL_ROWS;
+	uint64_t	end = (slice + 1) * INITIAL_ROWS;
 
 	(void) thread;
-	for (uint64_t row = part * INITIAL_ROWS; row < end && row < rows->n; row++)
+	for (uint64_t row = slice * INITIAL_ROWS; row < end && row < rows->n; row++)
 	{
 		float	   *factor = training->problem.factors[task->side] + row * training->problem.stride;
 
@@ -183,7 +183,7 @@ new_factors(gpuvec_training *training, gpuvec_als_side side, gpuvec_error *error
 													 sizeof(float), error);
 	if (training->problem.factors[side] == NULL)
 		return false;
-	gpuvec_thread_pool_run(training->pool, initial_part, &task,
+	gpuvec_thread_pool_run(training->pool, initial_slice, &task,
 						   ((uint64_t) n + INITIAL_ROWS - 1) / INITIAL_ROWS);
 	return true;
 }
@@ -200,9 +200,9 @@ static bool
 grow_known(gpuvec_training *training, gpuvec_error *error)
 {
 	uint32_t	n = training->in.numbers[GPUVEC_ALS_ITEMS].n;
-	uint32_t	room = training->known_room ? training->known_room * 2 : INITIAL_ROWS;
+	uint32_t	capacity = training->known_capacity ? training->known_capacity * 2 : INITIAL_ROWS;
 	size_t		bytes = training->problem.stride * sizeof(float);
-	float	   *more = gpuvec_als_new(&training->memory, room, bytes, error);
+	float	   *more = gpuvec_als_new(&training->memory, capacity, bytes, error);
 
 	if (more == NULL)
 		return false;
@@ -210,7 +210,7 @@ grow_known(gpuvec_training *training, gpuvec_error *error)
 		memcpy(more, training->problem.factors[GPUVEC_ALS_ITEMS], n * bytes);
 	gpuvec_als_free(&training->memory, training->problem.factors[GPUVEC_ALS_ITEMS]);
 	training->problem.factors[GPUVEC_ALS_ITEMS] = more;
-	training->known_room = room;
+	training->known_capacity = capacity;
 	return true;
 }
 
@@ -227,7 +227,7 @@ add_known(gpuvec_training *training, int64_t key, const float *elements, gpuvec_
 	if (number > 0 && key <= numbers->keys[number - 1])
 		return gpuvec_fail(error, GPUVEC_PROTOCOL_VIOLATION, NULL, NULL,
 						   "items of a fold-in must come in the order of their keys");
-	if (number == training->known_room && !grow_known(training, error))
+	if (number == training->known_capacity && !grow_known(training, error))
 		return false;
 	if (gpuvec_key_number_add(numbers, key, error) == GPUVEC_NO_NUMBER)
 		return false;

@@ -73,7 +73,7 @@ extern bool gpuvec_training_set(gpuvec_training *training, gpuvec_als_side side,
 extern bool gpuvec_training_iterate(gpuvec_training *training, const int *canceled, double *loss,
 									gpuvec_error *error);
 
-/* Seconds of the parts of an iteration */
+/* Seconds of the steps of an iteration */
 typedef struct gpuvec_training_times
 {
 	double		users;

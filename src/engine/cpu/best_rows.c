@@ -48,23 +48,23 @@ static bool
 make_room(best_rows *best, uint32_t n)
 {
 	const gpuvec_topk_query *query = best->query->query;
-	uint32_t	room = best->room == 0 ? 16 : best->room * 2;
+	uint32_t	capacity = best->capacity == 0 ? 16 : best->capacity * 2;
 	best_row   *rows;
 
-	if (n <= best->room - best->n)
+	if (n <= best->capacity - best->n)
 		return true;
-	if (room < best->n + n)
-		room = best->n + n;
-	if (room > query->k && !query->unordered)
-		room = query->k;
-	rows = realloc(best->rows, room * (query->bare ? sizeof(uint64_t) : sizeof(best_row)));
+	if (capacity < best->n + n)
+		capacity = best->n + n;
+	if (capacity > query->k && !query->unordered)
+		capacity = query->k;
+	rows = realloc(best->rows, capacity * (query->bare ? sizeof(uint64_t) : sizeof(best_row)));
 	if (rows == NULL)
 	{
 		best->failed = true;
 		return false;
 	}
 	best->rows = rows;
-	best->room = room;
+	best->capacity = capacity;
 	return true;
 }
 

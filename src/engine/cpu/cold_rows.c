@@ -7,7 +7,7 @@
  * the hot numbers that a row shares with the query.  Let C be the live rows
  * that share a cold number with it: the union of its cold postings.  What
  * scans and lists count is all that a row outside C shares, but too little
- * for a row in C.  So a search has two parts:
+ * for a row in C.  So a search has two steps:
  *
  *	1. Before all else, the rows of C are found in the postings.  Each is
  *	   counted exactly, its cold numbers by the postings and its hot ones in

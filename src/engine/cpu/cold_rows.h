@@ -12,7 +12,7 @@
 
 /*
  * Offer the live rows that share a cold number with the query to `best`, and
- * make query->cold.  All other parts of the search then leave these rows out.
+ * make query->cold.  All other steps of the search then leave these rows out.
  * False if out of memory.
  */
 extern bool cold_search(const gpuvec_view *view, cpu_query *query, best_rows *best);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * cpu_backend.h
- *	  What the parts of the CPU backend share.
+ *	  What the files of the CPU backend share.
  *
  * cpu_backend.c	opening; what is kept of each segment
  * cpu_search.c		splitting a search over threads, merging
@@ -89,7 +89,7 @@ typedef struct cpu_filter
 #define ENTRY_EMPTY		2		/* no row passes */
 
 /*
- * What all parts of a search share for one query.  *bound is the key of
+ * What all slices of a search share for one query.  *bound is the key of
  * min_score, if any, or of the k-th best row that some part has found: rows
  * with a greater key cannot be in the answer.  It only decreases; threads
  * read and lower it without locks.
@@ -106,14 +106,14 @@ typedef struct cpu_query
 	bool		has_after;
 	bool		ranks_disjoint; /* rows without a common id count */
 	const cold_rows *cold;		/* rows that have been offered already, and
-								 * are left out by all parts; NULL: none */
+								 * are left out by all slices; NULL: none */
 	const cpu_filter *filter;	/* NULL: all live rows take part */
 	const uint8_t *done;		/* with a filter: [entries of the view] what
 								 * is left to do in them */
 } cpu_query;
 
 /*
- * True if a part searches this entry of the view for the query; sets the mask
+ * True if a slice searches this entry of the view for the query; sets the mask
  * of the rows that take part, NULL for all live ones
  */
 static inline bool
@@ -131,14 +131,14 @@ mask_has(const uint64_t *mask, uint32_t row)
 }
 
 /*
- * The best rows of a query in one part of a search: a heap with the worst row
+ * The best rows of a query in one slice of a search: a heap with the worst row
  * at the root
  */
 typedef struct best_rows
 {
 	cpu_query  *query;
 	uint32_t	n;
-	uint32_t	room;
+	uint32_t	capacity;
 	union
 	{
 		best_row   *rows;
@@ -148,24 +148,24 @@ typedef struct best_rows
 } best_rows;
 
 /*
- * A part of a search: the queries of one batch and a range of segments, or
- * those segments of the range that no other part has taken
+ * A slice of a search: the queries of one batch and a range of segments, or
+ * those segments of the range that no other slice has taken
  */
-typedef struct cpu_part
+typedef struct cpu_slice
 {
 	const gpuvec_view *view;
 	const uint32_t *order;		/* numbers of the view's entries, in the order
 								 * of scanning */
 	uint32_t	first_entry;	/* positions in order[] */
 	uint32_t	end_entry;
-	uint32_t   *next_entry;		/* atomic; if not NULL, the parts of the batch
-								 * take their entries from this shared
+	uint32_t   *next_entry;		/* atomic; if not NULL, the slices of the
+								 * batch take their entries from this shared
 								 * position in order[] */
 	uint32_t	nqueries;
 	cpu_query **queries;
 	best_rows  *best;			/* [nqueries] */
 	bool		canceled;
-} cpu_part;
+} cpu_slice;
 
 /* Ways to search a segment */
 typedef enum cpu_way
@@ -226,7 +226,7 @@ extern double cpu_all_rows_cost(cpu_backend *cpu, const gpuvec_segment *segment,
  */
 extern bool best_offer(best_rows *best, const gpuvec_shared *shared, uint64_t tid);
 
-/* Lower the bound that all parts of the query share to key, if that is less */
+/* Lower the bound that a query's slices share to key, if that is less */
 extern void best_lower_bound(cpu_query *query, uint64_t key);
 
 /*
@@ -249,13 +249,13 @@ bound_score(const cpu_query *query)
 	return key == UINT64_MAX ? -INFINITY : (float) gpuvec_key_score(key);
 }
 
-/* True if all queries of the part were canceled */
+/* True if all queries of the slice were canceled */
 static inline bool
-part_canceled(const cpu_part *part)
+slice_canceled(const cpu_slice *slice)
 {
-	for (uint32_t q = 0; q < part->nqueries; q++)
+	for (uint32_t q = 0; q < slice->nqueries; q++)
 	{
-		const int  *canceled = part->queries[q]->query->canceled;
+		const int  *canceled = slice->queries[q]->query->canceled;
 
 		if (canceled == NULL || !__atomic_load_n(canceled, __ATOMIC_RELAXED))
 			return false;
@@ -264,12 +264,12 @@ part_canceled(const cpu_part *part)
 }
 
 /* scan_lone.c, scan_lone_avx512.c */
-extern bool scan_lone_portable(cpu_part *part);
-extern bool scan_lone_avx512(cpu_part *part);
+extern bool scan_lone_portable(cpu_slice *slice);
+extern bool scan_lone_avx512(cpu_slice *slice);
 
 /* scan_batch_*.c: false when out of memory */
-extern bool scan_batch_portable(cpu_part *part);
-extern bool scan_batch_avx2(cpu_part *part);
-extern bool scan_batch_avx512(cpu_part *part);
+extern bool scan_batch_portable(cpu_slice *slice);
+extern bool scan_batch_avx2(cpu_slice *slice);
+extern bool scan_batch_avx512(cpu_slice *slice);
 
 #endif							/* GPUVEC_CPU_BACKEND_H */

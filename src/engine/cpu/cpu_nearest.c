@@ -3,7 +3,7 @@
  * cpu_nearest.c
  *	  The nearest vectors, by brute force, with vectors in the host's memory.
  *
- * The slots are cut into parts, and each part is scored, block by block,
+ * The slots are cut into slices, and each slice is scored, block by block,
  * against all queries.  Each thread keeps the best slots of each query in a
  * heap.  In the end the heaps are merged.
  *
@@ -24,8 +24,8 @@
 #define BLOCK_BYTES		((size_t) 128 * 1024)
 #define MAX_BLOCK		1024
 
-/* Size of a part: (width + 1) * (nqueries + 1) * slots */
-#define PART_WORK		((uint64_t) 4 * 1024 * 1024)
+/* Size of a slice: (width + 1) * (nqueries + 1) * slots */
+#define SLICE_WORK		((uint64_t) 4 * 1024 * 1024)
 
 /* Queries whose heaps a thread merges at a time */
 #define QUERIES_AT_ONCE	32
@@ -50,8 +50,8 @@ typedef struct nearest_run
 	const cpu_bank *bank;
 	gpuvec_slot_search *search;
 	gpuvec_near_scores_function *near_scores;
-	uint64_t	part_slots;
-	uint64_t	nparts;
+	uint64_t	slice_slots;
+	uint64_t	nslices;
 	int			threads;
 	slot_heap  *heaps;			/* [threads][nqueries] */
 	float	   *scratch;		/* [threads][width] */
@@ -163,14 +163,14 @@ score_block(const nearest_run *n, int thread, uint32_t first, uint32_t count)
 	}
 }
 
-/* Task: score the slots of a part against all queries */
+/* Task: score the slots of a slice against all queries */
 static void
-score_part(void *task, uint64_t part, int thread)
+score_slice(void *task, uint64_t slice, int thread)
 {
 	const nearest_run *n = task;
 	size_t		row_bytes = n->bank->vector_bytes + 1;
 	uint32_t	block = row_bytes > BLOCK_BYTES ? 1 : (uint32_t) (BLOCK_BYTES / row_bytes);
-	uint64_t	end = (part + 1) * n->part_slots;
+	uint64_t	end = (slice + 1) * n->slice_slots;
 
 	if (gpuvec_bags_canceled(n->search->canceled))
 		return;
@@ -178,7 +178,7 @@ score_part(void *task, uint64_t part, int thread)
 		block = MAX_BLOCK;
 	if (end > n->search->nlive)
 		end = n->search->nlive;
-	for (uint64_t slot = part * n->part_slots; slot < end; slot += block)
+	for (uint64_t slot = slice * n->slice_slots; slot < end; slot += block)
 		score_block(n, thread, (uint32_t) slot, end - slot < block ? (uint32_t) (end - slot) : block);
 }
 
@@ -208,12 +208,12 @@ answer_query(const nearest_run *n, uint32_t query)
 
 /* Task: answer some queries */
 static void
-answer_part(void *task, uint64_t part, int thread)
+answer_slice(void *task, uint64_t slice, int thread)
 {
 	const nearest_run *n = task;
-	uint64_t	end = (part + 1) * QUERIES_AT_ONCE;
+	uint64_t	end = (slice + 1) * QUERIES_AT_ONCE;
 
-	for (uint64_t i = part * QUERIES_AT_ONCE; i < end && i < n->search->nqueries; i++)
+	for (uint64_t i = slice * QUERIES_AT_ONCE; i < end && i < n->search->nqueries; i++)
 		answer_query(n, (uint32_t) i);
 }
 
@@ -245,17 +245,17 @@ cpu_nearest(gpuvec_vectors *vectors, gpuvec_device_bank *bank, gpuvec_slot_searc
 		.near_scores = gpuvec_best_near_scores()
 	};
 	uint64_t	slot_work = ((uint64_t) n.bank->width + 1) * (search->nqueries + (uint64_t) 1);
-	uint64_t	slots = PART_WORK / slot_work + 1;
+	uint64_t	slots = SLICE_WORK / slot_work + 1;
 	bool		ok;
 
-	n.part_slots = slots < search->nlive ? slots : search->nlive;
-	n.nparts = n.part_slots > 0 ? (search->nlive + n.part_slots - 1) / n.part_slots : 0;
-	n.threads = n.nparts > 1 && search->pool ? gpuvec_thread_pool_threads(search->pool) : 1;
+	n.slice_slots = slots < search->nlive ? slots : search->nlive;
+	n.nslices = n.slice_slots > 0 ? (search->nlive + n.slice_slots - 1) / n.slice_slots : 0;
+	n.threads = n.nslices > 1 && search->pool ? gpuvec_thread_pool_threads(search->pool) : 1;
 	ok = make_heaps(&n, error);
 	if (ok)
 	{
-		cpu_run(search->pool, score_part, &n, n.nparts);
-		cpu_run(search->pool, answer_part, &n,
+		cpu_run(search->pool, score_slice, &n, n.nslices);
+		cpu_run(search->pool, answer_slice, &n,
 				((uint64_t) search->nqueries + QUERIES_AT_ONCE - 1) / QUERIES_AT_ONCE);
 	}
 	free(n.heaps);

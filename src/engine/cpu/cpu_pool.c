@@ -3,7 +3,7 @@
  * cpu_pool.c
  *	  Pooling and gradients, with vectors in the host's memory.
  *
- * Threads take parts of the bags.  Each bag is pooled by one thread, in the
+ * Threads take slices of the bags.  Each bag is pooled by one thread, in the
  * order of its keys.
  *
  * A share is what one occurrence of a key gets of the upstream gradient.  All
@@ -21,13 +21,13 @@
 #include "engine/host_memory.h"
 #include "engine/slot_bags.h"
 
-/* Slots of a part, about */
-#define PART_SLOTS		4096
+/* Slots of a slice, about */
+#define SLICE_SLOTS		4096
 
-/* Keys of a part of a gradient, about */
-#define PART_KEYS		1024
+/* Keys of a slice of a gradient, about */
+#define SLICE_KEYS		1024
 
-/* A request: bags of slots, which threads take in parts */
+/* A request: bags of slots, which threads take in slices */
 typedef struct bags_run
 {
 	const cpu_bank *bank;
@@ -36,19 +36,19 @@ typedef struct bags_run
 	gpuvec_pool_bag_function *pool_bag;
 	const float *gradient;		/* of weights */
 	float	   *out;
-	uint64_t	nparts;
+	uint64_t	nslices;
 	bool		failed;			/* atomic: out of memory */
 } bags_run;
 
-/* What a thread works with for a part of the bags */
-typedef struct bags_part
+/* What a thread works with for a slice of the bags */
+typedef struct bags_slice
 {
 	const bags_run *run;
-	uint64_t	first;			/* slot of the part */
-	const void **vectors;		/* of the part's slots; NULL: not found */
+	uint64_t	first;			/* slot of the slice */
+	const void **vectors;		/* of the slice's slots; NULL: not found */
 	float	   *scratch;
 	float	   *mean;
-} bags_part;
+} bags_slice;
 
 /* Number of bags; concat has one of all slots, which can be cut anywhere */
 static uint64_t
@@ -64,11 +64,11 @@ bag_start(const gpuvec_slot_bags *bags, uint64_t i)
 	return bags->mode == GPUVEC_POOL_CONCAT ? i : gpuvec_bag_start(bags, i);
 }
 
-/* The first bag of a part */
+/* The first bag of a slice */
 static uint64_t
-part_start(const bags_run *run, uint64_t part)
+slice_start(const bags_run *run, uint64_t slice)
 {
-	return (uint64_t) ((unsigned __int128) count_bags(run->bags) * part / run->nparts);
+	return (uint64_t) ((unsigned __int128) count_bags(run->bags) * slice / run->nslices);
 }
 
 static bags_run
@@ -78,11 +78,11 @@ make_run(gpuvec_device_bank *device_bank, const gpuvec_slot_bags *bags, float *o
 	uint64_t	nbags = count_bags(bags);
 	bags_run	run = {
 		.bank = bank, .elements = bank->elements, .bags = bags, .out = out,
-		.pool_bag = gpuvec_best_pool_bag(), .nparts = bags->nslots / PART_SLOTS + 1
+		.pool_bag = gpuvec_best_pool_bag(), .nslices = bags->nslots / SLICE_SLOTS + 1
 	};
 
-	if (run.nparts > nbags)
-		run.nparts = nbags;
+	if (run.nslices > nbags)
+		run.nslices = nbags;
 	return run;
 }
 
@@ -97,7 +97,7 @@ find_vectors(const bags_run *run, const uint32_t *slots, uint64_t n, const void 
 }
 
 static void
-end_part(bags_part *p)
+end_slice(bags_slice *p)
 {
 	free(p->vectors);
 	free(p->scratch);
@@ -105,7 +105,7 @@ end_part(bags_part *p)
 
 /* Begin with the slots from `first` to `end`; false: out of memory */
 static bool
-begin_part(bags_part *p, const bags_run *run, uint64_t first, uint64_t end)
+begin_slice(bags_slice *p, const bags_run *run, uint64_t first, uint64_t end)
 {
 	size_t		width = run->bank->width;
 
@@ -115,7 +115,7 @@ begin_part(bags_part *p, const bags_run *run, uint64_t first, uint64_t end)
 	p->scratch = malloc((width * (GPUVEC_SCRATCH_VECTORS + 1) + 1) * sizeof(float));
 	if (p->vectors == NULL || p->scratch == NULL)
 	{
-		end_part(p);
+		end_slice(p);
 		return false;
 	}
 	p->mean = p->scratch + width * GPUVEC_SCRATCH_VECTORS;
@@ -125,7 +125,7 @@ begin_part(bags_part *p, const bags_run *run, uint64_t first, uint64_t end)
 
 /* The bag of the slots from `first` to `end` */
 static gpuvec_bag
-get_bag(const bags_part *p, uint64_t first, uint64_t end)
+get_bag(const bags_slice *p, uint64_t first, uint64_t end)
 {
 	const gpuvec_slot_bags *bags = p->run->bags;
 
@@ -140,9 +140,9 @@ get_bag(const bags_part *p, uint64_t first, uint64_t end)
 	};
 }
 
-/* Pool the bags of a part; those of concat are one */
+/* Pool the bags of a slice; those of concat are one */
 static void
-pool_bags(const bags_part *p, uint64_t first, uint64_t end)
+pool_bags(const bags_slice *p, uint64_t first, uint64_t end)
 {
 	const bags_run *run = p->run;
 	float	   *out = run->out + first * run->bank->width;
@@ -164,11 +164,11 @@ pool_bags(const bags_part *p, uint64_t first, uint64_t end)
 }
 
 /*
- * The gradients of the weights of the bags of a part.  Sums of one slot each
+ * The gradients of the weights of the bags of a slice.  Sums of one slot each
  * are what concat makes of all of them.
  */
 static void
-weigh_bags(const bags_part *p, uint64_t first, uint64_t end)
+weigh_bags(const bags_slice *p, uint64_t first, uint64_t end)
 {
 	const bags_run *run = p->run;
 
@@ -191,18 +191,18 @@ weigh_bags(const bags_part *p, uint64_t first, uint64_t end)
 	}
 }
 
-/* Task: pool the bags of a part, or compute the gradients of their weights */
+/* Task: pool the bags of a slice, or compute the gradients of their weights */
 static void
-run_part(void *task, uint64_t part, int thread)
+run_slice(void *task, uint64_t slice, int thread)
 {
 	bags_run   *run = task;
-	uint64_t	first = part_start(run, part);
-	uint64_t	end = part_start(run, part + 1);
-	bags_part	p;
+	uint64_t	first = slice_start(run, slice);
+	uint64_t	end = slice_start(run, slice + 1);
+	bags_slice	p;
 
 	if (gpuvec_bags_canceled(run->bags->canceled))
 		return;
-	if (!begin_part(&p, run, bag_start(run->bags, first), bag_start(run->bags, end)))
+	if (!begin_slice(&p, run, bag_start(run->bags, first), bag_start(run->bags, end)))
 	{
 		__atomic_store_n(&run->failed, true, __ATOMIC_RELAXED);
 		return;
@@ -211,13 +211,13 @@ run_part(void *task, uint64_t part, int thread)
 		weigh_bags(&p, first, end);
 	else
 		pool_bags(&p, first, end);
-	end_part(&p);
+	end_slice(&p);
 }
 
 static bool
 run_bags(bags_run *run, gpuvec_error *error)
 {
-	cpu_run(run->bags->pool, run_part, run, run->nparts);
+	cpu_run(run->bags->pool, run_slice, run, run->nslices);
 	return !run->failed || gpuvec_fail_memory(error, run->bags->nslots * sizeof(void *));
 }
 
@@ -263,14 +263,14 @@ typedef struct gradient_sums
 	const gpuvec_share *shares; /* sorted */
 	uint64_t   *first;			/* [n + 1]: the first share of each key */
 	uint64_t	n;				/* different keys */
-	uint64_t	nparts;
+	uint64_t	nslices;
 	float	   *out;			/* [n * width] */
 	bool		failed;			/* atomic: out of memory */
 } gradient_sums;
 
 /*
  * The number of slots for which there must be room while shares are collected
- * bag by bag; the bag of concat is cut into parts
+ * bag by bag; the bag of concat is cut into slices
  */
 static uint64_t
 longest_bag(const gpuvec_slot_bags *bags)
@@ -278,7 +278,7 @@ longest_bag(const gpuvec_slot_bags *bags)
 	uint64_t	longest = bags->offsets ? 0 : bags->hotness;
 
 	if (bags->mode == GPUVEC_POOL_CONCAT)
-		return PART_SLOTS;
+		return SLICE_SLOTS;
 	for (uint64_t i = 0; bags->offsets && i < bags->nbags; i++)
 		if (bags->offsets[i + 1] - bags->offsets[i] > longest)
 			longest = bags->offsets[i + 1] - bags->offsets[i];
@@ -291,15 +291,15 @@ collect_shares(const bags_run *run, const void **vectors, gpuvec_share *shares)
 {
 	const gpuvec_slot_bags *bags = run->bags;
 	bool		concat = bags->mode == GPUVEC_POOL_CONCAT;
-	uint64_t	nbags = concat ? (bags->nslots + PART_SLOTS - 1) / PART_SLOTS : bags->nbags;
+	uint64_t	nbags = concat ? (bags->nslots + SLICE_SLOTS - 1) / SLICE_SLOTS : bags->nbags;
 	uint64_t	n = 0;
 	uint64_t	row = 0;
 
 	for (uint64_t i = 0; i < nbags; i++)
 	{
-		uint64_t	first = concat ? i * PART_SLOTS : gpuvec_bag_start(bags, i);
-		uint64_t	end = concat ? first + PART_SLOTS : gpuvec_bag_start(bags, i + 1);
-		bags_part	p = {.run = run, .first = first, .vectors = vectors};
+		uint64_t	first = concat ? i * SLICE_SLOTS : gpuvec_bag_start(bags, i);
+		uint64_t	end = concat ? first + SLICE_SLOTS : gpuvec_bag_start(bags, i + 1);
+		bags_slice	p = {.run = run, .first = first, .vectors = vectors};
 		gpuvec_bag	bag = get_bag(&p, first, end < bags->nslots ? end : bags->nslots);
 
 		find_vectors(run, bags->slots + first, bag.n, vectors);
@@ -318,12 +318,12 @@ find_keys(gradient_sums *g, uint64_t nshares)
 	g->first[g->n] = nshares;
 }
 
-/* Task: sum the shares of the keys of a part */
+/* Task: sum the shares of the keys of a slice */
 static void
-sum_part(void *task, uint64_t part, int thread)
+sum_slice(void *task, uint64_t slice, int thread)
 {
 	gradient_sums *g = task;
-	uint64_t	end = g->n * (part + 1) / g->nparts;
+	uint64_t	end = g->n * (slice + 1) / g->nslices;
 	float	   *scratch;
 
 	if (gpuvec_bags_canceled(g->bags->canceled))
@@ -331,7 +331,7 @@ sum_part(void *task, uint64_t part, int thread)
 	scratch = malloc(((size_t) g->up.width * GPUVEC_SCRATCH_VECTORS + 1) * sizeof(float));
 	if (scratch == NULL)
 		__atomic_store_n(&g->failed, true, __ATOMIC_RELAXED);
-	for (uint64_t i = g->n * part / g->nparts; scratch && i < end; i++)
+	for (uint64_t i = g->n * slice / g->nslices; scratch && i < end; i++)
 		g->sum_shares(g->out + i * g->up.width, g->shares + g->first[i],
 					  g->first[i + 1] - g->first[i], &g->up, scratch);
 	free(scratch);
@@ -349,8 +349,8 @@ sum_keys(gradient_sums *g, uint64_t most, void **body, gpuvec_error *error)
 	for (uint64_t i = 0; i < g->n; i++)
 		keys[i] = g->shares[g->first[i]].key;
 	g->out = (float *) (keys + g->n);
-	g->nparts = g->n / PART_KEYS + 1;
-	cpu_run(g->bags->pool, sum_part, g, g->nparts);
+	g->nslices = g->n / SLICE_KEYS + 1;
+	cpu_run(g->bags->pool, sum_slice, g, g->nslices);
 	if (g->failed)
 	{
 		free(keys);

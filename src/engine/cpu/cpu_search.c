@@ -1,22 +1,22 @@
 /*-------------------------------------------------------------------------
  *
  * cpu_search.c
- *	  Splitting a search into parts, which threads run, and merging their
+ *	  Splitting a search into slices, which threads run, and merging their
  *	  rows.
  *
  * choose.c assigns each segment of the view to a way of searching.  The
  * segments of one way and all queries form a group.  A group's queries are
- * sorted by length and cut into batches.  A part of the search is one batch
- * and every n-th segment of a group.  In a search by lists, the parts of a
+ * sorted by length and cut into batches.  A slice of the search is one batch
+ * and every n-th segment of a group.  In a search by lists, the slices of a
  * batch instead take segments from a shared list, each the next free one.
  * Each batch visits the segments whose lengths are closest to its own first,
- * so that good rows are found early.  Each part keeps its own best rows; all
- * parts share the bound of each query.  At the end, the rows of the parts are
- * merged and sorted.
+ * so that good rows are found early.  Each slice keeps its own best rows; all
+ * slices share the bound of each query.  At the end, the rows of the slices
+ * are merged and sorted.
  *
  * A query with a filter begins with a mask of the rows that pass it
  * (filters.c), one with cold numbers with the rows that share them
- * (cold_rows.c).  Then come the rows that are gathered; parts offer the
+ * (cold_rows.c).  Then come the rows that are gathered; slices offer the
  * others.
  *
  *-------------------------------------------------------------------------
@@ -30,8 +30,8 @@
 #include "engine/cpu/lists_search.h"
 #include "engine/equal_filters.h"
 
-/* Parts for each thread, so that threads finish at about the same time */
-#define PARTS_PER_THREAD	4
+/* Slices for each thread, so that threads finish at about the same time */
+#define SLICES_PER_THREAD	4
 
 /*
  * Most bytes of the masks of filters at a time: what stays in the caches.  But
@@ -51,10 +51,10 @@ typedef struct cpu_group
 	uint32_t   *entries;		/* [nentries] entry numbers of the view */
 	uint32_t	width;			/* most queries of a batch */
 	uint32_t	nbatches;
-	uint32_t	nsplits;		/* parts of a batch */
+	uint32_t	nsplits;		/* slices of a batch */
 	uint32_t   *order;			/* [nbatches * nentries] */
 	uint32_t   *next;			/* [nbatches] next position in order[] */
-	cpu_part   *parts;			/* [nbatches * nsplits] */
+	cpu_slice  *slices;			/* [nbatches * nsplits] */
 	best_rows  *best;			/* [nsplits * nqueries] */
 } cpu_group;
 
@@ -124,9 +124,9 @@ length_distance(const gpuvec_segment *segment, uint32_t len)
 	return len > segment->maxlen ? len - segment->maxlen : 0;
 }
 
-/* Set up the parts of one batch */
+/* Set up the slices of one batch */
 static void
-make_parts(cpu_search *search, cpu_group *group, uint32_t batch, near_entry *near)
+make_slices(cpu_search *search, cpu_group *group, uint32_t batch, near_entry *near)
 {
 	uint32_t	nentries = group->nentries;
 	uint32_t	first = batch * group->width;
@@ -150,69 +150,69 @@ make_parts(cpu_search *search, cpu_group *group, uint32_t batch, near_entry *nea
 			order[placed] = near[placed].entry;
 	for (uint32_t split = 0; split < group->nsplits; split++)
 	{
-		cpu_part   *part = &group->parts[batch * group->nsplits + split];
+		cpu_slice  *slice = &group->slices[batch * group->nsplits + split];
 
-		part->view = search->view;
-		part->order = order;
-		part->first_entry = placed;
+		slice->view = search->view;
+		slice->order = order;
+		slice->first_entry = placed;
 		if (group->way == CPU_LISTS)
-			part->next_entry = &group->next[batch];
+			slice->next_entry = &group->next[batch];
 		else
 			for (uint32_t i = split; i < nentries; i += group->nsplits)
 				order[placed++] = near[i].entry;
-		part->end_entry = placed;
-		part->nqueries = n;
-		part->queries = search->pointers + first;
-		part->best = group->best + (size_t) split * search->nqueries + first;
+		slice->end_entry = placed;
+		slice->nqueries = n;
+		slice->queries = search->pointers + first;
+		slice->best = group->best + (size_t) split * search->nqueries + first;
 		for (uint32_t q = 0; q < n; q++)
-			part->best[q].query = part->queries[q];
+			slice->best[q].query = slice->queries[q];
 	}
 }
 
-/* Search one part in the way of its group */
+/* Search one slice in the way of its group */
 static bool
-search_part(cpu_backend *cpu, cpu_way way, cpu_part *part, int thread)
+search_slice(cpu_backend *cpu, cpu_way way, cpu_slice *slice, int thread)
 {
 	switch (way)
 	{
 		case CPU_LISTS:
-			return lists_search(part, &cpu->scratch[thread],
+			return lists_search(slice, &cpu->scratch[thread],
 								cpu->simd == SIMD_AVX512 ? lists_select_avx512 :
 								cpu->simd == SIMD_AVX2 ? lists_select_avx2 : lists_select_portable);
 		case CPU_LONE:
-			return cpu->simd == SIMD_AVX512 ? scan_lone_avx512(part) : scan_lone_portable(part);
+			return cpu->simd == SIMD_AVX512 ? scan_lone_avx512(slice) : scan_lone_portable(slice);
 		case CPU_BATCH:
-			return cpu->simd == SIMD_AVX512 ? scan_batch_avx512(part) :
-				cpu->simd == SIMD_AVX2 ? scan_batch_avx2(part) : scan_batch_portable(part);
+			return cpu->simd == SIMD_AVX512 ? scan_batch_avx512(slice) :
+				cpu->simd == SIMD_AVX2 ? scan_batch_avx2(slice) : scan_batch_portable(slice);
 	}
 	return false;
 }
 
 static inline uint64_t
-group_parts(const cpu_group *group)
+group_slices(const cpu_group *group)
 {
 	return (uint64_t) group->nbatches * group->nsplits;
 }
 
-/* Run one part; called by a thread of the pool */
+/* Run one slice; called by a thread of the pool */
 static void
-run_part(void *task, uint64_t number, int thread)
+run_slice(void *task, uint64_t number, int thread)
 {
 	cpu_search *search = task;
 	cpu_group  *group = search->groups;
-	cpu_part   *part;
+	cpu_slice  *slice;
 	bool		ok;
 
-	for (; number >= group_parts(group); group++)
-		number -= group_parts(group);
+	for (; number >= group_slices(group); group++)
+		number -= group_slices(group);
 
 	/*
-	 * start with the first part of each batch: it has the closest segments
+	 * start with the first slice of each batch: it has the closest segments
 	 */
-	part = &group->parts[number % group->nbatches * group->nsplits + number / group->nbatches];
-	ok = search_part(search->backend, group->way, part, thread);
-	for (uint32_t q = 0; q < part->nqueries; q++)
-		ok = ok && !part->best[q].failed;
+	slice = &group->slices[number % group->nbatches * group->nsplits + number / group->nbatches];
+	ok = search_slice(search->backend, group->way, slice, thread);
+	for (uint32_t q = 0; q < slice->nqueries; q++)
+		ok = ok && !slice->best[q].failed;
 	if (!ok)
 		__atomic_store_n(&search->failed, 1, __ATOMIC_RELAXED);
 }
@@ -237,7 +237,7 @@ row_size(const gpuvec_topk_query *query)
 }
 
 /*
- * Copy the rows of one part behind n others at `rows`, unless that is NULL;
+ * Copy the rows of one slice behind n others at `rows`, unless that is NULL;
  * returns their number
  */
 static uint64_t
@@ -249,7 +249,7 @@ copy_rows(const best_rows *best, size_t size, char *rows, uint64_t n)
 }
 
 /*
- * Copy the rows that all parts found for one query to `rows`, unless that is
+ * Copy the rows that all slices found for one query to `rows`, unless that is
  * NULL.  Returns their number.
  */
 static uint64_t
@@ -302,7 +302,7 @@ answer_tids(cpu_search *search, uint64_t number, uint64_t n)
 }
 
 /*
- * Merge the rows that the parts found for one query; called by a thread of
+ * Merge the rows that the slices found for one query; called by a thread of
  * the pool
  */
 static void
@@ -378,9 +378,9 @@ allocate_group(const cpu_search *search, cpu_group *group)
 {
 	group->order = calloc((size_t) group->nbatches * group->nentries, sizeof(uint32_t));
 	group->next = calloc(group->nbatches, sizeof(uint32_t));
-	group->parts = calloc(group_parts(group), sizeof(cpu_part));
+	group->slices = calloc(group_slices(group), sizeof(cpu_slice));
 	group->best = calloc((size_t) search->nqueries * group->nsplits, sizeof(best_rows));
-	return group->order && group->next && group->parts && group->best;
+	return group->order && group->next && group->slices && group->best;
 }
 
 /* Free a search's arrays */
@@ -396,7 +396,7 @@ free_search(cpu_search *search)
 		free(group->entries);
 		free(group->order);
 		free(group->next);
-		free(group->parts);
+		free(group->slices);
 		free(group->best);
 	}
 	for (uint32_t i = 0; search->cold && i < search->nqueries; i++)
@@ -428,7 +428,7 @@ is_short(const cpu_search *search, const cpu_group *group)
 	return ns < WAKE_NS;
 }
 
-/* Choose the size of batches and the number of parts */
+/* Choose the size of batches and the number of slices */
 static void
 choose_sizes(cpu_search *search, cpu_group *group)
 {
@@ -439,15 +439,15 @@ choose_sizes(cpu_search *search, cpu_group *group)
 	group->nsplits = 1;
 
 	/*
-	 * parts that take segments from a shared list even out by themselves, so
+	 * slices that take segments from a shared list even out by themselves, so
 	 * few are needed
 	 */
 	if (is_short(search, group))
 		return;
 	if (threads > 1 && group->way == CPU_LISTS)
-		group->nsplits = group->nbatches < threads * PARTS_PER_THREAD ? threads : 1;
+		group->nsplits = group->nbatches < threads * SLICES_PER_THREAD ? threads : 1;
 	else if (threads > 1)
-		group->nsplits = (threads * PARTS_PER_THREAD + group->nbatches - 1) / group->nbatches;
+		group->nsplits = (threads * SLICES_PER_THREAD + group->nbatches - 1) / group->nbatches;
 	if (group->nsplits > group->nentries)
 		group->nsplits = group->nentries;
 }
@@ -547,15 +547,15 @@ divide_entries(cpu_search *search, gpuvec_method method)
 }
 
 /*
- * Make groups and parts.  Sets the number of parts.  False: out of memory.
+ * Make groups and slices.  Sets the number of slices.  False: out of memory.
  */
 static bool
-plan_search(cpu_search *search, gpuvec_method method, uint64_t *nparts)
+plan_search(cpu_search *search, gpuvec_method method, uint64_t *nslices)
 {
 	near_entry *near = malloc(search->view->nentries * sizeof(near_entry));
 	bool		ok;
 
-	*nparts = 0;
+	*nslices = 0;
 
 	if (method == GPUVEC_METHOD_INVERTED)
 		gpuvec_thread_pool_run(search->backend->pool, require_lists, search,
@@ -571,17 +571,17 @@ plan_search(cpu_search *search, gpuvec_method method, uint64_t *nparts)
 		choose_sizes(search, group);
 		ok = allocate_group(search, group);
 		for (uint32_t batch = 0; ok && batch < group->nbatches; batch++)
-			make_parts(search, group, batch, near);
-		*nparts += group_parts(group);
+			make_slices(search, group, batch, near);
+		*nslices += group_slices(group);
 	}
 	free(near);
 	return ok;
 }
 
-/* All that comes before the parts run.  False: out of memory. */
+/* All that comes before the slices run.  False: out of memory. */
 static bool
 begin_search(cpu_search *search, gpuvec_method method, gpuvec_topk_query *queries,
-			 uint64_t *nparts)
+			 uint64_t *nslices)
 {
 	search->queries = calloc(search->nqueries, sizeof(cpu_query));
 	search->pointers = calloc(search->nqueries, sizeof(cpu_query *));
@@ -593,7 +593,7 @@ begin_search(cpu_search *search, gpuvec_method method, gpuvec_topk_query *querie
 	search->filters.nqueries = search->nqueries;
 	return filters_begin(&search->filters, search->backend, method) && begin_cold(search) &&
 		filters_gather(&search->filters, search->backend) &&
-		plan_search(search, method, nparts);
+		plan_search(search, method, nslices);
 }
 
 /* So many filters have masks at a time */
@@ -611,12 +611,12 @@ filters_at_once(const gpuvec_view *view)
 static bool
 search_some(cpu_search *search, gpuvec_method method, gpuvec_topk_query *queries)
 {
-	uint64_t	nparts;
+	uint64_t	nslices;
 
-	if (!begin_search(search, method, queries, &nparts))
+	if (!begin_search(search, method, queries, &nslices))
 		search->failed = 1;
-	else if (nparts > 0)
-		gpuvec_thread_pool_run(search->backend->pool, run_part, search, nparts);
+	else if (nslices > 0)
+		gpuvec_thread_pool_run(search->backend->pool, run_slice, search, nslices);
 	if (!search->failed)
 		gpuvec_thread_pool_run(search->backend->pool, merge_query, search, search->nqueries);
 	free_search(search);

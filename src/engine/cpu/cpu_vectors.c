@@ -6,8 +6,8 @@
  * A vector that is put is there at once, so there is nothing to flush.  The
  * host has a hash table of all keys already.  The one here, and banks that
  * share memory, are for several of these in the place of several devices
- * (parts/vectors).  As on a GPU, reserve destroys the hash table, and there is
- * none until clear_keys makes one.
+ * (slices/vectors).  As on a GPU, reserve destroys the hash table, and there
+ * is none until clear_keys makes one.
  *
  *-------------------------------------------------------------------------
  */
@@ -68,30 +68,30 @@ bank_release(gpuvec_vectors *vectors, gpuvec_device_bank *device_bank)
 }
 
 static uint64_t
-entries_of(uint32_t room)
+entries_of(uint32_t capacity)
 {
-	return (uint64_t) room * SLOT_ENTRIES + SPARE_ENTRIES;
+	return (uint64_t) capacity * SLOT_ENTRIES + SPARE_ENTRIES;
 }
 
 static size_t
-bank_bytes(const gpuvec_device_bank *device_bank, uint32_t room)
+bank_bytes(const gpuvec_device_bank *device_bank, uint32_t capacity)
 {
 	const cpu_bank *bank = (const cpu_bank *) device_bank;
 
-	return room * bank->vector_bytes + entries_of(room) * sizeof(cpu_key_entry);
+	return capacity * bank->vector_bytes + entries_of(capacity) * sizeof(cpu_key_entry);
 }
 
 static bool
-bank_reserve(gpuvec_vectors *vectors, gpuvec_device_bank *device_bank, uint32_t room,
+bank_reserve(gpuvec_vectors *vectors, gpuvec_device_bank *device_bank, uint32_t capacity,
 			 gpuvec_error *error)
 {
 	cpu_bank   *bank = cpu_bank_of(device_bank);
-	char	   *elements = realloc(bank->elements, room * bank->vector_bytes + 1);
+	char	   *elements = realloc(bank->elements, capacity * bank->vector_bytes + 1);
 
 	if (elements == NULL)
-		return gpuvec_fail_memory(error, bank_bytes(device_bank, room));
+		return gpuvec_fail_memory(error, bank_bytes(device_bank, capacity));
 	bank->elements = elements;
-	bank->room = room;
+	bank->capacity = capacity;
 	free(bank->entries);
 	bank->entries = NULL;
 	return true;
@@ -107,29 +107,29 @@ can_share(gpuvec_vectors *const *vectors, uint32_t n)
 /* One slot more than asked for lies between banks */
 static bool
 reserve_shared(gpuvec_vectors *const *vectors, gpuvec_device_bank *const *banks, uint32_t n,
-			   uint32_t room, uint32_t *distance, gpuvec_error *error)
+			   uint32_t capacity, uint32_t *distance, gpuvec_error *error)
 {
-	size_t		part = (room + (size_t) 1) * cpu_bank_of(banks[0])->vector_bytes;
-	cpu_range  *range = calloc(1, sizeof(*range) + n * part);
+	size_t		slice = (capacity + (size_t) 1) * cpu_bank_of(banks[0])->vector_bytes;
+	cpu_range  *range = calloc(1, sizeof(*range) + n * slice);
 
 	if (range == NULL)
-		return gpuvec_fail_memory(error, n * part);
+		return gpuvec_fail_memory(error, n * slice);
 	for (uint32_t i = 0; i < n; i++)
 	{
 		cpu_bank   *bank = cpu_bank_of(banks[i]);
-		char	   *elements = range->elements + i * part;
+		char	   *elements = range->elements + i * slice;
 
 		if (bank->elements)
-			memcpy(elements, bank->elements, bank->room * bank->vector_bytes);
+			memcpy(elements, bank->elements, bank->capacity * bank->vector_bytes);
 		free_elements(bank);
 		bank->range = range;
 		bank->elements = elements;
-		bank->room = room;
+		bank->capacity = capacity;
 		range->refs++;
 		free(bank->entries);
 		bank->entries = NULL;
 	}
-	*distance = room + 1;
+	*distance = capacity + 1;
 	return true;
 }
 
@@ -159,7 +159,7 @@ bank_forget(gpuvec_device_bank *bank)
 static uint64_t
 key_limit(const gpuvec_device_bank *bank)
 {
-	return entries_of(((const cpu_bank *) bank)->room) / 4 * 3;
+	return entries_of(((const cpu_bank *) bank)->capacity) / 4 * 3;
 }
 
 static bool
@@ -168,7 +168,7 @@ clear_keys(gpuvec_vectors *vectors, gpuvec_device_bank *device_bank, gpuvec_erro
 	cpu_bank   *bank = cpu_bank_of(device_bank);
 
 	free(bank->entries);
-	bank->nentries = entries_of(bank->room);
+	bank->nentries = entries_of(bank->capacity);
 	bank->entries = calloc(bank->nentries, sizeof(*bank->entries));
 	return bank->entries != NULL ||
 		gpuvec_fail_memory(error, bank->nentries * sizeof(*bank->entries));

@@ -39,7 +39,7 @@ typedef struct cpu_bank
 {
 	uint32_t	width;
 	gpuvec_storage storage;
-	uint32_t	room;
+	uint32_t	capacity;
 	size_t		vector_bytes;
 	char	   *elements;		/* [room * width] */
 	cpu_range  *range;			/* where elements are, or NULL */
@@ -63,15 +63,15 @@ extern bool cpu_weight_gradients(gpuvec_vectors *vectors, gpuvec_device_bank *ba
 extern bool cpu_nearest(gpuvec_vectors *vectors, gpuvec_device_bank *bank,
 						gpuvec_slot_search *search, gpuvec_error *error);
 
-/* Run all parts of a task; without a pool, or a single one, in this thread */
+/* Run all slices of a task; without a pool, or a single one, in this thread */
 static inline void
-cpu_run(gpuvec_thread_pool *pool, gpuvec_part part, void *task, uint64_t nparts)
+cpu_run(gpuvec_thread_pool *pool, gpuvec_slice slice, void *task, uint64_t nslices)
 {
-	if (pool && nparts > 1)
-		gpuvec_thread_pool_run(pool, part, task, nparts);
+	if (pool && nslices > 1)
+		gpuvec_thread_pool_run(pool, slice, task, nslices);
 	else
-		for (uint64_t i = 0; i < nparts; i++)
-			part(task, i, 0);
+		for (uint64_t i = 0; i < nslices; i++)
+			slice(task, i, 0);
 }
 
 #endif							/* GPUVEC_CPU_VECTORS_H */

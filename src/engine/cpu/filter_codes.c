@@ -15,7 +15,7 @@
  * looked at again.
  *
  * Rows with null sets pass a filter like others, and are counted.  They take
- * no part in the search, unless a condition asks for null sets.
+ * no slice in the search, unless a condition asks for null sets.
  *
  *-------------------------------------------------------------------------
  */

@@ -35,8 +35,8 @@
 /* Bytes of masks that are kept for the next search, at most */
 #define KEPT_BYTES		((size_t) 16 * 1024 * 1024)
 
-/* Parts for each thread, so that threads finish at about the same time */
-#define PARTS_PER_THREAD	4
+/* Slices for each thread, so that threads finish at about the same time */
+#define SLICES_PER_THREAD	4
 
 /*
  * True if a query needs a mask.  Without a filter, rows with null sets are
@@ -323,7 +323,7 @@ gather_entries(const cpu_filters *f, gathering *g, uint32_t first, bool near)
 
 /* Gather a query's rows of some entries; called by a thread of the pool */
 static void
-gather_part(void *task, uint64_t number, int thread)
+gather_slice(void *task, uint64_t number, int thread)
 {
 	cpu_filters *f = task;
 	cpu_query  *query = &f->queries[number % f->nqueries];
@@ -357,14 +357,14 @@ filters_gather(cpu_filters *f, cpu_backend *cpu)
 
 	if (f->done == NULL)
 		return true;
-	f->splits = threads > 1 ? (threads * PARTS_PER_THREAD + f->nqueries - 1) / f->nqueries : 1;
+	f->splits = threads > 1 ? (threads * SLICES_PER_THREAD + f->nqueries - 1) / f->nqueries : 1;
 	if (f->splits > f->view->nentries)
 		f->splits = f->view->nentries;
 	n = (uint64_t) f->splits * f->nqueries;
 	f->gathered = calloc(n, sizeof(best_rows));
 	if (f->gathered == NULL)
 		return false;
-	gpuvec_thread_pool_run(cpu->pool, gather_part, f, n);
+	gpuvec_thread_pool_run(cpu->pool, gather_slice, f, n);
 	for (uint64_t i = 0; i < n; i++)
 		if (f->gathered[i].failed)
 			return false;

@@ -11,7 +11,7 @@
 #include "engine/cpu/cpu_backend.h"
 #include "engine/instruction_sets.h"
 
-/* Rows of a mask are padded to a multiple of so many, and their bits are 0 */
+/* Rows of a mask are padded to a multiple of this, and their bits are 0 */
 #define MASK_ROWS	512
 
 #define mask_words(nrows)	(((nrows) + MASK_ROWS - 1) / MASK_ROWS * (MASK_ROWS / 64))

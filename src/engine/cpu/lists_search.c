@@ -25,34 +25,34 @@
 /* Bytes of a list to prefetch */
 #define AHEAD_BYTES		512
 
-/* Up to so many queries, each finds some of its bitmaps in no cache */
+/* Most queries that each find some of their bitmaps in no cache */
 #define FEW_QUERIES		32
 
 /* Make room for a task's lists and bitmaps */
 static bool
-fit_task(lists_task *task, uint32_t room)
+fit_task(lists_task *task, uint32_t capacity)
 {
 	free(task->lists);
 	free(task->bitmaps);
-	task->lists = malloc(room * sizeof(id_list));
-	task->bitmaps = malloc(room * sizeof(uint8_t *));
+	task->lists = malloc(capacity * sizeof(id_list));
+	task->bitmaps = malloc(capacity * sizeof(uint8_t *));
 	return task->lists && task->bitmaps;
 }
 
 /* Make a thread's memory large enough for queries of `room` ids */
 static bool
-fit_scratch(lists_scratch *scratch, uint32_t room)
+fit_scratch(lists_scratch *scratch, uint32_t capacity)
 {
 	lists_counters *counters = &scratch->counters;
 
 	if (counters->low == NULL)
 		counters->low = aligned_alloc(64, GPUVEC_SEGMENT_ROWS);
-	if (room > scratch->room)
+	if (capacity > scratch->capacity)
 	{
-		scratch->room = 0;
-		if (!fit_task(&scratch->tasks[0], room) || !fit_task(&scratch->tasks[1], room))
+		scratch->capacity = 0;
+		if (!fit_task(&scratch->tasks[0], capacity) || !fit_task(&scratch->tasks[1], capacity))
 			return false;
-		scratch->room = room;
+		scratch->capacity = capacity;
 	}
 	return counters->low != NULL;
 }
@@ -351,23 +351,23 @@ search_entry(lists_task *task, bool few_queries, lists_scratch *scratch, lists_s
 /* The position of a thread in a part */
 typedef struct walk
 {
-	cpu_part   *part;
+	cpu_slice  *slice;
 	uint32_t	number;			/* of the current entry in the view */
 	const gpuvec_view_entry *entry; /* current entry; NULL: none */
 	uint32_t	query;			/* next query */
 } walk;
 
-/* Take the part's next entry; false if there is none */
+/* Take the slice's next entry; false if there is none */
 static bool
 next_entry(walk *at)
 {
-	const cpu_part *part = at->part;
-	uint32_t	next = __atomic_fetch_add(part->next_entry, 1, __ATOMIC_RELAXED);
+	const cpu_slice *slice = at->slice;
+	uint32_t	next = __atomic_fetch_add(slice->next_entry, 1, __ATOMIC_RELAXED);
 
-	if (next >= part->end_entry)
+	if (next >= slice->end_entry)
 		return false;
-	at->number = part->order[next];
-	at->entry = &part->view->entries[at->number];
+	at->number = slice->order[next];
+	at->entry = &slice->view->entries[at->number];
 	at->query = 0;
 	return true;
 }
@@ -376,13 +376,13 @@ next_entry(walk *at)
 static bool
 next_task(walk *at, lists_task *task)
 {
-	const cpu_part *part = at->part;
+	const cpu_slice *slice = at->slice;
 
 	while (at->entry || next_entry(at))
 	{
-		for (; at->query < part->nqueries; at->query++)
+		for (; at->query < slice->nqueries; at->query++)
 		{
-			const cpu_query *q = part->queries[at->query];
+			const cpu_query *q = slice->queries[at->query];
 			const int  *canceled = q->query->canceled;
 
 			if (!query_searches(q, at->number, &task->mask) ||
@@ -390,7 +390,7 @@ next_task(walk *at, lists_task *task)
 				(canceled && __atomic_load_n(canceled, __ATOMIC_RELAXED)))
 				continue;
 			task->entry = at->entry;
-			task->best = &part->best[at->query++];
+			task->best = &slice->best[at->query++];
 			task->lists_of = segment_lists(at->entry->segment);
 			find_lists(task, task->lists_of);
 			return true;
@@ -400,20 +400,20 @@ next_task(walk *at, lists_task *task)
 	return false;
 }
 
-/* Search all segments of a part for all its queries */
+/* Search all segments of a slice for all its queries */
 bool
-lists_search(cpu_part *part, lists_scratch *scratch, lists_select select)
+lists_search(cpu_slice *slice, lists_scratch *scratch, lists_select select)
 {
-	walk		at = {.part = part};
-	uint32_t	room = 1;
-	bool		few = part->nqueries <= FEW_QUERIES;
+	walk		at = {.slice = slice};
+	uint32_t	capacity = 1;
+	bool		few = slice->nqueries <= FEW_QUERIES;
 	int			now = 0;
 	bool		more;
 
-	for (uint32_t q = 0; q < part->nqueries; q++)
-		if (part->queries[q]->query->len > room)
-			room = part->queries[q]->query->len;
-	if (!fit_scratch(scratch, room))
+	for (uint32_t q = 0; q < slice->nqueries; q++)
+		if (slice->queries[q]->query->len > capacity)
+			capacity = slice->queries[q]->query->len;
+	if (!fit_scratch(scratch, capacity))
 		return false;
 	more = next_task(&at, &scratch->tasks[now]);
 	while (more)

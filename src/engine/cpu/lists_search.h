@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lists_search.h
- *	  What the parts of the search by inverted lists share.
+ *	  What the files of the search by inverted lists share.
  *
  * lists_search.c		which lists and bitmaps a query reads; counting lists
  * lists_search.inc		summing, comparing and selecting, compiled for each
@@ -69,7 +69,7 @@ typedef struct lists_counters
 /* Memory of one thread, reused from search to search */
 typedef struct lists_scratch
 {
-	uint32_t	room;			/* ids of the longest query */
+	uint32_t	capacity;		/* ids of the longest query */
 	lists_counters counters;
 	uint8_t    *wide;			/* [2 * GPUVEC_SEGMENT_ROWS], or NULL */
 	lists_task	tasks[2];		/* the current task and the next one */
@@ -83,7 +83,7 @@ typedef void (*lists_select) (lists_task *task, const lists_counters *counters);
 
 /* lists_search.c */
 extern void lists_scratch_free(lists_scratch *scratch);
-extern bool lists_search(cpu_part *part, lists_scratch *scratch, lists_select select);
+extern bool lists_search(cpu_slice *slice, lists_scratch *scratch, lists_select select);
 
 extern void lists_offer(lists_task *task);
 

@@ -33,7 +33,7 @@ scan_rows(const lone_scan *scan, const gpuvec_view_entry *entry, uint32_t row, u
 }
 
 bool
-scan_lone_portable(cpu_part *part)
+scan_lone_portable(cpu_slice *slice)
 {
-	return lone_scan_part(part, scan_rows);
+	return lone_scan_slice(slice, scan_rows);
 }

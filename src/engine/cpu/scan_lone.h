@@ -85,7 +85,7 @@ rows_up_to(const gpuvec_segment *segment, uint32_t row, uint32_t len)
 
 /* Scan one segment.  False: canceled. */
 static inline bool
-lone_scan_entry(cpu_part *part, const lone_scan *scan, const gpuvec_view_entry *entry,
+lone_scan_entry(cpu_slice *slice, const lone_scan *scan, const gpuvec_view_entry *entry,
 				lone_rows scan_rows)
 {
 	const gpuvec_segment *segment = entry->segment;
@@ -108,7 +108,7 @@ lone_scan_entry(cpu_part *part, const lone_scan *scan, const gpuvec_view_entry *
 				row = end;
 				break;
 			}
-			if (part_canceled(part))
+			if (slice_canceled(slice))
 				return false;
 			scan_rows(scan, entry, row, stop, need);
 			row = stop;
@@ -130,22 +130,22 @@ lone_set_query(lone_scan *scan, const gpuvec_topk_query *query)
 	}
 }
 
-/* Scan all segments of a part for its queries, one after another */
+/* Scan all segments of a slice for its queries, one after another */
 static inline bool
-lone_scan_part(cpu_part *part, lone_rows scan_rows)
+lone_scan_slice(cpu_slice *slice, lone_rows scan_rows)
 {
-	for (uint32_t q = 0; q < part->nqueries; q++)
+	for (uint32_t q = 0; q < slice->nqueries; q++)
 	{
-		lone_scan	scan = {.query = part->queries[q], .best = &part->best[q]};
+		lone_scan	scan = {.query = slice->queries[q], .best = &slice->best[q]};
 
 		lone_set_query(&scan, scan.query->query);
-		for (uint32_t e = part->first_entry; e < part->end_entry; e++)
+		for (uint32_t e = slice->first_entry; e < slice->end_entry; e++)
 		{
-			if (!query_searches(scan.query, part->order[e], &scan.mask))
+			if (!query_searches(scan.query, slice->order[e], &scan.mask))
 				continue;
-			if (!lone_scan_entry(part, &scan, &part->view->entries[part->order[e]], scan_rows))
+			if (!lone_scan_entry(slice, &scan, &slice->view->entries[slice->order[e]], scan_rows))
 			{
-				part->canceled = true;
+				slice->canceled = true;
 				return true;
 			}
 		}

@@ -39,7 +39,7 @@ misses_rows(const gpuvec_resolved *resolved)
 bool
 gpuvec_all_rows_seen(gpuvec_embedding_table *table, gpuvec_gram_query *q, gpuvec_error *error)
 {
-	gpuvec_resolved *resolved = gpuvec_resolve(table, &q->sight, error);
+	gpuvec_resolved *resolved = gpuvec_resolve(table, &q->visibility, error);
 	uint64_t   *tids = NULL;
 	uint64_t	n = 0;
 	long		most = MOST_UNDECIDED;
@@ -50,7 +50,7 @@ gpuvec_all_rows_seen(gpuvec_embedding_table *table, gpuvec_gram_query *q, gpuvec
 	if (ok && misses_rows(resolved))
 		q->answer.status = GPUVEC_EMBEDDING_UNFIT;
 	else if (ok)
-		ok = gpuvec_undecided_rows(table, &q->sight, resolved, UINT32_MAX, (uint64_t) most, &tids,
+		ok = gpuvec_undecided_rows(table, &q->visibility, resolved, UINT32_MAX, (uint64_t) most, &tids,
 								   &n, error);
 	gpuvec_resolved_unref(resolved);
 	if (n > (uint64_t) most)

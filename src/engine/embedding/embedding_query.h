@@ -24,7 +24,7 @@
  * What the session has told about its snapshot: proofs that it sees whole
  * pages (xmin; known and map), and verdicts about single rows
  */
-typedef struct gpuvec_sight
+typedef struct gpuvec_visibility
 {
 	uint64_t	xmin;			/* of the snapshot */
 	uint64_t	known;			/* number of a refresh, known before the map
@@ -33,7 +33,7 @@ typedef struct gpuvec_sight
 	uint64_t	map_bytes;
 	const uint64_t *verdicts;	/* [nverdicts]: gpuvec_verdict, ascending */
 	uint64_t	nverdicts;
-} gpuvec_sight;
+} gpuvec_visibility;
 
 typedef enum gpuvec_seen
 {
@@ -80,15 +80,15 @@ typedef struct gpuvec_resolved
 	uint32_t	nunproven;		/* pages with rows, and without that bit */
 	uint64_t	nunseen;		/* verdicts that a row is not seen */
 	uint32_t	nbanks;
-	gpuvec_resolved_bank *banks;	/* [nbanks]; NULL: there are few verdicts, or
-									 * none */
+	gpuvec_resolved_bank *banks;	/* [nbanks]; NULL: there are few verdicts,
+									 * or none */
 } gpuvec_resolved;
 
 /*
- * Resolve a sight.  Returns a reference; NULL, with *error, on failure.  The
- * caller holds the table's lock, and for as long as it uses the result.
+ * Resolve a visibility.  Returns a reference; NULL, with *error, on failure.
+ * The caller holds the table's lock, and for as long as it uses the result.
  */
-extern gpuvec_resolved *gpuvec_resolve(gpuvec_embedding_table *table, const gpuvec_sight *sight,
+extern gpuvec_resolved *gpuvec_resolve(gpuvec_embedding_table *table, const gpuvec_visibility *visibility,
 									   gpuvec_error *error);
 
 /* True if the session sees all rows of a page; block < nblocks */
@@ -99,17 +99,17 @@ gpuvec_resolved_page(const gpuvec_resolved *resolved, uint32_t block)
 }
 
 /* The verdict about a row, if there is one */
-extern gpuvec_seen gpuvec_verdict_of(const gpuvec_sight *sight, uint64_t tid);
+extern gpuvec_seen gpuvec_verdict_of(const gpuvec_visibility *visibility, uint64_t tid);
 
 /* Tell whether the session sees a row that is live */
 static inline gpuvec_seen
-gpuvec_resolved_sees(const gpuvec_resolved *resolved, const gpuvec_sight *sight,
+gpuvec_resolved_sees(const gpuvec_resolved *resolved, const gpuvec_visibility *visibility,
 					 gpuvec_vector_ref ref, uint64_t tid)
 {
 	if (gpuvec_resolved_page(resolved, gpuvec_tid_block(tid)))
 		return GPUVEC_SEEN;
 	if (resolved->banks == NULL)
-		return gpuvec_verdict_of(sight, tid);
+		return gpuvec_verdict_of(visibility, tid);
 	switch (resolved->banks[gpuvec_ref_bank(ref)].slots[gpuvec_ref_slot(ref)])
 	{
 		case GPUVEC_SLOT_NONE:
@@ -127,7 +127,7 @@ gpuvec_resolved_sees(const gpuvec_resolved *resolved, const gpuvec_sight *sight,
  * there are more than `most`.
  */
 extern bool gpuvec_undecided_rows(const gpuvec_embedding_table *table,
-								  const gpuvec_sight *sight, const gpuvec_resolved *resolved,
+								  const gpuvec_visibility *visibility, const gpuvec_resolved *resolved,
 								  uint32_t only, uint64_t most, uint64_t **tids, uint64_t *n,
 								  gpuvec_error *error);
 
@@ -137,7 +137,7 @@ typedef struct gpuvec_embedding_query
 	gpuvec_embedding_request head;
 	const int64_t *keys;		/* [nkeys] */
 	const uint64_t *offsets;	/* [nbags + 1]; NULL: gather, or hotness */
-	gpuvec_sight sight;
+	gpuvec_visibility visibility;
 	const float *weights;		/* [nkeys], or NULL */
 	const float *gradient;		/* [ngradient]: the upstream gradient */
 	const int  *canceled;		/* read atomically */
@@ -161,7 +161,7 @@ extern bool gpuvec_embedding_run(gpuvec_embedding_table *table, gpuvec_thread_po
 typedef struct gpuvec_nearest_query
 {
 	gpuvec_nearest_head head;
-	gpuvec_sight sight;
+	gpuvec_visibility visibility;
 	const int64_t *excluded;	/* [nexcluded]: keys to leave out, ascending */
 	const uint64_t *offsets;	/* [nqueries + 1]: where a query's own list of
 								 * such keys begins; NULL: there are none */
@@ -183,7 +183,7 @@ extern bool gpuvec_nearest_run(gpuvec_embedding_table *table, gpuvec_thread_pool
 typedef struct gpuvec_gram_query
 {
 	gpuvec_gram_head head;
-	gpuvec_sight sight;
+	gpuvec_visibility visibility;
 	gpuvec_store *store;		/* what a matrix that is kept is charged to */
 
 	/* the answer; body is malloc'd */
@@ -221,10 +221,10 @@ extern bool gpuvec_copy_vectors(const gpuvec_embedding_table *table, const gpuve
 
 /*
  * Tell whether the session's snapshot sees the row, as far as is known; for
- * requests about few rows, whose sight is not resolved
+ * requests about few rows, whose visibility is not resolved
  */
 extern gpuvec_seen gpuvec_embedding_sees(const gpuvec_embedding_table *table,
-										 const gpuvec_sight *sight,
+										 const gpuvec_visibility *visibility,
 										 uint64_t tid);
 
 /* Sort n tids, and drop duplicates; *n becomes the number of tids left */

@@ -221,9 +221,9 @@ slot_bytes(const gpuvec_embedding_table *table, const gpuvec_bank *bank)
 
 /* Bytes of `room` slots of a bank on the device */
 static size_t
-device_bytes(const gpuvec_bank *bank, uint32_t room)
+device_bytes(const gpuvec_bank *bank, uint32_t capacity)
 {
-	return bank->backend->on_host ? 0 : bank->backend->bytes(bank->vectors, room);
+	return bank->backend->on_host ? 0 : bank->backend->bytes(bank->vectors, capacity);
 }
 
 /*
@@ -231,38 +231,38 @@ device_bytes(const gpuvec_bank *bank, uint32_t room)
  * grow
  */
 static size_t
-larger_room(const gpuvec_embedding_table *table, const gpuvec_bank *bank)
+larger_capacity(const gpuvec_embedding_table *table, const gpuvec_bank *bank)
 {
 	size_t		bytes = ROW_BYTES + gpuvec_vector_bytes(table, bank);
 	size_t		most = bank->backend->on_host ? GPUVEC_ASK_SLOT : GPUVEC_MAX_SLOTS;
-	size_t		room = bank->room == 0 ? FIRST_SLOTS :
-		bank->room * bytes < LARGE_BYTES ? bank->room * (size_t) 2 :
-		bank->room + bank->room / (size_t) 4;
+	size_t		capacity = bank->capacity == 0 ? FIRST_SLOTS :
+		bank->capacity * bytes < LARGE_BYTES ? bank->capacity * (size_t) 2 :
+		bank->capacity + bank->capacity / (size_t) 4;
 
-	if (room > most && bank->room < most)
+	if (capacity > most && bank->capacity < most)
 		return most;
-	return room > most ? (size_t) UINT32_MAX + 1 : room;
+	return capacity > most ? (size_t) UINT32_MAX + 1 : capacity;
 }
 
 /* Grow the arrays of a bank to `room` slots */
 static bool
-reserve_slots(gpuvec_embedding_table *table, gpuvec_bank *bank, uint32_t room, gpuvec_error *error)
+reserve_slots(gpuvec_embedding_table *table, gpuvec_bank *bank, uint32_t capacity, gpuvec_error *error)
 {
-	gpuvec_vector_info *rows = realloc(bank->rows, room * sizeof(*rows));
+	gpuvec_vector_info *rows = realloc(bank->rows, capacity * sizeof(*rows));
 	uint32_t   *unused;
 	uint8_t    *live;
 
 	bank->rows = rows ? rows : bank->rows;
-	unused = realloc(bank->free, room * sizeof(*unused));
+	unused = realloc(bank->free, capacity * sizeof(*unused));
 	bank->free = unused ? unused : bank->free;
-	live = realloc(bank->live, room);
+	live = realloc(bank->live, capacity);
 	bank->live = live ? live : bank->live;
 	if (rows == NULL || unused == NULL || live == NULL)
-		return gpuvec_fail_memory(error, room * slot_bytes(table, bank));
-	if (!bank->backend->reserve(bank->backend, bank->vectors, room, error))
+		return gpuvec_fail_memory(error, capacity * slot_bytes(table, bank));
+	if (!bank->backend->reserve(bank->backend, bank->vectors, capacity, error))
 		return false;
-	memset(bank->live + bank->room, 0, room - bank->room);
-	bank->room = room;
+	memset(bank->live + bank->capacity, 0, capacity - bank->capacity);
+	bank->capacity = capacity;
 	return true;
 }
 
@@ -270,23 +270,23 @@ reserve_slots(gpuvec_embedding_table *table, gpuvec_bank *bank, uint32_t room, g
 static bool
 grow_bank(gpuvec_embedding_table *table, gpuvec_bank *bank, gpuvec_error *error)
 {
-	size_t		room = larger_room(table, bank);
+	size_t		capacity = larger_capacity(table, bank);
 	size_t		bytes;
 	size_t		more;
 	bool		ok;
 
-	if (room > UINT32_MAX)
+	if (capacity > UINT32_MAX)
 		return gpuvec_fail(error, GPUVEC_LIMIT_EXCEEDED, NULL, NULL,
 						   "the relation has too many rows for the gpuvec engine");
-	bytes = device_bytes(bank, (uint32_t) room);
-	more = device_bytes(bank, bank->room);
+	bytes = device_bytes(bank, (uint32_t) capacity);
+	more = device_bytes(bank, bank->capacity);
 	/* copies on several devices may give way to one */
 	more = bytes > more ? bytes - more : 0;
 	if (!bank->backend->on_host && table->make_room &&
 		!table->make_room(table->make_room_arg, bytes, more, error))
 		return false;
 	pthread_rwlock_wrlock(&table->lock);
-	ok = reserve_slots(table, bank, (uint32_t) room, error);
+	ok = reserve_slots(table, bank, (uint32_t) capacity, error);
 	pthread_rwlock_unlock(&table->lock);
 	if (ok)
 		table->staged_bytes += more;
@@ -302,7 +302,7 @@ take_slot(gpuvec_embedding_table *table, gpuvec_bank *bank, uint32_t *slot, gpuv
 		*slot = bank->free[--bank->nfree];
 		return true;
 	}
-	if (bank->nslots == bank->room && !grow_bank(table, bank, error))
+	if (bank->nslots == bank->capacity && !grow_bank(table, bank, error))
 		return false;
 	*slot = bank->nslots++;
 	return true;
@@ -321,16 +321,16 @@ free_slot(gpuvec_embedding_table *table, gpuvec_vector_ref ref)
 static bool
 reserve_staged(gpuvec_embedding_table *table, gpuvec_error *error)
 {
-	uint64_t	room = table->room_staged ? table->room_staged * 2 : 1024;
+	uint64_t	capacity = table->staged_capacity ? table->staged_capacity * 2 : 1024;
 	gpuvec_vector_ref *staged;
 
-	if (table->nstaged < table->room_staged)
+	if (table->nstaged < table->staged_capacity)
 		return true;
-	staged = realloc(table->staged, room * sizeof(*staged));
+	staged = realloc(table->staged, capacity * sizeof(*staged));
 	if (staged == NULL)
-		return gpuvec_fail_memory(error, room * sizeof(*staged));
+		return gpuvec_fail_memory(error, capacity * sizeof(*staged));
 	table->staged = staged;
-	table->room_staged = room;
+	table->staged_capacity = capacity;
 	return true;
 }
 
@@ -363,7 +363,7 @@ clear_staged(gpuvec_embedding_table *table)
 {
 	free(table->staged);
 	table->staged = NULL;
-	table->nstaged = table->room_staged = 0;
+	table->nstaged = table->staged_capacity = 0;
 	table->staged_bytes = 0;
 }
 
@@ -550,14 +550,14 @@ gpuvec_embedding_bytes(const gpuvec_embedding_table *table, size_t *host, size_t
 {
 	*host = sizeof(*table) + (table->map ? gpuvec_key_map_bytes() : 0) +
 		(table->mask + 1) * sizeof(gpuvec_key_entry) +
-		table->nblocks * sizeof(gpuvec_vector_ref) + table->room_staged * sizeof(gpuvec_vector_ref);
+		table->nblocks * sizeof(gpuvec_vector_ref) + table->staged_capacity * sizeof(gpuvec_vector_ref);
 	*device = 0;
 	for (uint32_t i = 0; i < table->nbanks; i++)
 	{
 		const gpuvec_bank *bank = table->banks[i];
 
 		*host += sizeof(*bank) + bank->nslots * slot_bytes(table, bank);
-		*device += device_bytes(bank, bank->room);
+		*device += device_bytes(bank, bank->capacity);
 	}
 }
 

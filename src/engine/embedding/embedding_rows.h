@@ -54,14 +54,15 @@ typedef struct gpuvec_bank
 	gpuvec_vector_kind kind;
 	uint32_t	nslots;			/* slots that were ever used; those behind
 								 * them are free */
-	uint32_t	room;			/* slots that the arrays have */
+	uint32_t	capacity;		/* slots that the arrays have */
 	uint32_t	nfree;
-	gpuvec_vector_info *rows;	/* [room] */
+	gpuvec_vector_info *rows;	/* [capacity] */
 	gpuvec_vectors *backend;	/* where the vectors are: the table's, or on
 								 * the host if they have no elements */
 	gpuvec_device_bank *vectors;
-	uint32_t   *free;			/* [room]: nfree slots that can be used again */
-	uint8_t    *live;			/* [room]: nonzero if the slot's row is
+	uint32_t   *free;			/* [capacity]: nfree slots that can be used
+								 * again */
+	uint8_t    *live;			/* [capacity]: nonzero if the slot's row is
 								 * published and not replaced; valid below
 								 * nlive */
 	uint32_t	nlive;			/* nslots when rows were last published */
@@ -104,7 +105,7 @@ typedef struct gpuvec_key_map
 	uint64_t	version;		/* the table's version that it reflects; 0: it
 								 * must be rebuilt */
 	uint32_t	bank;
-	uint32_t	room;			/* room of the bank when it was built */
+	uint32_t	capacity;		/* room of the bank when it was built */
 	uint64_t	entered;		/* keys entered since it was cleared */
 	uint64_t	nchanged;		/* keys changed since that version, including
 								 * those that did not fit changed[] */
@@ -152,8 +153,8 @@ typedef struct gpuvec_embedding_table
 	uint64_t	nrows;
 	uint64_t	version;		/* incremented whenever rows are published */
 	pthread_mutex_t resolved_mutex; /* guards `resolved` among readers */
-	struct gpuvec_resolved *resolved;	/* the sight that was resolved last
-										 * (resolved.c), or NULL */
+	struct gpuvec_resolved *resolved;	/* the visibility that was resolved
+										 * last (resolved.c), or NULL */
 	pthread_mutex_t gram_mutex; /* guards gram among readers */
 	gpuvec_gram *gram;			/* NULL: nobody has asked for it */
 
@@ -163,7 +164,7 @@ typedef struct gpuvec_embedding_table
 	 */
 	gpuvec_vector_ref *staged;
 	uint64_t	nstaged;
-	uint64_t	room_staged;
+	uint64_t	staged_capacity;
 	size_t		staged_bytes;	/* memory to charge for them */
 
 	/*
@@ -181,7 +182,7 @@ extern gpuvec_embedding_table *gpuvec_embedding_new(gpuvec_storage storage, gpuv
 extern gpuvec_embedding_table *gpuvec_embedding_ref(gpuvec_embedding_table *table);
 extern void gpuvec_embedding_unref(gpuvec_embedding_table *table);
 
-/* Release a reference to a resolved sight, or NULL */
+/* Release a reference to a resolved visibility, or NULL */
 extern void gpuvec_resolved_unref(struct gpuvec_resolved *resolved);
 
 /* Free a matrix, or NULL, with its charge */

@@ -33,7 +33,7 @@
 #define AHEAD			16
 
 /* Keys that a thread veils at a time */
-#define VEILED_PART		65536
+#define VEILED_SLICE		65536
 
 /* A rebuild of the device's hash table */
 typedef struct map_making
@@ -93,15 +93,15 @@ key_row_of(const gpuvec_embedding_table *table, int64_t key, gpuvec_vector_ref f
 	return found;
 }
 
-/* Task: enter the keys of a part of the host's hash table */
+/* Task: enter the keys of a slice of the host's hash table */
 static void
-map_part(void *task, uint64_t part, int thread)
+map_part(void *task, uint64_t slice, int thread)
 {
 	map_making *making = task;
 	const gpuvec_embedding_table *table = making->table;
 	const gpuvec_bank *bank = table->banks[table->map->bank];
 	uint64_t	most = gpuvec_embedding_policy.part_entries;
-	uint64_t	first = part * most;
+	uint64_t	first = slice * most;
 	uint64_t	end = first + most <= table->mask ? first + most : table->mask + 1;
 	gpuvec_key_row *rows = malloc((end - first) * sizeof(*rows));
 	gpuvec_error error;
@@ -134,16 +134,16 @@ make_map(const gpuvec_embedding_table *table, gpuvec_thread_pool *pool, gpuvec_e
 {
 	gpuvec_key_map *map = table->map;
 	const gpuvec_bank *bank = table->banks[map->bank];
-	uint64_t	nparts = table->mask / gpuvec_embedding_policy.part_entries + 1;
+	uint64_t	nslices = table->mask / gpuvec_embedding_policy.part_entries + 1;
 	map_making	making = {.table = table};
 
 	if (!table->vectors->clear_keys(table->vectors, bank->vectors, error))
 		return false;
 	pthread_mutex_init(&making.mutex, NULL);
-	if (nparts == 1)
+	if (nslices == 1)
 		map_part(&making, 0, 0);
 	else
-		gpuvec_thread_pool_run(pool, map_part, &making, nparts);
+		gpuvec_thread_pool_run(pool, map_part, &making, nslices);
 	pthread_mutex_destroy(&making.mutex);
 	if (making.failed)
 	{
@@ -151,7 +151,7 @@ make_map(const gpuvec_embedding_table *table, gpuvec_thread_pool *pool, gpuvec_e
 		return false;
 	}
 	map->entered = table->nentries;
-	map->room = bank->room;
+	map->capacity = bank->capacity;
 	return true;
 }
 
@@ -235,7 +235,7 @@ follow(const gpuvec_embedding_table *table, gpuvec_thread_pool *pool, bool *usab
 	if (table->nentries > limit)
 		return true;
 	*usable = true;
-	afresh = map->version == 0 || map->bank != number || map->room != bank->room ||
+	afresh = map->version == 0 || map->bank != number || map->capacity != bank->capacity ||
 		map->nchanged > gpuvec_embedding_policy.changed_keys || map->entered + map->nchanged > limit;
 	if (map->version == table->version && !afresh)
 		return true;
@@ -254,13 +254,13 @@ typedef struct veil_task
 	int64_t    *veiled;
 } veil_task;
 
-/* Task: veil a part of the keys */
+/* Task: veil a slice of the keys */
 static void
-veil_part(void *arg, uint64_t part, int thread)
+veil_slice(void *arg, uint64_t slice, int thread)
 {
 	const veil_task *task = arg;
-	uint64_t	first = part * VEILED_PART;
-	uint64_t	end = first + VEILED_PART < task->nkeys ? first + VEILED_PART : task->nkeys;
+	uint64_t	first = slice * VEILED_SLICE;
+	uint64_t	end = first + VEILED_SLICE < task->nkeys ? first + VEILED_SLICE : task->nkeys;
 
 	(void) thread;
 	for (uint64_t i = first; i < end; i++)
@@ -273,14 +273,14 @@ veil_keys(const int64_t *keys, uint64_t nkeys, gpuvec_thread_pool *pool, gpuvec_
 {
 	size_t		bytes = (nkeys + 1) * sizeof(int64_t);
 	veil_task	task = {.keys = keys, .nkeys = nkeys, .veiled = gpuvec_memory_new(bytes)};
-	uint64_t	nparts = nkeys / VEILED_PART + 1;
+	uint64_t	nslices = nkeys / VEILED_SLICE + 1;
 
 	if (task.veiled == NULL)
 		(void) gpuvec_fail_memory(error, bytes);
-	else if (nparts == 1)
-		veil_part(&task, 0, 0);
+	else if (nslices == 1)
+		veil_slice(&task, 0, 0);
 	else
-		gpuvec_thread_pool_run(pool, veil_part, &task, nparts);
+		gpuvec_thread_pool_run(pool, veil_slice, &task, nslices);
 	return task.veiled;
 }
 

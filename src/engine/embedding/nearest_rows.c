@@ -106,7 +106,7 @@ static bool
 is_unseen(const nearest_run *n, uint64_t tid)
 {
 	return n->resolved->nunseen > 0 && n->resolved->banks == NULL &&
-		gpuvec_embedding_sees(n->table, &n->q->sight, tid) == GPUVEC_UNSEEN;
+		gpuvec_embedding_sees(n->table, &n->q->visibility, tid) == GPUVEC_UNSEEN;
 }
 
 /* Find the bank of usable vectors as wide as the queries; false: none */
@@ -182,7 +182,7 @@ sort_query(nearest_run *n, uint32_t query)
 
 	gpuvec_near_sort(heap);
 	for (uint64_t j = 0; !n->decided && j < heap->n; j++)
-		if (gpuvec_embedding_sees(n->table, &n->q->sight, heap->rows[j].tid) == GPUVEC_UNDECIDED)
+		if (gpuvec_embedding_sees(n->table, &n->q->visibility, heap->rows[j].tid) == GPUVEC_UNDECIDED)
 		{
 			__atomic_store_n(&n->undecided, 1, __ATOMIC_RELAXED);
 			break;
@@ -191,13 +191,13 @@ sort_query(nearest_run *n, uint32_t query)
 
 /* Task: sort the rows of some queries */
 static void
-sort_part(void *task, uint64_t part, int thread)
+sort_slice(void *task, uint64_t slice, int thread)
 {
 	nearest_run *n = task;
-	uint64_t	end = (part + 1) * QUERIES_AT_ONCE;
+	uint64_t	end = (slice + 1) * QUERIES_AT_ONCE;
 
 	(void) thread;
-	for (uint64_t i = part * QUERIES_AT_ONCE; i < end && i < n->q->head.nqueries; i++)
+	for (uint64_t i = slice * QUERIES_AT_ONCE; i < end && i < n->q->head.nqueries; i++)
 		sort_query(n, (uint32_t) i);
 }
 
@@ -217,20 +217,20 @@ static bool
 answer_undecided(nearest_run *n, gpuvec_nearest_query *q, bool *done, gpuvec_error *error)
 {
 	uint64_t	count = 0;
-	uint64_t	room = 0;
+	uint64_t	capacity = 0;
 	uint64_t   *tids;
 
 	*done = false;
 	if (!n->undecided)
 		return true;
 	for (uint32_t i = 0; i < q->head.nqueries; i++)
-		room += n->heaps[i].n;
-	tids = malloc((room + 1) * sizeof(*tids));
+		capacity += n->heaps[i].n;
+	tids = malloc((capacity + 1) * sizeof(*tids));
 	if (tids == NULL)
-		return gpuvec_fail_memory(error, room * sizeof(*tids));
+		return gpuvec_fail_memory(error, capacity * sizeof(*tids));
 	for (uint32_t i = 0; i < q->head.nqueries; i++)
 		for (uint64_t j = 0; j < n->heaps[i].n; j++)
-			if (gpuvec_embedding_sees(n->table, &q->sight,
+			if (gpuvec_embedding_sees(n->table, &q->visibility,
 									  n->heaps[i].rows[j].tid) == GPUVEC_UNDECIDED)
 			{
 				tids[count++] = n->heaps[i].rows[j].tid;
@@ -319,25 +319,25 @@ offer_found(found_rows *f, uint32_t i)
 
 /* Task: offer the rows of some queries */
 static void
-offer_part(void *task, uint64_t part, int thread)
+offer_slice(void *task, uint64_t slice, int thread)
 {
 	found_rows *f = task;
-	uint64_t	end = (part + 1) * QUERIES_AT_ONCE;
+	uint64_t	end = (slice + 1) * QUERIES_AT_ONCE;
 
 	(void) thread;
-	for (uint64_t i = part * QUERIES_AT_ONCE; i < end && i < f->found->nqueries; i++)
+	for (uint64_t i = slice * QUERIES_AT_ONCE; i < end && i < f->found->nqueries; i++)
 		offer_found(f, (uint32_t) i);
 }
 
-/* Run a task for so many queries, on all threads if they are many */
+/* Run a task for nqueries queries, on all threads if they are many */
 static void
-run_queries(gpuvec_thread_pool *pool, gpuvec_part part, void *task, uint32_t nqueries)
+run_queries(gpuvec_thread_pool *pool, gpuvec_slice slice, void *task, uint32_t nqueries)
 {
 	if (nqueries > QUERIES_AT_ONCE)
-		gpuvec_thread_pool_run(pool, part, task,
+		gpuvec_thread_pool_run(pool, slice, task,
 							   ((uint64_t) nqueries + QUERIES_AT_ONCE - 1) / QUERIES_AT_ONCE);
 	else
-		part(task, 0, 0);
+		slice(task, 0, 0);
 }
 
 /* Where the keys and tids of a bank's rows are */
@@ -358,18 +358,18 @@ names_of(const gpuvec_bank *bank)
  */
 static bool
 ask_backend(nearest_run *n, gpuvec_thread_pool *pool, uint32_t first, uint32_t nqueries, uint32_t k,
-		   bool *more, gpuvec_error *error)
+			bool *more, gpuvec_error *error)
 {
 	const gpuvec_nearest_query *q = n->q;
 	gpuvec_vectors *backend = n->bank->backend;
-	uint64_t	room = (uint64_t) k * nqueries;
+	uint64_t	capacity = (uint64_t) k * nqueries;
 	gpuvec_slot_search found = {
 		.metric = (gpuvec_metric) q->head.metric,
 		.queries = q->queries + (size_t) first * q->head.width, .squares = n->squares + first,
 		.nqueries = nqueries, .k = k, .live = n->bank->live, .nlive = n->bank->nlive,
 		.version = n->table->version, .canceled = q->canceled, .names = names_of(n->bank),
 		.pool = pool, .wanted = is_wanted,
-		.slots = malloc(room * sizeof(uint32_t) + 1), .scores = malloc(room * sizeof(double) + 1),
+		.slots = malloc(capacity * sizeof(uint32_t) + 1), .scores = malloc(capacity * sizeof(double) + 1),
 		.counts = calloc(nqueries + (size_t) 1, sizeof(uint32_t))
 	};
 	found_rows	offer = {n, first, &found, 0};
@@ -377,11 +377,11 @@ ask_backend(nearest_run *n, gpuvec_thread_pool *pool, uint32_t first, uint32_t n
 
 	found.wanted_arg = &offer;
 	if (!ok)
-		gpuvec_fail_memory(error, room * sizeof(double));
+		gpuvec_fail_memory(error, capacity * sizeof(double));
 	else
 		ok = backend->nearest(backend, n->bank->vectors, &found, error);
 	if (ok && !(q->canceled && __atomic_load_n(q->canceled, __ATOMIC_RELAXED)))
-		run_queries(pool, offer_part, &offer, nqueries);
+		run_queries(pool, offer_slice, &offer, nqueries);
 	*more = offer.more != 0;
 	free(found.slots);
 	free(found.scores);
@@ -467,11 +467,11 @@ search_groups(nearest_run *n, gpuvec_thread_pool *pool, gpuvec_error *error)
 
 /* Resolve which rows the session sees */
 static bool
-resolve_sight(nearest_run *n, gpuvec_embedding_table *table, gpuvec_error *error)
+resolve_visibility(nearest_run *n, gpuvec_embedding_table *table, gpuvec_error *error)
 {
 	const gpuvec_resolved_bank *bank;
 
-	n->resolved = gpuvec_resolve(table, &n->q->sight, error);
+	n->resolved = gpuvec_resolve(table, &n->q->visibility, error);
 	if (n->resolved == NULL)
 		return false;
 	bank = n->resolved->banks ? &n->resolved->banks[n->number] : NULL;
@@ -501,7 +501,7 @@ ask_first(nearest_run *n, gpuvec_nearest_query *q, bool *done, gpuvec_error *err
 	if (n->decided ||
 		(n->resolved->banks && n->resolved->banks[n->number].nundecided > most))
 		return true;
-	if (!gpuvec_undecided_rows(n->table, &q->sight, n->resolved, n->number, most, &tids, &count,
+	if (!gpuvec_undecided_rows(n->table, &q->visibility, n->resolved, n->number, most, &tids, &count,
 							   error))
 		return false;
 	n->decided = count == 0;
@@ -527,7 +527,7 @@ search(nearest_run *n, gpuvec_thread_pool *pool, gpuvec_nearest_query *q, gpuvec
 	n->threads = n->bank->backend->on_host ? gpuvec_thread_pool_threads(pool) : 1;
 	if (!make_heaps(n, error) || !search_groups(n, pool, error))
 		return false;
-	run_queries(pool, sort_part, n, q->head.nqueries);
+	run_queries(pool, sort_slice, n, q->head.nqueries);
 	return answer_undecided(n, q, &done, error) && (done || answer_rows(n, q, error));
 }
 
@@ -538,7 +538,7 @@ answer(nearest_run *n, gpuvec_embedding_table *table, gpuvec_thread_pool *pool,
 {
 	bool		done;
 
-	return resolve_sight(n, table, error) && ask_first(n, q, &done, error) &&
+	return resolve_visibility(n, table, error) && ask_first(n, q, &done, error) &&
 		(done || search(n, pool, q, error));
 }
 

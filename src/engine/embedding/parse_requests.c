@@ -57,10 +57,10 @@ bags_valid(const gpuvec_embedding_query *q)
 
 /* True if the verdicts' tids are strictly ascending */
 static bool
-verdicts_valid(const gpuvec_sight *sight)
+verdicts_valid(const gpuvec_visibility *visibility)
 {
-	for (uint64_t i = 1; i < sight->nverdicts; i++)
-		if (gpuvec_verdict_tid(sight->verdicts[i - 1]) >= gpuvec_verdict_tid(sight->verdicts[i]))
+	for (uint64_t i = 1; i < visibility->nverdicts; i++)
+		if (gpuvec_verdict_tid(visibility->verdicts[i - 1]) >= gpuvec_verdict_tid(visibility->verdicts[i]))
 			return false;
 	return true;
 }
@@ -88,22 +88,22 @@ gpuvec_embedding_parse(gpuvec_embedding_query *q, const char *data, size_t lengt
 	q->keys = take(&rest, head->nkeys, sizeof(int64_t));
 	if (q->keys && has_offsets)
 		q->offsets = take(&rest, head->nbags + 1, sizeof(uint64_t));
-	q->sight.known = head->known;
-	q->sight.xmin = head->xmin;
-	q->sight.nverdicts = head->nverdicts;
-	q->sight.map_bytes = head->map_bytes;
-	q->sight.verdicts = take(&rest, head->nverdicts, sizeof(uint64_t));
+	q->visibility.known = head->known;
+	q->visibility.xmin = head->xmin;
+	q->visibility.nverdicts = head->nverdicts;
+	q->visibility.map_bytes = head->map_bytes;
+	q->visibility.verdicts = take(&rest, head->nverdicts, sizeof(uint64_t));
 	if (head->flags & GPUVEC_EMBEDDING_WEIGHTED)
 		q->weights = take(&rest, head->nkeys, sizeof(float));
 	q->gradient = take(&rest, head->ngradient, sizeof(float));
-	q->sight.map = take(&rest, head->map_bytes, 1);
-	if (q->keys == NULL || q->sight.verdicts == NULL || q->sight.map == NULL || rest.length > 0 ||
+	q->visibility.map = take(&rest, head->map_bytes, 1);
+	if (q->keys == NULL || q->visibility.verdicts == NULL || q->visibility.map == NULL || rest.length > 0 ||
 		(has_offsets && q->offsets == NULL) || q->gradient == NULL ||
 		((head->flags & GPUVEC_EMBEDDING_WEIGHTED) && q->weights == NULL))
 		return "EMBED has the wrong length.";
 	if (!bags_valid(q))
 		return "The bags of EMBED are not in order.";
-	if (!verdicts_valid(&q->sight))
+	if (!verdicts_valid(&q->visibility))
 		return "The verdicts of EMBED are not in order.";
 	return NULL;
 }
@@ -153,22 +153,22 @@ gpuvec_nearest_parse(gpuvec_nearest_query *q, const char *data, size_t length)
 		head->width > GPUVEC_MAX_WIDTH || head->nqueries > GPUVEC_MAX_QUERIES ||
 		(uint64_t) head->k * head->nqueries > GPUVEC_MAX_NEAR)
 		return "NEAREST asks for what is unknown, or for too much.";
-	q->sight.known = head->known;
-	q->sight.xmin = head->xmin;
-	q->sight.nverdicts = head->nverdicts;
-	q->sight.map_bytes = head->map_bytes;
-	q->sight.verdicts = take(&rest, head->nverdicts, sizeof(uint64_t));
+	q->visibility.known = head->known;
+	q->visibility.xmin = head->xmin;
+	q->visibility.nverdicts = head->nverdicts;
+	q->visibility.map_bytes = head->map_bytes;
+	q->visibility.verdicts = take(&rest, head->nverdicts, sizeof(uint64_t));
 	q->excluded = take(&rest, head->nexcluded, sizeof(int64_t));
 	if (head->nlisted > 0)
 		q->offsets = take(&rest, head->nqueries + UINT64_C(1), sizeof(uint64_t));
 	q->listed = take(&rest, head->nlisted, sizeof(int64_t));
 	q->queries = take(&rest, (uint64_t) head->nqueries * head->width, sizeof(float));
-	q->sight.map = take(&rest, head->map_bytes, 1);
-	if (q->sight.verdicts == NULL || q->excluded == NULL || q->listed == NULL ||
+	q->visibility.map = take(&rest, head->map_bytes, 1);
+	if (q->visibility.verdicts == NULL || q->excluded == NULL || q->listed == NULL ||
 		(head->nlisted > 0 && q->offsets == NULL) || q->queries == NULL ||
-		q->sight.map == NULL || rest.length > 0)
+		q->visibility.map == NULL || rest.length > 0)
 		return "NEAREST has the wrong length.";
-	if (!verdicts_valid(&q->sight) || !keys_ascend(q->excluded, head->nexcluded) ||
+	if (!verdicts_valid(&q->visibility) || !keys_ascend(q->excluded, head->nexcluded) ||
 		!lists_valid(q))
 		return "The verdicts or keys of NEAREST are not in order.";
 	return NULL;
@@ -185,13 +185,13 @@ gpuvec_gram_parse(gpuvec_gram_query *q, const char *data, size_t length)
 	memcpy(&q->head, data, sizeof(q->head));
 	if (!gpuvec_is_embedding_key(&q->head.key))
 		return "GRAM names no embedding table.";
-	q->sight.known = q->head.known;
-	q->sight.xmin = q->head.xmin;
-	q->sight.nverdicts = q->head.nverdicts;
-	q->sight.map_bytes = q->head.map_bytes;
-	q->sight.verdicts = take(&rest, q->head.nverdicts, sizeof(uint64_t));
-	q->sight.map = take(&rest, q->head.map_bytes, 1);
-	if (q->sight.verdicts == NULL || q->sight.map == NULL || rest.length > 0)
+	q->visibility.known = q->head.known;
+	q->visibility.xmin = q->head.xmin;
+	q->visibility.nverdicts = q->head.nverdicts;
+	q->visibility.map_bytes = q->head.map_bytes;
+	q->visibility.verdicts = take(&rest, q->head.nverdicts, sizeof(uint64_t));
+	q->visibility.map = take(&rest, q->head.map_bytes, 1);
+	if (q->visibility.verdicts == NULL || q->visibility.map == NULL || rest.length > 0)
 		return "GRAM has the wrong length.";
-	return verdicts_valid(&q->sight) ? NULL : "The verdicts of GRAM are not in order.";
+	return verdicts_valid(&q->visibility) ? NULL : "The verdicts of GRAM are not in order.";
 }

@@ -7,7 +7,7 @@
  * or to none.  For many keys, a device helps (key_map.c).  If the session has
  * to decide about rows, the answer is their tids.  Then the slots of all
  * vectors are noted, of one bank, and the rest is done with bags of slots
- * (pool_slots.c).  Both steps run on parts of the request in parallel.
+ * (pool_slots.c).  Both steps run on slices of the request in parallel.
  *
  *-------------------------------------------------------------------------
  */
@@ -59,14 +59,14 @@ complain(gpuvec_reading *r, uint64_t number, gpuvec_vector_ref row,
 	pthread_mutex_unlock(&r->mutex);
 }
 
-/* True if the session has to decide about so many rows that it is asked now */
+/* True if the session is asked now about the rows it has to decide about */
 static inline bool
 undecided_enough(const gpuvec_reading *r)
 {
 	return __atomic_load_n(&r->nundecided, __ATOMIC_RELAXED) >= r->most_undecided;
 }
 
-/* What a thread keeps while it resolves the keys of a part */
+/* What a thread keeps while it resolves the keys of a slice */
 typedef struct resolving
 {
 	/* rows that the session has to decide about */
@@ -96,16 +96,16 @@ static void
 flush_undecided(gpuvec_reading *r, resolving *now)
 {
 	pthread_mutex_lock(&r->mutex);
-	if (r->nundecided + now->n > r->room_undecided)
+	if (r->nundecided + now->n > r->undecided_capacity)
 	{
-		uint64_t	room = (r->nundecided + now->n) * 2;
-		uint64_t   *larger = realloc(r->undecided, room * sizeof(*larger));
+		uint64_t	capacity = (r->nundecided + now->n) * 2;
+		uint64_t   *larger = realloc(r->undecided, capacity * sizeof(*larger));
 
 		r->undecided = larger ? larger : r->undecided;
-		r->room_undecided = larger ? room : r->room_undecided;
+		r->undecided_capacity = larger ? capacity : r->undecided_capacity;
 		r->failed |= larger == NULL;
 	}
-	if (r->nundecided + now->n <= r->room_undecided)
+	if (r->nundecided + now->n <= r->undecided_capacity)
 	{
 		memcpy(r->undecided + r->nundecided, now->tids, now->n * sizeof(uint64_t));
 		__atomic_store_n(&r->nundecided, r->nundecided + now->n, __ATOMIC_RELAXED);
@@ -153,8 +153,8 @@ resolve_key(gpuvec_reading *r, resolving *now, uint64_t number, gpuvec_vector_re
 	while (ref != GPUVEC_NO_VECTOR && !undecided_enough(r))
 	{
 		const gpuvec_vector_info *row = gpuvec_vector_at(table, ref);
-		gpuvec_seen seen = r->resolved ? gpuvec_resolved_sees(r->resolved, &r->q->sight, ref, row->tid) :
-			gpuvec_embedding_sees(table, &r->q->sight, row->tid);
+		gpuvec_seen seen = r->resolved ? gpuvec_resolved_sees(r->resolved, &r->q->visibility, ref, row->tid) :
+			gpuvec_embedding_sees(table, &r->q->visibility, row->tid);
 
 		if (seen == GPUVEC_UNDECIDED)
 			add_undecided(r, now, row->tid);
@@ -195,7 +195,7 @@ resolve_once(gpuvec_reading *r, resolving *now, uint64_t number, gpuvec_vector_r
 	return now->keys[at].found;
 }
 
-/* True if a part need not be resolved any further */
+/* True if a slice need not be resolved any further */
 static inline bool
 is_over(const gpuvec_reading *r)
 {
@@ -233,7 +233,7 @@ static void
 prefetch_pages(const gpuvec_reading *r, uint64_t first, uint64_t end)
 {
 	const gpuvec_page_numbers *numbers = r->table->numbers;
-	const gpuvec_sight *sight = &r->q->sight;
+	const gpuvec_visibility *visibility = &r->q->visibility;
 
 	for (uint64_t i = first; i < end; i++)
 	{
@@ -242,9 +242,9 @@ prefetch_pages(const gpuvec_reading *r, uint64_t first, uint64_t end)
 		if (r->rows[i] == GPUVEC_NO_VECTOR)
 			continue;
 		block = gpuvec_tid_block(gpuvec_vector_at(r->table, r->rows[i])->tid);
-		if (block >= sight->map_bytes * 4 || block >= numbers->nblocks)
+		if (block >= visibility->map_bytes * 4 || block >= numbers->nblocks)
 			continue;
-		__builtin_prefetch(&sight->map[block / 4]);
+		__builtin_prefetch(&visibility->map[block / 4]);
 		__builtin_prefetch(gpuvec_page_numbers_at(numbers, block));
 	}
 }
@@ -255,17 +255,17 @@ min_number(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* The keys of a part: from *first to before *end */
+/* The keys of a slice: from *first to before *end */
 static void
-part_keys(const gpuvec_reading *r, uint64_t part, uint64_t *first, uint64_t *end)
+slice_keys(const gpuvec_reading *r, uint64_t slice, uint64_t *first, uint64_t *end)
 {
-	*first = part * PART_KEYS;
-	*end = min_number(*first + PART_KEYS, r->nkeys);
+	*first = slice * SLICE_KEYS;
+	*end = min_number(*first + SLICE_KEYS, r->nkeys);
 }
 
-/* Task: resolve the keys of a part */
+/* Task: resolve the keys of a slice */
 static void
-resolve_part(void *task, uint64_t part, int thread)
+resolve_slice(void *task, uint64_t slice, int thread)
 {
 	gpuvec_reading *r = task;
 	uint64_t	first;
@@ -273,7 +273,7 @@ resolve_part(void *task, uint64_t part, int thread)
 	uint64_t	end;
 	resolving	now;
 
-	part_keys(r, part, &first, &end);
+	slice_keys(r, slice, &first, &end);
 	begin_resolving(&now);
 	prefetch_entries(r, first, min_number(first + GROUP_KEYS, end));
 	for (; first < end && !is_over(r); first = next)
@@ -292,11 +292,11 @@ resolve_part(void *task, uint64_t part, int thread)
 }
 
 /*
- * Task: resolve the keys of a part that a device has looked up, including
+ * Task: resolve the keys of a slice that a device has looked up, including
  * those that it left to the host
  */
 static void
-resolve_found_part(void *task, uint64_t part, int thread)
+resolve_found_slice(void *task, uint64_t slice, int thread)
 {
 	gpuvec_reading *r = task;
 	const gpuvec_embedding_table *table = r->table;
@@ -304,7 +304,7 @@ resolve_found_part(void *task, uint64_t part, int thread)
 	uint64_t	end;
 	resolving	now;
 
-	part_keys(r, part, &first, &end);
+	slice_keys(r, slice, &first, &end);
 	begin_resolving(&now);
 	for (uint64_t i = first; i < end && !(i % GROUP_KEYS == 0 && is_over(r)); i++)
 	{
@@ -322,15 +322,15 @@ resolve_found_part(void *task, uint64_t part, int thread)
 	end_resolving(r, &now);
 }
 
-/* Task: note the slots of a part's rows, which must be of one bank */
+/* Task: note the slots of a slice's rows, which must be of one bank */
 static void
-locate_part(void *task, uint64_t part, int thread)
+locate_slice(void *task, uint64_t slice, int thread)
 {
 	gpuvec_reading *r = task;
 	uint64_t	first;
 	uint64_t	end;
 
-	part_keys(r, part, &first, &end);
+	slice_keys(r, slice, &first, &end);
 	for (uint64_t i = first; i < end; i++)
 	{
 		gpuvec_vector_ref ref = r->rows[i];
@@ -403,14 +403,14 @@ answer_complaint(gpuvec_reading *r)
  * undecided, no key was found, or the request was canceled.
  */
 static bool
-resolve(gpuvec_reading *r, gpuvec_thread_pool *pool, uint64_t nparts, bool *done,
+resolve(gpuvec_reading *r, gpuvec_thread_pool *pool, uint64_t nslices, bool *done,
 		gpuvec_error *error)
 {
 	if (!gpuvec_reading_find(r, pool, error))
 		return false;
-	gpuvec_reading_run(r, pool, r->slots ? resolve_found_part : resolve_part, nparts);
+	gpuvec_reading_run(r, pool, r->slots ? resolve_found_slice : resolve_slice, nslices);
 	if (r->failed)
-		return gpuvec_fail_memory(error, r->room_undecided * 2 * sizeof(uint64_t));
+		return gpuvec_fail_memory(error, r->undecided_capacity * 2 * sizeof(uint64_t));
 	*done = true;
 	if (r->nundecided > 0)
 		return answer_undecided(r, error);
@@ -426,7 +426,7 @@ resolve(gpuvec_reading *r, gpuvec_thread_pool *pool, uint64_t nparts, bool *done
 
 /* Note the slots of all keys */
 static bool
-locate(gpuvec_reading *r, gpuvec_thread_pool *pool, uint64_t nparts, gpuvec_error *error)
+locate(gpuvec_reading *r, gpuvec_thread_pool *pool, uint64_t nslices, gpuvec_error *error)
 {
 	r->q->answer.width = r->table->banks[r->main_bank]->width;
 	if (r->slots == NULL)
@@ -435,20 +435,20 @@ locate(gpuvec_reading *r, gpuvec_thread_pool *pool, uint64_t nparts, gpuvec_erro
 		if (r->slots == NULL)
 			return gpuvec_fail_memory(error, r->nkeys * sizeof(uint32_t));
 	}
-	gpuvec_reading_run(r, pool, locate_part, nparts);
+	gpuvec_reading_run(r, pool, locate_slice, nslices);
 	return true;
 }
 
-/* Resolve the session's sight if it pays, or if a device needs that */
+/* Resolve the session's visibility if it pays, or if a device needs that */
 static bool
-resolve_sight(gpuvec_reading *r, gpuvec_embedding_table *table, gpuvec_error *error)
+resolve_visibility(gpuvec_reading *r, gpuvec_embedding_table *table, gpuvec_error *error)
 {
-	bool		pays = r->q->sight.nverdicts >= MANY_VERDICTS &&
+	bool		pays = r->q->visibility.nverdicts >= MANY_VERDICTS &&
 		r->nkeys >= table->nrows / ROWS_OF_KEY;
 
 	if (!pays && !gpuvec_reading_asks_device(r))
 		return true;
-	r->resolved = gpuvec_resolve(table, &r->q->sight, error);
+	r->resolved = gpuvec_resolve(table, &r->q->visibility, error);
 	return r->resolved != NULL;
 }
 
@@ -458,14 +458,14 @@ serve(gpuvec_reading *r, gpuvec_embedding_table *table, gpuvec_thread_pool *pool
 	  gpuvec_error *error)
 {
 	gpuvec_embedding_answer *answer = &r->q->answer;
-	uint64_t	nparts = (r->nkeys + PART_KEYS - 1) / PART_KEYS;
+	uint64_t	nslices = (r->nkeys + SLICE_KEYS - 1) / SLICE_KEYS;
 	bool		done = true;
 
 	answer->status = GPUVEC_EMBEDDING_DONE;
-	if (!resolve_sight(r, table, error) || !resolve(r, pool, nparts, &done, error))
+	if (!resolve_visibility(r, table, error) || !resolve(r, pool, nslices, &done, error))
 		return false;
 	answer->nfound = r->nfound;
-	if (r->nundecided == 0 && !done && !locate(r, pool, nparts, error))
+	if (r->nundecided == 0 && !done && !locate(r, pool, nslices, error))
 		return false;
 	if (r->nundecided == 0 && r->wrong != UINT64_MAX && !gpuvec_reading_canceled(r))
 	{

@@ -12,10 +12,10 @@
 #include "engine/embedding/embedding_query.h"
 
 /*
- * Number of keys of a part.  A request with at most this many keys is served
+ * Number of keys of a slice.  A request with at most this many keys is served
  * by its own thread alone.
  */
-#define PART_KEYS	4096
+#define SLICE_KEYS	4096
 
 /* A request that is being served */
 typedef struct gpuvec_reading
@@ -41,7 +41,7 @@ typedef struct gpuvec_reading
 								 * __atomic builtins */
 	uint64_t   *undecided;		/* [nundecided]: tids */
 	uint64_t	nundecided;
-	uint64_t	room_undecided;
+	uint64_t	undecided_capacity;
 	uint64_t	nfound;
 	uint64_t	wrong;			/* index of the first key to complain about,
 								 * or UINT64_MAX */
@@ -57,14 +57,14 @@ gpuvec_reading_canceled(const gpuvec_reading *r)
 	return r->q->canceled && __atomic_load_n(r->q->canceled, __ATOMIC_RELAXED);
 }
 
-/* Run all parts; a single part runs in this thread */
+/* Run all slices; a single slice runs in this thread */
 static inline void
-gpuvec_reading_run(gpuvec_reading *r, gpuvec_thread_pool *pool, gpuvec_part work, uint64_t nparts)
+gpuvec_reading_run(gpuvec_reading *r, gpuvec_thread_pool *pool, gpuvec_slice work, uint64_t nslices)
 {
-	if (nparts == 1)
+	if (nslices == 1)
 		work(r, 0, 0);
-	else if (nparts > 1)
-		gpuvec_thread_pool_run(pool, work, r, nparts);
+	else if (nslices > 1)
+		gpuvec_thread_pool_run(pool, work, r, nslices);
 }
 
 /* Index of a bag's first key */

@@ -11,10 +11,10 @@
  * there are few verdicts for the rows of these pages, this would take longer
  * than to search the verdicts whenever such a row is found.
  *
- * Requests often come with the same sight: the searches of a statement, or of
- * all sessions while nothing changes.  So the last one that was resolved is
- * kept with the table, as long as that is not changed.  Nothing is published
- * meanwhile, because requests hold the table's lock.
+ * Requests often come with the same visibility: the searches of a statement,
+ * or of all sessions while nothing changes.  So the last one that was resolved
+ * is kept with the table, as long as that is not changed.  Nothing is
+ * published meanwhile, because requests hold the table's lock.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,11 +26,11 @@
 /* What was made from more verdicts is not kept: they would take 32 MB */
 #define MOST_KEPT		((uint64_t) 4 * 1024 * 1024)
 
-/* Few verdicts: less than one for so many rows */
+/* Rows for each verdict; if there are more, verdicts are few */
 #define FEW_VERDICTS	16
 
 /* Rows of a list of undecided ones, at first */
-#define FIRST_ROOM		1024
+#define FIRST_CAPACITY		1024
 
 static void
 free_resolved(gpuvec_resolved *resolved)
@@ -63,22 +63,22 @@ equal_bytes(const void *a, const void *b, size_t bytes)
  * with each transaction that ends
  */
 static uint64_t
-effective_xmin(const gpuvec_embedding_table *table, const gpuvec_sight *sight)
+effective_xmin(const gpuvec_embedding_table *table, const gpuvec_visibility *visibility)
 {
-	return sight->xmin <= table->numbers->newest ? sight->xmin : table->numbers->newest + 1;
+	return visibility->xmin <= table->numbers->newest ? visibility->xmin : table->numbers->newest + 1;
 }
 
-/* True if it was made from this sight, and the table is what it was */
+/* True if it was made from this visibility, and the table is what it was */
 static bool
-is_current(const gpuvec_embedding_table *table, const gpuvec_sight *sight,
+is_current(const gpuvec_embedding_table *table, const gpuvec_visibility *visibility,
 		   const gpuvec_resolved *resolved)
 {
 	return resolved && resolved->version == table->version &&
 		resolved->numbers == table->numbers &&
-		resolved->xmin == effective_xmin(table, sight) && resolved->known == sight->known &&
-		resolved->map_bytes == sight->map_bytes && resolved->nverdicts == sight->nverdicts &&
-		equal_bytes(resolved->map, sight->map, sight->map_bytes) &&
-		equal_bytes(resolved->verdicts, sight->verdicts, sight->nverdicts * sizeof(uint64_t));
+		resolved->xmin == effective_xmin(table, visibility) && resolved->known == visibility->known &&
+		resolved->map_bytes == visibility->map_bytes && resolved->nverdicts == visibility->nverdicts &&
+		equal_bytes(resolved->map, visibility->map, visibility->map_bytes) &&
+		equal_bytes(resolved->verdicts, visibility->verdicts, visibility->nverdicts * sizeof(uint64_t));
 }
 
 /* A copy of an array; NULL on lack of memory */
@@ -113,7 +113,7 @@ make_slots(const gpuvec_embedding_table *table, gpuvec_resolved *resolved)
 
 /* Allocate it, with what it is made from */
 static gpuvec_resolved *
-make_resolved(const gpuvec_embedding_table *table, const gpuvec_sight *sight)
+make_resolved(const gpuvec_embedding_table *table, const gpuvec_visibility *visibility)
 {
 	gpuvec_resolved *resolved = calloc(1, sizeof(*resolved));
 
@@ -122,17 +122,17 @@ make_resolved(const gpuvec_embedding_table *table, const gpuvec_sight *sight)
 	resolved->refs = 1;
 	resolved->version = table->version;
 	resolved->numbers = table->numbers;
-	resolved->xmin = effective_xmin(table, sight);
-	resolved->known = sight->known;
-	resolved->map_bytes = sight->map_bytes;
-	resolved->nverdicts = sight->nverdicts;
+	resolved->xmin = effective_xmin(table, visibility);
+	resolved->known = visibility->known;
+	resolved->map_bytes = visibility->map_bytes;
+	resolved->nverdicts = visibility->nverdicts;
 	resolved->nblocks = table->nblocks;
 	resolved->pages = calloc(table->nblocks / 32 + (size_t) 1, sizeof(uint32_t));
-	resolved->keep = sight->nverdicts <= MOST_KEPT;
+	resolved->keep = visibility->nverdicts <= MOST_KEPT;
 	if (resolved->keep)
 	{
-		resolved->map = copy_of(sight->map, sight->map_bytes);
-		resolved->verdicts = copy_of(sight->verdicts, sight->nverdicts * sizeof(uint64_t));
+		resolved->map = copy_of(visibility->map, visibility->map_bytes);
+		resolved->verdicts = copy_of(visibility->verdicts, visibility->nverdicts * sizeof(uint64_t));
 	}
 	if (resolved->pages == NULL ||
 		(resolved->keep && !(resolved->map && resolved->verdicts)))
@@ -169,19 +169,19 @@ find_verdict(const uint64_t *verdicts, uint64_t n, uint64_t tid)
  * A1)
  */
 static bool
-page_proven(const gpuvec_embedding_table *table, const gpuvec_sight *sight, uint32_t block)
+page_proven(const gpuvec_embedding_table *table, const gpuvec_visibility *visibility, uint32_t block)
 {
 	const gpuvec_page_numbers *numbers = table->numbers;
 
-	return gpuvec_page_numbers_sees(numbers, block, sight->xmin) ||
-		(block < sight->map_bytes * 4 && (sight->map[block / 4] >> (block % 4 * 2) & 1) &&
-		 block < numbers->nblocks && gpuvec_page_numbers_get(numbers, block) <= sight->known);
+	return gpuvec_page_numbers_sees(numbers, block, visibility->xmin) ||
+		(block < visibility->map_bytes * 4 && (visibility->map[block / 4] >> (block % 4 * 2) & 1) &&
+		 block < numbers->nblocks && gpuvec_page_numbers_get(numbers, block) <= visibility->known);
 }
 
 gpuvec_seen
-gpuvec_verdict_of(const gpuvec_sight *sight, uint64_t tid)
+gpuvec_verdict_of(const gpuvec_visibility *visibility, uint64_t tid)
 {
-	const uint64_t *verdict = find_verdict(sight->verdicts, sight->nverdicts, tid);
+	const uint64_t *verdict = find_verdict(visibility->verdicts, visibility->nverdicts, tid);
 
 	if (verdict == NULL)
 		return GPUVEC_UNDECIDED;
@@ -189,10 +189,10 @@ gpuvec_verdict_of(const gpuvec_sight *sight, uint64_t tid)
 }
 
 gpuvec_seen
-gpuvec_embedding_sees(const gpuvec_embedding_table *table, const gpuvec_sight *sight, uint64_t tid)
+gpuvec_embedding_sees(const gpuvec_embedding_table *table, const gpuvec_visibility *visibility, uint64_t tid)
 {
-	return page_proven(table, sight, gpuvec_tid_block(tid)) ? GPUVEC_SEEN :
-		gpuvec_verdict_of(sight, tid);
+	return page_proven(table, visibility, gpuvec_tid_block(tid)) ? GPUVEC_SEEN :
+		gpuvec_verdict_of(visibility, tid);
 }
 
 /* Note a page all of whose rows are seen */
@@ -204,16 +204,16 @@ note_page(gpuvec_resolved *resolved, uint32_t block)
 
 /* Note the pages that are proven, and count the others */
 static void
-note_pages(const gpuvec_embedding_table *table, const gpuvec_sight *sight,
+note_pages(const gpuvec_embedding_table *table, const gpuvec_visibility *visibility,
 		   gpuvec_resolved *resolved)
 {
 	for (uint32_t block = 0; block < table->nblocks; block++)
-		if (page_proven(table, sight, block))
+		if (page_proven(table, visibility, block))
 			note_page(resolved, block);
 		else
 			resolved->nunproven += table->blocks[block] != GPUVEC_NO_VECTOR;
-	for (uint64_t i = 0; i < sight->nverdicts; i++)
-		resolved->nunseen += (sight->verdicts[i] & 1) == 0;
+	for (uint64_t i = 0; i < visibility->nverdicts; i++)
+		resolved->nunseen += (visibility->verdicts[i] & 1) == 0;
 }
 
 /*
@@ -250,7 +250,7 @@ decide_page(const gpuvec_embedding_table *table, gpuvec_resolved *resolved, uint
 
 /* Give the rows of all pages that are not proven their verdicts */
 static void
-decide_pages(const gpuvec_embedding_table *table, const gpuvec_sight *sight,
+decide_pages(const gpuvec_embedding_table *table, const gpuvec_visibility *visibility,
 			 gpuvec_resolved *resolved)
 {
 	uint64_t	at = 0;
@@ -259,11 +259,11 @@ decide_pages(const gpuvec_embedding_table *table, const gpuvec_sight *sight,
 	{
 		uint64_t	first = at;
 
-		while (at < sight->nverdicts &&
-			   gpuvec_tid_block(gpuvec_verdict_tid(sight->verdicts[at])) == block)
+		while (at < visibility->nverdicts &&
+			   gpuvec_tid_block(gpuvec_verdict_tid(visibility->verdicts[at])) == block)
 			at++;
 		if (table->blocks[block] != GPUVEC_NO_VECTOR && !gpuvec_resolved_page(resolved, block))
-			decide_page(table, resolved, block, sight->verdicts + first, at - first);
+			decide_page(table, resolved, block, visibility->verdicts + first, at - first);
 	}
 }
 
@@ -276,36 +276,36 @@ few_verdicts(const gpuvec_embedding_table *table, const gpuvec_resolved *resolve
 	return resolved->nverdicts < resolved->nunproven * rows_of_page / FEW_VERDICTS;
 }
 
-/* Resolve a sight; NULL on lack of memory */
+/* Resolve a visibility; NULL on lack of memory */
 static gpuvec_resolved *
-resolve(const gpuvec_embedding_table *table, const gpuvec_sight *sight)
+resolve(const gpuvec_embedding_table *table, const gpuvec_visibility *visibility)
 {
-	gpuvec_resolved *resolved = make_resolved(table, sight);
+	gpuvec_resolved *resolved = make_resolved(table, visibility);
 
 	if (resolved == NULL)
 		return NULL;
-	note_pages(table, sight, resolved);
-	if (sight->nverdicts == 0 || resolved->nunproven == 0 || few_verdicts(table, resolved))
+	note_pages(table, visibility, resolved);
+	if (visibility->nverdicts == 0 || resolved->nunproven == 0 || few_verdicts(table, resolved))
 		return resolved;
 	if (!make_slots(table, resolved))
 	{
 		free_resolved(resolved);
 		return NULL;
 	}
-	decide_pages(table, sight, resolved);
+	decide_pages(table, visibility, resolved);
 	return resolved;
 }
 
 gpuvec_resolved *
-gpuvec_resolve(gpuvec_embedding_table *table, const gpuvec_sight *sight, gpuvec_error *error)
+gpuvec_resolve(gpuvec_embedding_table *table, const gpuvec_visibility *visibility, gpuvec_error *error)
 {
 	gpuvec_resolved *resolved;
 
 	pthread_mutex_lock(&table->resolved_mutex);
 	resolved = table->resolved;
-	if (!is_current(table, sight, resolved))
+	if (!is_current(table, visibility, resolved))
 	{
-		resolved = resolve(table, sight);
+		resolved = resolve(table, visibility);
 		if (resolved && resolved->keep)
 		{
 			gpuvec_resolved_unref(table->resolved);
@@ -316,7 +316,7 @@ gpuvec_resolve(gpuvec_embedding_table *table, const gpuvec_sight *sight, gpuvec_
 		__atomic_add_fetch(&resolved->refs, 1, __ATOMIC_RELAXED);
 	pthread_mutex_unlock(&table->resolved_mutex);
 	if (resolved == NULL)
-		gpuvec_fail_memory(error, table->nrows + sight->nverdicts * sizeof(uint64_t));
+		gpuvec_fail_memory(error, table->nrows + visibility->nverdicts * sizeof(uint64_t));
 	return resolved;
 }
 
@@ -325,7 +325,7 @@ typedef struct tid_list
 {
 	uint64_t   *tids;
 	uint64_t	n;
-	uint64_t	room;
+	uint64_t	capacity;
 } tid_list;
 
 /* Add a tid behind those from `first` on that are smaller */
@@ -334,15 +334,15 @@ add_tid(tid_list *list, uint64_t first, uint64_t tid)
 {
 	uint64_t	at;
 
-	if (list->n == list->room)
+	if (list->n == list->capacity)
 	{
-		uint64_t	room = list->room ? list->room * 2 : FIRST_ROOM;
-		uint64_t   *larger = realloc(list->tids, room * sizeof(*larger));
+		uint64_t	capacity = list->capacity ? list->capacity * 2 : FIRST_CAPACITY;
+		uint64_t   *larger = realloc(list->tids, capacity * sizeof(*larger));
 
 		if (larger == NULL)
 			return false;
 		list->tids = larger;
-		list->room = room;
+		list->capacity = capacity;
 	}
 	for (at = list->n++; at > first && list->tids[at - 1] > tid; at--)
 		list->tids[at] = list->tids[at - 1];
@@ -352,7 +352,7 @@ add_tid(tid_list *list, uint64_t first, uint64_t tid)
 
 /* Add the undecided rows of a page, of one bank or (UINT32_MAX) of all */
 static bool
-add_page(const gpuvec_embedding_table *table, const gpuvec_sight *sight,
+add_page(const gpuvec_embedding_table *table, const gpuvec_visibility *visibility,
 		 const gpuvec_resolved *resolved, uint32_t block, uint32_t only, tid_list *list)
 {
 	gpuvec_vector_ref ref = table->blocks[block];
@@ -363,7 +363,7 @@ add_page(const gpuvec_embedding_table *table, const gpuvec_sight *sight,
 		const gpuvec_vector_info *row = gpuvec_vector_at(table, ref);
 
 		if ((only == UINT32_MAX || gpuvec_ref_bank(ref) == only) &&
-			gpuvec_resolved_sees(resolved, sight, ref, row->tid) == GPUVEC_UNDECIDED &&
+			gpuvec_resolved_sees(resolved, visibility, ref, row->tid) == GPUVEC_UNDECIDED &&
 			!add_tid(list, first, row->tid))
 			return false;
 		ref = row->next_in_block;
@@ -372,7 +372,7 @@ add_page(const gpuvec_embedding_table *table, const gpuvec_sight *sight,
 }
 
 bool
-gpuvec_undecided_rows(const gpuvec_embedding_table *table, const gpuvec_sight *sight,
+gpuvec_undecided_rows(const gpuvec_embedding_table *table, const gpuvec_visibility *visibility,
 					  const gpuvec_resolved *resolved, uint32_t only, uint64_t most,
 					  uint64_t **tids, uint64_t *n, gpuvec_error *error)
 {
@@ -382,12 +382,12 @@ gpuvec_undecided_rows(const gpuvec_embedding_table *table, const gpuvec_sight *s
 	for (uint32_t block = 0; ok && block < table->nblocks && resolved->nunproven > 0 &&
 		 list.n <= most; block++)
 		if (!gpuvec_resolved_page(resolved, block))
-			ok = add_page(table, sight, resolved, block, only, &list);
+			ok = add_page(table, visibility, resolved, block, only, &list);
 	*tids = list.tids;
 	*n = list.n;
 	if (ok && (list.n > 0 || list.tids == NULL))
 		return true;
 	free(list.tids);
 	*tids = NULL;
-	return ok || gpuvec_fail_memory(error, list.room * 2 * sizeof(uint64_t));
+	return ok || gpuvec_fail_memory(error, list.capacity * 2 * sizeof(uint64_t));
 }

@@ -58,7 +58,7 @@ struct gpuvec_neighbors
 	gpuvec_device *device;		/* that is charged, or NULL */
 	size_t		charged;
 	gpuvec_device_product *product; /* NULL until prepared */
-	gpuvec_scored_item *best;	/* [batch * product->parts * k] */
+	gpuvec_scored_item *best;	/* [batch * product->slices * k] */
 };
 
 gpuvec_neighbors *
@@ -143,7 +143,7 @@ gpuvec_neighbors_add(gpuvec_neighbors *neighbors, uint64_t n, const int64_t *use
 
 /* ---- preparing ---- */
 
-/* Most items of a batch of so many rows */
+/* Most items of a batch, by its number of rows */
 static uint32_t
 batch_items(const gpuvec_neighbors *neighbors, uint32_t rows)
 {
@@ -155,13 +155,13 @@ static bool
 new_batch(gpuvec_neighbors *neighbors, gpuvec_error *error)
 {
 	gpuvec_als_memory *memory = &neighbors->memory;
-	uint64_t	room = (uint64_t) neighbors->batch * neighbors->k;
+	uint64_t	capacity = (uint64_t) neighbors->batch * neighbors->k;
 
-	neighbors->rows = gpuvec_als_new(memory, room, sizeof(gpuvec_neighbor), error);
+	neighbors->rows = gpuvec_als_new(memory, capacity, sizeof(gpuvec_neighbor), error);
 	if (neighbors->rows)
 		neighbors->counts = gpuvec_als_new(memory, neighbors->batch, sizeof(uint32_t), error);
 	if (neighbors->counts)
-		neighbors->best = gpuvec_als_new(memory, room * neighbors->product->parts,
+		neighbors->best = gpuvec_als_new(memory, capacity * neighbors->product->slices,
 										 sizeof(gpuvec_scored_item), error);
 	return neighbors->best != NULL;
 }
@@ -324,21 +324,21 @@ put_rows(const batch_task *task, uint32_t item, const gpuvec_scored_item *best, 
 
 /* Task: sort what was found for some items */
 static void
-answer_part(void *arg, uint64_t part, int thread)
+answer_slice(void *arg, uint64_t slice, int thread)
 {
 	batch_task *task = arg;
 	gpuvec_neighbors *neighbors = task->neighbors;
-	size_t		room = (size_t) neighbors->product->parts * neighbors->k;
-	uint64_t	end = task->first + (part + 1) * ANSWER_ITEMS;
+	size_t		capacity = (size_t) neighbors->product->slices * neighbors->k;
+	uint64_t	end = task->first + (slice + 1) * ANSWER_ITEMS;
 
 	(void) thread;
-	for (uint64_t item = task->first + part * ANSWER_ITEMS; item < end && item < task->end; item++)
+	for (uint64_t item = task->first + slice * ANSWER_ITEMS; item < end && item < task->end; item++)
 	{
 		uint64_t	at = item - task->first;
 		uint32_t	n = neighbors->counts[at];
 
-		gpuvec_sort_scored(neighbors->best + at * room, n);
-		put_rows(task, (uint32_t) item, neighbors->best + at * room, n < neighbors->k ? n : neighbors->k);
+		gpuvec_sort_scored(neighbors->best + at * capacity, n);
+		put_rows(task, (uint32_t) item, neighbors->best + at * capacity, n < neighbors->k ? n : neighbors->k);
 	}
 }
 
@@ -366,7 +366,7 @@ run_batch(gpuvec_neighbors *neighbors, batch_task *task, const int *canceled, gp
 	if (!neighbors->product->finder->find(neighbors->product, task->first, n, canceled,
 										  neighbors->best, neighbors->counts, error))
 		return false;
-	gpuvec_thread_pool_run(neighbors->pool, answer_part, task, (n + ANSWER_ITEMS - 1) / ANSWER_ITEMS);
+	gpuvec_thread_pool_run(neighbors->pool, answer_slice, task, (n + ANSWER_ITEMS - 1) / ANSWER_ITEMS);
 	return true;
 }
 

@@ -4,7 +4,7 @@
  *	  The product of the weighted matrix of items and users with its
  *	  transpose, row by row, and the k largest elements of each.
  *
- * Threads take parts of about PART_WORK products; the most popular items may
+ * Threads take slices of about SLICE_WORK products; the most popular items may
  * be a part each.
  *
  * This is Gustavson's algorithm (ACM TOMS 4, 1978): for each user of the item
@@ -30,12 +30,12 @@
 #include "engine/neighbors/product.h"
 #include "engine/neighbors/weighted.h"
 
-#define PART_WORK		(UINT64_C(1) << 20)
+#define SLICE_WORK		(UINT64_C(1) << 20)
 
-/* Part of a score by which a cheaper computation of it may be off */
+/* Share of a score by which a cheaper computation of it may be off */
 #define MARGIN			1e-13
 
-/* Columns of an item are noted if its products are fewer than this part */
+/* Columns of an item are noted if its products are fewer than this share */
 #define FEW				4
 
 /* Sums that are looked at together */
@@ -325,24 +325,24 @@ typedef struct rows_task
 	uint32_t   *counts;
 } rows_task;
 
-/* The first item of a part, or of the one behind the last */
+/* The first item of a slice, or of the one behind the last */
 static uint32_t
-part_first(const rows_task *task, uint64_t part)
+slice_first(const rows_task *task, uint64_t slice)
 {
 	const uint64_t *work = task->product->problem.work;
 
-	return gpuvec_product_item(work, task->first, task->end, work[task->first] + part * PART_WORK);
+	return gpuvec_product_item(work, task->first, task->end, work[task->first] + slice * SLICE_WORK);
 }
 
 static void
-rows_part(void *arg, uint64_t part, int thread)
+rows_slice(void *arg, uint64_t slice, int thread)
 {
 	rows_task  *task = arg;
 	cpu_product *product = task->product;
 	uint32_t	k = product->problem.k;
-	uint32_t	end = part_first(task, part + 1);
+	uint32_t	end = slice_first(task, slice + 1);
 
-	for (uint32_t item = part_first(task, part); item < end; item++)
+	for (uint32_t item = slice_first(task, slice); item < end; item++)
 	{
 		size_t		at = item - task->first;
 
@@ -359,7 +359,7 @@ product_find(gpuvec_device_product *base, uint32_t first, uint32_t n, const int 
 	rows_task	task = {product, canceled, first, first + n, best, counts};
 	uint64_t	work = product->problem.work[first + n] - product->problem.work[first];
 
-	gpuvec_thread_pool_run(product->problem.pool, rows_part, &task, work / PART_WORK + 1);
+	gpuvec_thread_pool_run(product->problem.pool, rows_slice, &task, work / SLICE_WORK + 1);
 	return true;
 }
 
@@ -411,7 +411,7 @@ finder_open(gpuvec_finder *finder, const gpuvec_product_problem *problem, uint32
 		return NULL;
 	memset(product, 0, bytes);
 	product->base.finder = finder;
-	product->base.parts = 1;
+	product->base.slices = 1;
 	product->problem = *problem;
 	product->threads = threads;
 	for (int i = 0; ok && i < threads; i++)

@@ -16,7 +16,7 @@
 extern gpuvec_finder gpuvec_cpu_finder;
 
 /*
- * The first item from `first` on, and before `end`, with at least so much work
+ * The first item from `first` on, and before `end`, with at least this work
  * before it; `end` if there is none
  */
 static inline uint32_t

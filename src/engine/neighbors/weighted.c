@@ -21,8 +21,8 @@
 
 #include "engine/neighbors/weighted.h"
 
-/* Parts of the users, and of the items, that threads take */
-#define PARTS	64
+/* Slices of the users, and of the items, that threads take */
+#define SLICES	64
 
 static uint64_t
 row_length(const gpuvec_als_matrix *matrix, uint32_t row)
@@ -186,23 +186,23 @@ write_column(weighing_task *task, uint32_t column, uint32_t first, uint32_t last
 	}
 }
 
-/* The first user, or item, of a part of n */
+/* The first user, or item, of a slice of n */
 static uint32_t
-part_first(uint32_t n, uint64_t part)
+slice_first(uint32_t n, uint64_t slice)
 {
-	return (uint32_t) (n * part / PARTS);
+	return (uint32_t) (n * slice / SLICES);
 }
 
-/* Write the rows of a part of the users */
+/* Write the rows of a slice of the users */
 static void
-write_part(void *arg, uint64_t part, int thread)
+write_slice(void *arg, uint64_t slice, int thread)
 {
 	weighing_task *task = arg;
 	uint32_t	users = task->matrix->rows[GPUVEC_ALS_USERS].n;
 
 	(void) thread;
 	for (uint32_t column = 0; column < task->matrix->rows[GPUVEC_ALS_ITEMS].n; column++)
-		write_column(task, column, part_first(users, part), part_first(users, part + 1));
+		write_column(task, column, slice_first(users, slice), slice_first(users, slice + 1));
 }
 
 /* Set columns[] and weights[] */
@@ -221,7 +221,7 @@ write_users(gpuvec_weighted *matrix, gpuvec_als_memory *memory, gpuvec_thread_po
 	if (matrix->weights)
 	{
 		memcpy(task.ends, users->starts, users->nrows * sizeof(uint64_t));
-		gpuvec_thread_pool_run(pool, write_part, &task, PARTS);
+		gpuvec_thread_pool_run(pool, write_slice, &task, SLICES);
 	}
 	gpuvec_als_free(memory, task.ends);
 	return matrix->weights != NULL;
@@ -255,15 +255,15 @@ count_work(const gpuvec_weighted *matrix, uint32_t item)
 	return work;
 }
 
-/* The sums of a part of the items; work[] is that of each item */
+/* The sums of a slice of the items; work[] is that of each item */
 static void
-sum_part(void *arg, uint64_t part, int thread)
+sum_slice(void *arg, uint64_t slice, int thread)
 {
 	gpuvec_weighted *matrix = ((weighing_task *) arg)->matrix;
 	uint32_t	n = matrix->rows[GPUVEC_ALS_ITEMS].n;
 
 	(void) thread;
-	for (uint32_t item = part_first(n, part); item < part_first(n, part + 1); item++)
+	for (uint32_t item = slice_first(n, slice); item < slice_first(n, slice + 1); item++)
 	{
 		matrix->squares[item] = sum_squares(matrix, item);
 		matrix->work[item + 1] = count_work(matrix, item);
@@ -299,7 +299,7 @@ sum_up(gpuvec_weighted *matrix, gpuvec_als_memory *memory, gpuvec_thread_pool *p
 		matrix->work = gpuvec_als_new(memory, (uint64_t) n + 1, sizeof(uint64_t), error);
 	if (matrix->work == NULL)
 		return false;
-	gpuvec_thread_pool_run(pool, sum_part, &task, PARTS);
+	gpuvec_thread_pool_run(pool, sum_slice, &task, SLICES);
 	matrix->work[0] = 0;
 	for (uint32_t item = 0; item < n; item++)
 		matrix->work[item + 1] += matrix->work[item];

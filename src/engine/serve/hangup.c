@@ -27,7 +27,7 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t some = PTHREAD_COND_INITIALIZER;
 static watched_socket *list = NULL;
 static size_t n = 0;
-static size_t room = 0;
+static size_t capacity = 0;
 static gpuvec_store *searched;	/* whose changes requests may wait for */
 
 /* Cancel a request; false if it has been canceled already */
@@ -100,18 +100,18 @@ void
 gpuvec_hangup_watch(int fd, int *canceled)
 {
 	pthread_mutex_lock(&mutex);
-	if (n == room)
+	if (n == capacity)
 	{
-		size_t		more = room ? room * 2 : 64;
+		size_t		more = capacity ? capacity * 2 : 64;
 		watched_socket *bigger = realloc(list, more * sizeof(*bigger));
 
 		if (bigger != NULL)
 		{
 			list = bigger;
-			room = more;
+			capacity = more;
 		}
 	}
-	if (n < room)
+	if (n < capacity)
 	{
 		list[n].fd = fd;
 		list[n].canceled = canceled;

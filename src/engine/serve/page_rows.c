@@ -19,10 +19,10 @@
 #include "core/protocol_sets.h"
 #include "engine/serve/page_rows.h"
 
-/* Tids are sorted if there are fewer than one for so many pages */
+/* Pages for each tid; if there are more, tids are sorted */
 #define SORTED_PAGES	16
 
-/* At most so many are sorted by insertion: there are 256 values of a byte */
+/* Most tids sorted by insertion: there are 256 values of a byte */
 #define INSERTED		48
 
 /* Sort few tids by page */

@@ -222,22 +222,22 @@ in_phase(gpuvec_session *s, const gpuvec_request *request, gpuvec_als_phase from
 }
 
 /*
- * Parse a part of n elements, of which each has `keys` keys and `floats`
+ * Parse a chunk of n elements, of which each has `keys` keys and `floats`
  * floats.  False if its length is wrong.
  */
 static bool
-parse_part(const gpuvec_request *request, gpuvec_als_part *part, uint32_t keys, uint32_t floats)
+parse_chunk(const gpuvec_request *request, gpuvec_als_chunk *chunk, uint32_t keys, uint32_t floats)
 {
 	uint64_t	size;
 
-	if (request->length < sizeof(*part))
+	if (request->length < sizeof(*chunk))
 		return false;
-	memcpy(part, request->data, sizeof(*part));
-	if (part->n > GPUVEC_MAX_FRAME)
+	memcpy(chunk, request->data, sizeof(*chunk));
+	if (chunk->n > GPUVEC_MAX_FRAME)
 		return false;
-	size = sizeof(*part) + part->n * keys * sizeof(int64_t) +
-		(part->n * floats * sizeof(float) + 7) / 8 * 8;
-	return request->length == size && part->side <= GPUVEC_ALS_ITEMS;
+	size = sizeof(*chunk) + chunk->n * keys * sizeof(int64_t) +
+		(chunk->n * floats * sizeof(float) + 7) / 8 * 8;
+	return request->length == size && chunk->side <= GPUVEC_ALS_ITEMS;
 }
 
 /* True if n floats are finite, and none is zero if `nonzero` */
@@ -263,29 +263,29 @@ add_interactions(gpuvec_job *job, uint64_t n, const int64_t *users, gpuvec_error
 }
 
 /*
- * The answer comes first, so that the session sends the next part while this
+ * The answer comes first, so that the session sends the next chunk while this
  * one is worked on.  If that fails, the next request is answered with it.
  */
 bool
 gpuvec_serve_als_add(gpuvec_session *s, const gpuvec_request *request)
 {
 	int64_t		started = gpuvec_clock_us();
-	gpuvec_als_part part;
+	gpuvec_als_chunk chunk;
 	gpuvec_error error;
-	const int64_t *users = (const int64_t *) (request->data + sizeof(part));
+	const int64_t *users = (const int64_t *) (request->data + sizeof(chunk));
 	bool		result;
 
 	if (!in_phase(s, request, GPUVEC_ALS_READING, GPUVEC_ALS_READING, &result))
 		return result;
-	if (!parse_part(request, &part, 2, 1) ||
-		!good_floats((const float *) (users + 2 * part.n), part.n, true))
+	if (!parse_chunk(request, &chunk, 2, 1) ||
+		!good_floats((const float *) (users + 2 * chunk.n), chunk.n, true))
 		return gpuvec_answer_violation(s, request, "ALS_ADD is wrong.");
 	pthread_mutex_lock(&mutex);
-	s->job->state.added += part.n;
+	s->job->state.added += chunk.n;
 	pthread_mutex_unlock(&mutex);
 	if (!answer_state(s, request, started))
 		return false;
-	if (!add_interactions(s->job, part.n, users, &error))
+	if (!add_interactions(s->job, chunk.n, users, &error))
 		fail_job(s->job, &error);
 	return true;
 }
@@ -325,19 +325,19 @@ gpuvec_serve_als_set(gpuvec_session *s, const gpuvec_request *request)
 {
 	int64_t		started = gpuvec_clock_us();
 	gpuvec_als_phase phase = s->job && s->job->state.fold_in ? GPUVEC_ALS_READING : GPUVEC_ALS_TRAINING;
-	const int64_t *keys = (const int64_t *) (request->data + sizeof(gpuvec_als_part));
-	gpuvec_als_part part;
+	const int64_t *keys = (const int64_t *) (request->data + sizeof(gpuvec_als_chunk));
+	gpuvec_als_chunk chunk;
 	gpuvec_error error;
 	bool		result;
 
 	if (!in_phase(s, request, phase, phase, &result))
 		return result;
-	if (!parse_part(request, &part, 1, s->job->factors) ||
-		(s->job->state.fold_in && part.side != GPUVEC_ALS_ITEMS) ||
-		!good_floats((const float *) (keys + part.n), part.n * s->job->factors, false))
+	if (!parse_chunk(request, &chunk, 1, s->job->factors) ||
+		(s->job->state.fold_in && chunk.side != GPUVEC_ALS_ITEMS) ||
+		!good_floats((const float *) (keys + chunk.n), chunk.n * s->job->factors, false))
 		return gpuvec_answer_violation(s, request, "ALS_SET is wrong.");
-	if (!gpuvec_training_set(s->job->training, (gpuvec_als_side) part.side, part.n, keys,
-							 (const float *) (keys + part.n), &error))
+	if (!gpuvec_training_set(s->job->training, (gpuvec_als_side) chunk.side, chunk.n, keys,
+							 (const float *) (keys + chunk.n), &error))
 		return answer_failure(s, request, &error);
 	return answer_state(s, request, started);
 }
@@ -379,12 +379,12 @@ gpuvec_serve_als_run(gpuvec_session *s, const gpuvec_request *request)
 	return answer_state(s, request, started);
 }
 
-/* Answer with the keys and factors of a part */
+/* Answer with the keys and factors of a chunk */
 static bool
-answer_factors(gpuvec_session *s, const gpuvec_request *request, const gpuvec_als_part *part)
+answer_factors(gpuvec_session *s, const gpuvec_request *request, const gpuvec_als_chunk *chunk)
 {
 	gpuvec_training *training = s->job->training;
-	size_t		bytes = part->n * s->job->factors * sizeof(float);
+	size_t		bytes = chunk->n * s->job->factors * sizeof(float);
 	float	   *elements = malloc(bytes + 1);
 	struct iovec pieces[2];
 	gpuvec_error error;
@@ -395,15 +395,15 @@ answer_factors(gpuvec_session *s, const gpuvec_request *request, const gpuvec_al
 		gpuvec_fail_memory(&error, bytes);
 		return answer_failure(s, request, &error);
 	}
-	if (!gpuvec_training_copy(training, (gpuvec_als_side) part->side, part->first,
-							  (uint32_t) part->n, elements, &error))
+	if (!gpuvec_training_copy(training, (gpuvec_als_side) chunk->side, chunk->first,
+							  (uint32_t) chunk->n, elements, &error))
 	{
 		free(elements);
 		return answer_failure(s, request, &error);
 	}
-	pieces[0].iov_base = (void *) (gpuvec_training_keys(training, (gpuvec_als_side) part->side) +
-								   part->first);
-	pieces[0].iov_len = part->n * sizeof(int64_t);
+	pieces[0].iov_base = (void *) (gpuvec_training_keys(training, (gpuvec_als_side) chunk->side) +
+								   chunk->first);
+	pieces[0].iov_len = chunk->n * sizeof(int64_t);
 	pieces[1].iov_base = elements;
 	pieces[1].iov_len = bytes;
 	ok = gpuvec_send_frame(s->fd, request->number, GPUVEC_MSG_ALS_FACTORS, pieces, 2);
@@ -414,25 +414,25 @@ answer_factors(gpuvec_session *s, const gpuvec_request *request, const gpuvec_al
 bool
 gpuvec_serve_als_get(gpuvec_session *s, const gpuvec_request *request)
 {
-	gpuvec_als_part part;
+	gpuvec_als_chunk chunk;
 	uint32_t	rows;
 	bool		result;
 
 	if (!in_phase(s, request, GPUVEC_ALS_TRAINING, GPUVEC_ALS_WRITING, &result))
 		return result;
-	if (request->length != sizeof(part))
+	if (request->length != sizeof(chunk))
 		return gpuvec_answer_violation(s, request, "ALS_GET has the wrong length.");
-	memcpy(&part, request->data, sizeof(part));
-	if (part.side > GPUVEC_ALS_ITEMS)
+	memcpy(&chunk, request->data, sizeof(chunk));
+	if (chunk.side > GPUVEC_ALS_ITEMS)
 		return gpuvec_answer_violation(s, request, "ALS_GET has a wrong side.");
-	rows = gpuvec_training_rows(s->job->training, (gpuvec_als_side) part.side);
-	if (part.first > rows || part.n > rows - part.first)
+	rows = gpuvec_training_rows(s->job->training, (gpuvec_als_side) chunk.side);
+	if (chunk.first > rows || chunk.n > rows - chunk.first)
 		return gpuvec_answer_violation(s, request, "ALS_GET asks for rows that there are not.");
 	/* no session asks for that much, which is not charged */
-	if (part.n * (sizeof(int64_t) + s->job->factors * sizeof(float)) > GPUVEC_MAX_FRAME)
+	if (chunk.n * (sizeof(int64_t) + s->job->factors * sizeof(float)) > GPUVEC_MAX_FRAME)
 		return gpuvec_answer_violation(s, request, "ALS_GET asks for too many rows.");
 	set_phase(s->job, GPUVEC_ALS_WRITING);
-	return answer_factors(s, request, &part);
+	return answer_factors(s, request, &chunk);
 }
 
 bool

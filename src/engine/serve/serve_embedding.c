@@ -92,24 +92,24 @@ answer_request(gpuvec_session *s, const gpuvec_request *request, const table_req
 static bool
 keep_map(gpuvec_session *s, gpuvec_embedding_query *q, gpuvec_error *error)
 {
-	gpuvec_sight *sight = &q->sight;
+	gpuvec_visibility *visibility = &q->visibility;
 
 	if (q->head.flags & GPUVEC_EMBEDDING_KEEP_MAP)
 	{
 		free(s->map);
 		s->map_bytes = 0;
-		s->map = malloc(sight->map_bytes + 1);
+		s->map = malloc(visibility->map_bytes + 1);
 		if (s->map == NULL)
-			return gpuvec_fail_memory(error, sight->map_bytes);
-		memcpy(s->map, sight->map, sight->map_bytes);
-		s->map_bytes = sight->map_bytes;
+			return gpuvec_fail_memory(error, visibility->map_bytes);
+		memcpy(s->map, visibility->map, visibility->map_bytes);
+		s->map_bytes = visibility->map_bytes;
 	}
 	if (q->head.flags & GPUVEC_EMBEDDING_KEPT_MAP)
 	{
 		if (s->map == NULL)
 			return gpuvec_violation(error, "EMBED uses a map that was not kept.");
-		sight->map = s->map;
-		sight->map_bytes = s->map_bytes;
+		visibility->map = s->map;
+		visibility->map_bytes = s->map_bytes;
 	}
 	return true;
 }

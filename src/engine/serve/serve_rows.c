@@ -40,14 +40,14 @@ ids_valid(const gpuvec_feed_record *record, const uint16_t *values)
 		gpuvec_sets_ids_valid(gpuvec_feed_record_ids(record, values));
 }
 
-/* True if a row's words are those of a mirror with nfilters filter columns */
+/* True if a row's filter keys are those of a mirror with nfilters columns */
 static bool
-words_valid(const gpuvec_feed_record *record, uint32_t nfilters)
+filter_keys_valid(const gpuvec_feed_record *record, uint32_t nfilters)
 {
-	const char *words = (const char *) (record + 1) + gpuvec_feed_values_bytes(record->len);
+	const char *filter_keys = (const char *) (record + 1) + gpuvec_feed_values_bytes(record->len);
 
-	return record->nwords == gpuvec_filter_words(nfilters) &&
-		gpuvec_sets_words_valid(words, nfilters, record->len);
+	return record->nfilter_keys == gpuvec_filter_keys(nfilters) &&
+		gpuvec_sets_filter_keys_valid(filter_keys, nfilters, record->len);
 }
 
 /*
@@ -65,7 +65,7 @@ check_record(const char *at, const char *end, uint32_t nfilters, gpuvec_error *e
 	if ((size_t) (end - at) >= sizeof(*record) && record->wide)
 		most *= 2;
 	if ((size_t) (end - at) < sizeof(*record) || record->len > most ||
-		(size_t) (end - at) < gpuvec_feed_record_bytes(record->len, record->nwords))
+		(size_t) (end - at) < gpuvec_feed_record_bytes(record->len, record->nfilter_keys))
 		return gpuvec_violation(error, "A record is cut off.");
 	if (record->block == UINT32_MAX)
 		return gpuvec_violation(error, "A block number is out of range.");
@@ -73,10 +73,10 @@ check_record(const char *at, const char *end, uint32_t nfilters, gpuvec_error *e
 	{
 		case GPUVEC_FEED_ROW:
 			ok = line_valid(record->line) && ids_valid(record, values) &&
-				words_valid(record, nfilters);
+				filter_keys_valid(record, nfilters);
 			break;
 		case GPUVEC_FEED_GONE:
-			ok = record->line == 0 && record->wide == 0 && record->nwords == 0 &&
+			ok = record->line == 0 && record->wide == 0 && record->nfilter_keys == 0 &&
 				lines_valid(values, record->len);
 			break;
 		default:
@@ -84,7 +84,7 @@ check_record(const char *at, const char *end, uint32_t nfilters, gpuvec_error *e
 	}
 	if (!ok)
 		return gpuvec_violation(error, "Lines, ids or filter columns of a record are invalid.");
-	return gpuvec_feed_record_bytes(record->len, record->nwords);
+	return gpuvec_feed_record_bytes(record->len, record->nfilter_keys);
 }
 
 /* Check all records of a message, which fill [at, end) */

@@ -77,7 +77,7 @@ gpuvec_serve_load_leave(gpuvec_session *s, const gpuvec_request *request)
 {
 	uint64_t	pages;
 
-	if (request->length != 0 || s->update == NULL || !gpuvec_update_is_part(s->update))
+	if (request->length != 0 || s->update == NULL || !gpuvec_update_is_slice(s->update))
 		return gpuvec_answer_violation(s, request, "LOAD_LEAVE is out of place.");
 	gpuvec_update_hand_over(s->update, &pages);
 	s->update = NULL;
@@ -197,7 +197,7 @@ gpuvec_serve_commit(gpuvec_session *s, const gpuvec_request *request)
 	bool		ok;
 
 	if (request->length != sizeof(commit) || update == NULL || s->parted ||
-		gpuvec_update_is_part(update))
+		gpuvec_update_is_slice(update))
 		return gpuvec_answer_violation(s, request, "COMMIT is out of place.");
 	memcpy(&commit, request->data, sizeof(commit));
 	s->update = NULL;
@@ -212,10 +212,10 @@ gpuvec_serve_commit(gpuvec_session *s, const gpuvec_request *request)
 static bool
 give_buffer(gpuvec_session *s, gpuvec_error *error)
 {
-	bool		ok = gpuvec_update_own(s->update, &s->buffer, s->room, error);
+	bool		ok = gpuvec_update_own(s->update, &s->buffer, s->capacity, error);
 
 	if (s->buffer == NULL)
-		s->room = 0;
+		s->capacity = 0;
 	return ok;
 }
 
@@ -226,19 +226,19 @@ give_buffer(gpuvec_session *s, gpuvec_error *error)
 bool
 gpuvec_serve_refresh_pages(gpuvec_session *s, const gpuvec_request *request)
 {
-	const char *pages = request->data + sizeof(gpuvec_refresh_part);
+	const char *pages = request->data + sizeof(gpuvec_refresh_chunk);
 	gpuvec_error error;
-	gpuvec_refresh_part part;
+	gpuvec_refresh_chunk chunk;
 	bool		ok = true;
 
-	if (request->length < sizeof(part) || (s->update && !s->parted))
+	if (request->length < sizeof(chunk) || (s->update && !s->parted))
 		return gpuvec_answer_violation(s, request, "REFRESH_PAGES are out of place.");
-	memcpy(&part, request->data, sizeof(part));
+	memcpy(&chunk, request->data, sizeof(chunk));
 	if (!s->parted)
-		ok = begin_refresh(s, &part.key, &part.known, &s->found, &error);
+		ok = begin_refresh(s, &chunk.key, &chunk.known, &s->found, &error);
 	s->parted = s->hurried = true;
-	if (ok && s->update && request->length > sizeof(part))
-		ok = gpuvec_update_pages(s->update, pages, request->length - sizeof(part), true, &error) &&
+	if (ok && s->update && request->length > sizeof(chunk))
+		ok = gpuvec_update_pages(s->update, pages, request->length - sizeof(chunk), true, &error) &&
 			give_buffer(s, &error);
 	/* as with PAGES, the session is still sending */
 	if (!ok)

@@ -34,7 +34,7 @@
 static gpuvec_request_handler *const handlers[] = {
 	[GPUVEC_MSG_STAT] = gpuvec_serve_stat,
 	[GPUVEC_MSG_SEARCH] = gpuvec_serve_search,
-	[GPUVEC_MSG_SEARCH_PARTS] = gpuvec_serve_search_parts,
+	[GPUVEC_MSG_SEARCH_PARTITIONS] = gpuvec_serve_search_partitions,
 	[GPUVEC_MSG_EMBEDDING] = gpuvec_serve_pooling,
 	[GPUVEC_MSG_NEAREST] = gpuvec_serve_nearest,
 	[GPUVEC_MSG_GRAM] = gpuvec_serve_gram,
@@ -148,11 +148,11 @@ give_back(gpuvec_session *s)
 static bool
 reserve_buffer(gpuvec_session *s, size_t size)
 {
-	if (size <= s->room)
+	if (size <= s->capacity)
 		return true;
 	free(s->buffer);
 	s->buffer = gpuvec_memory_new(size);
-	s->room = s->buffer ? size : 0;
+	s->capacity = s->buffer ? size : 0;
 	return s->buffer != NULL;
 }
 
@@ -160,11 +160,11 @@ reserve_buffer(gpuvec_session *s, size_t size)
 static void
 trim_buffer(gpuvec_session *s)
 {
-	if (s->room <= KEEP_BYTES)
+	if (s->capacity <= KEEP_BYTES)
 		return;
 	free(s->buffer);
 	s->buffer = NULL;
-	s->room = 0;
+	s->capacity = 0;
 }
 
 /*

@@ -6,7 +6,7 @@
  * session.c			the handshake, reading requests, the table of handlers
  * answer.c				answers, and memory that is charged for them
  * serve_search.c		searches of sets (search_run.h)
- * serve_parts.c		searches of several mirrors at once
+ * serve_partitions.c		searches of several mirrors at once
  * serve_embedding.c	requests to embedding tables
  * serve_update.c		loads and refreshes
  * serve_rows.c			rows of a feed
@@ -43,7 +43,7 @@ typedef struct gpuvec_session
 	gpuvec_job *job;			/* training under way, or NULL */
 	bool		hurried;		/* the next message comes soon */
 	char	   *buffer;			/* holds the current request */
-	size_t		room;
+	size_t		capacity;
 	size_t		taken;			/* bytes of the current request and its answer */
 	size_t		charged;		/* of them, those in the budget */
 	uint8_t    *map;			/* visibility map that the session asked to
@@ -67,8 +67,8 @@ typedef bool gpuvec_request_handler (gpuvec_session *s, const gpuvec_request *re
 /* serve_search.c */
 extern gpuvec_request_handler gpuvec_serve_search;
 
-/* serve_parts.c */
-extern gpuvec_request_handler gpuvec_serve_search_parts;
+/* serve_partitions.c */
+extern gpuvec_request_handler gpuvec_serve_search_partitions;
 
 /* serve_embedding.c */
 extern gpuvec_request_handler gpuvec_serve_pooling;

@@ -8,21 +8,21 @@
  * reads the segments of all, and in each it has to find the lists of the
  * query's ids.  Many small segments take twice the time of a few full ones.
  * So for small mirrors that are searched together again and again, a thread
- * makes a compound: a copy of their rows in segments of full size.  If a part
- * has numbers for its ids, the compound has numbers of its own.
+ * makes a compound: a copy of their rows in segments of full size.  If a
+ * partition has numbers for its ids, the compound has numbers of its own.
  *
  * What makes it right:
  *
  *	- A view never changes, and each has a number of its own.  A compound
  *	  knows the number of the view that it has the rows of.  It takes the
- *	  place of a part's segments only where that view would be searched.
- *	- A row has the tid under which it ranks in a search of parts, and rows of
- *	  equal length are in the order of these.
+ *	  place of a partition's segments only where that view would be searched.
+ *	- A row has the tid under which it ranks in a search of partitions, and
+ *	  rows of equal length are in the order of these.
  *
- * A part that gets another view is left out of the compound: its rows are
- * buried, and its own segments are searched.  Once parts have kept their
- * views for a while, and there are many rows of such parts that the compound
- * does not have, it is made anew, but not again and again.
+ * A partition that gets another view is left out of the compound: its rows are
+ * buried, and its own segments are searched.  Once partitions have kept their
+ * views for a while, and there are many rows of such partitions that the
+ * compound does not have, it is made anew, but not again and again.
  *
  * Compounds are a luxury.  They are charged to their device, each at most half
  * of what is free, and go before anything else does (store.c).  One that is
@@ -39,23 +39,23 @@
 
 #include "engine/sets/compound_list.h"
 
-/* At most so many compounds, and lists of parts that may become one */
+/* Most compounds, and most lists of partitions that may become one */
 #define MOST_COMPOUNDS		16
 
 /*
- * A part's view is expected to stay if CALM_SEARCHES searches have seen it, in
- * CALM_NS nanoseconds or more
+ * A partition's view is expected to stay if CALM_SEARCHES searches have seen
+ * it, in CALM_NS nanoseconds or more
  */
 #define CALM_SEARCHES		8
 #define CALM_NS				GPUVEC_SECOND
 
-/* A compound has so many segments less than its parts, or more */
+/* Fewest segments that a compound saves */
 #define FEWEST_SAVED		8
 
-/* A compound with rows does not give way to another list of parts earlier */
+/* A compound with rows does not give way to another list earlier */
 #define USED_NS				(60 * GPUVEC_SECOND)
 
-/* Most blocks of all parts of a compound together */
+/* Most blocks of all partitions of a compound together */
 #define MOST_BLOCKS			UINT32_MAX
 
 static const gpuvec_compound_rows no_rows = {NULL, NULL};
@@ -84,10 +84,10 @@ gpuvec_compound_rows_unref(const gpuvec_compound_rows *rows)
 static void
 drop_sources(gpuvec_compound *c)
 {
-	for (uint32_t i = 0; c->sources && i < c->nparts; i++)
+	for (uint32_t i = 0; c->sources && i < c->npartitions; i++)
 	{
 		gpuvec_compound_rows_unref(&c->sources[i]);
-		c->parts[i].coming = false;
+		c->partitions[i].coming = false;
 	}
 	free(c->sources);
 	c->sources = NULL;
@@ -126,13 +126,13 @@ take_out(gpuvec_compounds *all, gpuvec_compound **link)
 }
 
 static bool
-same_parts(const gpuvec_compound *c, const gpuvec_device *device, const gpuvec_compound_part *parts,
-		   uint32_t n)
+same_partitions(const gpuvec_compound *c, const gpuvec_device *device, const gpuvec_compound_partition *partitions,
+				uint32_t n)
 {
-	if (c->device != device || c->nparts != n)
+	if (c->device != device || c->npartitions != n)
 		return false;
 	for (uint32_t i = 0; i < n; i++)
-		if (memcmp(&c->parts[i].key, parts[i].key, sizeof(gpuvec_mirror_key)) != 0)
+		if (memcmp(&c->partitions[i].key, partitions[i].key, sizeof(gpuvec_mirror_key)) != 0)
 			return false;
 	return true;
 }
@@ -175,33 +175,33 @@ make_place(gpuvec_compounds *all, uint64_t now, gpuvec_leftover *gone)
 }
 
 static gpuvec_compound *
-new_compound(gpuvec_device *device, const gpuvec_compound_part *parts, uint32_t n)
+new_compound(gpuvec_device *device, const gpuvec_compound_partition *partitions, uint32_t n)
 {
-	gpuvec_compound *c = calloc(1, sizeof(*c) + n * sizeof(gpuvec_part_copy));
+	gpuvec_compound *c = calloc(1, sizeof(*c) + n * sizeof(gpuvec_partition_copy));
 
 	if (c == NULL)
 		return NULL;
 	c->device = device;
-	c->nparts = n;
+	c->npartitions = n;
 	for (uint32_t i = 0; i < n; i++)
-		c->parts[i].key = *parts[i].key;
+		c->partitions[i].key = *partitions[i].key;
 	return c;
 }
 
-/* Find the compound of these parts, or add one; NULL: there is no room */
+/* Find the compound of these partitions, or add one; NULL: there is no room */
 static gpuvec_compound *
-find_compound(gpuvec_compounds *all, gpuvec_device *device, const gpuvec_compound_part *parts,
+find_compound(gpuvec_compounds *all, gpuvec_device *device, const gpuvec_compound_partition *partitions,
 			  uint32_t n, uint64_t now, gpuvec_leftover *gone)
 {
 	gpuvec_compound *c = all->list;
 
-	while (c && !same_parts(c, device, parts, n))
+	while (c && !same_partitions(c, device, partitions, n))
 		c = c->next;
 	if (c)
 		return c;
 	if (!make_place(all, now, gone))
 		return NULL;
-	c = new_compound(device, parts, n);
+	c = new_compound(device, partitions, n);
 	if (c)
 	{
 		c->next = all->list;
@@ -217,8 +217,8 @@ gpuvec_compound_take_rows(gpuvec_compound *c)
 
 	c->rows = no_rows;
 	c->charged = 0;
-	for (uint32_t i = 0; i < c->nparts; i++)
-		c->parts[i].copied = 0;
+	for (uint32_t i = 0; i < c->npartitions; i++)
+		c->partitions[i].copied = 0;
 	return gone;
 }
 
@@ -230,16 +230,16 @@ gpuvec_compound_free_leftover(gpuvec_store *store, const gpuvec_leftover *gone)
 	gpuvec_compound_rows_unref(&gone->rows);
 }
 
-/* ---- parts that change ---- */
+/* ---- partitions that change ---- */
 
-/* Bury the rows of a part in an entry */
+/* Bury the rows of a partition in an entry */
 static bool
-bury_part(gpuvec_view_entry *entry, uint32_t number, gpuvec_error *error)
+bury_partition(gpuvec_view_entry *entry, uint32_t number, gpuvec_error *error)
 {
 	const gpuvec_segment *segment = entry->segment;
-	uint64_t	end = gpuvec_part_tid((uint64_t) number + 1);
+	uint64_t	end = gpuvec_partition_tid((uint64_t) number + 1);
 
-	for (uint32_t i = gpuvec_segment_find(segment, gpuvec_part_tid(number)); i < segment->nrows; i++)
+	for (uint32_t i = gpuvec_segment_find(segment, gpuvec_partition_tid(number)); i < segment->nrows; i++)
 	{
 		uint32_t	row = segment->by_tid[i];
 
@@ -252,29 +252,30 @@ bury_part(gpuvec_view_entry *entry, uint32_t number, gpuvec_error *error)
 }
 
 /*
- * True if a part has another view than the one whose rows are copied, or is
- * not searched any more: its mirror is always behind, and searched by itself
+ * True if a partition has another view than the one whose rows are copied, or
+ * is not searched any more: its mirror is always behind, and searched by
+ * itself
  */
 static bool
-has_changed(const gpuvec_part_copy *copy, const gpuvec_compound_part *part)
+has_changed(const gpuvec_partition_copy *copy, const gpuvec_compound_partition *partition)
 {
-	if (part->view == NULL)
+	if (partition->view == NULL)
 		return copy->copied != 0 && copy->missed >= CALM_SEARCHES;
-	return copy->copied != 0 && copy->copied != part->view->number;
+	return copy->copied != 0 && copy->copied != partition->view->number;
 }
 
-/* The view without the rows of parts that have changed; NULL: no memory */
+/* The view without rows of partitions that have changed; NULL: no memory */
 static gpuvec_view *
-view_without(const gpuvec_compound *c, const gpuvec_compound_part *parts, gpuvec_thread_pool *pool)
+view_without(const gpuvec_compound *c, const gpuvec_compound_partition *partitions, gpuvec_thread_pool *pool)
 {
 	gpuvec_draft draft = {.backend = c->device->backend, .pool = pool};
 	gpuvec_view *view = NULL;
 	gpuvec_error error;
 	bool		ok = gpuvec_draft_copy(&draft, c->rows.view, &error);
 
-	for (uint32_t i = 0; i < c->nparts; i++)
-		for (uint32_t j = 0; ok && has_changed(&c->parts[i], &parts[i]) && j < draft.n; j++)
-			ok = bury_part(&draft.entries[j], i, &error);
+	for (uint32_t i = 0; i < c->npartitions; i++)
+		for (uint32_t j = 0; ok && has_changed(&c->partitions[i], &partitions[i]) && j < draft.n; j++)
+			ok = bury_partition(&draft.entries[j], i, &error);
 	if (ok)
 	{
 		gpuvec_draft_drop_dead(&draft);
@@ -285,25 +286,25 @@ view_without(const gpuvec_compound *c, const gpuvec_compound_part *parts, gpuvec
 }
 
 /*
- * Leave out parts that have other views now.  Returns what is not needed any
- * more: the old view, or all rows, if most are gone or there is no memory.
+ * Leave out partitions that have other views now.  Returns what is not needed
+ * any more: the old view, or all rows, if most are gone or there is no memory.
  */
 static gpuvec_leftover
-leave_out(gpuvec_compounds *all, gpuvec_compound *c, const gpuvec_compound_part *parts)
+leave_out(gpuvec_compounds *all, gpuvec_compound *c, const gpuvec_compound_partition *partitions)
 {
 	gpuvec_leftover old = {.charged = 0};
 	gpuvec_leftover all_rows;
 	bool		changed = false;
 
-	for (uint32_t i = 0; i < c->nparts; i++)
-		changed |= has_changed(&c->parts[i], &parts[i]);
+	for (uint32_t i = 0; i < c->npartitions; i++)
+		changed |= has_changed(&c->partitions[i], &partitions[i]);
 	if (!changed)
 		return old;
 	old.rows.view = c->rows.view;
-	c->rows.view = view_without(c, parts, all->pool);
-	for (uint32_t i = 0; i < c->nparts; i++)
-		if (has_changed(&c->parts[i], &parts[i]))
-			c->parts[i].copied = 0;
+	c->rows.view = view_without(c, partitions, all->pool);
+	for (uint32_t i = 0; i < c->npartitions; i++)
+		if (has_changed(&c->partitions[i], &partitions[i]))
+			c->partitions[i].copied = 0;
 	if (c->rows.view && c->rows.view->nrows >= c->nrows / 2)
 		return old;
 	all_rows = gpuvec_compound_take_rows(c);
@@ -314,19 +315,19 @@ leave_out(gpuvec_compounds *all, gpuvec_compound *c, const gpuvec_compound_part 
 }
 
 /*
- * True if the compound has rows of a part that is not searched now, or whose
- * view is an older one: a search that has begun earlier
+ * True if the compound has rows of a partition that is not searched now, or
+ * whose view is an older one: a search that has begun earlier
  */
 static bool
-lacks_part(const gpuvec_compound *c, const gpuvec_compound_part *parts)
+lacks_partition(const gpuvec_compound *c, const gpuvec_compound_partition *partitions)
 {
-	for (uint32_t i = 0; i < c->nparts; i++)
+	for (uint32_t i = 0; i < c->npartitions; i++)
 	{
-		const gpuvec_part_copy *copy = &c->parts[i];
+		const gpuvec_partition_copy *copy = &c->partitions[i];
 
 		if (copy->copied == 0)
 			continue;
-		if (parts[i].view ? parts[i].view->number < copy->copied : !has_changed(copy, &parts[i]))
+		if (partitions[i].view ? partitions[i].view->number < copy->copied : !has_changed(copy, &partitions[i]))
 			return true;
 	}
 	return false;
@@ -334,18 +335,18 @@ lacks_part(const gpuvec_compound *c, const gpuvec_compound_part *parts)
 
 /* Take the rows that a search may have */
 static gpuvec_compound_rows
-use(gpuvec_compounds *all, gpuvec_compound *c, const gpuvec_compound_part *parts, bool *covered,
+use(gpuvec_compounds *all, gpuvec_compound *c, const gpuvec_compound_partition *partitions, bool *covered,
 	gpuvec_leftover *gone)
 {
-	if (c->rows.view == NULL || lacks_part(c, parts))
+	if (c->rows.view == NULL || lacks_partition(c, partitions))
 		return no_rows;
-	*gone = leave_out(all, c, parts);
-	for (uint32_t i = 0; c->rows.view && i < c->nparts; i++)
-		covered[i] = c->parts[i].copied != 0;
+	*gone = leave_out(all, c, partitions);
+	for (uint32_t i = 0; c->rows.view && i < c->npartitions; i++)
+		covered[i] = c->partitions[i].copied != 0;
 	return ref_rows(c->rows.view, c->rows.numbers);
 }
 
-/* ---- which parts are worth it ---- */
+/* ---- which partitions are worth it ---- */
 
 /* What a compound takes to be made */
 typedef struct compound_terms
@@ -369,9 +370,9 @@ usual_terms(void)
 	return usual;
 }
 
-/* Note a view that a part had not before */
+/* Note a view that a partition had not before */
 static void
-note_view(gpuvec_part_copy *p, const gpuvec_view *view, uint64_t now)
+note_view(gpuvec_partition_copy *p, const gpuvec_view *view, uint64_t now)
 {
 	p->seen = view->number;
 	p->since = now;
@@ -385,21 +386,21 @@ note_view(gpuvec_part_copy *p, const gpuvec_view *view, uint64_t now)
 
 /* Note which views a search reads */
 static void
-note_views(gpuvec_compound *c, const gpuvec_compound_part *parts, uint64_t now)
+note_views(gpuvec_compound *c, const gpuvec_compound_partition *partitions, uint64_t now)
 {
-	for (uint32_t i = 0; i < c->nparts; i++)
+	for (uint32_t i = 0; i < c->npartitions; i++)
 	{
-		if (parts[i].view == NULL)
+		if (partitions[i].view == NULL)
 		{
-			if (c->parts[i].missed < UINT32_MAX)
-				c->parts[i].missed++;
+			if (c->partitions[i].missed < UINT32_MAX)
+				c->partitions[i].missed++;
 			continue;
 		}
-		c->parts[i].missed = 0;
-		if (c->parts[i].seen != parts[i].view->number)
-			note_view(&c->parts[i], parts[i].view, now);
-		if (c->parts[i].searches < UINT32_MAX)
-			c->parts[i].searches++;
+		c->partitions[i].missed = 0;
+		if (c->partitions[i].seen != partitions[i].view->number)
+			note_view(&c->partitions[i], partitions[i].view, now);
+		if (c->partitions[i].searches < UINT32_MAX)
+			c->partitions[i].searches++;
 	}
 	c->last_use = now;
 }
@@ -413,32 +414,32 @@ typedef struct compound_gain
 	uint64_t	blocks;
 } compound_gain;
 
-/* True if a part would be in a compound */
+/* True if a partition would be in a compound */
 static bool
-is_ripe(const gpuvec_part_copy *p, const compound_terms *when, uint64_t now)
+is_ripe(const gpuvec_partition_copy *p, const compound_terms *when, uint64_t now)
 {
 	return p->small && p->searches >= when->searches && now - p->since >= when->ns;
 }
 
-/* True if a compound would have this part's view */
+/* True if a compound would have this partition's view */
 static bool
-would_have(const gpuvec_part_copy *p, const gpuvec_view *view, const compound_terms *when, uint64_t now)
+would_have(const gpuvec_partition_copy *p, const gpuvec_view *view, const compound_terms *when, uint64_t now)
 {
 	return view != NULL && view->number == p->seen && is_ripe(p, when, now);
 }
 
-/* Is a compound of these parts worth it, and has it a quarter of new rows? */
+/* Is a compound of these worth it, and has it a quarter of new rows? */
 static bool
-is_worth_it(const gpuvec_compound *c, const compound_terms *when, const gpuvec_compound_part *parts,
+is_worth_it(const gpuvec_compound *c, const compound_terms *when, const gpuvec_compound_partition *partitions,
 			int threads, uint64_t now)
 {
 	compound_gain g = {0};
 
-	for (uint32_t i = 0; i < c->nparts; i++)
+	for (uint32_t i = 0; i < c->npartitions; i++)
 	{
-		const gpuvec_part_copy *p = &c->parts[i];
+		const gpuvec_partition_copy *p = &c->partitions[i];
 
-		if (!would_have(p, parts[i].view, when, now))
+		if (!would_have(p, partitions[i].view, when, now))
 			continue;
 		g.rows += p->rows;
 		g.entries += p->entries;
@@ -452,19 +453,19 @@ is_worth_it(const gpuvec_compound *c, const compound_terms *when, const gpuvec_c
 
 /* Have a compound made, if that is worth it */
 static void
-want(gpuvec_compounds *all, gpuvec_compound *c, const gpuvec_compound_part *parts, int threads, uint64_t now)
+want(gpuvec_compounds *all, gpuvec_compound *c, const gpuvec_compound_partition *partitions, int threads, uint64_t now)
 {
 	compound_terms when = usual_terms();
 
-	if (c->sources || c->making || now < c->not_before || !is_worth_it(c, &when, parts, threads, now))
+	if (c->sources || c->making || now < c->not_before || !is_worth_it(c, &when, partitions, threads, now))
 		return;
-	c->sources = calloc(c->nparts, sizeof(*c->sources));
-	for (uint32_t i = 0; c->sources && i < c->nparts; i++)
+	c->sources = calloc(c->npartitions, sizeof(*c->sources));
+	for (uint32_t i = 0; c->sources && i < c->npartitions; i++)
 	{
-		if (!would_have(&c->parts[i], parts[i].view, &when, now))
+		if (!would_have(&c->partitions[i], partitions[i].view, &when, now))
 			continue;
-		c->sources[i] = ref_rows(parts[i].view, parts[i].numbers);
-		c->parts[i].coming = true;
+		c->sources[i] = ref_rows(partitions[i].view, partitions[i].numbers);
+		c->partitions[i].coming = true;
 	}
 	pthread_cond_signal(&all->work);
 }
@@ -472,7 +473,7 @@ want(gpuvec_compounds *all, gpuvec_compound *c, const gpuvec_compound_part *part
 /* ---- for searches and the store ---- */
 
 gpuvec_compound_rows
-gpuvec_compound_find(gpuvec_store *store, gpuvec_device *device, const gpuvec_compound_part *parts,
+gpuvec_compound_find(gpuvec_store *store, gpuvec_device *device, const gpuvec_compound_partition *partitions,
 					 uint32_t n, bool *covered)
 {
 	gpuvec_compounds *all = store->compounds;
@@ -484,12 +485,12 @@ gpuvec_compound_find(gpuvec_store *store, gpuvec_device *device, const gpuvec_co
 
 	pthread_mutex_lock(&all->mutex);
 	now = gpuvec_clock_ns();
-	c = find_compound(all, device, parts, n, now, &gone[0]);
+	c = find_compound(all, device, partitions, n, now, &gone[0]);
 	if (c)
 	{
-		note_views(c, parts, now);
-		want(all, c, parts, threads, now);
-		rows = use(all, c, parts, covered, &gone[1]);
+		note_views(c, partitions, now);
+		want(all, c, partitions, threads, now);
+		rows = use(all, c, partitions, covered, &gone[1]);
 	}
 	pthread_mutex_unlock(&all->mutex);
 	gpuvec_compound_free_leftover(store, &gone[0]);
@@ -501,10 +502,10 @@ gpuvec_compound_find(gpuvec_store *store, gpuvec_device *device, const gpuvec_co
 static bool
 has_rows_of(const gpuvec_compound *c, const gpuvec_mirror_key *key)
 {
-	for (uint32_t i = 0; i < c->nparts; i++)
-		if (c->parts[i].key.relation == key->relation &&
-			memcmp(&c->parts[i].key, key, sizeof(*key)) == 0)
-			return c->parts[i].copied != 0 || c->parts[i].coming;
+	for (uint32_t i = 0; i < c->npartitions; i++)
+		if (c->partitions[i].key.relation == key->relation &&
+			memcmp(&c->partitions[i].key, key, sizeof(*key)) == 0)
+			return c->partitions[i].copied != 0 || c->partitions[i].coming;
 	return false;
 }
 

@@ -12,13 +12,13 @@
 #include "engine/sets/id_numbers.h"
 #include "engine/store/store.h"
 
-/* A part of a search: a mirror, and what of it is to be searched */
-typedef struct gpuvec_compound_part
+/* A partition of a search: a mirror, and what of it is to be searched */
+typedef struct gpuvec_compound_partition
 {
 	const gpuvec_mirror_key *key;
-	gpuvec_view *view;			/* NULL: the part is not searched */
+	gpuvec_view *view;			/* NULL: the partition is not searched */
 	gpuvec_id_numbers *numbers; /* of its ids, or NULL */
-} gpuvec_compound_part;
+} gpuvec_compound_partition;
 
 /* Rows, and the numbers of their ids */
 typedef struct gpuvec_compound_rows
@@ -40,13 +40,13 @@ extern size_t gpuvec_compounds_give_way(gpuvec_store *store, const gpuvec_device
 extern bool gpuvec_compounds_start(gpuvec_store *store);
 
 /*
- * Note a search of n parts, which lie on this device.  If there is a compound
- * of them, its rows: the live rows of the views of the parts that it sets in
- * covered[n], and no others, with the parts' numbers in their tids.  The
- * caller drops the references.
+ * Note a search of n partitions, which lie on this device.  If there is a
+ * compound of them, its rows: the live rows of the views of the partitions
+ * that it sets in covered[n], and no others, with the partitions' numbers in
+ * their tids.  The caller drops the references.
  */
 extern gpuvec_compound_rows gpuvec_compound_find(gpuvec_store *store, gpuvec_device *device,
-												 const gpuvec_compound_part *parts, uint32_t n,
+												 const gpuvec_compound_partition *partitions, uint32_t n,
 												 bool *covered);
 extern void gpuvec_compound_rows_unref(const gpuvec_compound_rows *rows);
 

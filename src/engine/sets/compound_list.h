@@ -21,8 +21,8 @@
 /* Time before the next attempt to make a compound, if there was no memory */
 #define GPUVEC_COMPOUND_RETRY	(60 * GPUVEC_SECOND)
 
-/* What is known of a part, and which rows of it a compound has */
-typedef struct gpuvec_part_copy
+/* What is known of a partition, and which rows of it a compound has */
+typedef struct gpuvec_partition_copy
 {
 	gpuvec_mirror_key key;
 	uint64_t	seen;			/* number of the view that was seen last, ... */
@@ -32,30 +32,30 @@ typedef struct gpuvec_part_copy
 	uint32_t	entries;
 	uint64_t	rows;
 	uint64_t	blocks;
-	uint32_t	missed;			/* searches in a row without the part */
+	uint32_t	missed;			/* searches in a row without the partition */
 	uint64_t	copied;			/* number of the view whose rows are in the
-								 * compound; 0: no row of the part is */
+								 * compound; 0: no row of the partition is */
 	bool		coming;			/* rows of it are being copied, or will be */
-} gpuvec_part_copy;
+} gpuvec_partition_copy;
 
 typedef struct gpuvec_compound
 {
 	struct gpuvec_compound *next;
 	gpuvec_device *device;
-	uint32_t	nparts;
+	uint32_t	npartitions;
 	gpuvec_compound_rows rows;
 	size_t		charged;		/* for them, by the device */
 	uint64_t	nrows;			/* when they were made */
 	gpuvec_compound_rows dropped;	/* rows that are to be freed */
-	gpuvec_compound_rows *sources;	/* [nparts] what it is to be made of, with
-									 * references; NULL: none is wanted */
+	gpuvec_compound_rows *sources;	/* [npartitions] what it is to be made of,
+									 * with references; NULL: none is wanted */
 	bool		making;			/* by a thread, which has the sources */
 	int			stop;			/* atomic: what is being made is useless */
 	bool		gone;			/* it is not in the list any more */
 	uint32_t	failures;		/* to make it, since it was made last */
 	uint64_t	last_use;		/* all times are nanoseconds of the clock */
 	uint64_t	not_before;		/* when it may be made */
-	gpuvec_part_copy parts[];
+	gpuvec_partition_copy partitions[];
 } gpuvec_compound;
 
 struct gpuvec_compounds

@@ -3,9 +3,9 @@
  * compound_make.c
  *	  Making compounds, and freeing them: the work of a thread of its own.
  *
- * The rows of all parts are staged and built into segments, as those of a load
- * are.  The stage has tids of 48 bits.  There the pages of all parts follow
- * each other, as if they were of one table, which keeps the order.
+ * The rows of all partitions are staged and built into segments, as those of a
+ * load are.  The stage has tids of 48 bits.  There the pages of all partitions
+ * follow each other, as if they were of one table, which keeps the order.
  *
  *-------------------------------------------------------------------------
  */
@@ -41,12 +41,13 @@ typedef struct compound_making
 {
 	gpuvec_store *store;
 	gpuvec_compound *compound;
-	gpuvec_compound_rows *sources;	/* [compound->nparts]; none once they are
-									 * staged */
-	uint64_t   *copied;			/* [compound->nparts] numbers of their views;
-								 * 0: none */
-	uint64_t   *first_block;	/* [compound->nparts + 1] of each part, where
-								 * the pages of all follow each other */
+	gpuvec_compound_rows *sources;	/* [compound->npartitions]; none once they
+									 * are staged */
+	uint64_t   *copied;			/* [compound->npartitions] numbers of their
+								 * views; 0: none */
+	uint64_t   *first_block;	/* [compound->npartitions + 1] of each
+								 * partition, where the pages of all follow
+								 * each other */
 	gpuvec_stage *stage;
 	gpuvec_compound_rows made;
 	size_t		charged;
@@ -60,7 +61,7 @@ view_bytes(const gpuvec_view *view)
 
 	for (uint32_t i = 0; i < view->nentries; i++)
 		bytes += gpuvec_segment_charge(view->entries[i].segment);
-	/* and live maps, for when parts change */
+	/* and live maps, for when partitions change */
 	return bytes + view->nrows / 8;
 }
 
@@ -97,7 +98,7 @@ charge_sources(compound_making *m)
 {
 	size_t		bytes = 0;
 
-	for (uint32_t i = 0; i < m->compound->nparts; i++)
+	for (uint32_t i = 0; i < m->compound->npartitions; i++)
 		if (m->sources[i].view)
 			bytes += 2 * rows_bytes(&m->sources[i]);
 	return charge(m, bytes);
@@ -111,9 +112,9 @@ charge_work(compound_making *m, size_t bytes, gpuvec_error *error)
 		(bytes <= m->charged || charge(m, bytes) || gpuvec_fail_memory(error, bytes));
 }
 
-/* Stage the rows of a part */
+/* Stage the rows of a partition */
 static bool
-stage_part(compound_making *m, uint32_t number, gpuvec_error *error)
+stage_partition(compound_making *m, uint32_t number, gpuvec_error *error)
 {
 	const gpuvec_compound_rows *source = &m->sources[number];
 	gpuvec_draft draft = {.backend = m->compound->device->backend};
@@ -133,12 +134,12 @@ stage_rows(compound_making *m, gpuvec_error *error)
 {
 	uint64_t	block = 0;
 
-	for (uint32_t i = 0; i < m->compound->nparts; i++)
+	for (uint32_t i = 0; i < m->compound->npartitions; i++)
 	{
 		m->first_block[i] = block;
 		if (m->sources[i].view == NULL)
 			continue;
-		if (gpuvec_compound_useless(m->compound) || !stage_part(m, i, error))
+		if (gpuvec_compound_useless(m->compound) || !stage_partition(m, i, error))
 			return false;
 		block += gpuvec_compound_blocks(m->sources[i].view);
 		m->copied[i] = m->sources[i].view->number;
@@ -146,16 +147,16 @@ stage_rows(compound_making *m, gpuvec_error *error)
 		gpuvec_compound_rows_unref(&m->sources[i]);
 		memset(&m->sources[i], 0, sizeof(m->sources[i]));
 	}
-	m->first_block[m->compound->nparts] = block;
+	m->first_block[m->compound->npartitions] = block;
 	return true;
 }
 
-/* The part that has this block */
+/* The partition that has this block */
 static uint32_t
-part_of(const compound_making *m, uint64_t block)
+partition_of(const compound_making *m, uint64_t block)
 {
 	uint32_t	low = 0;
-	uint32_t	high = m->compound->nparts;
+	uint32_t	high = m->compound->npartitions;
 
 	while (high - low > 1)
 	{
@@ -169,13 +170,13 @@ part_of(const compound_making *m, uint64_t block)
 	return low;
 }
 
-/* The tid under which a staged row ranks in a search of parts */
+/* The tid under which a staged row ranks in a search of partitions */
 static uint64_t
 ranked_tid(const compound_making *m, uint64_t tid)
 {
-	uint32_t	number = part_of(m, gpuvec_tid_block(tid));
+	uint32_t	number = partition_of(m, gpuvec_tid_block(tid));
 
-	return gpuvec_part_tid(number) | (tid - gpuvec_tid(m->first_block[number], 0));
+	return gpuvec_partition_tid(number) | (tid - gpuvec_tid(m->first_block[number], 0));
 }
 
 /* Give the rows of a new segment these tids, which keep their order */
@@ -253,8 +254,8 @@ make_rows(compound_making *m)
 	gpuvec_error error;
 
 	m->stage = gpuvec_stage_new(0);
-	m->first_block = calloc(m->compound->nparts + (size_t) 1, sizeof(uint64_t));
-	m->copied = calloc(m->compound->nparts, sizeof(uint64_t));
+	m->first_block = calloc(m->compound->npartitions + (size_t) 1, sizeof(uint64_t));
+	m->copied = calloc(m->compound->npartitions, sizeof(uint64_t));
 	if (m->stage == NULL || m->first_block == NULL || m->copied == NULL || !charge_sources(m) ||
 		!stage_rows(m, &error) || !number_rows(m, &error) || !build(m, &error) ||
 		!charge(m, rows_bytes(&m->made)))
@@ -279,9 +280,9 @@ set_rows(const compound_making *m)
 	c->rows = m->made;
 	c->charged = m->charged;
 	c->nrows = m->made.view->nrows;
-	for (uint32_t i = 0; i < c->nparts; i++)
-		c->parts[i].copied = m->copied[i];
-	gpuvec_log("DEBUG", "compound of %u mirrors: %llu rows in %u segments, %zu kB", c->nparts,
+	for (uint32_t i = 0; i < c->npartitions; i++)
+		c->partitions[i].copied = m->copied[i];
+	gpuvec_log("DEBUG", "compound of %u mirrors: %llu rows in %u segments, %zu kB", c->npartitions,
 			   (unsigned long long) c->nrows, m->made.view->nentries, c->charged / 1024);
 	return old;
 }
@@ -308,8 +309,8 @@ end_making(compound_making *m, uint64_t began)
 	gpuvec_leftover unused = {m->made, c->device, m->charged};
 
 	c->making = false;
-	for (uint32_t i = 0; i < c->nparts; i++)
-		c->parts[i].coming = false;
+	for (uint32_t i = 0; i < c->npartitions; i++)
+		c->partitions[i].coming = false;
 	if (gpuvec_compound_useless(c))
 		return unused;
 	set_rest(c, m->made.view != NULL, began);
@@ -323,7 +324,7 @@ make(gpuvec_store *store, gpuvec_compound *c)
 	gpuvec_compounds *all = store->compounds;
 	compound_making m = {.store = store, .compound = c, .sources = c->sources};
 	uint64_t	began = gpuvec_clock_ns();
-	uint32_t	nparts = c->nparts;
+	uint32_t	npartitions = c->npartitions;
 	gpuvec_leftover unused;
 	bool		gone;
 
@@ -338,7 +339,7 @@ make(gpuvec_store *store, gpuvec_compound *c)
 	gone = c->gone;
 	pthread_mutex_unlock(&all->mutex);
 	gpuvec_compound_free_leftover(store, &unused);
-	for (uint32_t i = 0; i < nparts; i++)
+	for (uint32_t i = 0; i < npartitions; i++)
 		gpuvec_compound_rows_unref(&m.sources[i]);
 	free(m.sources);
 	free(m.copied);

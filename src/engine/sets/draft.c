@@ -28,7 +28,7 @@
  */
 #define FIND_ROWS		64
 
-/* With so many searches for line pointers, waking the pool pays */
+/* Searches for line pointers from which waking the pool pays */
 #define POOL_SEARCHES	8192
 
 /* Drop an entry's references */
@@ -46,7 +46,7 @@ gpuvec_draft_free(gpuvec_draft *draft)
 		free_entry(&draft->entries[i]);
 	free(draft->entries);
 	draft->entries = NULL;
-	draft->n = draft->room = 0;
+	draft->n = draft->capacity = 0;
 }
 
 /* Add an entry; takes over the references, on failure too */
@@ -55,18 +55,18 @@ add_entry(gpuvec_draft *draft, gpuvec_segment *segment, gpuvec_livemap *live, gp
 {
 	gpuvec_view_entry entry = {.segment = segment, .live = live};
 
-	if (draft->n == draft->room)
+	if (draft->n == draft->capacity)
 	{
-		uint32_t	room = draft->room ? draft->room * 2 : 16;
-		gpuvec_view_entry *entries = realloc(draft->entries, room * sizeof(*entries));
+		uint32_t	capacity = draft->capacity ? draft->capacity * 2 : 16;
+		gpuvec_view_entry *entries = realloc(draft->entries, capacity * sizeof(*entries));
 
 		if (entries == NULL)
 		{
 			free_entry(&entry);
-			return gpuvec_fail_memory(error, room * sizeof(*entries));
+			return gpuvec_fail_memory(error, capacity * sizeof(*entries));
 		}
 		draft->entries = entries;
-		draft->room = room;
+		draft->capacity = capacity;
 	}
 	draft->entries[draft->n++] = entry;
 	return true;
@@ -113,13 +113,13 @@ typedef struct entries_task
 
 /* Run a task on all entries, by the pool if `parallel` */
 static bool
-run_task(entries_task *task, gpuvec_part part, bool parallel, gpuvec_error *error)
+run_task(entries_task *task, gpuvec_slice slice, bool parallel, gpuvec_error *error)
 {
 	if (parallel && task->draft->n > 1)
-		gpuvec_thread_pool_run(task->draft->pool, part, task, task->draft->n);
+		gpuvec_thread_pool_run(task->draft->pool, slice, task, task->draft->n);
 	else
 		for (uint32_t i = 0; i < task->draft->n; i++)
-			part(task, i, 0);
+			slice(task, i, 0);
 	return gpuvec_first_error_result(&task->first, error);
 }
 
@@ -149,7 +149,7 @@ bury_range(entries_task *task, gpuvec_view_entry *entry, uint64_t from, uint64_t
 	const gpuvec_segment *segment = entry->segment;
 
 	/*
-	 * most segments hold other parts of the table, and searching them means
+	 * most segments hold other pages of the table, and searching them means
 	 * cache misses
 	 */
 	if (segment->last_tid < from || segment->first_tid >= to)
@@ -200,10 +200,10 @@ bury_by_bitmap(entries_task *task, gpuvec_view_entry *entry, gpuvec_error *error
 
 /* Bury rows of one entry; called by a thread of the pool */
 static void
-bury_part(void *arg, uint64_t part, int thread)
+bury_slice(void *arg, uint64_t slice, int thread)
 {
 	entries_task *task = arg;
-	gpuvec_view_entry *entry = &task->draft->entries[part];
+	gpuvec_view_entry *entry = &task->draft->entries[slice];
 	gpuvec_error error;
 	bool		ok = true;
 
@@ -225,10 +225,10 @@ bury_part(void *arg, uint64_t part, int thread)
  * Bury rows of one entry by line pointers; called by a thread of the pool
  */
 static void
-bury_lines_part(void *arg, uint64_t part, int thread)
+bury_lines_slice(void *arg, uint64_t slice, int thread)
 {
 	entries_task *task = arg;
-	gpuvec_view_entry *entry = &task->draft->entries[part];
+	gpuvec_view_entry *entry = &task->draft->entries[slice];
 	gpuvec_error error;
 	bool		ok = true;
 
@@ -271,7 +271,7 @@ gpuvec_draft_bury(gpuvec_draft *draft, const uint32_t *blocks, uint64_t n, uint3
 			bitmap[blocks[i] / 8] |= (uint8_t) (1 << (blocks[i] % 8));
 	}
 	task.bitmap = bitmap;
-	ok = run_task(&task, bury_part, n > 16, error);
+	ok = run_task(&task, bury_slice, n > 16, error);
 	free(bitmap);
 	*buried = task.buried;
 	gpuvec_draft_drop_dead(draft);
@@ -283,7 +283,7 @@ gpuvec_draft_bury_lines(gpuvec_draft *draft, const uint64_t *tids, uint64_t n, b
 						gpuvec_error *error)
 {
 	entries_task task = {.draft = draft, .tids = tids, .n = n};
-	bool		ok = run_task(&task, bury_lines_part, n * draft->n > POOL_SEARCHES, error);
+	bool		ok = run_task(&task, bury_lines_slice, n * draft->n > POOL_SEARCHES, error);
 
 	*buried = task.buried;
 	gpuvec_draft_drop_dead(draft);
@@ -391,7 +391,7 @@ stage_row(const gpuvec_segment *segment, uint32_t row, const cold_numbers *cold,
 		  gpuvec_error *error)
 {
 	uint32_t	hot = gpuvec_hot_len(segment, row);
-	uint64_t	words[GPUVEC_MAX_FILTERS + 1];
+	uint64_t	filter_keys[GPUVEC_MAX_FILTERS + 1];
 	gpuvec_source_row staged = {
 		.tid = segment->tid[row] + (names ? names->more : 0), .len = segment->len[row],
 		.ncold = segment->len[row] - hot, .ids = memory->packed
@@ -408,8 +408,8 @@ stage_row(const gpuvec_segment *segment, uint32_t row, const cold_numbers *cold,
 		name_ids(&staged, names->ids, memory);
 	if (segment->nfilters > 0)
 	{
-		gpuvec_segment_words(segment, row, words);
-		staged.words = words;
+		gpuvec_segment_filter_keys(segment, row, filter_keys);
+		staged.filter_keys = filter_keys;
 	}
 	return gpuvec_stage_add(stage, &staged, false, error);
 }

@@ -20,7 +20,7 @@ typedef struct gpuvec_draft
 	gpuvec_thread_pool *pool;
 	gpuvec_view_entry *entries;
 	uint32_t	n;
-	uint32_t	room;
+	uint32_t	capacity;
 } gpuvec_draft;
 
 extern void gpuvec_draft_free(gpuvec_draft *draft);

@@ -5,10 +5,10 @@
  *
  * Threads share the work, and what comes out does not depend on how they do.
  *
- * Counting: a thread appends each id to a buffer of its own for the part of
+ * Counting: a thread appends each id to a buffer of its own for the bucket of
  * the table that the id is in (id_table.h).  A full buffer is counted while
- * the part is locked.  So a lock is taken once for many ids, and the counts
- * of a part, which a cache can hold, are changed many at a time.
+ * the bucket is locked.  So a lock is taken once for many ids, and the counts
+ * of a bucket, which a cache can hold, are changed many at a time.
  *
  * Ranking: an id and its count make a key of 64 bits, and the order of the
  * keys is that of the numbers.  Keys are distributed into ranges, whose
@@ -38,7 +38,7 @@
 
 /*
  * Ranges of keys.  From SPLIT_IDS ids on they are bounded by a sample of
- * SAMPLED ids of each part.
+ * SAMPLED ids of each bucket.
  */
 #define RANGES			256
 #define SPLIT_IDS		32768
@@ -47,14 +47,14 @@
 /* A thread's ids that are not counted yet */
 typedef struct id_buffers
 {
-	uint32_t	n[GPUVEC_ID_PARTS];
-	uint32_t	ids[GPUVEC_ID_PARTS][BUFFER_IDS];
+	uint32_t	n[GPUVEC_ID_BUCKETS];
+	uint32_t	ids[GPUVEC_ID_BUCKETS][BUFFER_IDS];
 } id_buffers;
 
 struct gpuvec_id_counts
 {
 	gpuvec_id_table table;		/* values are counts */
-	pthread_mutex_t locks[GPUVEC_ID_PARTS]; /* one guards each part */
+	pthread_mutex_t locks[GPUVEC_ID_BUCKETS];	/* one guards each bucket */
 	int			nthreads;
 	id_buffers *buffers[];		/* [nthreads] made when a thread first adds */
 };
@@ -71,7 +71,7 @@ gpuvec_id_counts_new(int nthreads, gpuvec_error *error)
 		return NULL;
 	}
 	gpuvec_id_table_init(&counts->table);
-	for (int i = 0; i < GPUVEC_ID_PARTS; i++)
+	for (int i = 0; i < GPUVEC_ID_BUCKETS; i++)
 		pthread_mutex_init(&counts->locks[i], NULL);
 	counts->nthreads = nthreads;
 	return counts;
@@ -94,7 +94,7 @@ gpuvec_id_counts_free(gpuvec_id_counts *counts)
 	if (counts == NULL)
 		return;
 	free_buffers(counts);
-	for (int i = 0; i < GPUVEC_ID_PARTS; i++)
+	for (int i = 0; i < GPUVEC_ID_BUCKETS; i++)
 		pthread_mutex_destroy(&counts->locks[i]);
 	gpuvec_id_table_free(&counts->table);
 	free(counts);
@@ -111,19 +111,19 @@ gpuvec_id_counts_bytes(const gpuvec_id_counts *counts)
 	return bytes;
 }
 
-/* Count ids of one part, which nobody else uses */
+/* Count ids of one bucket, which nobody else uses */
 static bool
-count_ids(gpuvec_id_part *part, const uint32_t *ids, uint32_t n, gpuvec_error *error)
+count_ids(gpuvec_id_bucket *bucket, const uint32_t *ids, uint32_t n, gpuvec_error *error)
 {
 	for (uint32_t i = 0; i < n; i++)
 	{
-		gpuvec_id_slot *slot = gpuvec_id_part_slot(part, ids[i]);
+		gpuvec_id_slot *slot = gpuvec_id_bucket_slot(bucket, ids[i]);
 
 		if (i + PREFETCH_IDS < n)
-			__builtin_prefetch(&part->slots[gpuvec_secret_id_hash(ids[i + PREFETCH_IDS]) & part->mask]);
+			__builtin_prefetch(&bucket->slots[gpuvec_secret_id_hash(ids[i + PREFETCH_IDS]) & bucket->mask]);
 		if (slot->value == 0)
 		{
-			if (!gpuvec_id_part_add(part, ids[i], 1, error))
+			if (!gpuvec_id_bucket_add(bucket, ids[i], 1, error))
 				return false;
 		}
 		else if (slot->value < UINT32_MAX)
@@ -132,16 +132,16 @@ count_ids(gpuvec_id_part *part, const uint32_t *ids, uint32_t n, gpuvec_error *e
 	return true;
 }
 
-/* Count the ids that a buffer has for a part, and empty it */
+/* Count the ids that a buffer has for a bucket, and empty it */
 static bool
-empty_buffer(gpuvec_id_counts *counts, id_buffers *buffers, uint32_t part, gpuvec_error *error)
+empty_buffer(gpuvec_id_counts *counts, id_buffers *buffers, uint32_t bucket, gpuvec_error *error)
 {
 	bool		ok;
 
-	pthread_mutex_lock(&counts->locks[part]);
-	ok = count_ids(&counts->table.parts[part], buffers->ids[part], buffers->n[part], error);
-	pthread_mutex_unlock(&counts->locks[part]);
-	buffers->n[part] = 0;
+	pthread_mutex_lock(&counts->locks[bucket]);
+	ok = count_ids(&counts->table.buckets[bucket], buffers->ids[bucket], buffers->n[bucket], error);
+	pthread_mutex_unlock(&counts->locks[bucket]);
+	buffers->n[bucket] = 0;
 	return ok;
 }
 
@@ -169,10 +169,10 @@ gpuvec_id_counts_add(gpuvec_id_counts *counts, int thread, const uint32_t *ids, 
 	buffers = counts->buffers[thread];
 	for (uint32_t i = 0; i < n; i++)
 	{
-		uint32_t	part = gpuvec_id_part_of(ids[i]);
+		uint32_t	bucket = gpuvec_id_bucket_of(ids[i]);
 
-		buffers->ids[part][buffers->n[part]++] = ids[i];
-		if (buffers->n[part] == BUFFER_IDS && !empty_buffer(counts, buffers, part, error))
+		buffers->ids[bucket][buffers->n[bucket]++] = ids[i];
+		if (buffers->n[bucket] == BUFFER_IDS && !empty_buffer(counts, buffers, bucket, error))
 			return false;
 	}
 	return true;
@@ -185,9 +185,9 @@ typedef struct finish_task
 	gpuvec_first_error first;
 } finish_task;
 
-/* Count what all buffers have for one part of the table */
+/* Count what all buffers have for one bucket of the table */
 static void
-finish_part(void *arg, uint64_t part, int thread)
+finish_bucket(void *arg, uint64_t bucket, int thread)
 {
 	finish_task *task = arg;
 	gpuvec_error error;
@@ -195,7 +195,7 @@ finish_part(void *arg, uint64_t part, int thread)
 	(void) thread;
 	for (int i = 0; i < task->counts->nthreads; i++)
 		if (task->counts->buffers[i] != NULL &&
-			!empty_buffer(task->counts, task->counts->buffers[i], (uint32_t) part, &error))
+			!empty_buffer(task->counts, task->counts->buffers[i], (uint32_t) bucket, &error))
 		{
 			gpuvec_first_error_keep(&task->first, &error);
 			return;
@@ -207,7 +207,7 @@ gpuvec_id_counts_finish(gpuvec_id_counts *counts, gpuvec_thread_pool *pool, gpuv
 {
 	finish_task task = {.counts = counts};
 
-	gpuvec_thread_pool_run(pool, finish_part, &task, GPUVEC_ID_PARTS);
+	gpuvec_thread_pool_run(pool, finish_bucket, &task, GPUVEC_ID_BUCKETS);
 	free_buffers(counts);
 	return gpuvec_first_error_result(&task.first, error);
 }
@@ -223,9 +223,9 @@ typedef struct ranking
 	uint64_t	bounds[RANGES]; /* range r has the keys below bounds[r], and
 								 * not below those of the ranges before */
 	uint64_t	start[RANGES + 1];	/* where ranges begin in keys[] */
-	uint64_t	next[GPUVEC_ID_PARTS][RANGES];	/* where a part's keys of a
-												 * range go; first how many
-												 * these are */
+	uint64_t	next[GPUVEC_ID_BUCKETS][RANGES];	/* where a bucket's keys
+													 * of a range go; first
+													 * how many these are */
 } ranking;
 
 /* The most frequent ids first, of equal ones the lowest */
@@ -245,23 +245,23 @@ compare_keys(const void *a, const void *b)
 }
 
 /*
- * The keys of SAMPLED ids of each part.  Slots are in the order of hashes, so
- * those at the beginning are as good as any.  Returns how many there are.
+ * The keys of SAMPLED ids of each bucket.  Slots are in the order of hashes,
+ * so those at the beginning are as good as any.  Returns how many there are.
  */
 static uint32_t
 sample_keys(const gpuvec_id_table *table, uint64_t *sample)
 {
 	uint32_t	n = 0;
 
-	for (int i = 0; i < GPUVEC_ID_PARTS; i++)
+	for (int i = 0; i < GPUVEC_ID_BUCKETS; i++)
 	{
-		const gpuvec_id_part *part = &table->parts[i];
+		const gpuvec_id_bucket *bucket = &table->buckets[i];
 		uint32_t	taken = 0;
 
-		for (uint64_t at = 0; at <= part->mask && taken < SAMPLED; at++)
-			if (part->slots[at].value != 0)
+		for (uint64_t at = 0; at <= bucket->mask && taken < SAMPLED; at++)
+			if (bucket->slots[at].value != 0)
 			{
-				sample[n++] = key_of(&part->slots[at]);
+				sample[n++] = key_of(&bucket->slots[at]);
 				taken++;
 			}
 	}
@@ -272,7 +272,7 @@ sample_keys(const gpuvec_id_table *table, uint64_t *sample)
 static void
 choose_bounds(ranking *r)
 {
-	uint64_t	sample[GPUVEC_ID_PARTS * SAMPLED];
+	uint64_t	sample[GPUVEC_ID_BUCKETS * SAMPLED];
 	uint32_t	n;
 
 	for (int i = 0; i < RANGES; i++)
@@ -296,13 +296,13 @@ range_of(const ranking *r, uint64_t key)
 	return range;
 }
 
-/* Count one part's keys of each range; called by a thread of the pool */
+/* Count one bucket's keys of each range; called by a thread of the pool */
 static void
-count_keys(void *arg, uint64_t part, int thread)
+count_keys(void *arg, uint64_t bucket, int thread)
 {
 	ranking    *r = arg;
-	const gpuvec_id_part *p = &r->table->parts[part];
-	uint64_t   *count = r->next[part];
+	const gpuvec_id_bucket *p = &r->table->buckets[bucket];
+	uint64_t   *count = r->next[bucket];
 
 	(void) thread;
 	for (uint64_t at = 0; at <= p->mask; at++)
@@ -319,23 +319,23 @@ lay_out_keys(ranking *r)
 	for (int range = 0; range < RANGES; range++)
 	{
 		r->start[range] = at;
-		for (int part = 0; part < GPUVEC_ID_PARTS; part++)
+		for (int bucket = 0; bucket < GPUVEC_ID_BUCKETS; bucket++)
 		{
-			uint64_t	n = r->next[part][range];
+			uint64_t	n = r->next[bucket][range];
 
-			r->next[part][range] = at;
+			r->next[bucket][range] = at;
 			at += n;
 		}
 	}
 	r->start[RANGES] = at;
 }
 
-/* Write one part's keys to their ranges; called by a thread of the pool */
+/* Write one bucket's keys to their ranges; called by a thread of the pool */
 static void
-enter_keys(void *arg, uint64_t part, int thread)
+enter_keys(void *arg, uint64_t bucket, int thread)
 {
 	ranking    *r = arg;
-	const gpuvec_id_part *p = &r->table->parts[part];
+	const gpuvec_id_bucket *p = &r->table->buckets[bucket];
 
 	(void) thread;
 	for (uint64_t at = 0; at <= p->mask; at++)
@@ -343,7 +343,7 @@ enter_keys(void *arg, uint64_t part, int thread)
 		{
 			uint64_t	key = key_of(&p->slots[at]);
 
-			r->keys[r->next[part][range_of(r, key)]++] = key;
+			r->keys[r->next[bucket][range_of(r, key)]++] = key;
 		}
 }
 
@@ -377,9 +377,9 @@ rank_table(ranking *r, gpuvec_thread_pool *pool, gpuvec_error *error)
 	if (r->keys == NULL)
 		return gpuvec_fail_memory(error, r->all * sizeof(uint64_t));
 	choose_bounds(r);
-	gpuvec_thread_pool_run(pool, count_keys, r, GPUVEC_ID_PARTS);
+	gpuvec_thread_pool_run(pool, count_keys, r, GPUVEC_ID_BUCKETS);
 	lay_out_keys(r);
-	gpuvec_thread_pool_run(pool, enter_keys, r, GPUVEC_ID_PARTS);
+	gpuvec_thread_pool_run(pool, enter_keys, r, GPUVEC_ID_BUCKETS);
 	gpuvec_thread_pool_run(pool, number_range, r, RANGES);
 	free(r->keys);
 	return true;

@@ -13,7 +13,7 @@
 
 typedef struct gpuvec_id_counts gpuvec_id_counts;
 
-/* Counts that so many threads may add to, beside one another */
+/* Counts that nthreads threads may add to, beside one another */
 extern gpuvec_id_counts *gpuvec_id_counts_new(int nthreads, gpuvec_error *error);
 extern void gpuvec_id_counts_free(gpuvec_id_counts *counts);
 

@@ -127,11 +127,11 @@ gpuvec_fail_numbers(gpuvec_error *error)
 static bool
 number_id(gpuvec_id_numbers *numbers, uint32_t id, gpuvec_error *error)
 {
-	gpuvec_id_part *part = &numbers->table.parts[gpuvec_id_part_of(id)];
+	gpuvec_id_bucket *bucket = &numbers->table.buckets[gpuvec_id_bucket_of(id)];
 
 	if (numbers->next == GPUVEC_NO_NUMBER)
 		return gpuvec_fail_numbers(error);
-	if (!gpuvec_id_part_add(part, id, gpuvec_id_value(numbers->next), error))
+	if (!gpuvec_id_bucket_add(bucket, id, gpuvec_id_value(numbers->next), error))
 		return false;
 	numbers->next++;
 	return true;
@@ -266,13 +266,13 @@ gpuvec_id_numbers_add(gpuvec_id_numbers *numbers, const uint32_t *ids, uint32_t 
 	return ok;
 }
 
-/* Write down the ids of a part of a table by their numbers */
+/* Write down the ids of a bucket of a table by their numbers */
 static void
-list_ids(const gpuvec_id_part *part, uint32_t *ids)
+list_ids(const gpuvec_id_bucket *bucket, uint32_t *ids)
 {
-	for (uint64_t i = 0; part->n > 0 && i <= part->mask; i++)
-		if (part->slots[i].value != 0)
-			ids[part->slots[i].value - 1] = part->slots[i].id;
+	for (uint64_t i = 0; bucket->n > 0 && i <= bucket->mask; i++)
+		if (bucket->slots[i].value != 0)
+			ids[bucket->slots[i].value - 1] = bucket->slots[i].id;
 }
 
 uint32_t *
@@ -286,8 +286,8 @@ gpuvec_id_numbers_ids(gpuvec_id_numbers *numbers, gpuvec_error *error)
 	ids = malloc(bytes);
 	for (uint32_t id = 0; ids && numbers->narrow && id < GPUVEC_HOT_NUMBERS; id++)
 		ids[id] = id;
-	for (int i = 0; ids && i < GPUVEC_ID_PARTS; i++)
-		list_ids(&numbers->table.parts[i], ids);
+	for (int i = 0; ids && i < GPUVEC_ID_BUCKETS; i++)
+		list_ids(&numbers->table.buckets[i], ids);
 	pthread_rwlock_unlock(&numbers->lock);
 	if (ids == NULL)
 		gpuvec_fail_memory(error, bytes);
@@ -321,15 +321,15 @@ sort_by_byte(const uint32_t *from, uint32_t *to, uint32_t n, int shift)
 static void
 sort_by_bytes(uint32_t *numbers, uint32_t n)
 {
-	uint32_t	room[MANY_NUMBERS];
+	uint32_t	scratch[MANY_NUMBERS];
 	uint32_t	all = 0;
 
 	for (uint32_t i = 0; i < n; i++)
 		all |= numbers[i];
 	for (int shift = 0; shift < 32 && all >> shift != 0; shift += 16)
 	{
-		sort_by_byte(numbers, room, n, shift);
-		sort_by_byte(room, numbers, n, shift + 8);
+		sort_by_byte(numbers, scratch, n, shift);
+		sort_by_byte(scratch, numbers, n, shift + 8);
 	}
 }
 

@@ -3,8 +3,8 @@
  * id_table.c
  *	  A hash table with a value for each id.
  *
- * A part without ids has one slot, which is free and belongs to all such
- * parts.  It is never written: the first id makes the part grow.
+ * A bucket without ids has one slot, which is free and belongs to all such
+ * buckets.  It is never written: the first id makes the bucket grow.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,7 +14,7 @@
 #include "engine/host_memory.h"
 #include "engine/sets/id_table.h"
 
-/* Slots of a part that gets its first id */
+/* Slots of a bucket that gets its first id */
 #define FIRST_SLOTS		16
 
 static gpuvec_id_slot no_slot = {0, 0};
@@ -22,18 +22,18 @@ static gpuvec_id_slot no_slot = {0, 0};
 void
 gpuvec_id_table_init(gpuvec_id_table *table)
 {
-	static const gpuvec_id_part empty = {.slots = &no_slot};
+	static const gpuvec_id_bucket empty = {.slots = &no_slot};
 
-	for (int i = 0; i < GPUVEC_ID_PARTS; i++)
-		table->parts[i] = empty;
+	for (int i = 0; i < GPUVEC_ID_BUCKETS; i++)
+		table->buckets[i] = empty;
 }
 
 void
 gpuvec_id_table_free(gpuvec_id_table *table)
 {
-	for (int i = 0; i < GPUVEC_ID_PARTS; i++)
-		if (table->parts[i].slots != &no_slot)
-			free(table->parts[i].slots);
+	for (int i = 0; i < GPUVEC_ID_BUCKETS; i++)
+		if (table->buckets[i].slots != &no_slot)
+			free(table->buckets[i].slots);
 }
 
 size_t
@@ -41,9 +41,9 @@ gpuvec_id_table_bytes(const gpuvec_id_table *table)
 {
 	size_t		bytes = 0;
 
-	for (int i = 0; i < GPUVEC_ID_PARTS; i++)
-		if (table->parts[i].slots != &no_slot)
-			bytes += (table->parts[i].mask + 1) * sizeof(gpuvec_id_slot);
+	for (int i = 0; i < GPUVEC_ID_BUCKETS; i++)
+		if (table->buckets[i].slots != &no_slot)
+			bytes += (table->buckets[i].mask + 1) * sizeof(gpuvec_id_slot);
 	return bytes;
 }
 
@@ -52,43 +52,43 @@ gpuvec_id_table_count(const gpuvec_id_table *table)
 {
 	uint64_t	n = 0;
 
-	for (int i = 0; i < GPUVEC_ID_PARTS; i++)
-		n += table->parts[i].n;
+	for (int i = 0; i < GPUVEC_ID_BUCKETS; i++)
+		n += table->buckets[i].n;
 	return n;
 }
 
-/* Move all slots of a part to an array of twice the size */
+/* Move all slots of a bucket to an array of twice the size */
 static bool
-grow_part(gpuvec_id_part *part, gpuvec_error *error)
+grow_bucket(gpuvec_id_bucket *bucket, gpuvec_error *error)
 {
-	uint64_t	nslots = part->n > 0 ? (part->mask + 1) * 2 : FIRST_SLOTS;
+	uint64_t	nslots = bucket->n > 0 ? (bucket->mask + 1) * 2 : FIRST_SLOTS;
 	size_t		bytes = nslots * sizeof(gpuvec_id_slot);
-	gpuvec_id_part larger = {
-		.slots = gpuvec_memory_new(bytes), .mask = nslots - 1, .n = part->n
+	gpuvec_id_bucket larger = {
+		.slots = gpuvec_memory_new(bytes), .mask = nslots - 1, .n = bucket->n
 	};
 
 	if (larger.slots == NULL)
 		return gpuvec_fail_memory(error, bytes);
 	memset(larger.slots, 0, bytes);
-	if (part->n > 0)
+	if (bucket->n > 0)
 	{
-		for (uint64_t i = 0; i <= part->mask; i++)
-			if (part->slots[i].value != 0)
-				*gpuvec_id_part_slot(&larger, part->slots[i].id) = part->slots[i];
-		free(part->slots);
+		for (uint64_t i = 0; i <= bucket->mask; i++)
+			if (bucket->slots[i].value != 0)
+				*gpuvec_id_bucket_slot(&larger, bucket->slots[i].id) = bucket->slots[i];
+		free(bucket->slots);
 	}
-	*part = larger;
+	*bucket = larger;
 	return true;
 }
 
 bool
-gpuvec_id_part_add(gpuvec_id_part *part, uint32_t id, uint32_t value, gpuvec_error *error)
+gpuvec_id_bucket_add(gpuvec_id_bucket *bucket, uint32_t id, uint32_t value, gpuvec_error *error)
 {
 	gpuvec_id_slot slot = {.id = id, .value = value};
 
-	if ((part->n + 1) * 4 > (part->mask + 1) * 3 && !grow_part(part, error))
+	if ((bucket->n + 1) * 4 > (bucket->mask + 1) * 3 && !grow_bucket(bucket, error))
 		return false;
-	*gpuvec_id_part_slot(part, id) = slot;
-	part->n++;
+	*gpuvec_id_bucket_slot(bucket, id) = slot;
+	bucket->n++;
 	return true;
 }

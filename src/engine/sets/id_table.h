@@ -3,10 +3,10 @@
  * id_table.h
  *	  A hash table with a value for each id.
  *
- * The table has GPUVEC_ID_PARTS parts, and the hash of an id says which one
- * it is in.  A part is an array with open addressing and linear probing, and
- * grows on its own.  Several threads may add ids beside one another if each
- * part is used by one of them at a time.
+ * The table has GPUVEC_ID_BUCKETS buckets, and the hash of an id says which
+ * one it is in.  A bucket is an array with open addressing and linear probing,
+ * and grows on its own.  Several threads may add ids beside one another if
+ * each bucket is used by one of them at a time.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,9 +20,9 @@
 #include "engine/engine_error.h"
 #include "core/hash_secret.h"
 
-/* Parts of a table; the upper bits of a hash say which one */
-#define GPUVEC_ID_PART_BITS	6
-#define GPUVEC_ID_PARTS		(1 << GPUVEC_ID_PART_BITS)
+/* Buckets of a table; the upper bits of a hash say which one */
+#define GPUVEC_ID_BUCKET_BITS	6
+#define GPUVEC_ID_BUCKETS		(1 << GPUVEC_ID_BUCKET_BITS)
 
 typedef struct gpuvec_id_slot
 {
@@ -30,16 +30,16 @@ typedef struct gpuvec_id_slot
 	uint32_t	value;			/* 0: the slot is free */
 } gpuvec_id_slot;
 
-typedef struct gpuvec_id_part
+typedef struct gpuvec_id_bucket
 {
 	gpuvec_id_slot *slots;		/* [mask + 1], a power of two */
 	uint64_t	mask;
 	uint64_t	n;				/* slots in use: at most three of four */
-} gpuvec_id_part;
+} gpuvec_id_bucket;
 
 typedef struct gpuvec_id_table
 {
-	gpuvec_id_part parts[GPUVEC_ID_PARTS];
+	gpuvec_id_bucket buckets[GPUVEC_ID_BUCKETS];
 } gpuvec_id_table;
 
 /* A table without ids takes no memory but its own */
@@ -50,37 +50,37 @@ extern void gpuvec_id_table_free(gpuvec_id_table *table);
 extern size_t gpuvec_id_table_bytes(const gpuvec_id_table *table);
 extern uint64_t gpuvec_id_table_count(const gpuvec_id_table *table);
 
-/* Add an id that the part does not have, with a value that is not 0 */
-extern bool gpuvec_id_part_add(gpuvec_id_part *part, uint32_t id, uint32_t value,
-							   gpuvec_error *error);
+/* Add an id that the bucket does not have, with a value that is not 0 */
+extern bool gpuvec_id_bucket_add(gpuvec_id_bucket *bucket, uint32_t id, uint32_t value,
+								 gpuvec_error *error);
 
-/* Number of the part of an id */
+/* Number of the bucket of an id */
 static inline uint32_t
-gpuvec_id_part_of(uint32_t id)
+gpuvec_id_bucket_of(uint32_t id)
 {
-	return gpuvec_secret_id_hash(id) >> (32 - GPUVEC_ID_PART_BITS);
+	return gpuvec_secret_id_hash(id) >> (32 - GPUVEC_ID_BUCKET_BITS);
 }
 
 /*
- * The slot of an id in its part, or the free one where it would be.  Other
+ * The slot of an id in its bucket, or the free one where it would be.  Other
  * threads may be replacing values of other ids.
  */
 static inline gpuvec_id_slot *
-gpuvec_id_part_slot(const gpuvec_id_part *part, uint32_t id)
+gpuvec_id_bucket_slot(const gpuvec_id_bucket *bucket, uint32_t id)
 {
-	uint64_t	at = gpuvec_secret_id_hash(id) & part->mask;
+	uint64_t	at = gpuvec_secret_id_hash(id) & bucket->mask;
 
-	while (part->slots[at].id != id &&
-		   __atomic_load_n(&part->slots[at].value, __ATOMIC_RELAXED) != 0)
-		at = (at + 1) & part->mask;
-	return &part->slots[at];
+	while (bucket->slots[at].id != id &&
+		   __atomic_load_n(&bucket->slots[at].value, __ATOMIC_RELAXED) != 0)
+		at = (at + 1) & bucket->mask;
+	return &bucket->slots[at];
 }
 
 /* The same in a table */
 static inline gpuvec_id_slot *
 gpuvec_id_table_slot(const gpuvec_id_table *table, uint32_t id)
 {
-	return gpuvec_id_part_slot(&table->parts[gpuvec_id_part_of(id)], id);
+	return gpuvec_id_bucket_slot(&table->buckets[gpuvec_id_bucket_of(id)], id);
 }
 
 /*
@@ -91,9 +91,9 @@ static inline void
 gpuvec_id_table_prefetch(const gpuvec_id_table *table, uint32_t id)
 {
 	uint32_t	hash = gpuvec_secret_id_hash(id);
-	const gpuvec_id_part *part = &table->parts[hash >> (32 - GPUVEC_ID_PART_BITS)];
+	const gpuvec_id_bucket *bucket = &table->buckets[hash >> (32 - GPUVEC_ID_BUCKET_BITS)];
 
-	__builtin_prefetch(&part->slots[hash & part->mask]);
+	__builtin_prefetch(&bucket->slots[hash & bucket->mask]);
 }
 
 #endif							/* GPUVEC_ID_TABLE_H */

@@ -46,10 +46,10 @@
 #define FEWER_SMALL		7
 
 /*
- * Unsorted rows are sorted when they fill WIDE_PART of a mirror, but at least
- * LEAST_WIDE and at most MOST_WIDE full segments
+ * Unsorted rows are sorted when they fill WIDE_FRACTION of a mirror, but at
+ * least LEAST_WIDE and at most MOST_WIDE full segments
  */
-#define WIDE_PART(full)	((full) / 8)
+#define WIDE_FRACTION(full)	((full) / 8)
 #define LEAST_WIDE		4
 #define MOST_WIDE		16
 
@@ -225,12 +225,12 @@ choose_small(const gpuvec_merge_state *state, gpuvec_merge_choice *choice)
 static uint64_t
 wide_segments(const gpuvec_view *view)
 {
-	uint64_t	part = WIDE_PART(view->nrows / gpuvec_full_segment());
+	uint64_t	part = WIDE_FRACTION(view->nrows / gpuvec_full_segment());
 
 	return part < LEAST_WIDE ? LEAST_WIDE : part < MOST_WIDE ? part : MOST_WIDE;
 }
 
-/* Are there so many large unsorted segments that they should be sorted? */
+/* Should large unsorted segments be sorted? */
 static bool
 many_wide(const gpuvec_view *view, uint64_t n, uint64_t rows)
 {
@@ -239,7 +239,7 @@ many_wide(const gpuvec_view *view, uint64_t n, uint64_t rows)
 	return rows >= enough * gpuvec_full_segment() || n >= 2 * enough;
 }
 
-/* Has the mirror grown so much that all rows should be sorted? */
+/* Has the mirror grown enough to sort all rows? */
 static bool
 has_doubled(const gpuvec_view *view, uint64_t sorted_rows)
 {

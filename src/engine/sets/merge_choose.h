@@ -25,7 +25,7 @@ typedef struct gpuvec_merge_state
 	uint64_t	sorted_rows;	/* rows when all rows were last sorted into
 								 * segments */
 	int			threads;		/* that share a search by segments, on the CPU */
-	uint32_t	most;			/* a merge takes at most so many segments */
+	uint32_t	most;			/* segments of a merge */
 	const gpuvec_draft *busy;	/* what the other merger is merging, or NULL */
 } gpuvec_merge_state;
 

@@ -6,7 +6,7 @@
  * Which ids are frequent is known when all rows of a load are staged.  So
  * rows are staged with their ids, those above 65,535 as if they were cold
  * numbers.  Then the ids are counted and numbered (id_counts.c), and the rows
- * get their numbers where they are (stage_parts.c).  The threads of a pool
+ * get their numbers where they are (stage_slices.c).  The threads of a pool
  * share all this, and its result does not depend on how many they are.
  *
  * New ids get the next numbers in the order of the rows.  So one thread gives
@@ -25,44 +25,44 @@
 #define COUNTS_AND_ORDER	2
 
 /* Memory that a thread has for one row */
-typedef struct row_room
+typedef struct row_scratch
 {
 	uint32_t	ids[GPUVEC_MAX_IDS];
 	uint16_t	packed[2 * GPUVEC_MAX_IDS + 2];
-} row_room;
+} row_scratch;
 
 /* What counting and renumbering pass to threads and visitors */
 typedef struct renumbering
 {
 	const gpuvec_stage *stage;
-	const gpuvec_stage_part *parts; /* of this run */
+	const gpuvec_stage_slice *slices;	/* of this run */
 	gpuvec_id_counts *counts;
 	gpuvec_id_numbers *numbers;
 	gpuvec_stage *to;
-	row_room  **rooms;			/* [threads] */
+	row_scratch **scratches;	/* [threads] */
 	int			threads;
 	gpuvec_first_error first;
 } renumbering;
 
 static bool
-make_rooms(renumbering *r, int threads, gpuvec_error *error)
+make_scratches(renumbering *r, int threads, gpuvec_error *error)
 {
-	r->rooms = calloc((size_t) threads, sizeof(row_room *));
-	for (r->threads = 0; r->rooms != NULL && r->threads < threads; r->threads++)
+	r->scratches = calloc((size_t) threads, sizeof(row_scratch *));
+	for (r->threads = 0; r->scratches != NULL && r->threads < threads; r->threads++)
 	{
-		r->rooms[r->threads] = malloc(sizeof(row_room));
-		if (r->rooms[r->threads] == NULL)
+		r->scratches[r->threads] = malloc(sizeof(row_scratch));
+		if (r->scratches[r->threads] == NULL)
 			break;
 	}
-	return r->threads == threads || gpuvec_fail_memory(error, (size_t) threads * sizeof(row_room));
+	return r->threads == threads || gpuvec_fail_memory(error, (size_t) threads * sizeof(row_scratch));
 }
 
 static void
-free_rooms(renumbering *r)
+free_scratches(renumbering *r)
 {
 	for (int i = 0; i < r->threads; i++)
-		free(r->rooms[i]);
-	free(r->rooms);
+		free(r->scratches[i]);
+	free(r->scratches);
 }
 
 /* ---- the map ---- */
@@ -78,35 +78,35 @@ static bool
 count_row(void *arg, const gpuvec_source_row *row, gpuvec_error *error)
 {
 	counter    *c = arg;
-	uint32_t   *ids = c->r->rooms[c->thread]->ids;
+	uint32_t   *ids = c->r->scratches[c->thread]->ids;
 
 	gpuvec_unpack_numbers(row, ids);
 	return gpuvec_id_counts_add(c->r->counts, c->thread, ids, row->len, error);
 }
 
-/* Count the ids of a part; called by a thread of the pool */
+/* Count the ids of a slice; called by a thread of the pool */
 static void
-count_part(void *arg, uint64_t part, int thread)
+count_slice(void *arg, uint64_t slice, int thread)
 {
 	counter		c = {.r = arg, .thread = thread};
 	gpuvec_error error;
 
 	if (!gpuvec_first_error_is_set(&c.r->first) &&
-		!gpuvec_stage_visit_part(c.r->stage, &c.r->parts[part], count_row, &c, &error))
+		!gpuvec_stage_visit_slice(c.r->stage, &c.r->slices[slice], count_row, &c, &error))
 		gpuvec_first_error_keep(&c.r->first, &error);
 }
 
-/* Count the ids of all parts; charge what that takes after each run */
+/* Count the ids of all slices; charge what that takes after each run */
 static bool
-count_parts(renumbering *r, const gpuvec_stage_part *parts, uint64_t n, gpuvec_thread_pool *pool,
-			gpuvec_renumber_charge charge, void *arg, gpuvec_error *error)
+count_slices(renumbering *r, const gpuvec_stage_slice *slices, uint64_t n, gpuvec_thread_pool *pool,
+			 gpuvec_renumber_charge charge, void *arg, gpuvec_error *error)
 {
-	uint64_t	step = (uint64_t) r->threads * GPUVEC_PARTS_AT_ONCE;
+	uint64_t	step = (uint64_t) r->threads * GPUVEC_SLICES_AT_ONCE;
 
 	for (uint64_t i = 0; i < n; i += step)
 	{
-		r->parts = parts + i;
-		gpuvec_thread_pool_run(pool, count_part, r, n - i < step ? n - i : step);
+		r->slices = slices + i;
+		gpuvec_thread_pool_run(pool, count_slice, r, n - i < step ? n - i : step);
 		if (!gpuvec_first_error_result(&r->first, error))
 			return false;
 		if (charge && !charge(arg, COUNTS_AND_ORDER * gpuvec_id_counts_bytes(r->counts), error))
@@ -123,15 +123,15 @@ gpuvec_renumber_map(const gpuvec_stage *stage, gpuvec_thread_pool *pool,
 	int			threads = gpuvec_thread_pool_threads(pool);
 	renumbering r = {.stage = stage};
 	uint64_t	n;
-	gpuvec_stage_part *parts = gpuvec_stage_parts(stage, &n, error);
+	gpuvec_stage_slice *slices = gpuvec_stage_slices(stage, &n, error);
 
-	if (parts != NULL && make_rooms(&r, threads, error))
+	if (slices != NULL && make_scratches(&r, threads, error))
 		r.counts = gpuvec_id_counts_new(threads, error);
-	if (r.counts != NULL && count_parts(&r, parts, n, pool, charge, arg, error))
+	if (r.counts != NULL && count_slices(&r, slices, n, pool, charge, arg, error))
 		r.numbers = gpuvec_id_counts_rank(r.counts, pool, error);
 	gpuvec_id_counts_free(r.counts);
-	free_rooms(&r);
-	free(parts);
+	free_scratches(&r);
+	free(slices);
 	return r.numbers;
 }
 
@@ -139,10 +139,10 @@ gpuvec_renumber_map(const gpuvec_stage *stage, gpuvec_thread_pool *pool,
 
 /* Sort a row's numbers, which are in a room, and pack them there */
 static void
-pack_row(row_room *room, gpuvec_source_row *row)
+pack_row(row_scratch *scratch, gpuvec_source_row *row)
 {
-	gpuvec_sort_numbers(room->ids, row->len);
-	gpuvec_pack_numbers(room->ids, row->len, room->packed, row);
+	gpuvec_sort_numbers(scratch->ids, row->len);
+	gpuvec_pack_numbers(scratch->ids, row->len, scratch->packed, row);
 }
 
 /* Give the ids of a row numbers */
@@ -150,7 +150,7 @@ static bool
 add_ids(void *arg, const gpuvec_source_row *row, gpuvec_error *error)
 {
 	renumbering *r = arg;
-	uint32_t   *ids = r->rooms[0]->ids;
+	uint32_t   *ids = r->scratches[0]->ids;
 
 	gpuvec_unpack_numbers(row, ids);
 	return gpuvec_id_numbers_add(r->numbers, ids, row->len, ids, error);
@@ -165,7 +165,7 @@ move_row(void *arg, const gpuvec_source_row *row, gpuvec_error *error)
 
 	if (!add_ids(r, row, error))
 		return false;
-	pack_row(r->rooms[0], &numbered);
+	pack_row(r->scratches[0], &numbered);
 	return gpuvec_stage_add(r->to, &numbered, false, error);
 }
 
@@ -174,11 +174,11 @@ static void
 rewrite_row(void *arg, int thread, const gpuvec_source_row *row, gpuvec_source_row *to)
 {
 	renumbering *r = arg;
-	row_room   *room = r->rooms[thread];
+	row_scratch *scratch = r->scratches[thread];
 
-	gpuvec_unpack_numbers(row, room->ids);
-	gpuvec_id_numbers_held(r->numbers, room->ids, row->len, room->ids);
-	pack_row(room, to);
+	gpuvec_unpack_numbers(row, scratch->ids);
+	gpuvec_id_numbers_held(r->numbers, scratch->ids, row->len, scratch->ids);
+	pack_row(scratch, to);
 }
 
 /* Renumber many rows, where they are */
@@ -217,10 +217,10 @@ gpuvec_renumber_rows(gpuvec_stage **stage, gpuvec_id_numbers *numbers, bool comp
 {
 	bool		many = gpuvec_stage_is_spread(*stage);
 	renumbering r = {.numbers = numbers};
-	bool		ok = make_rooms(&r, many ? gpuvec_thread_pool_threads(pool) : 1, error);
+	bool		ok = make_scratches(&r, many ? gpuvec_thread_pool_threads(pool) : 1, error);
 
 	if (ok)
 		ok = many ? rewrite_rows(&r, *stage, complete, pool, error) : move_rows(&r, stage, error);
-	free_rooms(&r);
+	free_scratches(&r);
 	return ok;
 }

@@ -32,7 +32,7 @@
 /* So many numbers of ids cost little, whether rows have these ids or not */
 #define FEW_NUMBERS			(1 << 20)
 
-/* An update merges so many rows beside its own, or twice its own */
+/* Rows that an update merges beside its own, or twice its own */
 #define MERGE_ROWS			16384
 
 /*

@@ -122,13 +122,13 @@ static void
 add_copies(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_place_info *places)
 {
 	size_t		bytes[GPUVEC_MAX_DEVICES] = {0};
-	uint64_t	lanes = backend->copier->lanes(backend, view, 1);
+	uint64_t	replicas = backend->copier->replicas(backend, view, 1);
 
 	backend->copier->bytes(backend, view, bytes);
 	for (int i = 0; i < GPUVEC_MAX_DEVICES; i++)
 	{
 		places[i].bytes += bytes[i];
-		if (lanes >> i & 1)
+		if (replicas >> i & 1)
 		{
 			places[i].rows = view->nrows;
 			places[i].segments = view->nentries;

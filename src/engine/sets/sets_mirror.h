@@ -7,7 +7,7 @@
  * sets_rows.c		taking rows
  * sets_commit.c	the view that an update publishes
  * stage.c			rows that wait to be built into segments
- * stage_parts.c	parts of these rows, for the threads of a pool
+ * stage_slices.c	slices of these rows, for the threads of a pool
  * stage_runs.c		rows that several sessions have staged
  * id_numbers.c		the numbers of ids, if some are above 65,535; id_table.c
  * id_counts.c		the first numbers: how many rows have each id
@@ -132,10 +132,10 @@ extern void gpuvec_sets_copy(gpuvec_store *store, gpuvec_sets_mirror *mirror, gp
 extern bool gpuvec_sets_ids_valid(gpuvec_id_span span);
 
 /*
- * sets_rows.c: true if these may be the words of a row of len ids in a mirror
- * with nfilters filter columns.  They need not be aligned.
+ * sets_rows.c: true if these may be the filter keys of a row of len ids in a
+ * mirror with nfilters filter columns.  They need not be aligned.
  */
-extern bool gpuvec_sets_words_valid(const void *words, uint32_t nfilters, uint32_t len);
+extern bool gpuvec_sets_filter_keys_valid(const void *filter_keys, uint32_t nfilters, uint32_t len);
 
 /* Bytes of the numbers of ids that an update has made anew */
 extern size_t gpuvec_sets_new_numbers_bytes(const gpuvec_sets_update *sets);
@@ -149,7 +149,7 @@ extern bool gpuvec_sets_own_message(gpuvec_update *update, char **message, size_
 									gpuvec_error *error);
 extern void gpuvec_sets_free_messages(gpuvec_sets_update *update);
 extern size_t gpuvec_sets_bytes_taken(const gpuvec_update *update);
-extern bool gpuvec_sets_unite(gpuvec_update *update, gpuvec_update *part, gpuvec_error *error);
+extern bool gpuvec_sets_unite(gpuvec_update *update, gpuvec_update *slice, gpuvec_error *error);
 extern bool gpuvec_sets_prepare(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error);
 
 /* merge.c: start the mergers */

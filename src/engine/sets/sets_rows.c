@@ -67,20 +67,20 @@ gpuvec_sets_ids_valid(gpuvec_id_span span)
 }
 
 bool
-gpuvec_sets_words_valid(const void *words, uint32_t nfilters, uint32_t len)
+gpuvec_sets_filter_keys_valid(const void *filter_keys, uint32_t nfilters, uint32_t len)
 {
 	uint64_t	nulls;
 
 	if (nfilters == 0)
 		return true;
-	memcpy(&nulls, words, sizeof(nulls));
+	memcpy(&nulls, filter_keys, sizeof(nulls));
 	if (nulls >> nfilters > 1 || ((nulls & 1) != 0 && len > 0))
 		return false;
 	for (uint32_t column = 1; column <= nfilters; column++)
 	{
 		uint64_t	key;
 
-		memcpy(&key, (const char *) words + column * sizeof(key), sizeof(key));
+		memcpy(&key, (const char *) filter_keys + column * sizeof(key), sizeof(key));
 		if ((nulls >> column & 1) != 0 && key != 0)
 			return false;
 	}
@@ -90,10 +90,10 @@ gpuvec_sets_words_valid(const void *words, uint32_t nfilters, uint32_t len)
 /* Stage a wide row, in the form of rows with cold numbers (renumber.c) */
 static bool
 stage_wide(gpuvec_sets_update *sets, uint64_t tid, const uint32_t *ids, uint32_t len,
-		   const void *words, gpuvec_error *error)
+		   const void *filter_keys, gpuvec_error *error)
 {
 	size_t		bytes = gpuvec_packed_bytes(GPUVEC_MAX_IDS, GPUVEC_MAX_IDS) + sizeof(uint32_t);
-	gpuvec_source_row staged = {.tid = tid, .words = words};
+	gpuvec_source_row staged = {.tid = tid, .filter_keys = filter_keys};
 
 	if (sets->packed == NULL)
 		sets->packed = malloc(bytes);
@@ -103,22 +103,22 @@ stage_wide(gpuvec_sets_update *sets, uint64_t tid, const uint32_t *ids, uint32_t
 	return gpuvec_stage_add(sets->stage, &staged, false, error);
 }
 
-/* The words of a row of a page, whose ids take so many bytes; NULL: none */
+/* A page's row's filter keys, behind the bytes of its ids; NULL: none */
 static const void *
-words_behind(const char *from, size_t bytes, uint32_t nfilters)
+filter_keys_behind(const char *from, size_t bytes, uint32_t nfilters)
 {
 	return nfilters > 0 ? from + bytes : NULL;
 }
 
-/* Stage a row; lasts: its ids and words stay where they are */
+/* Stage a row; lasts: its ids and filter keys stay where they are */
 static bool
-stage_row(gpuvec_update *update, uint64_t tid, gpuvec_id_span span, const void *words, bool lasts,
+stage_row(gpuvec_update *update, uint64_t tid, gpuvec_id_span span, const void *filter_keys, bool lasts,
 		  gpuvec_error *error)
 {
 	gpuvec_sets_update *sets = (gpuvec_sets_update *) update;
-	gpuvec_source_row staged = {.tid = tid, .len = span.n, .ids = span.ids, .words = words};
+	gpuvec_source_row staged = {.tid = tid, .len = span.n, .ids = span.ids, .filter_keys = filter_keys};
 
-	return span.wide ? stage_wide(sets, tid, span.ids, span.n, words, error) :
+	return span.wide ? stage_wide(sets, tid, span.ids, span.n, filter_keys, error) :
 		gpuvec_stage_add(sets->stage, &staged, lasts, error);
 }
 
@@ -128,7 +128,7 @@ gpuvec_sets_take_row(gpuvec_update *update, uint64_t tid, const char *from, cons
 {
 	uint32_t	nfilters = update->mirror->key.nfilters;
 	gpuvec_id_span span;
-	const void *words;
+	const void *filter_keys;
 	gpuvec_row	row;
 	size_t		bytes;
 
@@ -142,10 +142,10 @@ gpuvec_sets_take_row(gpuvec_update *update, uint64_t tid, const char *from, cons
 	span = gpuvec_row_ids(&row, from + sizeof(row));
 	if (!gpuvec_sets_ids_valid(span))
 		return gpuvec_update_bad_pages(error, "Ids are not in order.");
-	words = words_behind(from, bytes, nfilters);
-	if (!gpuvec_sets_words_valid(words, nfilters, row.len))
+	filter_keys = filter_keys_behind(from, bytes, nfilters);
+	if (!gpuvec_sets_filter_keys_valid(filter_keys, nfilters, row.len))
 		return gpuvec_update_bad_pages(error, "The filter columns of a row are invalid.");
-	if (!stage_row(update, tid, span, words, lasts, error))
+	if (!stage_row(update, tid, span, filter_keys, lasts, error))
 		return 0;
 	return bytes + gpuvec_filter_bytes(nfilters);
 }
@@ -154,11 +154,11 @@ bool
 gpuvec_sets_take_fed(gpuvec_update *update, const gpuvec_fed_row *row, gpuvec_error *error)
 {
 	const gpuvec_feed_record *record = row->record;
-	const void *words = words_behind((const char *) (record + 1),
-									 gpuvec_feed_values_bytes(record->len),
-									 update->mirror->key.nfilters);
+	const void *filter_keys = filter_keys_behind((const char *) (record + 1),
+												 gpuvec_feed_values_bytes(record->len),
+												 update->mirror->key.nfilters);
 
-	return stage_row(update, row->tid, gpuvec_feed_record_ids(record, record + 1), words, true, error);
+	return stage_row(update, row->tid, gpuvec_feed_record_ids(record, record + 1), filter_keys, true, error);
 }
 
 void
@@ -198,10 +198,10 @@ gpuvec_sets_bytes_taken(const gpuvec_update *update)
 }
 
 bool
-gpuvec_sets_unite(gpuvec_update *update, gpuvec_update *part, gpuvec_error *error)
+gpuvec_sets_unite(gpuvec_update *update, gpuvec_update *slice, gpuvec_error *error)
 {
 	return gpuvec_stage_unite(((gpuvec_sets_update *) update)->stage,
-							  ((gpuvec_sets_update *) part)->stage, error);
+							  ((gpuvec_sets_update *) slice)->stage, error);
 }
 
 /*
@@ -214,7 +214,7 @@ gpuvec_sets_own_message(gpuvec_update *update, char **message, size_t size, gpuv
 {
 	gpuvec_sets_update *sets = (gpuvec_sets_update *) update;
 	uint64_t	lent = gpuvec_stage_lent(sets->stage);
-	size_t		room = (sets->nmessages + 1) * sizeof(void *);
+	size_t		capacity = (sets->nmessages + 1) * sizeof(void *);
 	void	  **messages;
 
 	if (lent == 0)
@@ -224,9 +224,9 @@ gpuvec_sets_own_message(gpuvec_update *update, char **message, size_t size, gpuv
 		sets->lent = lent;
 		return true;
 	}
-	messages = realloc(sets->messages, room);
+	messages = realloc(sets->messages, capacity);
 	if (messages == NULL)
-		return gpuvec_fail_memory(error, room);
+		return gpuvec_fail_memory(error, capacity);
 	sets->messages = messages;
 	sets->messages[sets->nmessages++] = *message;
 	sets->message_bytes += size;

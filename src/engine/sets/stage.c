@@ -20,8 +20,8 @@
  * block too can be freed soon after its first row went to a segment.
  *
  * A staged row is a header of 8 bytes and its ids, padded to a multiple of 4
- * bytes.  If some are cold, their number comes between.  The words of filter
- * columns come last.
+ * bytes.  If some are cold, their number comes between.  The filter keys of
+ * filter columns come last.
  *
  * Rows are staged with their ids as the pages have them, where ids of 16 bits
  * count as hot.  If the mirror has numbers for ids, the rows get these before
@@ -264,14 +264,14 @@ add_row(gpuvec_stage *stage, row_class *class, const gpuvec_source_row *from, gp
 static bool
 reserve_first(gpuvec_stage *stage, gpuvec_error *error)
 {
-	uint64_t	room = stage->first_room ? stage->first_room * 2 : FIRST_ROOM;
-	gpuvec_source_row *first = realloc(stage->first, room * sizeof(*first));
+	uint64_t	capacity = stage->first_capacity ? stage->first_capacity * 2 : FIRST_CAPACITY;
+	gpuvec_source_row *first = realloc(stage->first, capacity * sizeof(*first));
 
 	if (first == NULL)
-		return gpuvec_fail_memory(error, room * sizeof(*first));
-	stage->bytes += (room - stage->first_room) * sizeof(*first);
+		return gpuvec_fail_memory(error, capacity * sizeof(*first));
+	stage->bytes += (capacity - stage->first_capacity) * sizeof(*first);
 	stage->first = first;
-	stage->first_room = room;
+	stage->first_capacity = capacity;
 	return true;
 }
 
@@ -281,13 +281,13 @@ take_first(gpuvec_stage *stage)
 {
 	gpuvec_source_row *first = stage->first;
 
-	stage->bytes -= stage->first_room * sizeof(*first);
+	stage->bytes -= stage->first_capacity * sizeof(*first);
 	stage->first = NULL;
-	stage->first_room = 0;
+	stage->first_capacity = 0;
 	return first;
 }
 
-/* Add one of the first rows; its ids and words are copied unless `last` */
+/* Add one of the first rows; ids and filter keys are copied unless `last` */
 static bool
 add_first(gpuvec_stage *stage, const gpuvec_source_row *from, bool last, gpuvec_error *error)
 {
@@ -295,7 +295,7 @@ add_first(gpuvec_stage *stage, const gpuvec_source_row *from, bool last, gpuvec_
 	size_t		bytes = staged_bytes(from->len, from->ncold);
 	gpuvec_source_row row = *from;
 
-	if (class->nrows == stage->first_room && !reserve_first(stage, error))
+	if (class->nrows == stage->first_capacity && !reserve_first(stage, error))
 		return false;
 	if (!last)
 	{
@@ -305,8 +305,8 @@ add_first(gpuvec_stage *stage, const gpuvec_source_row *from, bool last, gpuvec_
 			return false;
 		copy_ids(copy + 1, from);
 		row.ids = (const uint16_t *) (copy + 1);
-		if (copy_words((char *) copy + bytes, from, stage->nfilters) > 0)
-			row.words = (char *) copy + bytes;
+		if (copy_filter_keys((char *) copy + bytes, from, stage->nfilters) > 0)
+			row.filter_keys = (char *) copy + bytes;
 	}
 	stage->lent += last;
 	stage->first[class->nrows++] = row;

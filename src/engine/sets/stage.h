@@ -37,8 +37,8 @@ extern gpuvec_stage *gpuvec_stage_new(uint32_t nfilters);
 extern void gpuvec_stage_free(gpuvec_stage *stage);
 
 /*
- * Add a row.  Its ids and words are copied, except that if `last`, they stay
- * valid until the stage is freed, and the stage may refer to them.
+ * Add a row.  Its ids and filter keys are copied, except that if `last`, they
+ * stay valid until the stage is freed, and the stage may refer to them.
  */
 extern bool gpuvec_stage_add(gpuvec_stage *stage, const gpuvec_source_row *row, bool last,
 							 gpuvec_error *error);
@@ -62,25 +62,25 @@ extern bool gpuvec_stage_visit(const gpuvec_stage *stage, gpuvec_row_visitor vis
 							   gpuvec_error *error);
 
 /*
- * The parts of a stage, in the order of its rows: a malloc'd array, which is
- * valid until the stage is changed.  Threads may visit parts beside one
+ * The slices of a stage, in the order of its rows: a malloc'd array, which is
+ * valid until the stage is changed.  Threads may visit slices beside one
  * another.
  */
-typedef struct gpuvec_stage_part
+typedef struct gpuvec_stage_slice
 {
 	struct stage_chunk *chunk;	/* NULL: all rows of a stage that has few */
 	int			in_class;
-} gpuvec_stage_part;
+} gpuvec_stage_slice;
 
-extern gpuvec_stage_part *gpuvec_stage_parts(const gpuvec_stage *stage, uint64_t *n,
-											 gpuvec_error *error);
-extern bool gpuvec_stage_visit_part(const gpuvec_stage *stage, const gpuvec_stage_part *part,
-									gpuvec_row_visitor visit, void *arg, gpuvec_error *error);
+extern gpuvec_stage_slice *gpuvec_stage_slices(const gpuvec_stage *stage, uint64_t *n,
+											   gpuvec_error *error);
+extern bool gpuvec_stage_visit_slice(const gpuvec_stage *stage, const gpuvec_stage_slice *slice,
+									 gpuvec_row_visitor visit, void *arg, gpuvec_error *error);
 
-/* Parts for each thread in one run of a pool that others wait for */
-#define GPUVEC_PARTS_AT_ONCE	8
+/* Slices for each thread in one run of a pool that others wait for */
+#define GPUVEC_SLICES_AT_ONCE	8
 
-/* True if the stage has so many rows that they were spread over classes */
+/* True if the stage has spread its rows over classes */
 extern bool gpuvec_stage_is_spread(const gpuvec_stage *stage);
 
 /*

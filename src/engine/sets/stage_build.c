@@ -64,11 +64,11 @@ build(build_task *task, uint64_t number, int thread, gpuvec_error *error)
 
 /* Build and adopt one segment; called by a thread of the pool */
 static void
-build_segment(void *arg, uint64_t part, int thread)
+build_segment(void *arg, uint64_t slice, int thread)
 {
 	build_task *task = arg;
 	gpuvec_backend *backend = task->target->backend;
-	uint64_t	number = task->begin + part;
+	uint64_t	number = task->begin + slice;
 	gpuvec_segment *segment;
 	gpuvec_error error;
 
@@ -116,19 +116,19 @@ build_all(build_task *task, const gpuvec_stage *stage, const gpuvec_stage_target
 		  gpuvec_error *error)
 {
 	uint64_t	step = (uint64_t) gpuvec_thread_pool_threads(target->pool) * SEGMENTS_AT_ONCE;
-	uint64_t	all = gpuvec_stage_order_parts(task->order);
-	uint64_t	parts;
+	uint64_t	all = gpuvec_stage_order_slices(task->order);
+	uint64_t	slices;
 	size_t		built = 0;
 
-	for (task->begin = 0; task->begin < all; task->begin += parts)
+	for (task->begin = 0; task->begin < all; task->begin += slices)
 	{
 		uint64_t	left = all - task->begin;
 
-		parts = left < step + step / 2 ? left : step;
-		gpuvec_thread_pool_run(target->pool, build_segment, task, parts);
+		slices = left < step + step / 2 ? left : step;
+		gpuvec_thread_pool_run(target->pool, build_segment, task, slices);
 		if (!gpuvec_first_error_result(&task->first, error))
 			return false;
-		for (uint64_t i = 0; i < parts; i++)
+		for (uint64_t i = 0; i < slices; i++)
 			built += gpuvec_segment_charge(task->segments[task->begin + i]);
 		if (!target->progress(target->arg, built, stage->bytes, error))
 			return false;

@@ -2,7 +2,7 @@
  *
  * stage_layout.h
  *	  How a stage keeps its rows, for the files that read and write them:
- *	  stage.c, which says why, and stage_parts.c.
+ *	  stage.c, which says why, and stage_slices.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,12 +21,12 @@
 #define NCLASSES		(OWN_CLASSES + 8 * 16 + 1)
 
 /*
- * The class of the first rows, used up to FIRST_ROWS rows; FIRST_ROOM is the
- * initial size of their array
+ * The class of the first rows, used up to FIRST_ROWS rows; FIRST_CAPACITY is
+ * the initial size of their array
  */
 #define FIRST_CLASS		NCLASSES
 #define FIRST_ROWS		4096
-#define FIRST_ROOM		1024
+#define FIRST_CAPACITY		1024
 
 /* GROUP classes share blocks, from which chunks are cut */
 #define GROUP			8
@@ -97,9 +97,9 @@ struct gpuvec_stage
 	uint64_t	lent;			/* first rows whose ids were not copied */
 	bool		spread;			/* the first rows were moved to the other
 								 * classes */
-	gpuvec_source_row *first;	/* [first_room] the first rows; copies of
+	gpuvec_source_row *first;	/* [first_capacity] the first rows; copies of
 								 * their ids are in FIRST_CLASS */
-	uint64_t	first_room;
+	uint64_t	first_capacity;
 	row_class	classes[NCLASSES + 1];
 	stage_block *open[NGROUPS]; /* block from which the group's next chunk is
 								 * cut */
@@ -116,19 +116,19 @@ extern void gpuvec_stage_free_chunks(gpuvec_stage *stage, stage_chunk *c);
 /* Move the first rows to the classes of their lengths */
 extern bool gpuvec_stage_spread(gpuvec_stage *stage, gpuvec_error *error);
 
-/* Bytes of a staged row, without its words */
+/* Bytes of a staged row, without its filter keys */
 static inline size_t
 staged_bytes(uint32_t len, uint32_t ncold)
 {
 	return sizeof(staged_row) + (ncold > 0 ? sizeof(ncold) : 0) + gpuvec_packed_bytes(len, ncold);
 }
 
-/* Copy a row's words; returns their bytes */
+/* Copy a row's filter keys; returns their bytes */
 static inline size_t
-copy_words(void *to, const gpuvec_source_row *from, uint32_t nfilters)
+copy_filter_keys(void *to, const gpuvec_source_row *from, uint32_t nfilters)
 {
 	if (nfilters > 0)
-		memcpy(to, from->words, gpuvec_filter_bytes(nfilters));
+		memcpy(to, from->filter_keys, gpuvec_filter_bytes(nfilters));
 	return gpuvec_filter_bytes(nfilters);
 }
 
@@ -158,7 +158,7 @@ write_row(staged_row *row, const gpuvec_source_row *from, uint32_t nfilters)
 	}
 	else
 		copy_ids(row + 1, from);
-	return bytes + copy_words((char *) row + bytes, from, nfilters);
+	return bytes + copy_filter_keys((char *) row + bytes, from, nfilters);
 }
 
 /* Read a staged row; returns its bytes */
@@ -178,7 +178,7 @@ read_row(const char *from, gpuvec_source_row *row, uint32_t nfilters)
 		row->ids += sizeof(row->ncold) / sizeof(uint16_t);
 	}
 	bytes = staged_bytes(row->len, row->ncold);
-	row->words = nfilters > 0 ? from + bytes : NULL;
+	row->filter_keys = nfilters > 0 ? from + bytes : NULL;
 	return bytes + gpuvec_filter_bytes(nfilters);
 }
 

@@ -8,9 +8,9 @@
  * of the segment that it builds.
  *
  * The rows of a class of one length are in runs: one of each session that has
- * staged some, in the order of tid.  A part begins where some tid would be in
+ * staged some, in the order of tid.  A slice begins where some tid would be in
  * each run; halving finds the tid that has as many rows before it as belong
- * to the parts before.  All these places are found before the first part is
+ * to the slices before.  All these places are found before the first slice is
  * read.  From there on a thread merges the runs.  Sessions read pages in
  * ranges, so a run has many rows in sequence that no other run comes between.
  * What remains is one comparison for each row.
@@ -29,7 +29,7 @@
 #include "engine/sets/stage_places.h"
 
 uint64_t
-gpuvec_stage_order_parts(const gpuvec_stage_order *order)
+gpuvec_stage_order_slices(const gpuvec_stage_order *order)
 {
 	return (order->nrows + order->step - 1) / order->step;
 }
@@ -189,14 +189,14 @@ static bool
 list_chunks(gpuvec_stage_order *order, gpuvec_error *error)
 {
 	uint64_t	nchunks = measure_classes(order);
-	size_t		room = (size_t) order->nclasses * order->most_runs;
+	size_t		capacity = (size_t) order->nclasses * order->most_runs;
 	uint64_t	at = 0;
 
 	order->chunks = calloc(nchunks + 1, sizeof(*order->chunks));
-	order->runs = calloc(room + 1, sizeof(*order->runs));
+	order->runs = calloc(capacity + 1, sizeof(*order->runs));
 	if (order->chunks == NULL || order->runs == NULL)
 		return gpuvec_fail_memory(error, nchunks * sizeof(*order->chunks) +
-								  room * sizeof(*order->runs));
+								  capacity * sizeof(*order->runs));
 	for (uint32_t i = 0; i < order->nclasses; i++)
 	{
 		order_class *class = &order->classes[i];
@@ -212,7 +212,7 @@ list_chunks(gpuvec_stage_order *order, gpuvec_error *error)
 	return true;
 }
 
-/* ---- where parts begin ---- */
+/* ---- where slices begin ---- */
 
 /* The last chunk, from a place on, whose first row is below tid */
 static uint64_t
@@ -324,39 +324,39 @@ gpuvec_stage_make_reader(gpuvec_stage_order *order, order_reader *reader, gpuvec
 	return gpuvec_fail_memory(error, rows * sizeof(*reader->rows));
 }
 
-/* Find where a part begins; called by a thread of the pool */
+/* Find where a slice begins; called by a thread of the pool */
 static void
-find_part(void *arg, uint64_t part, int thread)
+find_slice(void *arg, uint64_t slice, int thread)
 {
 	gpuvec_stage_order *order = arg;
 	order_reader *reader = &order->readers[thread];
-	const order_class *class = find_class(order, part * order->step);
+	const order_class *class = find_class(order, slice * order->step);
 	gpuvec_error error;
 
 	if (class->unsorted || gpuvec_first_error_is_set(&order->first))
 		return;
 	if (!gpuvec_stage_make_reader(order, reader, &error) ||
-		!find_places(order, class, part * order->step - class->begin,
-					 order->places + part * order->most_runs, reader->at, &error))
+		!find_places(order, class, slice * order->step - class->begin,
+					 order->places + slice * order->most_runs, reader->at, &error))
 		gpuvec_first_error_keep(&order->first, &error);
 }
 
-/* Find where all parts begin */
+/* Find where all slices begin */
 static bool
-find_parts(gpuvec_stage_order *order, gpuvec_thread_pool *pool, gpuvec_error *error)
+find_slices(gpuvec_stage_order *order, gpuvec_thread_pool *pool, gpuvec_error *error)
 {
-	uint64_t	parts = gpuvec_stage_order_parts(order);
-	size_t		room = parts * order->most_runs;
+	uint64_t	slices = gpuvec_stage_order_slices(order);
+	size_t		capacity = slices * order->most_runs;
 
 	order->nthreads = gpuvec_thread_pool_threads(pool);
-	order->places = malloc((room + 1) * sizeof(*order->places));
+	order->places = malloc((capacity + 1) * sizeof(*order->places));
 	order->readers = calloc((size_t) order->nthreads, sizeof(*order->readers));
 	if (order->places == NULL || order->readers == NULL)
-		return gpuvec_fail_memory(error, room * sizeof(*order->places));
-	if (parts == 1)
-		find_part(order, 0, 0);
+		return gpuvec_fail_memory(error, capacity * sizeof(*order->places));
+	if (slices == 1)
+		find_slice(order, 0, 0);
 	else
-		gpuvec_thread_pool_run(pool, find_part, order, parts);
+		gpuvec_thread_pool_run(pool, find_slice, order, slices);
 	return gpuvec_first_error_result(&order->first, error);
 }
 
@@ -382,7 +382,7 @@ gpuvec_stage_order_new(gpuvec_stage *stage, uint32_t nblocks, uint64_t nrows, ui
 		found += order->classes[i].nrows;
 	if (ok && found < nrows)
 		ok = fail_order(error);
-	if (ok && find_parts(order, pool, error))
+	if (ok && find_slices(order, pool, error))
 		return order;
 	gpuvec_stage_order_free(order);
 	return NULL;

@@ -14,8 +14,8 @@ typedef struct gpuvec_stage_order gpuvec_stage_order;
 
 /*
  * Put the rows of a stage in order, without those of blocks at or beyond
- * nblocks: there have to be nrows of them.  They are read in parts of `step`
- * rows; the last part may have fewer.  Takes the rows over: the stage can
+ * nblocks: there have to be nrows of them.  They are read in slices of `step`
+ * rows; the last slice may have fewer.  Takes the rows over: the stage can
  * only be freed then.  NULL on failure.
  */
 extern gpuvec_stage_order *gpuvec_stage_order_new(gpuvec_stage *stage, uint32_t nblocks,
@@ -25,16 +25,16 @@ extern gpuvec_stage_order *gpuvec_stage_order_new(gpuvec_stage *stage, uint32_t 
 /* Frees the rows that are left; nobody reads any more */
 extern void gpuvec_stage_order_free(gpuvec_stage_order *order);
 
-extern uint64_t gpuvec_stage_order_parts(const gpuvec_stage_order *order);
+extern uint64_t gpuvec_stage_order_slices(const gpuvec_stage_order *order);
 
 /*
- * Read the rows of a part; called by threads of the pool, for each part once.
- * They are in the order of (length, tid), and stay until the thread reads the
- * next part.  What they point to stays until it calls
+ * Read the rows of a slice; called by threads of the pool, for each slice
+ * once.  They are in the order of (length, tid), and stay until the thread
+ * reads the next slice.  What they point to stays until it calls
  * gpuvec_stage_order_done(), as it has to before.  NULL on failure; then it
  * has not to.
  */
-extern const gpuvec_source_row *gpuvec_stage_order_read(gpuvec_stage_order *order, uint64_t part,
+extern const gpuvec_source_row *gpuvec_stage_order_read(gpuvec_stage_order *order, uint64_t slice,
 														int thread, uint32_t *n,
 														gpuvec_error *error);
 

@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * stage_order_read.c
- *	  Reads the rows of a stage in their order: parts by several threads.
+ *	  Reads the rows of a stage in their order: slices by several threads.
  *
- * A thread merges the runs of a class from where its part begins
+ * A thread merges the runs of a class from where its slice begins
  * (stage_order.c).  A class that has to be sorted is sorted as a whole, by the
  * thread that comes first.
  *
@@ -25,15 +25,15 @@ static bool
 note_taken(order_reader *reader, order_chunk *chunk, order_class *sorted, uint64_t n,
 		   gpuvec_error *error)
 {
-	if (reader->ntaken == reader->room)
+	if (reader->ntaken == reader->capacity)
 	{
-		uint64_t	room = reader->room ? reader->room * 2 : 256;
-		order_taken *taken = realloc(reader->taken, room * sizeof(*taken));
+		uint64_t	capacity = reader->capacity ? reader->capacity * 2 : 256;
+		order_taken *taken = realloc(reader->taken, capacity * sizeof(*taken));
 
 		if (taken == NULL)
-			return gpuvec_fail_memory(error, room * sizeof(*taken));
+			return gpuvec_fail_memory(error, capacity * sizeof(*taken));
 		reader->taken = taken;
-		reader->room = room;
+		reader->capacity = capacity;
 	}
 	reader->taken[reader->ntaken++] = (order_taken)
 	{
@@ -220,23 +220,23 @@ read_sorted(gpuvec_stage_order *order, order_class *class, order_reader *reader,
 	return true;
 }
 
-/* Set reader->at to the first row of the part that is of a class */
+/* Set reader->at to the first row of the slice that is of a class */
 static void
-go_to(gpuvec_stage_order *order, const order_class *class, uint64_t part, order_reader *reader)
+go_to(gpuvec_stage_order *order, const order_class *class, uint64_t slice, order_reader *reader)
 {
-	if (part * order->step > class->begin)
-		memcpy(reader->at, order->places + part * order->most_runs,
+	if (slice * order->step > class->begin)
+		memcpy(reader->at, order->places + slice * order->most_runs,
 			   class->nruns * sizeof(*reader->at));
 	else
 		begin_class(class, reader);
 }
 
 const gpuvec_source_row *
-gpuvec_stage_order_read(gpuvec_stage_order *order, uint64_t part, int thread, uint32_t *n,
+gpuvec_stage_order_read(gpuvec_stage_order *order, uint64_t slice, int thread, uint32_t *n,
 						gpuvec_error *error)
 {
 	order_reader *reader = &order->readers[thread];
-	uint64_t	at = part * order->step;
+	uint64_t	at = slice * order->step;
 	uint64_t	all = order->nrows - at < order->step ? order->nrows - at : order->step;
 
 	if (!gpuvec_stage_make_reader(order, reader, error))
@@ -253,7 +253,7 @@ gpuvec_stage_order_read(gpuvec_stage_order *order, uint64_t part, int thread, ui
 			ok = read_sorted(order, class, reader, from, reader->rows + done, take, error);
 		else
 		{
-			go_to(order, class, part, reader);
+			go_to(order, class, slice, reader);
 			ok = merge_runs(order, class, reader, reader->rows + done, take, error);
 		}
 		if (!ok)

@@ -79,7 +79,7 @@ typedef struct order_reader
 	uint64_t   *taken_of;		/* [most_runs] rows of the run's chunk */
 	order_taken *taken;			/* [ntaken] */
 	uint64_t	ntaken;
-	uint64_t	room;
+	uint64_t	capacity;
 } order_reader;
 
 struct gpuvec_stage_order
@@ -93,7 +93,7 @@ struct gpuvec_stage_order
 	order_chunk *chunks;
 	order_run  *runs;
 	uint32_t	most_runs;		/* of a class */
-	order_place *places;		/* [parts * most_runs] where parts begin, in
+	order_place *places;		/* [slices * most_runs] where slices begin, in
 								 * the runs of the class of their first rows */
 	int			nthreads;
 	order_reader *readers;		/* [nthreads] */

@@ -13,7 +13,7 @@
 #include "engine/control_group.h"
 #include "engine/fault.h"
 #include "engine/log.h"
-#include "engine/parts/parts.h"
+#include "engine/shards/shards.h"
 #include "engine/store/store.h"
 
 #define MEGABYTE	((size_t) 1024 * 1024)
@@ -79,8 +79,8 @@ add_device(gpuvec_store *store, open_list *list, gpuvec_error *error)
 
 	device->backend = list->backends[0];
 	if (list->n > 1)
-		device->backend = gpuvec_parts_open(list->backends, list->budgets, list->n,
-											list->with_host, error);
+		device->backend = gpuvec_shards_open(list->backends, list->budgets, list->n,
+											 list->with_host, error);
 	if (device->backend == NULL)
 	{
 		close_list(list);
@@ -144,9 +144,9 @@ note_lost(gpuvec_store *store, int gpu, int number, const gpuvec_error *error)
 	gpuvec_lost_device *lost = &store->lost[store->nlost++];
 
 	lost->gpu = gpu;
-	snprintf(lost->trouble, sizeof(lost->trouble), "%.120s%s%.120s", error->message,
+	snprintf(lost->last_error, sizeof(lost->last_error), "%.120s%s%.120s", error->message,
 			 error->detail[0] ? ": " : "", error->detail);
-	gpuvec_log("WARNING", "a device cannot be used: %s", lost->trouble);
+	gpuvec_log("WARNING", "a device cannot be used: %s", lost->last_error);
 	gpuvec_log("LOG", "lost: device %d", number);
 }
 
@@ -217,7 +217,7 @@ open_devices(gpuvec_store *store, const gpuvec_engine_options *options, gpuvec_e
 
 /* Find out whether one of several devices of the CPU can be used, in tests */
 static bool
-may_open_part(const gpuvec_engine_options *options, int place, gpuvec_error *error)
+may_open_shard(const gpuvec_engine_options *options, int place, gpuvec_error *error)
 {
 	if (!may_open(options, place, error))
 		return false;
@@ -261,7 +261,7 @@ open_cpu(gpuvec_store *store, const gpuvec_engine_options *options, gpuvec_error
 
 		if (n == 1)
 			one.threads = options->cpu_threads;
-		if (n > 1 && !may_open_part(options, i, error))
+		if (n > 1 && !may_open_shard(options, i, error))
 		{
 			note_lost(store, -1, i, error);
 			continue;

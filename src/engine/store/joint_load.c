@@ -4,14 +4,14 @@
  *	  Loads by several sessions.
  *
  * One session begins a load, and commits it.  Others join it by its number:
- * each sends some of the pages, in ascending order, as a part of its own with
- * rows of its own, so sessions do not wait for each other.  A part counts
- * when its session hands it over.  The commit adds the parts to the load.
+ * each sends some of the pages, in ascending order, as a slice of its own with
+ * rows of its own, so sessions do not wait for each other.  A slice counts
+ * when its session hands it over.  The commit adds the slices to the load.
  * Then each page must have been sent once, by whichever session.  So whatever
- * becomes of a session, its part is complete or there is no load.
+ * becomes of a session, its slice is complete or there is no load.
  *
- * The mirror has one updater, who began the load.  A part touches nothing of
- * the mirror but its charge.  All parts together are charged as one update,
+ * The mirror has one updater, who began the load.  A slice touches nothing of
+ * the mirror but its charge.  All slices together are charged as one update,
  * under the mutex of the load, until the load is closed.
  *
  * Who ends first does not matter: what they share is freed by the last one.
@@ -24,15 +24,15 @@
 
 typedef struct gpuvec_joint_load
 {
-	int			refs;			/* atomic: the load, and its parts */
+	int			refs;			/* atomic: the load, and its slices */
 	uint64_t	number;
-	gpuvec_update *sending;		/* parts that were not handed over; guarded by
-								 * the store's mutex */
+	gpuvec_update *sending;		/* slices that were not handed over; guarded
+								 * by the store's mutex */
 	pthread_mutex_t mutex;		/* guards what follows */
 	bool		open;			/* the load has not ended, nor begun to commit */
-	gpuvec_update *parts;		/* that were handed over */
-	size_t		bytes;			/* of the load and all parts */
-	bool		failed;			/* a part has, or the charge */
+	gpuvec_update *slices;		/* that were handed over */
+	size_t		bytes;			/* of the load and all slices */
+	bool		failed;			/* a slice has, or the charge */
 	gpuvec_error error;			/* why, if failed */
 } gpuvec_joint_load;
 
@@ -67,17 +67,17 @@ gpuvec_joint_open(gpuvec_update *update, uint64_t number, gpuvec_error *error)
 }
 
 void
-gpuvec_joint_find(gpuvec_update *part, const gpuvec_load_join *join, const void *session)
+gpuvec_joint_find(gpuvec_update *slice, const gpuvec_load_join *join, const void *session)
 {
-	gpuvec_mirror *mirror = gpuvec_store_find(part->store, &join->key, session);
+	gpuvec_mirror *mirror = gpuvec_store_find(slice->store, &join->key, session);
 
 	if (mirror == NULL || mirror->joint == NULL || mirror->joint->number != join->number)
 		return;
-	part->mirror = mirror;
-	part->joint = mirror->joint;
-	part->session = session;
-	part->next = part->joint->sending;
-	part->joint->sending = part;
+	slice->mirror = mirror;
+	slice->joint = mirror->joint;
+	slice->session = session;
+	slice->next = slice->joint->sending;
+	slice->joint->sending = slice;
 	mirror->refs++;
 	__atomic_add_fetch(&mirror->joint->refs, 1, __ATOMIC_RELAXED);
 }
@@ -89,35 +89,35 @@ gpuvec_joint_hang_up(const gpuvec_mirror *mirror, void (*hang_up) (const void *s
 
 	if (mirror->joint == NULL)
 		return 0;
-	for (const gpuvec_update *part = mirror->joint->sending; part; part = part->next)
+	for (const gpuvec_update *slice = mirror->joint->sending; slice; slice = slice->next)
 	{
-		hang_up(part->session);
+		hang_up(slice->session);
 		n++;
 	}
 	return n;
 }
 
-/* The session has sent all of its part, or does not go on */
+/* The session has sent all of its slice, or does not go on */
 static void
-end_sending(gpuvec_update *part)
+end_sending(gpuvec_update *slice)
 {
-	gpuvec_update **link = &part->joint->sending;
+	gpuvec_update **link = &slice->joint->sending;
 
-	pthread_mutex_lock(&part->store->mutex);
-	while (*link != part)
+	pthread_mutex_lock(&slice->store->mutex);
+	while (*link != slice)
 		link = &(*link)->next;
-	*link = part->next;
-	pthread_mutex_unlock(&part->store->mutex);
+	*link = slice->next;
+	pthread_mutex_unlock(&slice->store->mutex);
 }
 
-/* Free a part, which nobody else has */
+/* Free a slice, which nobody else has */
 static void
-free_part(gpuvec_update *part)
+free_slice(gpuvec_update *slice)
 {
-	gpuvec_update_drop_rows(part);
-	joint_unref(part->joint);
-	gpuvec_store_release(part->store, part->mirror);
-	free(part);
+	gpuvec_update_drop_rows(slice);
+	joint_unref(slice->joint);
+	gpuvec_store_release(slice->store, slice->mirror);
+	free(slice);
 }
 
 /* Note the first failure; the caller holds the mutex */
@@ -132,7 +132,7 @@ note_failure(gpuvec_joint_load *joint, const gpuvec_error *error)
 void
 gpuvec_update_failed(gpuvec_update *update, const gpuvec_error *error)
 {
-	if (!update->is_part)
+	if (!update->is_slice)
 		return;
 	pthread_mutex_lock(&update->joint->mutex);
 	note_failure(update->joint, error);
@@ -140,36 +140,36 @@ gpuvec_update_failed(gpuvec_update *update, const gpuvec_error *error)
 }
 
 void
-gpuvec_joint_lose(gpuvec_update *part)
+gpuvec_joint_lose(gpuvec_update *slice)
 {
-	end_sending(part);
-	free_part(part);
+	end_sending(slice);
+	free_slice(slice);
 }
 
 bool
-gpuvec_update_is_part(const gpuvec_update *update)
+gpuvec_update_is_slice(const gpuvec_update *update)
 {
-	return update->is_part;
+	return update->is_slice;
 }
 
 void
-gpuvec_update_hand_over(gpuvec_update *part, uint64_t *pages)
+gpuvec_update_hand_over(gpuvec_update *slice, uint64_t *pages)
 {
-	gpuvec_joint_load *joint = part->joint;
+	gpuvec_joint_load *joint = slice->joint;
 	bool		open;
 
-	*pages = part->npages;
-	end_sending(part);
+	*pages = slice->npages;
+	end_sending(slice);
 	pthread_mutex_lock(&joint->mutex);
 	open = joint->open;
 	if (open)
 	{
-		part->next = joint->parts;
-		joint->parts = part;
+		slice->next = joint->slices;
+		joint->slices = slice;
 	}
 	pthread_mutex_unlock(&joint->mutex);
 	if (!open)
-		free_part(part);
+		free_slice(slice);
 }
 
 bool
@@ -198,33 +198,33 @@ gpuvec_joint_charge(gpuvec_update *update, gpuvec_error *error)
 	return ok;
 }
 
-/* Close the load; returns its parts */
+/* Close the load; returns its slices */
 static gpuvec_update *
 close_load(gpuvec_update *update)
 {
 	gpuvec_joint_load *joint = update->joint;
-	gpuvec_update *parts;
+	gpuvec_update *slices;
 
 	pthread_mutex_lock(&update->store->mutex);
 	update->mirror->joint = NULL;
 	pthread_mutex_unlock(&update->store->mutex);
 	pthread_mutex_lock(&joint->mutex);
 	joint->open = false;
-	parts = joint->parts;
-	joint->parts = NULL;
+	slices = joint->slices;
+	joint->slices = NULL;
 	pthread_mutex_unlock(&joint->mutex);
-	return parts;
+	return slices;
 }
 
 static void
-free_parts(gpuvec_update *parts)
+free_slices(gpuvec_update *slices)
 {
-	while (parts)
+	while (slices)
 	{
-		gpuvec_update *next = parts->next;
+		gpuvec_update *next = slices->next;
 
-		free_part(parts);
-		parts = next;
+		free_slice(slices);
+		slices = next;
 	}
 }
 
@@ -233,7 +233,7 @@ gpuvec_joint_close(gpuvec_update *update)
 {
 	if (update->joint == NULL)
 		return;
-	free_parts(close_load(update));
+	free_slices(close_load(update));
 	joint_unref(update->joint);
 	update->joint = NULL;
 }
@@ -255,24 +255,24 @@ place_pages(const gpuvec_update *update, gpuvec_sent_page *pages, bool *sent, ui
 	return true;
 }
 
-/* Put the pages of the load and its parts into one array, in their order */
+/* Put the pages of the load and its slices into one array, in their order */
 static bool
-unite_pages(gpuvec_update *update, const gpuvec_update *parts, uint32_t nblocks,
+unite_pages(gpuvec_update *update, const gpuvec_update *slices, uint32_t nblocks,
 			gpuvec_error *error)
 {
-	size_t		room = (size_t) nblocks + 1;
-	gpuvec_sent_page *pages = malloc(room * sizeof(*pages));
-	bool	   *sent = calloc(room, sizeof(*sent));
+	size_t		capacity = (size_t) nblocks + 1;
+	gpuvec_sent_page *pages = malloc(capacity * sizeof(*pages));
+	bool	   *sent = calloc(capacity, sizeof(*sent));
 	uint64_t	n = update->npages;
 	bool		ok = pages != NULL && sent != NULL;
 
 	if (!ok)
-		gpuvec_fail_memory(error, room * (sizeof(*pages) + sizeof(*sent)));
+		gpuvec_fail_memory(error, capacity * (sizeof(*pages) + sizeof(*sent)));
 	ok = ok && place_pages(update, pages, sent, nblocks, error);
-	for (; ok && parts; parts = parts->next)
+	for (; ok && slices; slices = slices->next)
 	{
-		ok = place_pages(parts, pages, sent, nblocks, error);
-		n += parts->npages;
+		ok = place_pages(slices, pages, sent, nblocks, error);
+		n += slices->npages;
 	}
 	ok = ok && (n == nblocks || gpuvec_update_bad_pages(error, "Pages are missing."));
 	free(sent);
@@ -284,19 +284,19 @@ unite_pages(gpuvec_update *update, const gpuvec_update *parts, uint32_t nblocks,
 	free(update->pages);
 	update->pages = pages;
 	update->npages = n;
-	update->room_pages = room;
+	update->pages_capacity = capacity;
 	return true;
 }
 
-/* Add parts to the load, and free them */
+/* Add slices to the load, and free them */
 static bool
-unite(gpuvec_update *update, gpuvec_update *parts, uint32_t nblocks, gpuvec_error *error)
+unite(gpuvec_update *update, gpuvec_update *slices, uint32_t nblocks, gpuvec_error *error)
 {
-	bool		ok = parts == NULL || unite_pages(update, parts, nblocks, error);
+	bool		ok = slices == NULL || unite_pages(update, slices, nblocks, error);
 
-	for (gpuvec_update *part = parts; ok && part; part = part->next)
-		ok = update->mirror->kind->unite(update, part, error);
-	free_parts(parts);
+	for (gpuvec_update *slice = slices; ok && slice; slice = slice->next)
+		ok = update->mirror->kind->unite(update, slice, error);
+	free_slices(slices);
 	return ok;
 }
 
@@ -304,13 +304,13 @@ bool
 gpuvec_joint_gather(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
 {
 	gpuvec_joint_load *joint = update->joint;
-	gpuvec_update *parts;
+	gpuvec_update *slices;
 	bool		ok;
 
 	if (joint == NULL)
 		return true;
-	parts = close_load(update);
-	/* nobody changes it any more: parts look whether it is open */
+	slices = close_load(update);
+	/* nobody changes it any more: slices look whether it is open */
 	pthread_mutex_lock(&joint->mutex);
 	ok = !joint->failed;
 	if (!ok)
@@ -320,8 +320,8 @@ gpuvec_joint_gather(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error
 	update->joint = NULL;
 	if (!ok)
 	{
-		free_parts(parts);
+		free_slices(slices);
 		return false;
 	}
-	return unite(update, parts, nblocks, error) && gpuvec_update_charge(update, error);
+	return unite(update, slices, nblocks, error) && gpuvec_update_charge(update, error);
 }

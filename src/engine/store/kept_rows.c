@@ -188,7 +188,7 @@ record_behind(const gpuvec_kept_message *message, uint64_t from)
 
 	for (uint64_t number = message->from; number < from; number++)
 		at += gpuvec_feed_record_bytes(((const gpuvec_feed_record *) at)->len,
-									   ((const gpuvec_feed_record *) at)->nwords);
+									   ((const gpuvec_feed_record *) at)->nfilter_keys);
 	return at;
 }
 

@@ -24,7 +24,7 @@
  *	  (update_rows.c).
  *	- More columns of a row: take_row of the kind, and its layout.
  *	- Rows on several devices: the device's backend divides them
- *	  (engine/parts), and places tells where they are.
+ *	  (engine/shards), and places tells where they are.
  *
  *-------------------------------------------------------------------------
  */
@@ -67,10 +67,10 @@ struct gpuvec_update
 	gpuvec_sent_page *pages;	/* in ascending order of block; with fed, the
 								 * pages of its rows, and all new ones */
 	uint64_t	npages;
-	uint64_t	room_pages;
+	uint64_t	pages_capacity;
 	uint64_t   *lines;			/* lines of partial pages, as tids, ascending */
 	uint64_t	nlines;
-	uint64_t	room_lines;
+	uint64_t	lines_capacity;
 	gpuvec_fed_row *fed;		/* rows of a feed, in ascending order of tid,
 								 * distinct; NULL: a load or refresh */
 	uint64_t	nfed;
@@ -87,11 +87,11 @@ struct gpuvec_update
 
 	/* a load by several sessions (joint_load.c) */
 	struct gpuvec_joint_load *joint;	/* or NULL */
-	bool		is_part;		/* what a session sends that has joined */
+	bool		is_slice;		/* what a session sends that has joined */
 	size_t		charged;		/* bytes that count for it in joint->bytes */
-	struct gpuvec_update *next; /* in the list of parts: of those that were
+	struct gpuvec_update *next; /* in the list of slices: of those that were
 								 * handed over, or of those that were not */
-	const void *session;		/* that sends a part */
+	const void *session;		/* that sends a slice */
 };
 
 /*
@@ -196,10 +196,10 @@ struct gpuvec_mirror_kind
 	size_t		(*bytes_taken) (const gpuvec_update *update);
 
 	/*
-	 * Move the rows of a part of the load to the load, before it is prepared.
-	 * NULL: one session alone loads a mirror.
+	 * Move the rows of a slice of the load to the load, before it is
+	 * prepared. NULL: one session alone loads a mirror.
 	 */
-	bool		(*unite) (gpuvec_update *update, gpuvec_update *part, gpuvec_error *error);
+	bool		(*unite) (gpuvec_update *update, gpuvec_update *slice, gpuvec_error *error);
 
 	/*
 	 * Do all work that takes time or may fail: publishing cannot fail.  Pages

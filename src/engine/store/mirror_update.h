@@ -51,18 +51,18 @@ extern bool gpuvec_update_own(gpuvec_update *update, char **message, size_t size
 
 /*
  * Join a load of this number; NULL if there is none, without an error, or on
- * failure.  The part takes pages as other updates do.  Handing it over adds
- * them to the load, and sets *pages to their number; a part that ends
+ * failure.  The slice takes pages as other updates do.  Handing it over adds
+ * them to the load, and sets *pages to their number; a slice that ends
  * otherwise is lost, and with it the load.  gpuvec_update_failed: note why a
- * part fails, so that the load fails with this error.
+ * slice fails, so that the load fails with this error.
  */
 extern gpuvec_update *gpuvec_update_join(gpuvec_store *store, const gpuvec_load_join *join,
 										 const void *session, gpuvec_error *error);
-extern void gpuvec_update_hand_over(gpuvec_update *part, uint64_t *pages);
+extern void gpuvec_update_hand_over(gpuvec_update *slice, uint64_t *pages);
 extern void gpuvec_update_failed(gpuvec_update *update, const gpuvec_error *error);
 
-/* True if this is the part of a load */
-extern bool gpuvec_update_is_part(const gpuvec_update *update);
+/* True if this is the slice of a joint load */
+extern bool gpuvec_update_is_slice(const gpuvec_update *update);
 
 /* Publish the update.  The update is freed, even on failure. */
 extern bool gpuvec_update_commit(gpuvec_update *update, const gpuvec_commit *commit,

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Pages of a part */
+/* Pages of a range */
 #define GPUVEC_NUMBERS_PAGES	512
 
 /*
@@ -32,11 +32,11 @@
  * The numbers of GPUVEC_NUMBERS_PAGES consecutive pages, shared by tables in
  * which they are equal
  */
-typedef struct gpuvec_numbers_part
+typedef struct gpuvec_numbers_range
 {
 	int			refs;			/* changed by __atomic builtins only */
 	uint64_t	refresh[GPUVEC_NUMBERS_PAGES];
-} gpuvec_numbers_part;
+} gpuvec_numbers_range;
 
 /*
  * A table of page numbers.  Immutable once published: a search keeps the
@@ -49,18 +49,18 @@ typedef struct gpuvec_page_numbers
 	bool		unproven;		/* some page may have GPUVEC_UNPROVEN */
 	uint64_t	newest;			/* no smaller than that of any page; 0: no
 								 * page has GPUVEC_SETTLED */
-	gpuvec_numbers_part *parts[];
+	gpuvec_numbers_range *ranges[];
 } gpuvec_page_numbers;
 
 /*
- * Make a table for nblocks pages that shares the parts of an older one (which
+ * Make a table for nblocks pages that shares the ranges of an older one (which
  * may be NULL).  NULL on lack of memory.
  */
 extern gpuvec_page_numbers *gpuvec_page_numbers_new(const gpuvec_page_numbers *old,
 													uint32_t nblocks);
 
 /*
- * Make the part that holds a page's number private to this table, so that the
+ * Make the range that holds a page's number private to this table, so that the
  * number can be set.  Must be called for every page that the older table does
  * not have.  False on lack of memory.
  */
@@ -73,14 +73,14 @@ extern void gpuvec_page_numbers_unref(gpuvec_page_numbers *numbers);
 static inline void
 gpuvec_page_numbers_set(gpuvec_page_numbers *numbers, uint32_t block, uint64_t refresh)
 {
-	numbers->parts[block / GPUVEC_NUMBERS_PAGES]->refresh[block % GPUVEC_NUMBERS_PAGES] = refresh;
+	numbers->ranges[block / GPUVEC_NUMBERS_PAGES]->refresh[block % GPUVEC_NUMBERS_PAGES] = refresh;
 }
 
 /* Pointer to the number of a page; block < nblocks */
 static inline const uint64_t *
 gpuvec_page_numbers_at(const gpuvec_page_numbers *numbers, uint32_t block)
 {
-	return &numbers->parts[block / GPUVEC_NUMBERS_PAGES]->refresh[block % GPUVEC_NUMBERS_PAGES];
+	return &numbers->ranges[block / GPUVEC_NUMBERS_PAGES]->refresh[block % GPUVEC_NUMBERS_PAGES];
 }
 
 /* The number of a page; block < nblocks */

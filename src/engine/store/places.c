@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/parts/parts.h"
+#include "engine/shards/shards.h"
 #include "engine/store/mirror_kind.h"
 
 /* The mirror's places, all of them; the caller holds the mutex */
@@ -27,27 +27,27 @@ find_places(const gpuvec_mirror *mirror, gpuvec_place_info *places)
 
 /* How many devices the first one of the store is made of */
 static int
-count_parts(gpuvec_store *store)
+count_shards(gpuvec_store *store)
 {
-	parts_backend *parts = gpuvec_parts_of(store->devices[0].backend);
+	shards_backend *shards = gpuvec_shards_of(store->devices[0].backend);
 
-	return parts ? parts->n : 1;
+	return shards ? shards->n : 1;
 }
 
 gpuvec_place_info *
 gpuvec_store_places(gpuvec_store *store, size_t *n)
 {
-	int			ndevices = count_parts(store);
+	int			ndevices = count_shards(store);
 	gpuvec_place_info places[GPUVEC_MAX_DEVICES];
 	gpuvec_place_info *list;
-	size_t		room;
+	size_t		capacity;
 
 	*n = 0;
 	pthread_mutex_lock(&store->mutex);
-	room = gpuvec_store_mirrors(store) * (size_t) ndevices;
-	list = room > 0 ? calloc(room, sizeof(*list)) : NULL;
+	capacity = gpuvec_store_mirrors(store) * (size_t) ndevices;
+	list = capacity > 0 ? calloc(capacity, sizeof(*list)) : NULL;
 	if (list == NULL)
-		*n = room;
+		*n = capacity;
 	for (gpuvec_mirror *mirror = store->mirrors; mirror && list; mirror = mirror->next)
 	{
 		find_places(mirror, places);
@@ -68,12 +68,12 @@ static void
 describe_device(gpuvec_store *store, int number, gpuvec_device_info *info)
 {
 	gpuvec_backend *backend = store->devices[0].backend;
-	parts_backend *parts = gpuvec_parts_of(backend);
+	shards_backend *shards = gpuvec_shards_of(backend);
 	gpuvec_backend_info known;
 
-	if (parts)
+	if (shards)
 	{
-		const parts_child *child = &parts->children[number];
+		const shards_child *child = &shards->children[number];
 
 		backend = child->backend;
 		info->memory_budget = child->budget;
@@ -128,7 +128,7 @@ add_contents(gpuvec_store *store, gpuvec_device_info *list, int ndevices)
 gpuvec_device_info *
 gpuvec_store_devices(gpuvec_store *store, size_t *n)
 {
-	int			ndevices = count_parts(store);
+	int			ndevices = count_shards(store);
 	gpuvec_device_info *list;
 
 	*n = (size_t) (ndevices + store->nlost);
@@ -141,7 +141,7 @@ gpuvec_store_devices(gpuvec_store *store, size_t *n)
 	{
 		list[ndevices + i].number = -1;
 		list[ndevices + i].gpu = store->lost[i].gpu;
-		memcpy(list[ndevices + i].trouble, store->lost[i].trouble, sizeof(store->lost[i].trouble));
+		memcpy(list[ndevices + i].last_error, store->lost[i].last_error, sizeof(store->lost[i].last_error));
 	}
 	pthread_mutex_lock(&store->mutex);
 	if (ndevices == 1)

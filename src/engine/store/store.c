@@ -648,14 +648,14 @@ gpuvec_mirror_info *
 gpuvec_store_list(gpuvec_store *store, size_t *n)
 {
 	gpuvec_mirror_info *list;
-	size_t		room;
+	size_t		capacity;
 
 	*n = 0;
 	pthread_mutex_lock(&store->mutex);
-	room = gpuvec_store_mirrors(store);
-	list = room > 0 ? calloc(room, sizeof(*list)) : NULL;
+	capacity = gpuvec_store_mirrors(store);
+	list = capacity > 0 ? calloc(capacity, sizeof(*list)) : NULL;
 	if (list == NULL)
-		*n = room;
+		*n = capacity;
 	for (gpuvec_mirror *mirror = store->mirrors; mirror && list; mirror = mirror->next)
 		fill_info(mirror, &list[(*n)++]);
 	pthread_mutex_unlock(&store->mutex);

@@ -121,7 +121,7 @@ typedef struct gpuvec_mirror
 
 	/* used by the updater only */
 	gpuvec_page_state *pages;	/* [nblocks] */
-	size_t		page_room;		/* pages that there is room for */
+	size_t		page_capacity;	/* pages that there is room for */
 
 	uint64_t	loads;
 	uint64_t	refreshes;
@@ -141,7 +141,7 @@ typedef struct gpuvec_mirror
 typedef struct gpuvec_lost_device
 {
 	int			gpu;			/* -1: the CPU, in tests */
-	char		trouble[256];
+	char		last_error[256];
 } gpuvec_lost_device;
 
 /* Merges segments of sets in the background: sets/merge.c */

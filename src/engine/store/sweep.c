@@ -112,12 +112,12 @@ static watched_mirror *
 take_mirrors(gpuvec_store *store, size_t *n)
 {
 	watched_mirror *list;
-	size_t		room;
+	size_t		capacity;
 
 	*n = 0;
 	pthread_mutex_lock(&store->mutex);
-	room = gpuvec_store_mirrors(store);
-	list = room > 0 ? calloc(room, sizeof(*list)) : NULL;
+	capacity = gpuvec_store_mirrors(store);
+	list = capacity > 0 ? calloc(capacity, sizeof(*list)) : NULL;
 	for (gpuvec_mirror *mirror = store->mirrors; mirror && list; mirror = mirror->next)
 	{
 		if (mirror->files == NULL || mirror->updater != NULL)

@@ -88,7 +88,7 @@ end_whole(gpuvec_update *update)
 void
 gpuvec_update_end(gpuvec_update *update)
 {
-	if (update->is_part)
+	if (update->is_slice)
 		gpuvec_joint_lose(update);
 	else
 		end_whole(update);
@@ -268,7 +268,7 @@ gpuvec_update_join(gpuvec_store *store, const gpuvec_load_join *join, const void
 
 	if (update == NULL)
 		return NULL;
-	update->load = update->is_part = true;
+	update->load = update->is_slice = true;
 	pthread_mutex_lock(&store->mutex);
 	gpuvec_joint_find(update, join, session);
 	pthread_mutex_unlock(&store->mutex);

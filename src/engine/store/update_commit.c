@@ -13,7 +13,7 @@
 #include "engine/log.h"
 #include "engine/store/joint_load.h"
 
-/* Loads of so many rows tell the log what they took */
+/* Rows of a load that tells the log what it took */
 #define LOGGED_ROWS		10000
 
 /* True if every page that the mirror does not have yet was sent */
@@ -122,16 +122,16 @@ reserve_pages(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
 {
 	gpuvec_mirror *mirror = update->mirror;
 	size_t		most = (mirror->nblocks > nblocks ? mirror->nblocks : nblocks) + (size_t) 1;
-	size_t		room = update->fed ? most + most / 8 : most;
+	size_t		capacity = update->fed ? most + most / 8 : most;
 	gpuvec_page_state *pages;
 
-	if (most <= mirror->page_room && most > mirror->page_room / 2)
+	if (most <= mirror->page_capacity && most > mirror->page_capacity / 2)
 		return true;
-	pages = realloc(mirror->pages, room * sizeof(*pages));
+	pages = realloc(mirror->pages, capacity * sizeof(*pages));
 	if (pages == NULL)
-		return gpuvec_fail_memory(error, room * sizeof(*pages));
+		return gpuvec_fail_memory(error, capacity * sizeof(*pages));
 	mirror->pages = pages;
-	mirror->page_room = room;
+	mirror->page_capacity = capacity;
 	return true;
 }
 

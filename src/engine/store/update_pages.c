@@ -86,18 +86,18 @@ take_rows(gpuvec_update *update, const gpuvec_page *page, const char *row, const
 gpuvec_sent_page *
 gpuvec_update_add_page(gpuvec_update *update, gpuvec_error *error)
 {
-	if (update->npages == update->room_pages)
+	if (update->npages == update->pages_capacity)
 	{
-		uint64_t	room = update->room_pages ? update->room_pages * 2 : 256;
-		gpuvec_sent_page *pages = realloc(update->pages, room * sizeof(*pages));
+		uint64_t	capacity = update->pages_capacity ? update->pages_capacity * 2 : 256;
+		gpuvec_sent_page *pages = realloc(update->pages, capacity * sizeof(*pages));
 
 		if (pages == NULL)
 		{
-			gpuvec_fail_memory(error, room * sizeof(*pages));
+			gpuvec_fail_memory(error, capacity * sizeof(*pages));
 			return NULL;
 		}
 		update->pages = pages;
-		update->room_pages = room;
+		update->pages_capacity = capacity;
 	}
 	memset(&update->pages[update->npages], 0, sizeof(gpuvec_sent_page));
 	return &update->pages[update->npages++];
@@ -107,18 +107,18 @@ gpuvec_update_add_page(gpuvec_update *update, gpuvec_error *error)
 static bool
 reserve_lines(gpuvec_update *update, uint32_t n, gpuvec_error *error)
 {
-	uint64_t	room = update->room_lines ? update->room_lines * 2 : 256;
+	uint64_t	capacity = update->lines_capacity ? update->lines_capacity * 2 : 256;
 	uint64_t   *lines;
 
-	if (update->nlines + n <= update->room_lines)
+	if (update->nlines + n <= update->lines_capacity)
 		return true;
-	if (room < update->nlines + n)
-		room = update->nlines + n;
-	lines = realloc(update->lines, room * sizeof(*lines));
+	if (capacity < update->nlines + n)
+		capacity = update->nlines + n;
+	lines = realloc(update->lines, capacity * sizeof(*lines));
 	if (lines == NULL)
-		return gpuvec_fail_memory(error, room * sizeof(*lines));
+		return gpuvec_fail_memory(error, capacity * sizeof(*lines));
 	update->lines = lines;
-	update->room_lines = room;
+	update->lines_capacity = capacity;
 	return true;
 }
 

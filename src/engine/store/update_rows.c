@@ -39,7 +39,7 @@ static const gpuvec_feed_record *
 next_record(const gpuvec_feed_record *record)
 {
 	return (const gpuvec_feed_record *) ((const char *) record +
-										 gpuvec_feed_record_bytes(record->len, record->nwords));
+										 gpuvec_feed_record_bytes(record->len, record->nfilter_keys));
 }
 
 /* Number of line pointers that a record concerns */

@@ -19,13 +19,13 @@
 static void
 reserve_hits(MirrorSearch *search, MirrorQuery *query, uint64 n)
 {
-	uint64		room = query->nhits + n;
+	uint64		capacity = query->nhits + n;
 
-	if (room <= query->maxhits)
+	if (capacity <= query->maxhits)
 		return;
 	if (query->maxhits == 0)
 	{
-		MirrorHit  *mine = MemoryContextAllocHuge(search->context, room * sizeof(MirrorHit));
+		MirrorHit  *mine = MemoryContextAllocHuge(search->context, capacity * sizeof(MirrorHit));
 
 		if (query->nhits > 0)
 			memcpy(mine, query->hits, query->nhits * sizeof(MirrorHit));
@@ -33,10 +33,10 @@ reserve_hits(MirrorSearch *search, MirrorQuery *query, uint64 n)
 	}
 	else
 	{
-		room = Max(room, query->maxhits * 2);
-		query->hits = repalloc_huge(query->hits, room * sizeof(MirrorHit));
+		capacity = Max(capacity, query->maxhits * 2);
+		query->hits = repalloc_huge(query->hits, capacity * sizeof(MirrorHit));
 	}
-	query->maxhits = room;
+	query->maxhits = capacity;
 }
 
 /*
@@ -193,7 +193,7 @@ MirrorTakeHits(const MirrorTarget *target, MirrorSearch *search, MirrorQuery *qu
 		sort_groups(search, query);
 }
 
-/* True if a row is not before the cut of a mirror: see MirrorTakePart */
+/* True if a row is not before the cut of a mirror: see MirrorTakePartition */
 static bool
 is_behind(const MirrorHit *hit, const MirrorHit *cut, bool groups)
 {
@@ -204,8 +204,8 @@ is_behind(const MirrorHit *hit, const MirrorHit *cut, bool groups)
 }
 
 void
-MirrorTakePart(const MirrorTarget *target, MirrorSearch *search, MirrorQuery *query,
-			   MirrorVisibility *visibility, MirrorHit *hits, uint32 n, const MirrorHit *cut)
+MirrorTakePartition(const MirrorTarget *target, MirrorSearch *search, MirrorQuery *query,
+					MirrorVisibility *visibility, MirrorHit *hits, uint32 n, const MirrorHit *cut)
 {
 	bool		groups = target->key.rooted && !search->roots;
 

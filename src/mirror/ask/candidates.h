@@ -38,8 +38,8 @@ extern void MirrorTakeHits(const MirrorTarget *target, MirrorSearch *search, Mir
  * row of the mirror, behind which others are missing, or NULL.  Rows behind it
  * do not count, nor do those of its group.
  */
-extern void MirrorTakePart(const MirrorTarget *target, MirrorSearch *search, MirrorQuery *query,
-						   MirrorVisibility *visibility, MirrorHit *hits, uint32 n,
-						   const MirrorHit *cut);
+extern void MirrorTakePartition(const MirrorTarget *target, MirrorSearch *search, MirrorQuery *query,
+								MirrorVisibility *visibility, MirrorHit *hits, uint32 n,
+								const MirrorHit *cut);
 
 #endif							/* GPUVEC_CANDIDATES_H */

@@ -41,7 +41,7 @@
 
 #include "core/clock.h"
 #include "mirror/ask/conversation.h"
-#include "mirror/describe/facts.h"
+#include "mirror/describe/costs.h"
 #include "mirror/describe/usage.h"
 #include "mirror/feed/feed.h"
 #include "mirror/fresh/known.h"
@@ -104,39 +104,39 @@ open_link(const MirrorTarget *target, int *opened, const char **reason)
 
 /* Use the kept map, if it is of this mirror and engine */
 static bool
-use_kept_map(MirrorConversation *talk)
+use_kept_map(MirrorConversation *conversation)
 {
-	const MirrorKeptMap *kept = talk->kept;
+	const MirrorKeptMap *kept = conversation->kept;
 
 	if (kept->known == 0 || kept->generation != GpuvecLinkGeneration() ||
-		memcmp(&kept->key, &talk->target->key, sizeof(gpuvec_mirror_key)) != 0)
+		memcmp(&kept->key, &conversation->target->key, sizeof(gpuvec_mirror_key)) != 0)
 		return false;
-	talk->known = kept->known;
-	talk->map = kept->map;
-	talk->map_bytes = kept->map_bytes;
-	talk->map_kept = true;
+	conversation->known = kept->known;
+	conversation->map = kept->map;
+	conversation->map_bytes = kept->map_bytes;
+	conversation->map_kept = true;
 	return true;
 }
 
 /* Keep the map that was read */
 static void
-keep_map(MirrorConversation *talk)
+keep_map(MirrorConversation *conversation)
 {
-	MirrorKeptMap *kept = talk->kept;
+	MirrorKeptMap *kept = conversation->kept;
 
-	if (talk->map_bytes == 0)
+	if (conversation->map_bytes == 0)
 		return;
 	if (kept->map)
 		pfree(kept->map);
 	kept->known = 0;
-	kept->map = MemoryContextAlloc(kept->context, talk->map_bytes);
-	memcpy(kept->map, talk->map, talk->map_bytes);
-	kept->map_bytes = talk->map_bytes;
-	kept->key = talk->target->key;
+	kept->map = MemoryContextAlloc(kept->context, conversation->map_bytes);
+	memcpy(kept->map, conversation->map, conversation->map_bytes);
+	kept->map_bytes = conversation->map_bytes;
+	kept->key = conversation->target->key;
 	kept->generation = GpuvecLinkGeneration();
 	kept->serial = ++last_serial;
-	kept->known = talk->known;
-	(void) use_kept_map(talk);
+	kept->known = conversation->known;
+	(void) use_kept_map(conversation);
 }
 
 /*
@@ -145,9 +145,9 @@ keep_map(MirrorConversation *talk)
  * the engine refused.
  */
 static bool
-refresh_number(MirrorConversation *talk, double rows, uint64 *refresh)
+refresh_number(MirrorConversation *conversation, double rows, uint64 *refresh)
 {
-	MirrorTarget *target = talk->target;
+	MirrorTarget *target = conversation->target;
 	gpuvec_state state;
 
 	*refresh = MirrorKnownRefresh(target);
@@ -155,7 +155,7 @@ refresh_number(MirrorConversation *talk, double rows, uint64 *refresh)
 		return true;
 	if (!MirrorState(&target->key, &state))
 		return false;
-	if (state.state != GPUVEC_READY && talk->no_load)
+	if (state.state != GPUVEC_READY && conversation->no_load)
 	{
 		*refresh = 0;
 		return true;
@@ -164,7 +164,7 @@ refresh_number(MirrorConversation *talk, double rows, uint64 *refresh)
 	{
 		gpuvec_freshness now = {.position = MirrorPosition()};
 
-		if (!MirrorEnsure(target, talk->snapshot, &now, NULL, &state))
+		if (!MirrorEnsure(target, conversation->snapshot, &now, NULL, &state))
 			return false;
 	}
 	*refresh = state.refresh;
@@ -173,57 +173,57 @@ refresh_number(MirrorConversation *talk, double rows, uint64 *refresh)
 
 /* True if the search follows the feed, and not the WAL, whatever happens */
 static bool
-follows_feed(const MirrorConversation *talk)
+follows_feed(const MirrorConversation *conversation)
 {
-	return talk->target->fed && (talk->roots || talk->rows < FEED_ROWS);
+	return conversation->target->fed && (conversation->roots || conversation->rows < FEED_ROWS);
 }
 
 /* Read the visibility map if it will save more than it costs */
 static bool
-take_map(MirrorConversation *talk)
+take_map(MirrorConversation *conversation)
 {
-	bool		keep = talk->kept != NULL;
-	double		rows = talk->rows;
+	bool		keep = conversation->kept != NULL;
+	double		rows = conversation->rows;
 	BlockNumber pages;
 	uint64		refresh;
 
-	if (!talk->use_map || talk->target->mode != MIRROR_SHARED || follows_feed(talk))
+	if (!conversation->use_map || conversation->target->mode != MIRROR_SHARED || follows_feed(conversation))
 		return true;
-	if (keep && use_kept_map(talk))
+	if (keep && use_kept_map(conversation))
 		return true;
-	pages = MirrorVisibilityMapPages(talk->visibility);
+	pages = MirrorVisibilityMapPages(conversation->visibility);
 	keep = keep && pages <= MAX_KEPT_PAGES;
 	if (keep)
-		rows = talk->kept->rows += rows;
-	if (pages == 0 || (pages > talk->small_map && rows < (double) pages * MAP_PAGE_ROWS))
+		rows = conversation->kept->rows += rows;
+	if (pages == 0 || (pages > conversation->small_map && rows < (double) pages * MAP_PAGE_ROWS))
 		return true;
-	if (!refresh_number(talk, rows, &refresh))
+	if (!refresh_number(conversation, rows, &refresh))
 		return false;
 	GPUVEC_INJECTION("ask-before-map");
 	if (refresh == 0)
 		return true;
-	MirrorVisibilityTakeMap(talk->visibility, refresh);
-	talk->known = MirrorVisibilityNumber(talk->visibility);
-	talk->map = MirrorVisibilityMap(talk->visibility, &talk->map_bytes);
+	MirrorVisibilityTakeMap(conversation->visibility, refresh);
+	conversation->known = MirrorVisibilityNumber(conversation->visibility);
+	conversation->map = MirrorVisibilityMap(conversation->visibility, &conversation->map_bytes);
 	if (keep)
-		keep_map(talk);
+		keep_map(conversation);
 	return true;
 }
 
 /* Follow the feed: the rows that are found may not be what they were */
 static void
-follow_feed(MirrorConversation *talk)
+follow_feed(MirrorConversation *conversation)
 {
-	FeedRead(talk->target, &talk->need);
-	if (talk->need.feed == 0)
+	FeedRead(conversation->target, &conversation->need);
+	if (conversation->need.feed == 0)
 		return;
-	talk->need.position = MirrorPosition();
-	if (!talk->roots)
+	conversation->need.position = MirrorPosition();
+	if (!conversation->roots)
 	{
-		MirrorVisibilityFetchAll(talk->visibility);
-		talk->known = 0;
-		talk->map = NULL;
-		talk->map_bytes = 0;
+		MirrorVisibilityFetchAll(conversation->visibility);
+		conversation->known = 0;
+		conversation->map = NULL;
+		conversation->map_bytes = 0;
 	}
 }
 
@@ -233,19 +233,19 @@ follow_feed(MirrorConversation *talk)
  * no change
  */
 static void
-how_fresh(MirrorConversation *talk)
+how_fresh(MirrorConversation *conversation)
 {
-	MirrorTarget *target = talk->target;
+	MirrorTarget *target = conversation->target;
 	const gpuvec_state *known;
 
-	if (follows_feed(talk))
-		follow_feed(talk);
-	if (talk->need.feed != 0)
+	if (follows_feed(conversation))
+		follow_feed(conversation);
+	if (conversation->need.feed != 0)
 		return;
-	talk->need.position = MirrorKnownPosition(target);
+	conversation->need.position = MirrorKnownPosition(target);
 	known = MirrorKnownState(target);
-	if (target->fed && known != NULL && known->checked < talk->need.position)
-		follow_feed(talk);
+	if (target->fed && known != NULL && known->checked < conversation->need.position)
+		follow_feed(conversation);
 }
 
 /* How long it pays to wait until rows of the feed are applied */
@@ -270,12 +270,12 @@ patience(uint64 feed)
  * send them in a moment.
  */
 static void
-take_tail(MirrorConversation *talk, const gpuvec_state *known)
+take_tail(MirrorConversation *conversation, const gpuvec_state *known)
 {
-	const gpuvec_freshness *need = &talk->need;
+	const gpuvec_freshness *need = &conversation->need;
 	uint64		from;
 
-	if (need->feed == 0 || talk->queries == 0)
+	if (need->feed == 0 || conversation->queries == 0)
 		return;
 	from = FeedApplied(need->feed);
 	if (known != NULL && known->feed == need->feed)
@@ -284,19 +284,19 @@ take_tail(MirrorConversation *talk, const gpuvec_state *known)
 		return;
 	if (from >= need->applied)
 		return;
-	talk->tail = MirrorTailTake(need, from, talk->queries);
-	if (talk->tail == NULL && (known == NULL || known->feed == need->feed))
-		talk->patience_us = patience(need->feed);
+	conversation->tail = MirrorTailTake(need, from, conversation->queries);
+	if (conversation->tail == NULL && (known == NULL || known->feed == need->feed))
+		conversation->patience_us = patience(need->feed);
 }
 
 /* How fresh the mirror has to be, given the rows at hand */
 static gpuvec_freshness
-least_fresh(const MirrorConversation *talk)
+least_fresh(const MirrorConversation *conversation)
 {
-	gpuvec_freshness need = talk->need;
+	gpuvec_freshness need = conversation->need;
 
-	if (talk->tail)
-		need.applied = MirrorTailFrom(talk->tail);
+	if (conversation->tail)
+		need.applied = MirrorTailFrom(conversation->tail);
 	return need;
 }
 
@@ -305,9 +305,9 @@ least_fresh(const MirrorConversation *talk)
  * session's last answer shows that the mirror is behind that
  */
 static void
-look_around(MirrorConversation *talk)
+look_around(MirrorConversation *conversation)
 {
-	MirrorTarget *target = talk->target;
+	MirrorTarget *target = conversation->target;
 	const gpuvec_state *known;
 	gpuvec_freshness least;
 
@@ -318,58 +318,58 @@ look_around(MirrorConversation *talk)
 	 * read an answer that was left; a lost connection shows with the request
 	 */
 	(void) GpuvecLinkSettle();
-	how_fresh(talk);
+	how_fresh(conversation);
 	known = MirrorKnownState(target);
-	take_tail(talk, known);
-	least = least_fresh(talk);
-	if (talk->patience_us == 0 && known != NULL && !gpuvec_fresh(known, &least))
+	take_tail(conversation, known);
+	least = least_fresh(conversation);
+	if (conversation->patience_us == 0 && known != NULL && !gpuvec_fresh(known, &least))
 	{
-		talk->is_behind = true;
-		talk->behind = *known;
+		conversation->is_behind = true;
+		conversation->behind = *known;
 	}
 }
 
 /* Drop the rows at hand: from here on the mirror itself has to be fresh */
 static void
-drop_tail(MirrorConversation *talk)
+drop_tail(MirrorConversation *conversation)
 {
-	if (talk->tail)
-		MirrorTailFree(talk->tail);
-	talk->tail = NULL;
+	if (conversation->tail)
+		MirrorTailFree(conversation->tail);
+	conversation->tail = NULL;
 }
 
 /* Forget what was learnt from an engine that is gone */
 static void
-start_over(MirrorConversation *talk)
+start_over(MirrorConversation *conversation)
 {
-	memset(&talk->need, 0, sizeof(talk->need));
-	drop_tail(talk);
-	talk->patience_us = 0;
-	talk->is_behind = false;
-	talk->known = 0;
-	talk->map = NULL;
-	talk->map_bytes = 0;
-	talk->map_kept = false;
+	memset(&conversation->need, 0, sizeof(conversation->need));
+	drop_tail(conversation);
+	conversation->patience_us = 0;
+	conversation->is_behind = false;
+	conversation->known = 0;
+	conversation->map = NULL;
+	conversation->map_bytes = 0;
+	conversation->map_kept = false;
 }
 
 bool
-MirrorConversationBegin(MirrorConversation *talk, const char **reason)
+MirrorConversationBegin(MirrorConversation *conversation, const char **reason)
 {
-	while (!talk->refused && open_link(talk->target, &talk->opened, reason))
+	while (!conversation->refused && open_link(conversation->target, &conversation->opened, reason))
 	{
 		bool		ok;
 
-		start_over(talk);
-		talk->visibility = MirrorVisibilityBegin(talk->target, talk->snapshot);
-		PredicateLockRelation(talk->target->rel, talk->snapshot);
-		ok = take_map(talk);
+		start_over(conversation);
+		conversation->visibility = MirrorVisibilityBegin(conversation->target, conversation->snapshot);
+		PredicateLockRelation(conversation->target->rel, conversation->snapshot);
+		ok = take_map(conversation);
 		GPUVEC_INJECTION("ask-before-position");
 		if (ok)
 		{
-			look_around(talk);
+			look_around(conversation);
 			return true;
 		}
-		(void) MirrorConversationEnd(talk, false, reason);
+		(void) MirrorConversationEnd(conversation, false, reason);
 	}
 	return false;
 }
@@ -393,18 +393,18 @@ drop_private(const MirrorTarget *target)
 
 /* The engine drops a private mirror when its connection is closed */
 bool
-MirrorConversationEnd(MirrorConversation *talk, bool ok, const char **reason)
+MirrorConversationEnd(MirrorConversation *conversation, bool ok, const char **reason)
 {
-	bool		private = talk->target->mode == MIRROR_PRIVATE;
+	bool		private = conversation->target->mode == MIRROR_PRIVATE;
 
-	MirrorVisibilityEnd(talk->visibility);
-	drop_tail(talk);
+	MirrorVisibilityEnd(conversation->visibility);
+	drop_tail(conversation);
 	if (ok && private)
-		drop_private(talk->target);
+		drop_private(conversation->target);
 	if (ok)
 		return true;
-	talk->refused = MirrorRefused(reason);
-	if (private || !talk->refused)
+	conversation->refused = MirrorRefused(reason);
+	if (private || !conversation->refused)
 		GpuvecLinkClose();
 	return false;
 }
@@ -442,18 +442,18 @@ read_answer(const MirrorRequest *request, uint64 number, Answer *answer)
 
 /* Send a request and read its answer; note the time if it is timed */
 static bool
-ask(MirrorConversation *talk, MirrorRequest *request, Answer *answer)
+ask(MirrorConversation *conversation, MirrorRequest *request, Answer *answer)
 {
-	bool		timed = request->timed && MirrorKnownTimed(talk->target);
-	gpuvec_freshness least = least_fresh(talk);
+	bool		timed = request->timed && MirrorKnownTimed(conversation->target);
+	gpuvec_freshness least = least_fresh(conversation);
 	instr_time	begin;
 	instr_time	end;
 
 	if (timed)
 		INSTR_TIME_SET_CURRENT(begin);
-	if (!read_answer(request, send_request(request, &least, talk->patience_us), answer))
+	if (!read_answer(request, send_request(request, &least, conversation->patience_us), answer))
 		return false;
-	if (timed && gpuvec_fresh(&answer->state, &talk->need))
+	if (timed && gpuvec_fresh(&answer->state, &conversation->need))
 	{
 		INSTR_TIME_SET_CURRENT(end);
 		INSTR_TIME_SUBTRACT(end, begin);
@@ -468,11 +468,11 @@ ask(MirrorConversation *talk, MirrorRequest *request, Answer *answer)
  * one after the refresh.  If they cannot, the request is sent again.
  */
 static bool
-ask_ahead(MirrorConversation *talk, MirrorRequest *request, MirrorRefresh *refresh, Answer *answer)
+ask_ahead(MirrorConversation *conversation, MirrorRequest *request, MirrorRefresh *refresh, Answer *answer)
 {
 	gpuvec_freshness any = {0};
 	uint64		number = send_request(request, &any, 0);
-	MirrorTail *rows = MirrorTailOfPages(request->questions, talk->behind.refresh,
+	MirrorTail *rows = MirrorTailOfPages(request->questions, conversation->behind.refresh,
 										 MirrorRefreshBlocks(refresh));
 	const char *page;
 	bool		ok = number != 0;
@@ -486,10 +486,10 @@ ask_ahead(MirrorConversation *talk, MirrorRequest *request, MirrorRefresh *refre
 	{
 		answer->ahead = MirrorTailMerge(rows, &answer->state, request->questions, 1,
 										request->context, answer->reply);
-		if (!answer->ahead && !gpuvec_fresh(&answer->state, &talk->need))
+		if (!answer->ahead && !gpuvec_fresh(&answer->state, &conversation->need))
 		{
 			pfree(answer->reply->data);
-			ok = ask(talk, request, answer);
+			ok = ask(conversation, request, answer);
 		}
 	}
 	MirrorTailFree(rows);
@@ -500,14 +500,14 @@ ask_ahead(MirrorConversation *talk, MirrorRequest *request, MirrorRefresh *refre
  * Send a request behind the end of a refresh, whose answer is not read yet
  */
 static bool
-ask_along(MirrorConversation *talk, MirrorRequest *request, MirrorRefresh *refresh, Answer *answer)
+ask_along(MirrorConversation *conversation, MirrorRequest *request, MirrorRefresh *refresh, Answer *answer)
 {
 	uint64		number = 0;
 	bool		ok = MirrorRefreshPages(refresh) && MirrorRefreshPublish(refresh);
 
 	if (ok)
 	{
-		number = send_request(request, &talk->need, 0);
+		number = send_request(request, &conversation->need, 0);
 		ok = number != 0 && MirrorRefreshAnswer(refresh);
 	}
 	MirrorRefreshEnd(refresh, number);
@@ -517,7 +517,7 @@ ask_along(MirrorConversation *talk, MirrorRequest *request, MirrorRefresh *refre
 /* What is asked while a mirror is refreshed */
 typedef struct Asking
 {
-	MirrorConversation *talk;
+	MirrorConversation *conversation;
 	MirrorRequest *request;
 	Answer	   *answer;
 } Asking;
@@ -527,51 +527,51 @@ static bool
 ask_meanwhile(MirrorRefresh *refresh, void *arg)
 {
 	Asking	   *asking = arg;
-	MirrorConversation *talk = asking->talk;
+	MirrorConversation *conversation = asking->conversation;
 	MirrorRequest *request = asking->request;
 	MirrorRefreshStep step = MirrorRefreshNext(refresh);
 
 	if (step == MIRROR_REFRESH_READ)
 		return request->ahead && MirrorRefreshYields(refresh) ?
-			ask_ahead(talk, request, refresh, asking->answer) :
-			ask_along(talk, request, refresh, asking->answer);
+			ask_ahead(conversation, request, refresh, asking->answer) :
+			ask_along(conversation, request, refresh, asking->answer);
 	MirrorRefreshEnd(refresh, 0);
-	return step == MIRROR_REFRESH_FRESH && ask(talk, request, asking->answer);
+	return step == MIRROR_REFRESH_FRESH && ask(conversation, request, asking->answer);
 }
 
 /* Refresh a mirror that is known to be behind, and send a request */
 static bool
-refresh_and_ask(MirrorConversation *talk, MirrorRequest *request, Answer *answer)
+refresh_and_ask(MirrorConversation *conversation, MirrorRequest *request, Answer *answer)
 {
-	MirrorTarget *target = talk->target;
-	Asking		asking = {talk, request, answer};
+	MirrorTarget *target = conversation->target;
+	Asking		asking = {conversation, request, answer};
 
-	talk->is_behind = false;
+	conversation->is_behind = false;
 	if (!request->along)
 	{
 		gpuvec_state state;
 
-		if (!MirrorEnsure(target, talk->snapshot, &talk->need, &talk->behind, &state))
+		if (!MirrorEnsure(target, conversation->snapshot, &conversation->need, &conversation->behind, &state))
 			return false;
 		MirrorRemember(&target->key, &state);
-		return ask(talk, request, answer);
+		return ask(conversation, request, answer);
 	}
-	return MirrorRefreshDo(target, talk->snapshot, &talk->need, &talk->behind, ask_meanwhile,
+	return MirrorRefreshDo(target, conversation->snapshot, &conversation->need, &conversation->behind, ask_meanwhile,
 						   &asking);
 }
 
 /* Make the mirror as fresh as needed.  `known`: its state, or NULL. */
 static bool
-ensure(MirrorConversation *talk, const gpuvec_state *known)
+ensure(MirrorConversation *conversation, const gpuvec_state *known)
 {
-	gpuvec_freshness now = talk->need;
+	gpuvec_freshness now = conversation->need;
 	gpuvec_state state;
 
-	if (talk->target->mode == MIRROR_PRIVATE)
-		return MirrorLoadPrivate(talk->target, talk->snapshot, &talk->need, &state);
+	if (conversation->target->mode == MIRROR_PRIVATE)
+		return MirrorLoadPrivate(conversation->target, conversation->snapshot, &conversation->need, &state);
 	if (now.position == 0)
 		now.position = MirrorPosition();
-	return MirrorEnsure(talk->target, talk->snapshot, &now, known, &state);
+	return MirrorEnsure(conversation->target, conversation->snapshot, &now, known, &state);
 }
 
 /*
@@ -579,7 +579,7 @@ ensure(MirrorConversation *talk, const gpuvec_state *known)
  * hand over it.
  */
 static bool
-take_answer(MirrorConversation *talk, MirrorRequest *request, Answer *answer)
+take_answer(MirrorConversation *conversation, MirrorRequest *request, Answer *answer)
 {
 	/*
 	 * the refresh may not be published yet: the next request needs it too
@@ -587,50 +587,50 @@ take_answer(MirrorConversation *talk, MirrorRequest *request, Answer *answer)
 	if (answer->ahead)
 		return true;
 	FeedNoteState(&answer->state);
-	if (gpuvec_fresh(&answer->state, &talk->need))
+	if (gpuvec_fresh(&answer->state, &conversation->need))
 	{
-		MirrorRemember(&talk->target->key, &answer->state);
+		MirrorRemember(&conversation->target->key, &answer->state);
 		/* from here on the mirror is fresh for this snapshot */
-		memset(&talk->need, 0, sizeof(talk->need));
-		drop_tail(talk);
+		memset(&conversation->need, 0, sizeof(conversation->need));
+		drop_tail(conversation);
 		return true;
 	}
-	if (talk->tail == NULL ||
-		!MirrorTailMerge(talk->tail, &answer->state, request->questions, request->nquestions,
+	if (conversation->tail == NULL ||
+		!MirrorTailMerge(conversation->tail, &answer->state, request->questions, request->nquestions,
 						 request->context, answer->reply))
 		return false;
-	MirrorRemember(&talk->target->key, &answer->state);
+	MirrorRemember(&conversation->target->key, &answer->state);
 	return true;
 }
 
 bool
-MirrorConversationNeed(const MirrorConversation *talk, gpuvec_freshness *need)
+MirrorConversationNeed(const MirrorConversation *conversation, gpuvec_freshness *need)
 {
-	*need = least_fresh(talk);
-	return !talk->is_behind && talk->patience_us == 0;
+	*need = least_fresh(conversation);
+	return !conversation->is_behind && conversation->patience_us == 0;
 }
 
 bool
-MirrorTakeReply(MirrorConversation *talk, MirrorRequest *request, GpuvecReply *reply)
+MirrorTakeReply(MirrorConversation *conversation, MirrorRequest *request, GpuvecReply *reply)
 {
 	Answer		answer = {.reply = reply};
 
 	memcpy(&answer.state, reply->data + request->answer_state, sizeof(gpuvec_state));
-	return take_answer(talk, request, &answer);
+	return take_answer(conversation, request, &answer);
 }
 
 /* Note how long a request took that had to wait for rows or pages; 0: none */
 static void
-note_wait(const MirrorConversation *talk, int64 since)
+note_wait(const MirrorConversation *conversation, int64 since)
 {
 	if (since == 0)
 		return;
 	MirrorUsed.waits++;
-	FactsNoteWait(&talk->target->key, gpuvec_clock_us() - since);
+	CostsNoteWait(&conversation->target->key, gpuvec_clock_us() - since);
 }
 
 bool
-MirrorAsk(MirrorConversation *talk, MirrorRequest *request, GpuvecReply *reply)
+MirrorAsk(MirrorConversation *conversation, MirrorRequest *request, GpuvecReply *reply)
 {
 	Answer		answer = {.reply = reply};
 	int64		since = 0;
@@ -639,23 +639,23 @@ MirrorAsk(MirrorConversation *talk, MirrorRequest *request, GpuvecReply *reply)
 	GPUVEC_INJECTION("ask-before-request");
 	for (int attempt = 0; attempt < ASK_ATTEMPTS; attempt++)
 	{
-		if (since == 0 && (talk->is_behind || talk->patience_us > 0 || attempt > 0))
+		if (since == 0 && (conversation->is_behind || conversation->patience_us > 0 || attempt > 0))
 			since = gpuvec_clock_us();
-		if (!(talk->is_behind ? refresh_and_ask(talk, request, &answer) :
-			  ask(talk, request, &answer)))
+		if (!(conversation->is_behind ? refresh_and_ask(conversation, request, &answer) :
+			  ask(conversation, request, &answer)))
 			return false;
-		if (take_answer(talk, request, &answer))
+		if (take_answer(conversation, request, &answer))
 		{
-			note_wait(talk, answer.ahead ? 0 : since);
+			note_wait(conversation, answer.ahead ? 0 : since);
 			return true;
 		}
-		drop_tail(talk);
-		talk->patience_us = 0;
+		drop_tail(conversation);
+		conversation->patience_us = 0;
 		pfree(reply->data);
-		if (!ensure(talk, attempt == 0 ? &answer.state : NULL))
+		if (!ensure(conversation, attempt == 0 ? &answer.state : NULL))
 			return false;
 	}
-	MirrorRefuseEvicted(talk->target);
+	MirrorRefuseEvicted(conversation->target);
 	return false;
 }
 
@@ -669,11 +669,11 @@ MirrorPrewarm(MirrorTarget *target, Snapshot snapshot, uint64 *nrows, const char
 		gpuvec_freshness need = {.position = MirrorPosition()};
 		gpuvec_state state;
 
-		FactsForgetRefusal(&target->key);
+		CostsForgetRefusal(&target->key);
 		if (MirrorEnsure(target, snapshot, &need, NULL, &state))
 		{
 			*nrows = state.nrows;
-			FactsNoteState(&target->key, &state);
+			CostsNoteState(&target->key, &state);
 			return true;
 		}
 		if (MirrorRefused(reason))

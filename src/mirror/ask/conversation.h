@@ -5,12 +5,12 @@
  *
  * Searches of sets and of vectors are conversations of the same form:
  *
- *		MirrorConversation talk = {.target = ..., .snapshot = ..., ...};
+ *		MirrorConversation conversation = {.target = ..., .snapshot = ...};
  *
- *		while (MirrorConversationBegin(&talk, &reason))
+ *		while (MirrorConversationBegin(&conversation, &reason))
  *		{
  *			ok = all that follows from requests with MirrorAsk();
- *			if (MirrorConversationEnd(&talk, ok, &reason))
+ *			if (MirrorConversationEnd(&conversation, ok, &reason))
  *				return true;
  *		}
  *		return false;
@@ -120,32 +120,32 @@ typedef struct MirrorRequest
  * nothing.  Returns false, with a reason, if there is no engine, or if it
  * cannot serve the search.
  */
-extern bool MirrorConversationBegin(MirrorConversation *talk, const char **reason);
+extern bool MirrorConversationBegin(MirrorConversation *conversation, const char **reason);
 
 /*
  * Release what the conversation holds.  `ok`: all requests were answered;
  * returned.
  */
-extern bool MirrorConversationEnd(MirrorConversation *talk, bool ok, const char **reason);
+extern bool MirrorConversationEnd(MirrorConversation *conversation, bool ok, const char **reason);
 
 /*
  * Send a request, and read an answer of a mirror that is fresh enough.
  * False: the connection was lost, or the engine refused.
  */
-extern bool MirrorAsk(MirrorConversation *talk, MirrorRequest *request, GpuvecReply *answer);
+extern bool MirrorAsk(MirrorConversation *conversation, MirrorRequest *request, GpuvecReply *answer);
 
 /*
  * For a request that others than MirrorAsk() send, once after the beginning:
  * set how fresh the mirror must be.  False: it is known to be behind, or to
  * need patience.
  */
-extern bool MirrorConversationNeed(const MirrorConversation *talk, gpuvec_freshness *need);
+extern bool MirrorConversationNeed(const MirrorConversation *conversation, gpuvec_freshness *need);
 
 /*
  * True if the answer to such a request counts: it has the request's form
  * without answer_head.  Rows at hand are laid over it.
  */
-extern bool MirrorTakeReply(MirrorConversation *talk, MirrorRequest *request, GpuvecReply *reply);
+extern bool MirrorTakeReply(MirrorConversation *conversation, MirrorRequest *request, GpuvecReply *reply);
 
 /*
  * Load or refresh a mirror, even if the engine refused before.  Returns

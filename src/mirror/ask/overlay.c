@@ -175,35 +175,35 @@ was_asked_for(const gpuvec_query *sent, const MirrorHit *hit)
 }
 
 /*
- * True if a row with these words takes part: it passes the filter, and has a
- * set, unless the filter asks for those without
+ * True if a row with these filter keys takes part: it passes the filter, and
+ * has a set, unless the filter asks for those without
  */
 static bool
 takes_part(Overlay *overlay, const void *unaligned)
 {
 	const MirrorQuery *query = overlay->question->query;
-	uint64		words[GPUVEC_MAX_FILTERS + 1];
+	uint64		filter_keys[GPUVEC_MAX_FILTERS + 1];
 
 	if (unaligned == NULL)
 		return true;
-	memcpy(words, unaligned, gpuvec_filter_bytes(overlay->question->nfilters));
+	memcpy(filter_keys, unaligned, gpuvec_filter_bytes(overlay->question->nfilters));
 	if (query->filter != NULL)
 	{
-		if (!gpuvec_filter_passes(query->filter, words))
+		if (!gpuvec_filter_passes(query->filter, filter_keys))
 			return false;
 		overlay->npassed++;
 	}
-	return (words[0] & 1) == 0 || MirrorWantsNulls(query->filter);
+	return (filter_keys[0] & 1) == 0 || MirrorWantsNulls(query->filter);
 }
 
 void
-OverlayRow(Overlay *overlay, uint64 tid, gpuvec_id_span set, const void *words)
+OverlayRow(Overlay *overlay, uint64 tid, gpuvec_id_span set, const void *filter_keys)
 {
 	const MirrorQuestion *question = overlay->question;
 	gpuvec_shared shared = {.a = question->query->len, .b = set.n};
 	MirrorHit	hit;
 
-	if (!takes_part(overlay, words))
+	if (!takes_part(overlay, filter_keys))
 		return;
 	shared.common = count_common(overlay, set);
 	if (!MirrorRank(question->search, question->query, tid, shared, true, &hit) ||

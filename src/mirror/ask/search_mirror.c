@@ -33,7 +33,7 @@ note_passed(MirrorQuery *query, uint64 passed)
  * left in the answer.
  */
 static bool
-take_answer(const MirrorConversation *talk, MirrorSearch *search,
+take_answer(const MirrorConversation *conversation, MirrorSearch *search,
 			const MirrorSearchRequest *request, const MirrorSearchAnswer *answer, bool *keep)
 {
 	MirrorHit  *hits = answer->hits;
@@ -58,11 +58,11 @@ take_answer(const MirrorConversation *talk, MirrorSearch *search,
 		note_passed(query, MirrorSearchAnswerPassed(answer, i));
 		if (answer->head.page_bytes > 0)
 		{
-			MirrorTakePages(request, answer, search, talk->visibility);
+			MirrorTakePages(request, answer, search, conversation->visibility);
 			*keep = true;
 			break;
 		}
-		MirrorTakeHits(talk->target, search, query, talk->visibility, hits, n,
+		MirrorTakeHits(conversation->target, search, query, conversation->visibility, hits, n,
 					   MirrorRowsAsked(&request->queries[i], n));
 		*keep |= query->hits == hits && n > 0;
 		hits += n;
@@ -86,7 +86,7 @@ needs_rows(const MirrorSearch *search, uint32 first, uint32 last)
  * engine refused.
  */
 static bool
-search_group(MirrorConversation *talk, MirrorSearch *search, uint32 first, uint32 last)
+search_group(MirrorConversation *conversation, MirrorSearch *search, uint32 first, uint32 last)
 {
 	uint32		page = MIRROR_FIRST_ALL_ROWS;
 	bool		more = needs_rows(search, first, last);
@@ -97,10 +97,10 @@ search_group(MirrorConversation *talk, MirrorSearch *search, uint32 first, uint3
 		MirrorSearchAnswer answer;
 		bool		keep = false;
 
-		if (!MirrorSearchAsk(talk, search, first, last, page, &request, &answer))
+		if (!MirrorSearchAsk(conversation, search, first, last, page, &request, &answer))
 			return false;
 		GPUVEC_INJECTION("ask-before-fetch");
-		more = take_answer(talk, search, &request, &answer, &keep);
+		more = take_answer(conversation, search, &request, &answer, &keep);
 		if (!keep)
 			pfree(answer.reply.data);
 		pfree(request.queries);
@@ -116,7 +116,7 @@ search_group(MirrorConversation *talk, MirrorSearch *search, uint32 first, uint3
 
 /* Search all queries, in groups */
 static bool
-search_queries(MirrorConversation *talk, MirrorSearch *search)
+search_queries(MirrorConversation *conversation, MirrorSearch *search)
 {
 	uint64		rows = search->k == UINT64_MAX ? MIRROR_FIRST_ALL_ROWS :
 		search->among ? Min(MirrorRowsToLookAt(search, search->k), GPUVEC_MAX_K) :
@@ -127,7 +127,7 @@ search_queries(MirrorConversation *talk, MirrorSearch *search)
 	for (uint32 first = 0; ok && first < search->nqueries; first = last)
 	{
 		last = MirrorSearchGroup(search, first, rows);
-		ok = search_group(talk, search, first, last);
+		ok = search_group(conversation, search, first, last);
 	}
 	return ok;
 }
@@ -160,20 +160,20 @@ MirrorSearchReset(MirrorSearch *search)
 bool
 MirrorTopK(MirrorTarget *target, MirrorSearch *search, const char **reason)
 {
-	MirrorConversation talk = {0};
+	MirrorConversation conversation = {0};
 
-	talk.target = target;
-	talk.snapshot = search->snapshot;
-	talk.roots = search->roots;
-	talk.queries = search->nqueries;
+	conversation.target = target;
+	conversation.snapshot = search->snapshot;
+	conversation.roots = search->roots;
+	conversation.queries = search->nqueries;
 	/* a map saves nothing if no row is fetched, or every row */
-	talk.use_map = !search->roots && !gpuvec_verify;
-	talk.rows = (double) Min(search->k, MIRROR_FIRST_ALL_ROWS) * search->nqueries;
+	conversation.use_map = !search->roots && !gpuvec_verify;
+	conversation.rows = (double) Min(search->k, MIRROR_FIRST_ALL_ROWS) * search->nqueries;
 
-	while (MirrorConversationBegin(&talk, reason))
+	while (MirrorConversationBegin(&conversation, reason))
 	{
 		MirrorSearchReset(search);
-		if (MirrorConversationEnd(&talk, search_queries(&talk, search), reason))
+		if (MirrorConversationEnd(&conversation, search_queries(&conversation, search), reason))
 			return true;
 	}
 	return false;

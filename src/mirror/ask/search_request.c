@@ -12,7 +12,7 @@
 #include "access/htup_details.h"
 #include "mirror/ask/candidates.h"
 #include "mirror/ask/search_request.h"
-#include "mirror/describe/facts.h"
+#include "mirror/describe/costs.h"
 #include "mirror/describe/usage.h"
 
 /* Searches for at most this many rows are timed for the planner */
@@ -253,21 +253,21 @@ MirrorSearchQueries(MirrorSearchRequest *request, MirrorSearch *search, uint32 f
 
 /* Make the request */
 static void
-make_request(MirrorSearchRequest *request, const MirrorConversation *talk, MirrorSearch *search,
+make_request(MirrorSearchRequest *request, const MirrorConversation *conversation, MirrorSearch *search,
 			 uint32 first, uint32 last, uint32 page)
 {
 	const gpuvec_tversky *tversky = &search->scoring.tversky;
 
 	MirrorSearchQueries(request, search, first, last, page);
 	for (uint32 i = 0; i < request->n; i++)
-		request->questions[i].nfilters = talk->target->key.nfilters;
-	request->head.key = talk->target->key;
+		request->questions[i].nfilters = conversation->target->key.nfilters;
+	request->head.key = conversation->target->key;
 	/* rows may be laid over hits only */
-	if (search->unordered && search->roots && request->n == 1 && talk->tail == NULL &&
+	if (search->unordered && search->roots && request->n == 1 && conversation->tail == NULL &&
 		request->queries[0].k == GPUVEC_ALL_ROWS)
 		request->queries[0].flags |= GPUVEC_QUERY_PAGES;
-	request->head.known = talk->known;
-	request->head.xmin = MirrorSnapshotXmin(talk->snapshot);
+	request->head.known = conversation->known;
+	request->head.xmin = MirrorSnapshotXmin(conversation->snapshot);
 	request->head.measure = search->scoring.measure;
 	request->weights.alpha = gpuvec_given_weight(tversky, tversky->alpha);
 	request->weights.beta = gpuvec_given_weight(tversky, tversky->beta);
@@ -301,16 +301,16 @@ count_usage(const MirrorSearchRequest *request, const MirrorSearchAnswer *answer
 }
 
 bool
-MirrorSearchAsk(MirrorConversation *talk, MirrorSearch *search, uint32 first, uint32 last,
+MirrorSearchAsk(MirrorConversation *conversation, MirrorSearch *search, uint32 first, uint32 last,
 				uint32 page, MirrorSearchRequest *request, MirrorSearchAnswer *answer)
 {
-	make_request(request, talk, search, first, last, page);
-	if (!MirrorAsk(talk, &request->wire, &answer->reply))
+	make_request(request, conversation, search, first, last, page);
+	if (!MirrorAsk(conversation, &request->wire, &answer->reply))
 		return false;
 	MirrorSearchAnswerRead(answer);
 	search->engine_us += answer->head.engine_us;
 	count_usage(request, answer);
 	if (request->wire.trip_us > 0)
-		FactsNoteTrip(&talk->target->key, request->wire.trip_us, answer->head.engine_us);
+		CostsNoteTrip(&conversation->target->key, request->wire.trip_us, answer->head.engine_us);
 	return true;
 }

@@ -46,7 +46,7 @@ typedef struct MirrorSearchRequest
  * there is at least one.  `page`: the number of rows to ask for if the search
  * has no k.  False: the connection was lost, or the engine refused.
  */
-extern bool MirrorSearchAsk(MirrorConversation *talk, MirrorSearch *search, uint32 first,
+extern bool MirrorSearchAsk(MirrorConversation *conversation, MirrorSearch *search, uint32 first,
 							uint32 last, uint32 page, MirrorSearchRequest *request,
 							MirrorSearchAnswer *answer);
 

@@ -64,7 +64,7 @@ typedef struct TailRow
 	uint64		tid;			/* with an even line */
 	uint64		number;			/* of the record */
 	gpuvec_id_span set;			/* ids NULL: the row is gone */
-	const void *words;			/* of its filter columns, or NULL */
+	const void *filter_keys;	/* of its filter columns, or NULL */
 	char		status;			/* of simplehash.h */
 } TailRow;
 
@@ -97,21 +97,21 @@ struct MirrorTail
 
 /* Note a record of a line pointer, which replaces earlier ones */
 static void
-note_row(MirrorTail *tail, uint64 tid, uint64 number, gpuvec_id_span set, const void *words)
+note_row(MirrorTail *tail, uint64 tid, uint64 number, gpuvec_id_span set, const void *filter_keys)
 {
 	bool		found;
 	TailRow    *row = tailrows_insert(tail->last, tid, &found);
 
 	row->number = number;
 	row->set = set;
-	row->words = words;
+	row->filter_keys = filter_keys;
 }
 
-/* The words of a record, or NULL */
+/* The filter keys of a record, or NULL */
 static const void *
-record_words(const gpuvec_feed_record *record, const char *at)
+record_filter_keys(const gpuvec_feed_record *record, const char *at)
 {
-	return record->nwords == 0 ? NULL : at + gpuvec_feed_record_bytes(record->len, 0);
+	return record->nfilter_keys == 0 ? NULL : at + gpuvec_feed_record_bytes(record->len, 0);
 }
 
 /* Note all records */
@@ -129,11 +129,11 @@ note_records(MirrorTail *tail)
 		memcpy(&record, at, sizeof(record));
 		if (record.kind == GPUVEC_FEED_ROW)
 			note_row(tail, gpuvec_tid(record.block, record.line), number,
-					 gpuvec_feed_record_ids(&record, values), record_words(&record, at));
+					 gpuvec_feed_record_ids(&record, values), record_filter_keys(&record, at));
 		else
 			for (uint32 i = 0; i < record.len; i++)
 				note_row(tail, gpuvec_tid(record.block, values[i]), number, none, NULL);
-		at += gpuvec_feed_record_bytes(record.len, record.nwords);
+		at += gpuvec_feed_record_bytes(record.len, record.nfilter_keys);
 	}
 }
 
@@ -295,7 +295,7 @@ rank_rows(const Lacking *lacking, const MirrorQuestion *question)
 	tailrows_start_iterate(lacking->tail->last, &i);
 	while ((row = tailrows_iterate(lacking->tail->last, &i)) != NULL)
 		if (row->set.ids != NULL && row->number > lacking->applied)
-			OverlayRow(overlay, row->tid, row->set, row->words);
+			OverlayRow(overlay, row->tid, row->set, row->filter_keys);
 	return overlay;
 }
 

@@ -254,11 +254,11 @@ page_all_visible(const MirrorVisibility *visibility, BlockNumber block)
 }
 
 /*
- * Find the ids of the row in the slot, and the words of its filter columns.
- * False: there is no set.
+ * Find the ids of the row in the slot, and the filter keys of its filter
+ * columns.  False: there is no set.
  */
 static bool
-slot_ids(MirrorVisibility *visibility, gpuvec_id_span *ids, uint64 *words)
+slot_ids(MirrorVisibility *visibility, gpuvec_id_span *ids, uint64 *filter_keys)
 {
 	const MirrorTarget *target = visibility->target;
 	const FilterColumns *filters = &target->filters;
@@ -268,7 +268,7 @@ slot_ids(MirrorVisibility *visibility, gpuvec_id_span *ids, uint64 *words)
 	values[0] = slot_getattr(visibility->slot, target->attnum, &isnull[0]);
 	for (int i = 0; i < filters->n; i++)
 		values[i + 1] = slot_getattr(visibility->slot, filters->columns[i].attnum, &isnull[i + 1]);
-	FilterWords(filters, values, isnull, words);
+	FilterKeys(filters, values, isnull, filter_keys);
 	if (!isnull[0])
 		*ids = idset_span(DatumGetIdSetP(values[0]));
 	return !isnull[0];
@@ -279,21 +279,21 @@ slot_ids(MirrorVisibility *visibility, gpuvec_id_span *ids, uint64 *words)
  * slot, if none does
  */
 static bool
-fetched_ids(MirrorVisibility *visibility, ItemPointer root, gpuvec_id_span *ids, uint64 *words)
+fetched_ids(MirrorVisibility *visibility, ItemPointer root, gpuvec_id_span *ids, uint64 *filter_keys)
 {
 	const MirrorTarget *target = visibility->target;
 	const IndexEntry *entry;
 
-	words[0] = 1;
+	filter_keys[0] = 1;
 	if (target->key.index == 0)
-		return slot_ids(visibility, ids, words);
+		return slot_ids(visibility, ids, filter_keys);
 	if (visibility->entries == NULL)
 		visibility->entries = EntryReaderBegin(target->index);
 	entry = EntryReaderFind(visibility->entries, root);
 	if (entry == NULL)
 		return false;
-	if (entry->words != NULL)
-		memcpy(words, entry->words, gpuvec_filter_bytes(target->key.nfilters));
+	if (entry->filter_keys != NULL)
+		memcpy(filter_keys, entry->filter_keys, gpuvec_filter_bytes(target->key.nfilters));
 	if (!entry->isnull)
 		*ids = idset_span_of_bytes(entry->ids, entry->bytes);
 	return !entry->isnull;
@@ -307,12 +307,12 @@ static bool
 count_fetched(MirrorVisibility *visibility, ItemPointer root, const MirrorQuery *query,
 			  gpuvec_shared *shared)
 {
-	uint64		words[GPUVEC_MAX_FILTERS + 1];
+	uint64		filter_keys[GPUVEC_MAX_FILTERS + 1];
 	gpuvec_id_span ids = {0};
-	bool		found = fetched_ids(visibility, root, &ids, words) ||
-		(MirrorWantsNulls(query->filter) && (words[0] & 1) != 0);
+	bool		found = fetched_ids(visibility, root, &ids, filter_keys) ||
+		(MirrorWantsNulls(query->filter) && (filter_keys[0] & 1) != 0);
 
-	if (query->filter != NULL && !gpuvec_filter_passes(query->filter, words))
+	if (query->filter != NULL && !gpuvec_filter_passes(query->filter, filter_keys))
 		found = false;
 	shared->common = found && ids.n > 0 ? idset_span_common(idset_span(query->set), ids) : 0;
 	shared->a = query->len;

@@ -212,17 +212,17 @@ inet_key(const FilterColumn *column, Datum value)
  * an index is made.
  */
 const FilterKindRow FilterKinds[] = {
-	[FILTER_INTEGER] = {{INT2OID, INT4OID, INT8OID}, integer_key, FILTER_BY_KEY,.exact = true,.mixed = true},
-	[FILTER_TIME] = {{DATEOID, TIMESTAMPOID, TIMESTAMPTZOID}, integer_key, FILTER_BY_KEY,.exact = true},
-	[FILTER_BOOL] = {{BOOLOID}, bool_key, FILTER_BY_KEY,.exact = true},
-	[FILTER_FLOAT] = {{FLOAT4OID, FLOAT8OID}, float_key, FILTER_BY_KEY,.exact = true,.mixed = true},
+	[FILTER_INTEGER] = {{INT2OID, INT4OID, INT8OID}, integer_key, FILTER_BY_KEY, .exact = true, .mixed = true},
+	[FILTER_TIME] = {{DATEOID, TIMESTAMPOID, TIMESTAMPTZOID}, integer_key, FILTER_BY_KEY, .exact = true},
+	[FILTER_BOOL] = {{BOOLOID}, bool_key, FILTER_BY_KEY, .exact = true},
+	[FILTER_FLOAT] = {{FLOAT4OID, FLOAT8OID}, float_key, FILTER_BY_KEY, .exact = true, .mixed = true},
 	[FILTER_NUMERIC] = {{NUMERICOID}, numeric_key, FILTER_BY_KEY},
 	[FILTER_TEXT] = {{TEXTOID}, text_key, FILTER_BY_PREFIX},
 	[FILTER_BPCHAR] = {{BPCHAROID}, text_key, FILTER_BY_PREFIX},
 	[FILTER_UUID] = {{UUIDOID}, uuid_key, FILTER_BY_KEY},
-	[FILTER_ENUM] = {{ANYENUMOID}, enum_key, FILTER_BY_LABEL,.exact = true},
+	[FILTER_ENUM] = {{ANYENUMOID}, enum_key, FILTER_BY_LABEL, .exact = true},
 	[FILTER_INET] = {{INETOID}, inet_key, FILTER_UNORDERED},
-	[FILTER_MAC] = {{MACADDROID, MACADDR8OID}, mac_key, FILTER_BY_KEY,.exact = true},
+	[FILTER_MAC] = {{MACADDROID, MACADDR8OID}, mac_key, FILTER_BY_KEY, .exact = true},
 	/* the type of sets is the extension's: describe_column() */
 	[FILTER_SET] = {{InvalidOid}, set_key, FILTER_BY_BITS}
 };
@@ -308,12 +308,12 @@ FilterDescribe(HeapTuple index, FilterColumns *filters)
 }
 
 void
-FilterWords(const FilterColumns *filters, const Datum *values, const bool *isnull, uint64 *words)
+FilterKeys(const FilterColumns *filters, const Datum *values, const bool *isnull, uint64 *filter_keys)
 {
-	words[0] = isnull[0];
+	filter_keys[0] = isnull[0];
 	for (int i = 1; i <= filters->n; i++)
 	{
-		words[0] |= (uint64) isnull[i] << i;
-		words[i] = isnull[i] ? 0 : FilterKey(&filters->columns[i - 1], values[i]);
+		filter_keys[0] |= (uint64) isnull[i] << i;
+		filter_keys[i] = isnull[i] ? 0 : FilterKey(&filters->columns[i - 1], values[i]);
 	}
 }

@@ -100,10 +100,10 @@ extern void FilterSetType(FilterColumn *column, Oid type);
 extern uint64 FilterKey(const FilterColumn *column, Datum value);
 
 /*
- * Bits of words[0] and words[1 ..] of a row of an index: values[] has the set
- * and those of the filter columns
+ * Bits of filter_keys[0] and filter_keys[1 ..] of a row of an index: values[]
+ * has the set and those of the filter columns
  */
-extern void FilterWords(const FilterColumns *filters, const Datum *values, const bool *isnull,
-						uint64 *words);
+extern void FilterKeys(const FilterColumns *filters, const Datum *values, const bool *isnull,
+					   uint64 *filter_keys);
 
 #endif							/* GPUVEC_FILTER_KEY_H */

@@ -88,7 +88,7 @@ typedef struct Entry
 	slock_t		mutex;			/* protects all below but `ended` */
 	gpuvec_mirror_key key;		/* database 0: the entry is free */
 	uint64		engine;			/* that has told the state */
-	RefreshingFacts facts;
+	RefreshingNotes notes;
 	uint64		round;			/* number of the refresh that began last */
 	uint64		leader;			/* number of the refresh under way; 0: none */
 	gpuvec_freshness covers;	/* what it will cover, if announced */
@@ -121,9 +121,9 @@ static Entry *moving = NULL;
 
 /* Initialize the table */
 static void
-init_entries(void *part)
+init_entries(void *area)
 {
-	EntryTable *table = part;
+	EntryTable *table = area;
 
 	for (int i = 0; i < ENTRIES; i++)
 	{
@@ -134,7 +134,7 @@ init_entries(void *part)
 	}
 }
 
-static GpuvecSharedPart entries_part = {.size = sizeof(EntryTable), .init = init_entries};
+static GpuvecSharedArea entries_area = {.size = sizeof(EntryTable), .init = init_entries};
 
 /* Wake all that wait for the entry */
 static void
@@ -175,7 +175,7 @@ refreshing_xact_callback(XactEvent event, void *arg)
 void
 RefreshingInit(void)
 {
-	GpuvecSharedAsk(&entries_part);
+	GpuvecSharedAsk(&entries_area);
 	GpuvecLinkWaits = RefreshingMove;
 	RegisterXactCallback(refreshing_xact_callback, NULL);
 }
@@ -213,7 +213,7 @@ take_entry(Entry *entry, const gpuvec_mirror_key *key, bool replace)
 		entry->key = *key;
 		entry->engine = 0;
 		entry->term = 0;
-		memset(&entry->facts, 0, sizeof(entry->facts));
+		memset(&entry->notes, 0, sizeof(entry->notes));
 		return true;
 	}
 	SpinLockRelease(&entry->mutex);
@@ -227,7 +227,7 @@ take_entry(Entry *entry, const gpuvec_mirror_key *key, bool replace)
 static Entry *
 lock_entry(const gpuvec_mirror_key *key, bool make)
 {
-	EntryTable *table = GpuvecSharedFind(GpuvecSharedState(), &entries_part);
+	EntryTable *table = GpuvecSharedFind(GpuvecSharedState(), &entries_area);
 	uint32		hash = hash_bytes((const unsigned char *) key, sizeof(*key));
 
 	if (table == NULL)
@@ -250,24 +250,24 @@ is_of_our_engine(const Entry *entry)
 
 /* Copy the entry's facts, and unlock it */
 static void
-copy_facts(Entry *entry, RefreshingFacts *facts)
+copy_notes(Entry *entry, RefreshingNotes *notes)
 {
 	bool		ours = is_of_our_engine(entry);
 
-	*facts = entry->facts;
+	*notes = entry->notes;
 	SpinLockRelease(&entry->mutex);
 	if (!ours)
-		facts->state.state = GPUVEC_ABSENT;
+		notes->state.state = GPUVEC_ABSENT;
 }
 
 bool
-RefreshingLook(const gpuvec_mirror_key *key, RefreshingFacts *facts)
+RefreshingLook(const gpuvec_mirror_key *key, RefreshingNotes *notes)
 {
 	Entry	   *entry = lock_entry(key, false);
 
 	if (entry == NULL)
 		return false;
-	copy_facts(entry, facts);
+	copy_notes(entry, notes);
 	return true;
 }
 
@@ -292,10 +292,10 @@ set_state(Entry *entry, const gpuvec_state *state)
 	uint64		engine = GpuvecLinkEngineNumber();
 
 	if (engine == 0 || state->state != GPUVEC_READY ||
-		(entry->engine == engine && entry->facts.state.refresh > state->refresh))
+		(entry->engine == engine && entry->notes.state.refresh > state->refresh))
 		return;
 	entry->engine = engine;
-	entry->facts.state = *state;
+	entry->notes.state = *state;
 }
 
 void
@@ -311,17 +311,17 @@ RefreshingNoteState(const gpuvec_mirror_key *key, const gpuvec_state *state)
 
 /* Unite the range without changes with another one, or keep the later one */
 static void
-unite(RefreshingFacts *facts, XLogRecPtr from, XLogRecPtr until)
+unite(RefreshingNotes *notes, XLogRecPtr from, XLogRecPtr until)
 {
-	if (from <= facts->until && facts->from <= until)
+	if (from <= notes->until && notes->from <= until)
 	{
-		facts->from = Min(facts->from, from);
-		facts->until = Max(facts->until, until);
+		notes->from = Min(notes->from, from);
+		notes->until = Max(notes->until, until);
 	}
-	else if (until > facts->until)
+	else if (until > notes->until)
 	{
-		facts->from = from;
-		facts->until = until;
+		notes->from = from;
+		notes->until = until;
 	}
 }
 
@@ -334,11 +334,11 @@ RefreshingNoteWal(const gpuvec_mirror_key *key, XLogRecPtr from, XLogRecPtr to, 
 		return;
 	if (changed)
 	{
-		entry->facts.changed_from = from;
-		entry->facts.changed = to;
+		entry->notes.changed_from = from;
+		entry->notes.changed = to;
 	}
 	else
-		unite(&entry->facts, from, to);
+		unite(&entry->notes, from, to);
 	SpinLockRelease(&entry->mutex);
 }
 
@@ -375,7 +375,7 @@ typedef struct Joining
 static void
 find_state(Joining *joining, const Entry *entry)
 {
-	const gpuvec_state *state = &entry->facts.state;
+	const gpuvec_state *state = &entry->notes.state;
 	bool		ours = is_of_our_engine(entry);
 
 	if (!joining->knows)

@@ -17,7 +17,7 @@
 extern void RefreshingInit(void);
 
 /* A mirror, as the sessions that searched it have described it */
-typedef struct RefreshingFacts
+typedef struct RefreshingNotes
 {
 	gpuvec_state state;			/* the last state that the engine of this
 								 * connection has told; ABSENT: not known */
@@ -26,10 +26,10 @@ typedef struct RefreshingFacts
 	XLogRecPtr	until;
 	XLogRecPtr	changed_from;	/* the WAL in (changed_from, changed] has one */
 	XLogRecPtr	changed;
-} RefreshingFacts;
+} RefreshingNotes;
 
 /* Copy what is known of a mirror.  False: nothing is. */
-extern bool RefreshingLook(const gpuvec_mirror_key *key, RefreshingFacts *facts);
+extern bool RefreshingLook(const gpuvec_mirror_key *key, RefreshingNotes *notes);
 
 /* Tell the others the state that the engine of this connection has told */
 extern void RefreshingNoteState(const gpuvec_mirror_key *key, const gpuvec_state *state);

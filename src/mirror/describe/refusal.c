@@ -9,7 +9,7 @@
  * answer, say) concerns no other session.  A refusal of a mirror does: the
  * mirror does not fit, the engine has no way to search its ids, a session
  * keeps others from refreshing it, or engines die of it.  Such a refusal is
- * noted in shared memory (facts.c).  While it stands no session tries again,
+ * noted in shared memory (costs.c).  While it stands no session tries again,
  * whatever it needs the mirror for.
  *
  *-------------------------------------------------------------------------
@@ -18,7 +18,7 @@
 
 #include "core/clock.h"
 #include "link/engine_link.h"
-#include "mirror/describe/facts.h"
+#include "mirror/describe/costs.h"
 #include "mirror/describe/mirror.h"
 
 /* Repeat in short what the engine last said of a mirror */
@@ -44,7 +44,7 @@ MirrorMayTry(const MirrorTarget *target, int64 *claim)
 {
 	int			sqlerrcode = 0;
 
-	if (FactsMayTry(&target->key, claim, &sqlerrcode))
+	if (CostsMayTry(&target->key, claim, &sqlerrcode))
 		return true;
 	refuse_again(target, sqlerrcode);
 	return false;
@@ -57,7 +57,7 @@ MirrorMayTry(const MirrorTarget *target, int64 *claim)
 void
 MirrorNoteRefusal(const MirrorTarget *target, int64 began)
 {
-	FactsNoteRefusal(&target->key, GpuvecLinkRefusal()->sqlerrcode, false, began);
+	CostsNoteRefusal(&target->key, GpuvecLinkRefusal()->sqlerrcode, false, began);
 }
 
 /* A session that does not finish has kept us from refreshing the mirror */
@@ -102,7 +102,7 @@ MirrorRefuseLost(const MirrorTarget *target, const char **reason)
 	GpuvecLinkRefuse(ERRCODE_CONNECTION_FAILURE, "lost the connection to the gpuvec engine",
 					 "It was lost twice while it worked on this request.",
 					 "See the server log for what the engine said.");
-	FactsNoteRefusal(&target->key, ERRCODE_CONNECTION_FAILURE, true, gpuvec_clock_us());
+	CostsNoteRefusal(&target->key, ERRCODE_CONNECTION_FAILURE, true, gpuvec_clock_us());
 	*reason = GpuvecLinkRefusal()->message;
 }
 

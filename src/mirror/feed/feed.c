@@ -85,7 +85,7 @@ feed_no_set(Relation index, ItemPointer root)
 }
 
 void
-FeedIds(Relation index, ItemPointer root, gpuvec_id_span set, const void *words, uint32 nwords)
+FeedIds(Relation index, ItemPointer root, gpuvec_id_span set, const void *filter_keys, uint32 nfilter_keys)
 {
 	gpuvec_feed_record record = {
 		.kind = GPUVEC_FEED_ROW,
@@ -93,25 +93,25 @@ FeedIds(Relation index, ItemPointer root, gpuvec_id_span set, const void *words,
 		.block = ItemPointerGetBlockNumber(root),
 		.len = set.wide ? set.n * 2 : set.n,
 		.wide = set.wide,
-		.nwords = nwords
+		.nfilter_keys = nfilter_keys
 	};
 
-	if (set.ids == NULL && nwords == 0)
+	if (set.ids == NULL && nfilter_keys == 0)
 		feed_no_set(index, root);
 	else if (record.len * sizeof(uint16) > FEED_MOST_BYTES)
 		FeedMark(index, record.block);
 	else
-		FeedQueueAdd(index, &record, set.ids, words);
+		FeedQueueAdd(index, &record, set.ids, filter_keys);
 }
 
 void
-FeedRow(Relation index, ItemPointer root, struct varlena *set, const uint64 *words, uint32 nwords)
+FeedRow(Relation index, ItemPointer root, struct varlena *set, const uint64 *filter_keys, uint32 nfilter_keys)
 {
 	gpuvec_id_span ids = {NULL};
 
 	if (set != NULL)
 		ids = idset_span_of_bytes(VARDATA_ANY(set), VARSIZE_ANY_EXHDR(set));
-	FeedIds(index, root, ids, words, nwords);
+	FeedIds(index, root, ids, filter_keys, nfilter_keys);
 }
 
 void

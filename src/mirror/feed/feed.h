@@ -28,10 +28,10 @@ extern void FeedInit(void);
  *				functions do nothing.
  * FeedRow		hands over a row with a new root, which this transaction has
  *				just inserted; set is not toasted, NULL if the row has none.
- *				words[nwords] are those of the index's filter columns.  The
- *				row may wait in this session (feed_queue.c).
- * FeedIds		the same with the ids of a set.  Neither they nor words need
- *				be aligned.
+ *				filter_keys[] are those of the index's filter columns.  The row
+ *				may wait in this session (feed_queue.c).
+ * FeedIds		the same with the ids of a set.  Neither they nor filter keys
+ *				need be aligned.
  * FeedGone		the rows of these roots of a page are about to be reused
  * FeedMark		a page has to be read
  * FeedMarkAll	all pages have to be checked
@@ -40,9 +40,9 @@ extern void FeedInit(void);
  */
 extern bool FeedTaken(Relation index);
 extern void FeedRow(Relation index, ItemPointer root, struct varlena *set,
-					const uint64 *words, uint32 nwords);
+					const uint64 *filter_keys, uint32 nfilter_keys);
 extern void FeedIds(Relation index, ItemPointer root, gpuvec_id_span set,
-					const void *words, uint32 nwords);
+					const void *filter_keys, uint32 nfilter_keys);
 extern void FeedGone(Relation index, BlockNumber block, const OffsetNumber *roots, int n);
 extern void FeedMark(Relation index, BlockNumber block);
 extern void FeedMarkAll(Relation index);

@@ -141,7 +141,7 @@ queue_of(Relation index)
 
 void
 FeedQueueAdd(Relation index, const gpuvec_feed_record *record, const void *values,
-			 const void *words)
+			 const void *filter_keys)
 {
 	FeedQueue  *queue = queue_of(index);
 	SubTransactionId writer = GetCurrentSubTransactionId();
@@ -149,10 +149,10 @@ FeedQueueAdd(Relation index, const gpuvec_feed_record *record, const void *value
 	if (queue->writer != writer)
 		flush(queue);
 	queue->writer = writer;
-	if (!FeedBatchAddRow(&queue->batch, record, values, words))
+	if (!FeedBatchAddRow(&queue->batch, record, values, filter_keys))
 	{
 		flush(queue);
-		(void) FeedBatchAddRow(&queue->batch, record, values, words);
+		(void) FeedBatchAddRow(&queue->batch, record, values, filter_keys);
 	}
 	if (ending)
 		flush(queue);

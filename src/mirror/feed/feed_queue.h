@@ -21,7 +21,7 @@ extern void FeedQueueInit(void);
  * just inserted a row.  Does not fail.
  */
 extern void FeedQueueAdd(Relation index, const gpuvec_feed_record *record, const void *values,
-						 const void *words);
+						 const void *filter_keys);
 
 /* Hand over all records that wait.  Does not fail. */
 extern void FeedQueueFlush(void);

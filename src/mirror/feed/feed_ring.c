@@ -73,14 +73,14 @@ FeedRingInit(FeedRing *ring)
 }
 
 void
-FeedRingReset(FeedRing *ring, uint32 room)
+FeedRingReset(FeedRing *ring, uint32 capacity)
 {
-	Assert(room % 8 == 0 && room >= FEED_RING_LEAST && room <= FEED_RING_BYTES);
+	Assert(capacity % 8 == 0 && capacity >= FEED_RING_LEAST && capacity <= FEED_RING_BYTES);
 	pg_atomic_write_u64(&ring->number, 0);
 	pg_atomic_write_u64(&ring->oldest, 1);
 	pg_atomic_write_u64(&ring->applied, 0);
 	ring->swept = ring->marked = 0;
-	ring->room = room;
+	ring->capacity = capacity;
 	memset(&ring->lost, 0, sizeof(ring->lost));
 	ring->ends[0] = 0;
 }
@@ -99,7 +99,7 @@ end_of(const FeedRing *ring, uint64 number)
 static gpuvec_feed_record *
 at_position(FeedRing *ring, uint64 position)
 {
-	return (gpuvec_feed_record *) (ring->data + position % ring->room);
+	return (gpuvec_feed_record *) (ring->data + position % ring->capacity);
 }
 
 static bool
@@ -187,7 +187,7 @@ make_room(FeedRing *ring, uint64 number, uint64 end)
 	uint64		oldest = pg_atomic_read_u64(&ring->oldest);
 	uint64		to = oldest;
 
-	while (end - end_of(ring, to - 1) > ring->room || number - to + 1 >= FEED_RING_RECORDS)
+	while (end - end_of(ring, to - 1) > ring->capacity || number - to + 1 >= FEED_RING_RECORDS)
 		to++;
 	if (to == oldest)
 		return;
@@ -197,9 +197,9 @@ make_room(FeedRing *ring, uint64 number, uint64 end)
 
 bool
 FeedBatchAddRow(FeedBatch *batch, const gpuvec_feed_record *record, const void *values,
-				const void *words)
+				const void *filter_keys)
 {
-	uint32		bytes = gpuvec_feed_record_bytes(record->len, record->nwords);
+	uint32		bytes = gpuvec_feed_record_bytes(record->len, record->nfilter_keys);
 	char	   *to = batch->data + batch->bytes;
 	Size		used = sizeof(*record) + record->len * sizeof(uint16);
 
@@ -210,8 +210,8 @@ FeedBatchAddRow(FeedBatch *batch, const gpuvec_feed_record *record, const void *
 	if (record->len > 0)
 		memcpy(to + sizeof(*record), values, used - sizeof(*record));
 	memset(to + used, 0, bytes - used);
-	if (record->nwords > 0)
-		memcpy(to + bytes - record->nwords * sizeof(uint64), words, record->nwords * sizeof(uint64));
+	if (record->nfilter_keys > 0)
+		memcpy(to + bytes - record->nfilter_keys * sizeof(uint64), filter_keys, record->nfilter_keys * sizeof(uint64));
 	batch->n++;
 	batch->bytes += bytes;
 	return true;
@@ -220,7 +220,7 @@ FeedBatchAddRow(FeedBatch *batch, const gpuvec_feed_record *record, const void *
 bool
 FeedBatchAdd(FeedBatch *batch, const gpuvec_feed_record *record, const void *values)
 {
-	Assert(record->nwords == 0);
+	Assert(record->nfilter_keys == 0);
 	return FeedBatchAddRow(batch, record, values, NULL);
 }
 
@@ -234,7 +234,7 @@ count_run(const char *records, uint32 n, uint32 most, uint32 *bytes)
 	for (i = 0; i < n; i++)
 	{
 		const gpuvec_feed_record *record = (const gpuvec_feed_record *) (records + *bytes);
-		uint32		next = *bytes + gpuvec_feed_record_bytes(record->len, record->nwords);
+		uint32		next = *bytes + gpuvec_feed_record_bytes(record->len, record->nfilter_keys);
 
 		if (next > most)
 			break;
@@ -250,7 +250,7 @@ note_run(FeedRing *ring, uint64 number, uint64 end, const char *records, uint32 
 	while (n-- > 0)
 	{
 		const gpuvec_feed_record *record = (const gpuvec_feed_record *) records;
-		uint32		bytes = gpuvec_feed_record_bytes(record->len, record->nwords);
+		uint32		bytes = gpuvec_feed_record_bytes(record->len, record->nfilter_keys);
 
 		number++;
 		records += bytes;
@@ -275,16 +275,16 @@ append_run(FeedRing *ring, const char *records, uint32 n, uint32 *bytes)
 {
 	uint64		number = pg_atomic_read_u64(&ring->number);
 	uint64		begin = end_of(ring, number);
-	uint32		left = ring->room - begin % ring->room;
+	uint32		left = ring->capacity - begin % ring->capacity;
 	uint32		filler = 0;
 
 	if (left < gpuvec_feed_record_bytes(((const gpuvec_feed_record *) records)->len,
-										((const gpuvec_feed_record *) records)->nwords))
+										((const gpuvec_feed_record *) records)->nfilter_keys))
 	{
 		filler = left;
-		left = ring->room;
+		left = ring->capacity;
 	}
-	n = count_run(records, n, Min(left, ring->room / 2), bytes);
+	n = count_run(records, n, Min(left, ring->capacity / 2), bytes);
 	make_room(ring, number + n, begin + filler + *bytes);
 	pg_write_barrier();
 	if (filler > 0)
@@ -344,20 +344,20 @@ FeedRingPlan(FeedRing *ring, uint64 from, uint64 to, Size most, FeedRingSpan *sp
 	if (from > to || to > number || from + 1 < pg_atomic_read_u64(&ring->oldest))
 		return false;
 	span->from = from;
-	span->room = *(volatile uint32 *) &ring->room;
+	span->capacity = *(volatile uint32 *) &ring->capacity;
 	span->begin = end_of(ring, from);
-	span->to = last_within(ring, from, to, span->begin, Min(most, span->room));
+	span->to = last_within(ring, from, to, span->begin, Min(most, span->capacity));
 	bytes = end_of(ring, span->to) - span->begin;
 	span->bytes = (uint32) bytes;
 	/* ends[] may be those of later records by then */
-	return bytes <= Min(most, span->room);
+	return bytes <= Min(most, span->capacity);
 }
 
 bool
 FeedRingCopy(FeedRing *ring, const FeedRingSpan *span, char *to)
 {
-	uint32		at = span->begin % span->room;
-	uint32		first = Min(span->bytes, span->room - at);
+	uint32		at = span->begin % span->capacity;
+	uint32		first = Min(span->bytes, span->capacity - at);
 
 	memcpy(to, ring->data + at, first);
 	memcpy(to + first, ring->data, span->bytes - first);
@@ -379,13 +379,13 @@ FeedRingPack(const FeedRingSpan *span, char *data, uint32 *rows)
 
 		if (record->kind == GPUVEC_FEED_PAD)
 		{
-			in += span->room - (span->begin + in) % span->room;
+			in += span->capacity - (span->begin + in) % span->capacity;
 			record = (gpuvec_feed_record *) (data + in);
 		}
 		if (record->kind != GPUVEC_FEED_ROW && record->kind != GPUVEC_FEED_GONE)
 			return -1;
 		*rows += record->kind == GPUVEC_FEED_ROW ? 1 : record->len;
-		bytes = gpuvec_feed_record_bytes(record->len, record->nwords);
+		bytes = gpuvec_feed_record_bytes(record->len, record->nfilter_keys);
 		memmove(data + out, record, bytes);
 		in += bytes;
 		out += bytes;

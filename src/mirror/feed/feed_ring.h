@@ -50,7 +50,7 @@ typedef struct FeedRing
 	pg_atomic_uint64 oldest;	/* number of the oldest record in data[] */
 	uint64		swept;			/* number of the last record of kind ALL */
 	uint64		marked;			/* number of the last record that is no row */
-	uint32		room;			/* bytes of data[] in use */
+	uint32		capacity;		/* bytes of data[] in use */
 	FeedLost	lost;
 	uint64		ends[FEED_RING_RECORDS];	/* where record n ends, at n %
 											 * FEED_RING_RECORDS */
@@ -74,9 +74,9 @@ typedef struct FeedBatch
  */
 extern bool FeedBatchAdd(FeedBatch *batch, const gpuvec_feed_record *record, const void *values);
 
-/* The same with words[record->nwords], which need not be aligned either */
+/* The same with filter keys, which need not be aligned either */
 extern bool FeedBatchAddRow(FeedBatch *batch, const gpuvec_feed_record *record,
-							const void *values, const void *words);
+							const void *values, const void *filter_keys);
 
 /* Set up new memory, which need not be zeroed */
 extern void FeedRingInit(FeedRing *ring);
@@ -85,7 +85,7 @@ extern void FeedRingInit(FeedRing *ring);
  * Forget all records.  The caller has the lock, and sees to it that whoever
  * reads without the lock learns of it (feed_slot.c).
  */
-extern void FeedRingReset(FeedRing *ring, uint32 room);
+extern void FeedRingReset(FeedRing *ring, uint32 capacity);
 
 /* Append records; the caller has the lock */
 extern void FeedRingAppend(FeedRing *ring, const FeedBatch *batch);
@@ -108,7 +108,7 @@ typedef struct FeedRingSpan
 	uint64		to;
 	uint64		begin;			/* where the first one begins */
 	uint32		bytes;
-	uint32		room;			/* as the ring's */
+	uint32		capacity;		/* as the ring's */
 } FeedRingSpan;
 
 extern bool FeedRingPlan(FeedRing *ring, uint64 from, uint64 to, Size most, FeedRingSpan *span);

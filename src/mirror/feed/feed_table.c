@@ -35,9 +35,9 @@
 
 /* Initialize the table; its slots are not zeroed */
 static void
-init_feeds(void *part)
+init_feeds(void *area)
 {
-	FeedTable  *table = part;
+	FeedTable  *table = area;
 
 	table->tranche = GpuvecNewTranche(TRANCHE_NAME);
 	LWLockInitialize(&table->lock, table->tranche);
@@ -55,7 +55,7 @@ init_feeds(void *part)
 	}
 }
 
-static GpuvecSharedPart feeds_part = {
+static GpuvecSharedArea feeds_area = {
 	.size = sizeof(FeedTable),
 	.rough = sizeof(FeedTable) - offsetof(FeedTable, slots),
 	.init = init_feeds
@@ -64,7 +64,7 @@ static GpuvecSharedPart feeds_part = {
 void
 FeedInit(void)
 {
-	GpuvecSharedAsk(&feeds_part);
+	GpuvecSharedAsk(&feeds_area);
 }
 
 /* The table in the shared state, or NULL */
@@ -72,7 +72,7 @@ FeedTable *
 FeedTableIn(GpuvecShared *state)
 {
 	static bool registered = false;
-	FeedTable  *table = GpuvecSharedFind(state, &feeds_part);
+	FeedTable  *table = GpuvecSharedFind(state, &feeds_area);
 
 	if (table != NULL && !registered)
 	{

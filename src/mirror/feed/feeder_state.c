@@ -64,27 +64,27 @@ typedef struct FeederState
 
 /* Initialize the state */
 static void
-init_feeder(void *part)
+init_feeder(void *area)
 {
-	FeederState *feeder = part;
+	FeederState *feeder = area;
 
 	SpinLockInit(&feeder->mutex);
 	pg_atomic_init_u32(&feeder->asleep, 0);
 }
 
-static GpuvecSharedPart feeder_part = {.size = sizeof(FeederState), .init = init_feeder};
+static GpuvecSharedArea feeder_area = {.size = sizeof(FeederState), .init = init_feeder};
 
 void
 FeederInit(void)
 {
-	GpuvecSharedAsk(&feeder_part);
+	GpuvecSharedAsk(&feeder_area);
 }
 
 /* The state; NULL: there is no shared memory */
 static FeederState *
 feeder_state(void)
 {
-	return GpuvecSharedFind(GpuvecSharedState(), &feeder_part);
+	return GpuvecSharedFind(GpuvecSharedState(), &feeder_area);
 }
 
 void

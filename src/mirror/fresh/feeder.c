@@ -407,7 +407,7 @@ take_kept(Feed *feed, const FeedRows *rows, const gpuvec_state *state)
 
 /*
  * Send the next records of a stuck feed, or none: of what is kept, the engine
- * applies a part each time, if it can
+ * applies a chunk each time, if it can
  */
 static void
 keep_batch(const FeedSlotInfo *info, Feed *feed)

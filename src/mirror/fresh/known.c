@@ -23,7 +23,7 @@
 
 #include "common/hashfn.h"
 #include "link/engine_link.h"
-#include "mirror/describe/facts.h"
+#include "mirror/describe/costs.h"
 #include "mirror/describe/refreshing.h"
 #include "mirror/feed/feed.h"
 #include "mirror/fresh/known.h"
@@ -86,7 +86,7 @@ MirrorRemember(const gpuvec_mirror_key *key, const gpuvec_state *state)
 	if (!same || known->state.refresh != state->refresh)
 	{
 		known->asked = same ? known->asked : 0;
-		FactsNoteState(key, state);
+		CostsNoteState(key, state);
 		RefreshingNoteState(key, state);
 	}
 	FeedNoteState(state);
@@ -126,14 +126,14 @@ MirrorKnownRefresh(const MirrorTarget *target)
  * WAL has no change
  */
 static void
-learn(Known *known, const RefreshingFacts *facts)
+learn(Known *known, const RefreshingNotes *notes)
 {
-	if (facts->state.state == GPUVEC_READY &&
+	if (notes->state.state == GPUVEC_READY &&
 		(known->generation != GpuvecLinkGeneration() ||
-		 facts->state.refresh > known->state.refresh))
-		MirrorRemember(&known->key, &facts->state);
-	if (facts->from <= known->until)
-		known->until = Max(known->until, facts->until);
+		 notes->state.refresh > known->state.refresh))
+		MirrorRemember(&known->key, &notes->state);
+	if (notes->from <= known->until)
+		known->until = Max(known->until, notes->until);
 }
 
 /*
@@ -143,14 +143,14 @@ learn(Known *known, const RefreshingFacts *facts)
 static bool
 has_changed(const MirrorTarget *target, Known *known, XLogRecPtr position)
 {
-	RefreshingFacts facts;
+	RefreshingNotes notes;
 	bool		changed;
 
-	if (position > known->until && RefreshingLook(&target->key, &facts))
+	if (position > known->until && RefreshingLook(&target->key, &notes))
 	{
-		learn(known, &facts);
-		if (position > known->until && facts.changed <= position &&
-			facts.changed_from >= known->until)
+		learn(known, &notes);
+		if (position > known->until && notes.changed <= position &&
+			notes.changed_from >= known->until)
 			return true;
 	}
 	if (position <= known->until)

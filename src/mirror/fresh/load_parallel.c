@@ -155,11 +155,11 @@ leave_load(void)
 	return GpuvecLinkCall(GPUVEC_MSG_LOAD_LEAVE, NULL, 0, GPUVEC_MSG_COUNT, sizeof(uint64), &reply);
 }
 
-extern PGDLLEXPORT void gpuvec_load_pages(dsm_segment *segment, shm_toc * toc);
+extern PGDLLEXPORT void gpuvec_load_pages(dsm_segment *segment, shm_toc *toc);
 
 /* Begin here in a worker */
 void
-gpuvec_load_pages(dsm_segment *segment, shm_toc * toc)
+gpuvec_load_pages(dsm_segment *segment, shm_toc *toc)
 {
 	LoadTask   *task = LoadJobTask(toc);
 	MirrorTarget target = task->target;

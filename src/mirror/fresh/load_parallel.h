@@ -14,7 +14,7 @@
 #include "storage/block.h"
 
 /*
- * How many parallel workers should help to load so many pages of a target; 0:
+ * How many parallel workers should help to load nblocks pages of a target; 0:
  * this process reads all of them
  */
 extern int	LoadWorkers(const MirrorTarget *target, Snapshot snapshot, BlockNumber nblocks);

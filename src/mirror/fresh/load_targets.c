@@ -87,11 +87,11 @@ load_shared(const SharedTarget *shared)
 	return ok;
 }
 
-extern PGDLLEXPORT void gpuvec_load_targets(dsm_segment *segment, shm_toc * toc);
+extern PGDLLEXPORT void gpuvec_load_targets(dsm_segment *segment, shm_toc *toc);
 
 /* Begin here in a worker */
 void
-gpuvec_load_targets(dsm_segment *segment, shm_toc * toc)
+gpuvec_load_targets(dsm_segment *segment, shm_toc *toc)
 {
 	TargetsTask *task = LoadJobTask(toc);
 	const char *reason;

@@ -49,7 +49,7 @@ LoadForgetFailure(void)
 }
 
 void *
-LoadJobTask(shm_toc * toc)
+LoadJobTask(shm_toc *toc)
 {
 	return shm_toc_lookup(toc, KEY_TASK, false);
 }

@@ -43,7 +43,7 @@ typedef struct LoadJob
 extern bool LoadWithWorkers(const LoadJob *job, Snapshot snapshot);
 
 /* The task, in a worker */
-extern void *LoadJobTask(shm_toc * toc);
+extern void *LoadJobTask(shm_toc *toc);
 
 /* A load was published: workers may be of use again */
 extern void LoadForgetFailure(void);

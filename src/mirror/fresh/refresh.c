@@ -37,7 +37,7 @@
 #include "core/clock.h"
 #include "link/engine_link.h"
 #include "link/quiet.h"
-#include "mirror/describe/facts.h"
+#include "mirror/describe/costs.h"
 #include "mirror/describe/refreshing.h"
 #include "mirror/feed/feed.h"
 #include "mirror/fresh/refresh_steps.h"
@@ -136,7 +136,7 @@ MirrorRefreshEnd(MirrorRefresh *refresh, uint64 request)
 	RefreshUnlock(refresh);
 	RefreshingEnd();
 	if (refresh->done && refresh->claim != 0)
-		FactsForgetRefusal(&target->key);
+		CostsForgetRefusal(&target->key);
 }
 
 /*
@@ -165,9 +165,9 @@ refresh_ready(MirrorRefresh *refresh, bool *few)
 	*few = StalePagesFew(stale);
 	if (!*few)
 		return RefreshReadMany(refresh);
-	refresh->part.key = target->key;
-	refresh->part.known = refresh->state.refresh;
-	PageStreamBegin(&refresh->stream, &refresh->part);
+	refresh->chunk.key = target->key;
+	refresh->chunk.known = refresh->state.refresh;
+	PageStreamBegin(&refresh->stream, &refresh->chunk);
 	return true;
 }
 
@@ -290,6 +290,6 @@ MirrorLoadPrivate(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshnes
 	if (!ok)
 		note_failure(target, began, 0);
 	else if (claim != 0)
-		FactsForgetRefusal(&target->key);
+		CostsForgetRefusal(&target->key);
 	return ok;
 }

@@ -58,8 +58,8 @@ MirrorRefreshPage(MirrorRefresh *refresh)
 		return NULL;
 	if (refresh->reader == NULL)
 	{
-		/* a part without pages wakes the engine up */
-		if (refresh->stream.part && !refresh->yields && !PageStreamSend(&refresh->stream, true))
+		/* a chunk without pages wakes the engine up */
+		if (refresh->stream.chunk && !refresh->yields && !PageStreamSend(&refresh->stream, true))
 		{
 			(void) RefreshFail(refresh);
 			return NULL;
@@ -117,7 +117,7 @@ bool
 MirrorRefreshPublish(MirrorRefresh *refresh)
 {
 	const gpuvec_freshness *ours = &refresh->ours;
-	gpuvec_refresh_once head = {.key = refresh->part.key, .known = refresh->part.known};
+	gpuvec_refresh_once head = {.key = refresh->chunk.key, .known = refresh->chunk.known};
 	StringInfo	out = &refresh->stream.out;
 	GpuvecPiece pieces[2] = {{&head, sizeof(head)}, {out->data, out->len}};
 

@@ -33,7 +33,7 @@ struct MirrorRefresh
 	bool		locked;
 	LOCKTAG		tag;
 	int64		began;			/* when the lock was taken */
-	int64		claim;			/* of FactsMayTry(), or 0 */
+	int64		claim;			/* of CostsMayTry(), or 0 */
 	int			attempts;
 	uint64		moves;			/* while another's work is in the way */
 
@@ -52,7 +52,7 @@ struct MirrorRefresh
 	PageReader *reader;			/* NULL before the first page and after the
 								 * last */
 	PageStream	stream;
-	gpuvec_refresh_part part;
+	gpuvec_refresh_chunk chunk;
 	uint64		number;			/* of the request that publishes the pages */
 };
 

@@ -140,7 +140,7 @@ lose_patience(int signal)
 	errno = save_errno;
 }
 
-/* Begin to have patience for so many milliseconds; false: there is no timer */
+/* Begin to have patience for ms milliseconds; false: there is no timer */
 static bool
 begin_patience(timer_t *timer, int ms)
 {
@@ -329,7 +329,7 @@ static void
 look_again(MirrorRefresh *refresh)
 {
 	const gpuvec_state *known = refresh->known;
-	RefreshingFacts facts;
+	RefreshingNotes facts;
 
 	if (known != NULL && known->state == GPUVEC_READY &&
 		RefreshingLook(&refresh->target->key, &facts) &&

@@ -17,12 +17,12 @@ add_entry(ChangedLines *lines, uint64 place, uint32 value)
 {
 	ChangedLine *entry;
 
-	if (lines->n == lines->room)
+	if (lines->n == lines->capacity)
 	{
-		lines->room = Max(lines->room * 2, 64);
+		lines->capacity = Max(lines->capacity * 2, 64);
 		lines->entries = lines->entries ?
-			repalloc_huge(lines->entries, lines->room * sizeof(ChangedLine)) :
-			palloc_array(ChangedLine, lines->room);
+			repalloc_huge(lines->entries, lines->capacity * sizeof(ChangedLine)) :
+			palloc_array(ChangedLine, lines->capacity);
 	}
 	entry = &lines->entries[lines->n];
 	entry->place = place;

@@ -39,7 +39,7 @@ typedef struct ChangedLines
 	TupleDesc	desc;			/* of its relation */
 	ChangedLine *entries;		/* ascending and distinct when sorted */
 	uint32		n;
-	uint32		room;
+	uint32		capacity;
 	uint32		nwhole;			/* when sorted: number of pages as a whole */
 	StringInfoData values;		/* of each row a ChangedValue, and its ids */
 } ChangedLines;

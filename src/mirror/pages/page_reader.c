@@ -153,7 +153,10 @@ tuple_state(PageReader *reader, HeapTuple tuple, Buffer buffer, Inserter *insert
 		return TUPLE_DEAD;
 	state = result == HEAPTUPLE_LIVE ? TUPLE_LIVE : TUPLE_UNSETTLED;
 	if (kept)
-		*inserter = (Inserter) {HeapTupleHeaderGetRawXmin(header), state};
+		*inserter = (Inserter)
+	{
+		HeapTupleHeaderGetRawXmin(header), state
+	};
 	return state;
 }
 

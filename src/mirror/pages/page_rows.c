@@ -139,28 +139,28 @@ plain_value(PageReader *reader, struct varlena *value, ItemPointer tid)
 }
 
 /*
- * Append one row, with these words of filter columns.  Neither they nor ids
- * need be aligned.
+ * Append one row, with these filter keys of filter columns.  Neither they nor
+ * ids need be aligned.
  */
 void
 PageRowOfIds(PageReader *reader, StringInfo out, uint16 line, gpuvec_id_span set,
-			 const void *words)
+			 const void *filter_keys)
 {
 	gpuvec_row	row = {.line = line, .wide = set.wide, .len = set.n};
 	uint32		bytes = (uint32) gpuvec_id_span_bytes(set);
 	uint32		size = set.wide ? gpuvec_wide_row_bytes(row.len) : gpuvec_row_bytes(row.len);
-	uint32		words_size = gpuvec_filter_bytes(reader->target->key.nfilters);
+	uint32		filter_keys_size = gpuvec_filter_bytes(reader->target->key.nfilters);
 	char	   *to;
 
-	enlargeStringInfo(out, size + words_size);
+	enlargeStringInfo(out, size + filter_keys_size);
 	to = out->data + out->len;
-	if (words_size > 0)
-		memcpy(to + size, words, words_size);
+	if (filter_keys_size > 0)
+		memcpy(to + size, filter_keys, filter_keys_size);
 	memcpy(to, &row, sizeof(row));
 	if (bytes > 0)
 		memcpy(to + sizeof(row), set.ids, bytes);
 	memset(to + sizeof(row) + bytes, 0, size - sizeof(row) - bytes);
-	out->len += size + words_size;
+	out->len += size + filter_keys_size;
 }
 
 /* Append one row of an embedding table */
@@ -277,10 +277,11 @@ tuple_value(PageReader *reader, HeapTuple tuple, AttrNumber attnum, Datum *value
 }
 
 /*
- * The words of a tuple's filter columns.  False: the row may be left out.
+ * The filter keys of a tuple's filter columns.  False: the row may be left
+ * out.
  */
 static bool
-tuple_words(PageReader *reader, HeapTuple tuple, bool set_null, uint64 *words)
+tuple_filter_keys(PageReader *reader, HeapTuple tuple, bool set_null, uint64 *filter_keys)
 {
 	const FilterColumns *filters = &reader->target->filters;
 	Datum		values[GPUVEC_MAX_FILTERS + 1];
@@ -289,7 +290,7 @@ tuple_words(PageReader *reader, HeapTuple tuple, bool set_null, uint64 *words)
 	for (int i = 0; i < filters->n; i++)
 		if (!tuple_value(reader, tuple, filters->columns[i].attnum, &values[i + 1], &isnull[i + 1]))
 			return false;
-	FilterWords(filters, values, isnull, words);
+	FilterKeys(filters, values, isnull, filter_keys);
 	return true;
 }
 
@@ -302,7 +303,7 @@ bool
 PageRowOfTuple(PageReader *reader, StringInfo out, uint16 line, HeapTuple tuple)
 {
 	const MirrorTarget *target = reader->target;
-	uint64		words[GPUVEC_MAX_FILTERS + 1];
+	uint64		filter_keys[GPUVEC_MAX_FILTERS + 1];
 	struct varlena *set;
 	bool		no_key = false;
 	bool		isnull;
@@ -313,16 +314,16 @@ PageRowOfTuple(PageReader *reader, StringInfo out, uint16 line, HeapTuple tuple)
 		key = heap_getattr(tuple, target->key_attnum, RelationGetDescr(reader->rel), &no_key);
 	if (no_key || !tuple_value(reader, tuple, reader->attnum, &value, &isnull) ||
 		(isnull && target->filters.n == 0) ||
-		(target->filters.n > 0 && !tuple_words(reader, tuple, isnull, words)))
+		(target->filters.n > 0 && !tuple_filter_keys(reader, tuple, isnull, filter_keys)))
 		return false;
 	set = (struct varlena *) DatumGetPointer(value);
 	if (target->key_attnum != InvalidAttrNumber)
 		append_vector(reader, out, line, MirrorKey(key, target->key_type), set);
 	else if (isnull)
-		PageRowOfIds(reader, out, line, idset_span_of_bytes(NULL, 0), words);
+		PageRowOfIds(reader, out, line, idset_span_of_bytes(NULL, 0), filter_keys);
 	else
 		PageRowOfIds(reader, out, line,
-					 idset_span_of_bytes(VARDATA_ANY(set), VARSIZE_ANY_EXHDR(set)), words);
+					 idset_span_of_bytes(VARDATA_ANY(set), VARSIZE_ANY_EXHDR(set)), filter_keys);
 	return true;
 }
 
@@ -359,10 +360,10 @@ PageRowsOfEntries(PageReader *reader, BlockNumber block, StringInfo out)
 	{
 		OffsetNumber root = ItemPointerGetOffsetNumber(&entries[i].root);
 
-		if (entries[i].isnull && entries[i].words == NULL)
+		if (entries[i].isnull && entries[i].filter_keys == NULL)
 			continue;
 		PageRowOfIds(reader, out, mirror_line(root, false),
-					 idset_span_of_bytes(entries[i].ids, entries[i].bytes), entries[i].words);
+					 idset_span_of_bytes(entries[i].ids, entries[i].bytes), entries[i].filter_keys);
 		nrows++;
 	}
 	GPUVEC_INJECTION("page-after-copy");

@@ -14,18 +14,18 @@
 #define FRAME_BYTES			(512 * 1024)
 
 /*
- * A refresh of a few pages is sent in parts: the engine takes one part while
- * the session reads the next.  The first part is small, so that the engine
- * begins soon.  Each later part may be twice as large, up to PART_BYTES.
+ * A refresh of a few pages is sent in chunks: the engine takes one chunk while
+ * the session reads the next.  The first chunk is small, so that the engine
+ * begins soon.  Each later chunk may be twice as large, up to CHUNK_BYTES.
  */
-#define FIRST_PART_BYTES	(8 * 1024)
-#define PART_BYTES			(32 * 1024)
+#define FIRST_CHUNK_BYTES	(8 * 1024)
+#define CHUNK_BYTES			(32 * 1024)
 
 void
-PageStreamBegin(PageStream *stream, const gpuvec_refresh_part *part)
+PageStreamBegin(PageStream *stream, const gpuvec_refresh_chunk *chunk)
 {
-	stream->part = part;
-	stream->frame = part ? FIRST_PART_BYTES : FRAME_BYTES;
+	stream->chunk = chunk;
+	stream->frame = chunk ? FIRST_CHUNK_BYTES : FRAME_BYTES;
 	initStringInfo(&stream->out);
 }
 
@@ -39,16 +39,16 @@ bool
 PageStreamSend(PageStream *stream, bool all)
 {
 	StringInfo	out = &stream->out;
-	GpuvecPiece pieces[2] = {{stream->part, sizeof(*stream->part)}, {out->data, out->len}};
+	GpuvecPiece pieces[2] = {{stream->chunk, sizeof(*stream->chunk)}, {out->data, out->len}};
 	bool		ok = true;
 
 	if (!all && out->len < stream->frame)
 		return true;
-	if (stream->part)
+	if (stream->chunk)
 	{
 		ok = GpuvecLinkSend(GPUVEC_MSG_REFRESH_PAGES, pieces, 2);
 		if (out->len > 0)
-			stream->frame = Min(stream->frame * 2, PART_BYTES);
+			stream->frame = Min(stream->frame * 2, CHUNK_BYTES);
 	}
 	else if (out->len > 0)
 		ok = GpuvecLinkSend(GPUVEC_MSG_PAGES, pieces + 1, 1);

@@ -17,14 +17,14 @@
 
 typedef struct PageStream
 {
-	const gpuvec_refresh_part *part;	/* send pages as parts of this
+	const gpuvec_refresh_chunk *chunk;	/* send pages as chunks of this
 										 * refresh; or NULL */
 	int			frame;			/* send when this many bytes are collected */
 	StringInfoData out;			/* the collected pages */
 } PageStream;
 
 /* Begin to collect pages in stream->out, whose data the caller frees */
-extern void PageStreamBegin(PageStream *stream, const gpuvec_refresh_part *part);
+extern void PageStreamBegin(PageStream *stream, const gpuvec_refresh_chunk *chunk);
 
 /* Let the first frame be large, as the engine is busy meanwhile */
 extern void PageStreamLarge(PageStream *stream);

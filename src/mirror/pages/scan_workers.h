@@ -14,7 +14,7 @@
 #include "utils/rel.h"
 
 /*
- * How many workers a scan of so many pages of a table should have, as the
+ * How many workers a scan of a table of `pages` pages should have, as the
  * planner has it
  */
 extern int	ScanWorkers(Relation rel, BlockNumber pages);

@@ -96,8 +96,8 @@ note_tuple(ChangedLines *lines, BlockNumber block, OffsetNumber line, const Reco
 	{
 		HeapTupleHeaderData header;
 		char		data[MaxHeapTupleSize];
-	}			room;
-	HeapTupleData tuple = {.t_data = &room.header};
+	}			buffer;
+	HeapTupleData tuple = {.t_data = &buffer.header};
 
 	if (lines->attnum == InvalidAttrNumber ||
 		from->bytes > MaxHeapTupleSize - SizeofHeapTupleHeader)
@@ -105,11 +105,11 @@ note_tuple(ChangedLines *lines, BlockNumber block, OffsetNumber line, const Reco
 		NoteChangedLine(lines, block, line);
 		return;
 	}
-	memset(&room.header, 0, SizeofHeapTupleHeader);
-	memcpy(room.data + SizeofHeapTupleHeader, from->data, from->bytes);
-	room.header.t_infomask2 = from->infomask2;
-	room.header.t_infomask = from->infomask;
-	room.header.t_hoff = from->hoff;
+	memset(&buffer.header, 0, SizeofHeapTupleHeader);
+	memcpy(buffer.data + SizeofHeapTupleHeader, from->data, from->bytes);
+	buffer.header.t_infomask2 = from->infomask2;
+	buffer.header.t_infomask = from->infomask;
+	buffer.header.t_hoff = from->hoff;
 	tuple.t_len = SizeofHeapTupleHeader + from->bytes;
 	note_value(lines, block, line, &tuple);
 }

@@ -241,8 +241,8 @@ take_residents(const GpuvecReply *reply, Resident *residents)
 static void
 make_list(const GpuvecReply *reply, PrewarmList *list)
 {
-	Size		room = reply->length / sizeof(gpuvec_mirror_info) + 1;
-	Resident   *residents = palloc_array(Resident, room);
+	Size		capacity = reply->length / sizeof(gpuvec_mirror_info) + 1;
+	Resident   *residents = palloc_array(Resident, capacity);
 	int			n = take_residents(reply, residents);
 	int			kept = 0;
 
@@ -252,7 +252,7 @@ make_list(const GpuvecReply *reply, PrewarmList *list)
 			residents[kept++] = residents[i];
 	qsort(residents, kept, sizeof(Resident), compare_use);
 
-	list->entries = palloc0_array(PrewarmEntry, room);
+	list->entries = palloc0_array(PrewarmEntry, capacity);
 	list->n = kept;
 	for (int i = 0; i < kept; i++)
 		list->entries[i] = residents[i].entry;

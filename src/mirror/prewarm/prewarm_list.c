@@ -46,17 +46,17 @@ static bool
 read_entries(FILE *file, PrewarmList *list)
 {
 	char		line[128];
-	int			room = 0;
+	int			capacity = 0;
 
 	if (fgets(line, sizeof(line), file) == NULL || strcmp(line, PREWARM_HEADER) != 0)
 		return false;
 	while (fgets(line, sizeof(line), file) != NULL)
 	{
-		if (list->n == room)
+		if (list->n == capacity)
 		{
-			room = Max(64, room * 2);
-			list->entries = list->entries == NULL ? palloc_array(PrewarmEntry, room) :
-				repalloc(list->entries, mul_size(sizeof(PrewarmEntry), room));
+			capacity = Max(64, capacity * 2);
+			list->entries = list->entries == NULL ? palloc_array(PrewarmEntry, capacity) :
+				repalloc(list->entries, mul_size(sizeof(PrewarmEntry), capacity));
 		}
 		if (!parse_entry(line, &list->entries[list->n]))
 			return false;

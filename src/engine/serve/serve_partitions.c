@@ -1,0 +1,620 @@
+/*-------------------------------------------------------------------------
+ *
+ * serve_partitions.c
+ *	  Searches of several mirrors at once, such as those of partitions.
+ *
+ * Mirrors that are fresh enough are the partitions of the search.  While it
+ * runs, and in the rows that it has found, a row's tid has the number of its
+ * partition in its upper bits.  So rows rank by (score descending, partition,
+ * tid) wherever they rank by (score descending, tid).
+ *
+ * If the partitions rank together, small ones may have their rows in common
+ * segments (compound.c), and a backend that takes such views searches one view
+ * with the segments of all partitions.  Bounds hold for all of them then, and
+ * its threads share the work as in one mirror.  Otherwise the rows of common
+ * segments come first, then partition after partition.  Once a query has its k
+ * rows, a row counts only if it ranks before the k-th.
+ *
+ * Then each row is written down with the others of its partition.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "engine/host_memory.h"
+#include "engine/serve/search_run.h"
+#include "engine/sets/compound.h"
+
+#define TID_MASK	(gpuvec_partition_tid(1) - 1)
+
+/* Rows of a query; a tid has the number of its partition */
+typedef struct found_rows
+{
+	gpuvec_match *rows;			/* in found_all.rows */
+	uint32_t	n;
+	uint32_t	ways;			/* gpuvec_way_bit() of how they were found */
+} found_rows;
+
+typedef struct partitions_run
+{
+	gpuvec_search_partitions head;
+	const gpuvec_search_partition *wire;	/* [head.npartitions] as the
+											 * session sent them */
+	gpuvec_sets_reader *mirrors;	/* [head.npartitions] */
+	uint32_t	nopen;			/* mirrors that are searched */
+	gpuvec_compound_rows compound;	/* rows that take the place ... */
+	bool	   *covered;		/* [head.npartitions] ... of those of these
+								 * mirrors */
+	search_run	q;				/* the queries; searches of a single partition */
+	gpuvec_topk_query *plain;	/* [nqueries] with ids, not numbers */
+	gpuvec_match *rows;			/* of all queries */
+	found_rows *found;			/* [nqueries] */
+	gpuvec_match *some;			/* room for the rows of one partition, and to
+								 * merge */
+} partitions_run;
+
+/* Check what a search of partitions cannot have */
+static bool
+queries_fit(const search_run *q)
+{
+	for (uint32_t i = 0; i < q->head.nqueries; i++)
+		if (q->wire[i].nconditions > 0 || q->wire[i].nvalues > 0 ||
+			q->wire[i].k == GPUVEC_ALL_ROWS || (q->wire[i].flags & ~(uint32_t) GPUVEC_QUERY_MIN_SCORE) != 0)
+			return false;
+	return true;
+}
+
+/* Check the keys of the mirrors */
+static bool
+keys_fit(const partitions_run *run)
+{
+	for (uint32_t i = 0; i < run->head.npartitions; i++)
+		if (run->wire[i].key.nfilters > GPUVEC_MAX_FILTERS)
+			return false;
+	return true;
+}
+
+/* Parse the numbers at the head of the request */
+static bool
+parse_head(partitions_run *run, const gpuvec_request *request, gpuvec_error *error)
+{
+	gpuvec_search_partitions *head = &run->head;
+
+	if (request->length < sizeof(*head))
+		return gpuvec_violation(error, "SEARCH_PARTS is cut off.");
+	memcpy(head, request->data, sizeof(*head));
+	if (head->measure > GPUVEC_TVERSKY)
+		return gpuvec_violation(error, "The measure is unknown.");
+	if (head->method >= GPUVEC_N_METHODS)
+		return gpuvec_violation(error, "The method is unknown.");
+	if (head->npartitions == 0 || head->npartitions > GPUVEC_MAX_PARTITIONS ||
+		head->nqueries > GPUVEC_MAX_QUERIES || head->together > 1 ||
+		head->nids > (uint64_t) GPUVEC_MAX_QUERIES * GPUVEC_MAX_IDS * 2)
+		return gpuvec_violation(error, "SEARCH_PARTS is invalid.");
+	run->q.head.measure = head->measure;
+	run->q.head.method = head->method;
+	run->q.head.nqueries = head->nqueries;
+	run->q.head.nids = head->nids;
+	return true;
+}
+
+/*
+ * Parse a search of partitions.  The queries point to ids in the request's
+ * data.
+ */
+static bool
+parse_partitions(partitions_run *run, const gpuvec_request *request, gpuvec_error *error)
+{
+	search_run *q = &run->q;
+	size_t		at = sizeof(run->head);
+	size_t		weights;
+	size_t		queries;
+
+	if (!parse_head(run, request, error))
+		return false;
+	weights = gpuvec_search_scoring_parse(q, request->data + at, request->length - at, error);
+	if (weights == SIZE_MAX)
+		return false;
+	at += weights;
+	queries = at + run->head.npartitions * sizeof(gpuvec_search_partition);
+	if (request->length != queries + run->head.nqueries * sizeof(gpuvec_query) +
+		run->head.nids * sizeof(uint16_t))
+		return gpuvec_violation(error, "SEARCH_PARTS has the wrong length.");
+	run->wire = (const gpuvec_search_partition *) (request->data + at);
+	q->wire = (const gpuvec_query *) (request->data + queries);
+	if (!queries_fit(q) || !keys_fit(run))
+		return gpuvec_violation(error, "SEARCH_PARTS is invalid.");
+	q->queries = calloc((size_t) run->head.nqueries * 2 + 1, sizeof(*q->queries));
+	run->found = calloc(run->head.nqueries + (size_t) 1, sizeof(*run->found));
+	run->mirrors = calloc(run->head.npartitions, sizeof(*run->mirrors));
+	run->covered = calloc(run->head.npartitions, sizeof(*run->covered));
+	if (q->queries == NULL || run->found == NULL || run->mirrors == NULL || run->covered == NULL)
+		return gpuvec_fail_memory(error, request->length);
+	run->plain = q->queries + run->head.nqueries;
+	if (!gpuvec_search_queries_parse(q, (const uint16_t *) (q->wire + run->head.nqueries), error))
+		return false;
+	memcpy(run->plain, q->queries, run->head.nqueries * sizeof(*q->queries));
+	return true;
+}
+
+/* Open the mirrors that are fresh enough */
+static void
+open_partitions(gpuvec_session *s, partitions_run *run)
+{
+	for (uint32_t i = 0; i < run->head.npartitions; i++)
+	{
+		gpuvec_sets_need need = {.fresh = run->wire[i].need, .canceled = &run->q.canceled};
+
+		gpuvec_sets_open(&s->server->store, &run->wire[i].key, s, &need, run->head.nqueries,
+						 &run->mirrors[i]);
+		if (run->mirrors[i].view)
+			run->nopen++;
+	}
+}
+
+/* The device of the first mirror that is open; there is one */
+static gpuvec_device *
+first_device(const partitions_run *run)
+{
+	const gpuvec_sets_reader *mirror = run->mirrors;
+
+	while (mirror->view == NULL)
+		mirror++;
+	return mirror->device;
+}
+
+/* True if one device has all mirrors that are open */
+static bool
+on_one_device(const partitions_run *run)
+{
+	for (uint32_t i = 0; i < run->head.npartitions; i++)
+		if (run->mirrors[i].view && run->mirrors[i].device != first_device(run))
+			return false;
+	return true;
+}
+
+/*
+ * Find rows of small partitions in common segments (compound.c), and note
+ * which partitions they are of
+ */
+static void
+open_compound(gpuvec_session *s, partitions_run *run)
+{
+	gpuvec_compound_partition *partitions;
+	bool		shared = true;
+
+	if (!run->head.together || !on_one_device(run) || first_device(run)->backend->on_device)
+		return;
+	partitions = calloc(run->head.npartitions, sizeof(*partitions));
+	for (uint32_t i = 0; partitions && i < run->head.npartitions; i++)
+	{
+		partitions[i].key = &run->wire[i].key;
+		partitions[i].view = run->mirrors[i].view;
+		partitions[i].numbers = run->mirrors[i].id_numbers;
+		shared &= run->wire[i].key.private_id == 0;
+	}
+	if (partitions && shared)
+		run->compound = gpuvec_compound_find(&s->server->store, first_device(run), partitions,
+											 run->head.npartitions, run->covered);
+	free(partitions);
+}
+
+/*
+ * Rows of all partitions, or of the largest one that is searched by itself;
+ * the compound is one, too
+ */
+static uint64_t
+count_rows(const partitions_run *run, bool largest)
+{
+	uint64_t	n = largest && run->compound.view ? run->compound.view->nrows : 0;
+
+	for (uint32_t i = 0; i < run->head.npartitions; i++)
+	{
+		uint64_t	rows = run->mirrors[i].view ? run->mirrors[i].view->nrows : 0;
+
+		n = !largest ? n + rows : n < rows ? rows : n;
+	}
+	return n;
+}
+
+/* Most rows that a query finds in partitions of nrows rows */
+static uint64_t
+most_rows(const partitions_run *run, uint32_t query, uint64_t nrows)
+{
+	uint32_t	k = run->plain[query].k;
+
+	return k < nrows ? k : nrows;
+}
+
+/*
+ * Most rows that a query has in the answer: its k rows, of all partitions or
+ * of each
+ */
+static uint64_t
+most_found(const partitions_run *run, uint32_t query)
+{
+	uint64_t	most = 0;
+
+	if (run->head.together)
+		return most_rows(run, query, count_rows(run, false));
+	for (uint32_t i = 0; i < run->head.npartitions; i++)
+		if (run->mirrors[i].view)
+			most += most_rows(run, query, run->mirrors[i].view->nrows);
+	return most;
+}
+
+/* Allocate the rows of all queries.  Fails if they may not fit a frame. */
+static bool
+allocate_rows(partitions_run *run, gpuvec_error *error)
+{
+	uint64_t	largest = count_rows(run, true);
+	uint64_t	total = 0;
+	uint64_t	some = 0;
+	uint64_t	heads = run->head.npartitions * (sizeof(gpuvec_result) + (run->head.nqueries + (uint64_t) 1) *
+												 sizeof(uint32_t));
+
+	for (uint32_t i = 0; i < run->head.nqueries; i++)
+	{
+		total += most_found(run, i);
+		some += most_rows(run, i, largest);
+	}
+	if (heads > GPUVEC_MAX_FRAME || total > (GPUVEC_MAX_FRAME - heads) / sizeof(gpuvec_hit))
+		return gpuvec_fail(error, GPUVEC_LIMIT_EXCEEDED,
+						   "All queries together may have too many rows.",
+						   "Ask for fewer rows, or fewer queries at a time.",
+						   "the answer of the gpuvec engine would be too large");
+	run->rows = malloc((total + 1) * sizeof(gpuvec_match));
+	run->some = malloc((some + 1) * sizeof(gpuvec_match));
+	if (run->rows == NULL || run->some == NULL)
+		return gpuvec_fail_memory(error, (total + some) * sizeof(gpuvec_match));
+	total = 0;
+	for (uint32_t i = 0; i < run->head.nqueries; i++)
+	{
+		run->found[i].rows = run->rows + total;
+		total += most_found(run, i);
+	}
+	return true;
+}
+
+/*
+ * True if the partitions can be searched as one view: a backend takes it that
+ * has them all, and a query has the same ids in all of them
+ */
+static bool
+make_one_view(const partitions_run *run)
+{
+	if (!run->head.together || run->compound.numbers || !on_one_device(run))
+		return false;
+	for (uint32_t i = 0; i < run->head.nqueries; i++)
+		if (run->q.wire[i].wide)
+			return false;
+	for (uint32_t i = 0; i < run->head.npartitions; i++)
+		if (run->mirrors[i].view && !run->covered[i] && run->mirrors[i].id_numbers)
+			return false;
+	return first_device(run)->backend->takes_partitions;
+}
+
+/* Add the entries of a view to a joint one */
+static void
+add_view(gpuvec_view *joint, const gpuvec_view *view, uint64_t partition)
+{
+	for (uint32_t i = 0; i < view->nentries; i++)
+	{
+		joint->entries[joint->nentries] = view->entries[i];
+		joint->entries[joint->nentries++].partition = partition;
+	}
+	joint->nrows += view->nrows;
+	joint->nids += view->nids;
+	joint->backend = view->backend;
+}
+
+/*
+ * A view of the segments of the compound, if there is one, and of the
+ * partitions that it does not cover, which own them.  malloc'd; NULL: out of
+ * memory.
+ */
+static gpuvec_view *
+joint_view(const partitions_run *run)
+{
+	gpuvec_view *view;
+	size_t		n = run->compound.view ? run->compound.view->nentries : 0;
+
+	for (uint32_t i = 0; i < run->head.npartitions; i++)
+		n += run->mirrors[i].view ? run->mirrors[i].view->nentries : 0;
+	view = calloc(1, sizeof(*view) + n * sizeof(view->entries[0]));
+	if (view && run->compound.view)
+		add_view(view, run->compound.view, 0);
+	for (uint32_t i = 0; view && i < run->head.npartitions; i++)
+		if (run->mirrors[i].view && !run->covered[i])
+			add_view(view, run->mirrors[i].view, gpuvec_partition_tid(i));
+	return view;
+}
+
+/* Search the queries of run->q in a view of a device */
+static bool
+search_view(partitions_run *run, const gpuvec_device *device, const gpuvec_view *view,
+			gpuvec_error *error)
+{
+	return gpuvec_scheduler_topk(device->scheduler, view, &run->q.scoring,
+								 (gpuvec_method) run->head.method, run->q.queries,
+								 run->head.nqueries, error);
+}
+
+/* Search all partitions as one view */
+static bool
+search_joint(partitions_run *run, gpuvec_error *error)
+{
+	gpuvec_view *view = joint_view(run);
+	bool		ok;
+
+	if (view == NULL)
+		return gpuvec_fail_memory(error, 0);
+	for (uint32_t i = 0; i < run->head.nqueries; i++)
+		run->q.queries[i].matches = run->found[i].rows;
+	ok = search_view(run, first_device(run), view, error);
+	for (uint32_t i = 0; ok && i < run->head.nqueries; i++)
+	{
+		run->found[i].n = run->q.queries[i].nmatches;
+		run->found[i].ways = run->q.queries[i].ways;
+	}
+	free(view);
+	return ok;
+}
+
+/*
+ * The least score of a row in a part that is better than the k-th that was
+ * found: with the same score, it is if its partition comes before
+ */
+static double
+least_score(const gpuvec_match *kth, uint32_t partition)
+{
+	bool		before = partition < kth->tid >> GPUVEC_PARTITION_SHIFT;
+
+	return before ? kth->score : nextafter(kth->score, INFINITY);
+}
+
+/* The queries as they are for the next partition: rows have to be better */
+static void
+begin_partition(partitions_run *run, uint32_t partition)
+{
+	uint64_t	total = 0;
+	uint64_t	largest = count_rows(run, true);
+
+	for (uint32_t i = 0; i < run->head.nqueries; i++)
+	{
+		gpuvec_topk_query *query = &run->q.queries[i];
+		const found_rows *found = &run->found[i];
+
+		*query = run->plain[i];
+		query->matches = run->some + total;
+		total += most_rows(run, i, largest);
+		if (!run->head.together || found->n < query->k)
+			continue;
+		query->has_min_score = true;
+		query->min_score = least_score(&found->rows[query->k - 1], partition);
+	}
+}
+
+/* True if a row of a is worse than one of b */
+static bool
+is_worse(const gpuvec_match *a, const gpuvec_match *b)
+{
+	return a->score < b->score || (a->score == b->score && a->tid > b->tid);
+}
+
+/* Add a query's rows in a part; the first k of all are kept */
+static void
+merge_partition(found_rows *found, gpuvec_match *rows, uint32_t n, uint32_t k)
+{
+	uint32_t	i = found->n;
+	uint32_t	total = n < k - found->n ? found->n + n : k;
+
+	for (uint32_t to = i + n; n > 0; to--)
+	{
+		const gpuvec_match *last = i > 0 && is_worse(&found->rows[i - 1], &rows[n - 1]) ?
+			&found->rows[--i] : &rows[--n];
+
+		if (to <= total)
+			found->rows[to - 1] = *last;
+	}
+	found->n = total;
+}
+
+/* Take the rows of a partition */
+static void
+end_partition(partitions_run *run, uint32_t partition)
+{
+	for (uint32_t i = 0; i < run->head.nqueries; i++)
+	{
+		gpuvec_topk_query *query = &run->q.queries[i];
+		found_rows *found = &run->found[i];
+
+		found->ways |= query->ways;
+		for (uint32_t j = 0; j < query->nmatches; j++)
+			query->matches[j].tid |= gpuvec_partition_tid(partition);
+		if (run->head.together)
+			merge_partition(found, query->matches, query->nmatches, query->k);
+		else if (query->nmatches > 0)
+		{
+			memcpy(found->rows + found->n, query->matches, query->nmatches * sizeof(gpuvec_match));
+			found->n += query->nmatches;
+		}
+	}
+}
+
+/* Search the rows of a partition, or those of the compound as partition 0 */
+static bool
+search_partition(partitions_run *run, uint32_t partition, const gpuvec_sets_reader *rows, gpuvec_error *error)
+{
+	bool		ok;
+
+	begin_partition(run, partition);
+	run->q.mirror = *rows;
+	ok = gpuvec_search_number(&run->q, error) && search_view(run, rows->device, rows->view, error);
+	if (ok)
+		end_partition(run, partition);
+	free(run->q.numbers);
+	free(run->q.hot);
+	run->q.numbers = NULL;
+	run->q.hot = NULL;
+	return ok;
+}
+
+/* Search the compound, if there is one, then other partitions, one by one */
+static bool
+search_each(partitions_run *run, gpuvec_error *error)
+{
+	gpuvec_sets_reader compound = {
+		.device = first_device(run), .view = run->compound.view, .id_numbers = run->compound.numbers
+	};
+	bool		ok = compound.view == NULL || search_partition(run, 0, &compound, error);
+
+	for (uint32_t i = 0; ok && i < run->head.npartitions; i++)
+		if (run->mirrors[i].view && !run->covered[i])
+			ok = search_partition(run, i, &run->mirrors[i], error);
+	return ok;
+}
+
+/* Search the partitions that are open */
+static bool
+run_partitions(gpuvec_session *s, partitions_run *run, gpuvec_error *error)
+{
+	gpuvec_search_faults(&run->q);
+	gpuvec_scheduler_count(first_device(run)->scheduler);
+	open_compound(s, run);
+	return allocate_rows(run, error) &&
+		(make_one_view(run) ? search_joint(run, error) : search_each(run, error));
+}
+
+/* Bytes of the numbers of hits of a partition's queries */
+static size_t
+counts_bytes(const partitions_run *run)
+{
+	return (run->head.nqueries + (size_t) 1) / 2 * 2 * sizeof(uint32_t);
+}
+
+/*
+ * Where each partition's head, and the next hit of each partition, lie in the
+ * answer.  Returns the bytes of the answer.
+ */
+static size_t
+place_partitions(const partitions_run *run, size_t *heads, size_t *hits)
+{
+	size_t		at = 0;
+
+	memset(hits, 0, run->head.npartitions * sizeof(*hits));
+	for (uint32_t i = 0; i < run->head.nqueries; i++)
+		for (uint32_t j = 0; j < run->found[i].n; j++)
+			hits[run->found[i].rows[j].tid >> GPUVEC_PARTITION_SHIFT]++;
+	for (uint32_t i = 0; i < run->head.npartitions; i++)
+	{
+		size_t		n = hits[i];
+
+		heads[i] = at;
+		at += sizeof(gpuvec_result) + (run->mirrors[i].view ? counts_bytes(run) : 0);
+		hits[i] = at;
+		at += n * sizeof(gpuvec_hit);
+	}
+	return at;
+}
+
+/* Write down the rows of all queries, partition by partition */
+static void
+write_rows(const partitions_run *run, char *body, const size_t *heads, size_t *hits)
+{
+	for (uint32_t i = 0; i < run->head.nqueries; i++)
+		for (uint32_t j = 0; j < run->found[i].n; j++)
+		{
+			const gpuvec_match *row = &run->found[i].rows[j];
+			uint32_t	partition = (uint32_t) (row->tid >> GPUVEC_PARTITION_SHIFT);
+			char	   *head = body + heads[partition];
+
+			*(gpuvec_hit *) (body + hits[partition]) =
+				gpuvec_search_hit(&run->mirrors[partition], run->wire[partition].known, run->head.xmin,
+								  row, row->tid & TID_MASK);
+			hits[partition] += sizeof(gpuvec_hit);
+			((gpuvec_result *) head)->nhits++;
+			((uint32_t *) (head + sizeof(gpuvec_result)))[i]++;
+		}
+}
+
+/* Send the answer */
+static bool
+answer_partitions(gpuvec_session *s, const gpuvec_request *request, const partitions_run *run,
+				  int64_t started)
+{
+	size_t	   *heads = malloc(run->head.npartitions * 2 * sizeof(size_t));
+	size_t		size = heads ? place_partitions(run, heads, heads + run->head.npartitions) : 0;
+	char	   *body = NULL;
+	struct iovec piece = {NULL, size};
+	gpuvec_error error;
+	bool		ok;
+
+	gpuvec_fail_memory(&error, size);
+	if (heads && gpuvec_session_take(s, size, &error))
+		piece.iov_base = body = calloc(1, size);
+	if (body == NULL)
+	{
+		free(heads);
+		return gpuvec_answer_error(s, request, &error);
+	}
+	for (uint32_t i = 0; i < run->head.npartitions; i++)
+	{
+		gpuvec_result *result = (gpuvec_result *) (body + heads[i]);
+
+		result->state = run->mirrors[i].state;
+		result->nqueries = run->mirrors[i].view ? run->head.nqueries : 0;
+	}
+	write_rows(run, body, heads, heads + run->head.npartitions);
+	for (uint32_t i = 0; i < run->head.nqueries; i++)
+		gpuvec_count_ways(run->found[i].ways, ((gpuvec_result *) body)->ways);
+	((gpuvec_result *) body)->engine_us = (uint32_t) (gpuvec_clock_us() - started);
+	ok = gpuvec_send_frame(s->fd, request->number, GPUVEC_MSG_PARTITIONS_RESULT, &piece, 1);
+	free(heads);
+	free(body);
+	return ok;
+}
+
+/* Free what a search has allocated, and close its mirrors */
+static void
+free_partitions(partitions_run *run)
+{
+	for (uint32_t i = 0; run->mirrors && i < run->head.npartitions; i++)
+		gpuvec_sets_close(&run->mirrors[i]);
+	gpuvec_compound_rows_unref(&run->compound);
+	free(run->covered);
+	free(run->mirrors);
+	free(run->q.queries);
+	free(run->found);
+	free(run->rows);
+	free(run->some);
+}
+
+bool
+gpuvec_serve_search_partitions(gpuvec_session *s, const gpuvec_request *request)
+{
+	int64_t		started = gpuvec_clock_us();
+	partitions_run run = {.nopen = 0};
+	gpuvec_error error;
+	bool		ok = parse_partitions(&run, request, &error);
+
+	if (!ok)
+	{
+		free_partitions(&run);
+		return gpuvec_answer_error(s, request, &error);
+	}
+	gpuvec_hangup_watch(s->fd, &run.q.canceled);
+	open_partitions(s, &run);
+	ok = run.nopen == 0 || run.head.nqueries == 0 || run_partitions(s, &run, &error);
+	gpuvec_hangup_unwatch(s->fd);
+	if (run.q.canceled && (ok || !error.fatal))
+		ok = gpuvec_answer_canceled(s, request);
+	else
+		ok = ok ? answer_partitions(s, request, &run, started) : gpuvec_answer_error(s, request, &error);
+	free_partitions(&run);
+	gpuvec_memory_prepare();
+	return ok;
+}

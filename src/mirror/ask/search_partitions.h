@@ -1,0 +1,49 @@
+/*-------------------------------------------------------------------------
+ *
+ * search_partitions.h
+ *	  The mirrors of several relations, searched by one request.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_SEARCH_PARTITIONS_H
+#define GPUVEC_SEARCH_PARTITIONS_H
+
+#include "mirror/describe/mirror.h"
+
+/* An answer of the engine for several of a search's targets */
+typedef struct MirrorPartitions MirrorPartitions;
+
+/*
+ * Search all targets by one request: for the best rows of all of them, which
+ * are in ascending order of oid, `times` as many as are likely to do.  Or for
+ * the search->k best rows of each, if times is MIRROR_PARTITIONS_EACH; then
+ * search->roots must be set.  NULL: that is not possible, or does not pay.
+ * All is palloc'd in the current context.
+ */
+#define MIRROR_PARTITIONS_EACH	0
+
+extern MirrorPartitions *MirrorPartitionsSearch(MirrorTarget *targets, int ntargets, MirrorSearch *search,
+												uint32 times);
+
+/* True if all targets were part of the request, and their mirrors are fresh */
+extern bool MirrorPartitionsAllKnown(const MirrorPartitions *partitions);
+
+/*
+ * Set the hits of all queries to those of one target that are above their
+ * bounds; for each target once, in ascending order.  False: the target was
+ * not part of the request, or its mirror is not fresh.
+ */
+extern bool MirrorPartitionsTake(MirrorPartitions *partitions, int target, MirrorSearch *search);
+
+/*
+ * True if a query's best rows of all targets are known: it has n of them, the
+ * last of which is this hit of this target
+ */
+extern bool MirrorPartitionsComplete(const MirrorPartitions *partitions, const MirrorSearch *search,
+									 uint32 query, uint64 n, const MirrorHit *last, int target);
+extern void MirrorPartitionsEnd(MirrorPartitions *partitions);
+
+/* The end of the queries from `first` on that one request may have */
+extern uint32 MirrorPartitionsGroup(const MirrorSearch *search, uint32 first);
+
+#endif							/* GPUVEC_SEARCH_PARTITIONS_H */

@@ -234,7 +234,7 @@ try
 	if (!range->open(devices.data(), n, slots * stride_bytes, capacity * stride_bytes, error))
 		return false;
 	for (uint32_t i = 0; i < n; i++)
-		if (!make_arrays(embedding_of(vectors[i]), banks[i], capacity, range->quad(i), &made[i],
+		if (!make_arrays(embedding_of(vectors[i]), banks[i], capacity, range->shard(i), &made[i],
 						 error))
 			return false;
 	for (uint32_t i = 0; i < n; i++)

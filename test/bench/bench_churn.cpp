@@ -32,6 +32,7 @@
 #define restrict __restrict
 extern "C"
 {
+#include "engine/embedding/embedding_mirror.h"
 #include "engine/host_memory.h"
 #include "engine/sets/sets_mirror.h"
 #include "engine/store/mirror_update.h"
@@ -180,13 +181,14 @@ struct Mirror
 
 Mirror::Mirror(const Options &options)
 {
+	static const gpuvec_mirror_kinds kinds = {&gpuvec_sets_kind, &gpuvec_embedding_kind};
 	gpuvec_engine_options wanted = {};
 
 	snprintf(wanted.backend, sizeof(wanted.backend), "%s", options.backend);
 	wanted.ndevices = 1;
 	wanted.cpu_threads = options.config.threads;
 	key.database = key.relation = key.relfilenumber = 1;
-	if (!gpuvec_store_open(&store, &wanted) || !gpuvec_merger_start(&store))
+	if (!gpuvec_store_open(&store, &wanted, &kinds) || !gpuvec_merger_start(&store))
 		die("could not open the store");
 }
 

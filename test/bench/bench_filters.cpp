@@ -33,7 +33,7 @@ static const uint64_t BATCH = 64;
 static const uint32_t BUCKETS = 100000;
 static const uint32_t TENANTS = 10000;
 static const uint32_t N_COLUMNS = 3;
-static const uint32_t N_WORDS = N_COLUMNS + 1;
+static const uint32_t N_FILTER_KEYS = N_COLUMNS + 1;
 
 /* A filter with one or two conditions */
 struct Filter
@@ -88,16 +88,16 @@ die(const char *what, const gpuvec_error &error)
 	exit(2);
 }
 
-/* The words of document p of n */
+/* The filter keys of document p of n */
 static void
-make_words(uint64_t p, uint64_t n, uint64_t *words)
+make_filter_keys(uint64_t p, uint64_t n, uint64_t *filter_keys)
 {
 	gen::Stream stream(4711, 1, p);
 
-	words[0] = 0;
-	words[1] = stream.below(BUCKETS);
-	words[2] = (uint64_t) pow(TENANTS, stream.below(1 << 30) / (double) (1 << 30)) - 1;
-	words[3] = (p * UINT64_C(2654435761)) % n;
+	filter_keys[0] = 0;
+	filter_keys[1] = stream.below(BUCKETS);
+	filter_keys[2] = (uint64_t) pow(TENANTS, stream.below(1 << 30) / (double) (1 << 30)) - 1;
+	filter_keys[3] = (p * UINT64_C(2654435761)) % n;
 }
 
 /* Documents first .. end - 1, which are in order of length, as a segment */
@@ -106,7 +106,7 @@ make_segment(gpuvec_backend *backend, const gen::Generator &generator, uint64_t 
 			 uint64_t end)
 {
 	std::vector<uint16_t> ids((end - first) * 128);
-	std::vector<uint64_t> words((end - first) * N_WORDS);
+	std::vector<uint64_t> filter_keys((end - first) * N_FILTER_KEYS);
 	std::vector<gpuvec_source_row> rows(end - first);
 	gen::IdSet	set;
 	gpuvec_error error = {};
@@ -119,8 +119,8 @@ make_segment(gpuvec_backend *backend, const gen::Generator &generator, uint64_t 
 		row->tid = gpuvec_tid(p / 256, p % 256 + 1);
 		row->ids = &ids[(p - first) * 128];
 		row->len = generator.doc(p, &ids[(p - first) * 128], set);
-		row->words = &words[(p - first) * N_WORDS];
-		make_words(p, generator.c.n_docs, &words[(p - first) * N_WORDS]);
+		row->filter_keys = &filter_keys[(p - first) * N_FILTER_KEYS];
+		make_filter_keys(p, generator.c.n_docs, &filter_keys[(p - first) * N_FILTER_KEYS]);
 	}
 	segment = gpuvec_segment_build(rows.data(), (uint32_t) rows.size(), N_COLUMNS, &error);
 	if (segment == nullptr || !backend->adopt_segment(backend, segment, &error))
@@ -139,7 +139,7 @@ make_view(gpuvec_backend *backend, const gen::Generator &generator)
 	gen::parallel_chunks(entries.size(), 1, 0, [&](uint64_t from, uint64_t to, int) {
 		for (uint64_t s = from; s < to; s++)
 			entries[s] = {make_segment(backend, generator, s * GPUVEC_SEGMENT_ROWS,
-									   std::min(n, (s + 1) * GPUVEC_SEGMENT_ROWS)), nullptr};
+									   std::min(n, (s + 1) * GPUVEC_SEGMENT_ROWS)), nullptr, 0};
 	});
 	view = gpuvec_view_new(entries.data(), (uint32_t) entries.size(), &error);
 	if (view == nullptr || !backend->adopt_view(backend, view, &error))
@@ -165,11 +165,11 @@ make_settings(uint64_t n)
 
 	for (uint64_t i = 0; i < BATCH; i++)
 	{
-		uint64_t	words[N_WORDS];
+		uint64_t	filter_keys[N_FILTER_KEYS];
 		Filter		filter;
 
-		make_words(i * 977 % n, n, words);
-		filter.between(2, words[2], words[2]);
+		make_filter_keys(i * 977 % n, n, filter_keys);
+		filter.between(2, filter_keys[2], filter_keys[2]);
 		tenants.filters.push_back(filter);
 		two.filters[i].between(1, 0, BUCKETS / 2 - 1);
 		two.filters[i].between(2, 0, 30);
@@ -195,10 +195,10 @@ count_passing(const Filter &filter, uint64_t n)
 
 	for (uint64_t p = 0; p < n; p++)
 	{
-		uint64_t	words[N_WORDS];
+		uint64_t	filter_keys[N_FILTER_KEYS];
 
-		make_words(p, n, words);
-		passing += gpuvec_filter_passes(&f, words);
+		make_filter_keys(p, n, filter_keys);
+		passing += gpuvec_filter_passes(&f, filter_keys);
 	}
 	return passing;
 }

@@ -42,5 +42,8 @@ DROP INDEX docs_tokens;
 SELECT cond, count(*) FILTER (WHERE line IN ('Rows Ranked: ' || passed, 'Rows Passing Filter: ' || passed, 'Methods: gathering 1')) = CASE WHEN current_setting('server_version_num')::int >= 180000 THEN 3 ELSE 0 END AS told
 	FROM (VALUES ('id <= 20', 20), ('id BETWEEN 30 AND 32', 3)) c (cond, passed) LEFT JOIN LATERAL
 	engine_lines('SELECT * FROM docs WHERE ' || cond || ' ORDER BY tokens <-> ''{3,1002}'' LIMIT 5') line ON true GROUP BY cond ORDER BY cond;
+-- a search without a filter says nothing of those before it
+RESET gpuvec.method;
+SELECT * FROM engine_lines('SELECT * FROM gpuvec_topk(''docs'', ''tokens'', ''{3,1002}'', 5)');
 SET client_min_messages = warning;
 DROP SCHEMA search_explain CASCADE;

@@ -109,6 +109,20 @@ is( sql(q{SELECT sum(hashtext(query || ' ' || rank || tid || score)) FROM gpuvec
 			SELECT q.n, d.ctid, braun_blanquet_similarity(q.tokens, d.tokens) AS s FROM (SELECT tokens, row_number() OVER (ORDER BY id) AS n FROM docs WHERE id % 3 = 0) q, docs d WHERE d.tokens && q.tokens) x) x WHERE rank <= 12}),
 	'a batch of queries');
 
+# filter columns, with nulls, and null sets are copied as well
+sql(q{
+	CREATE TABLE tenants AS SELECT i AS id, i % 7 AS tenant, CASE WHEN i % 5 > 0 THEN 'w' || i % 3 END AS word,
+		CASE WHEN i % 11 > 0 THEN ARRAY[i % 97, i % 89 + 100, i % 7 + 200]::idset END AS tokens FROM generate_series(1, 400) i;
+	CREATE INDEX tenants_tokens ON tenants USING gpuvec (tokens, tenant, word);});
+for my $condition ('d.tenant = q.tenant', q{d.word = 'w1'}, 'd.word IS NULL AND d.tenant <> q.tenant', q{d.tenant < 3 AND d.word > 'w0'})
+{
+	my $search = qq{SELECT string_agg(q.id || ':' || x.d, ' ' ORDER BY q.id, x.d) FROM (SELECT * FROM tenants WHERE id % 7 = 1 AND tokens IS NOT NULL) q,
+		LATERAL (SELECT d.tokens <-> q.tokens AS d FROM tenants d WHERE $condition ORDER BY d.tokens <-> q.tokens LIMIT 4) x};
+
+	is(sql("SET enable_seqscan = off; SET enable_sort = off; $search"), sql("SET enable_indexscan = off; SET enable_bitmapscan = off; $search"), "with filter columns: $condition");
+}
+is_copied('with filter columns', 'tenants');
+
 # placement: a parameter of the index
 sql(q{
 	CREATE TABLE large AS SELECT i AS id, ARRAY[i % 97, i % 89 + 100, i % 83 + 200, i % 7 + 300]::idset AS tokens FROM generate_series(1, 4000) i;

@@ -62,9 +62,30 @@ $old->quit;
 my $pruning = read_by('SET enable_bitmapscan = off; SELECT count(*) FROM docs WHERE id < 100');
 # (version 13 does not write such records of pruning)
 is($pruning, 0, 'pruning') if $node->safe_psql('postgres', 'SHOW server_version_num') >= 140000;
-cmp_ok($node->safe_psql('postgres', $rows), '<', 2003, 'and then rows go');
+is($node->safe_psql('postgres', $rows), 2001, 'and then rows go: that of the deletion, and that of the update');
 cmp_ok(read_by(q{VACUUM docs}), '>', 20, 'VACUUM has a page read as a whole');
 is($node->safe_psql('postgres', $rows), 2001, 'and then all of them go');
+
+# Of a page that is pruned, all rows go that are no more, and no others: line pointers that became
+# redirects, dead or unused ones, one of a kind or several.
+my $live = 'SELECT count(*) FROM docs';
+my $page = 500;
+for my $case (
+	['a redirect', q{UPDATE docs SET note = 1 WHERE id = %1$d}],
+	['a dead row', q{DELETE FROM docs WHERE id = %1$d; UPDATE docs SET note = 1 WHERE id = %2$d}],
+	['dead rows', q{DELETE FROM docs WHERE id BETWEEN %1$d AND %2$d; UPDATE docs SET note = 1 WHERE id = %2$d + 1}],
+	['an unused line pointer', q{BEGIN; UPDATE docs SET note = 1 WHERE id = %1$d; ROLLBACK}],
+	['unused ones', q{BEGIN; UPDATE docs SET note = 1 WHERE id = %1$d; UPDATE docs SET note = 2 WHERE id = %1$d; UPDATE docs SET note = 3 WHERE id = %1$d; COMMIT}],
+	['all of these', q{BEGIN; DELETE FROM docs WHERE id = %1$d; UPDATE docs SET note = 1 WHERE id = %2$d; UPDATE docs SET note = 2 WHERE id = %2$d; DELETE FROM docs WHERE id = %2$d + 1; COMMIT}])
+{
+	my ($name, $change) = @$case;
+	my $sql = sprintf($change, $page, $page + 3);
+
+	$node->safe_psql('postgres', $search);
+	cmp_ok(read_by("SET enable_bitmapscan = off;\n$sql;\nSELECT count(*) FROM docs"), '<', 20, "$name: no page is read as a whole") if $node->safe_psql('postgres', 'SHOW server_version_num') >= 140000;
+	is($node->safe_psql('postgres', $rows), $node->safe_psql('postgres', $live), "$name: the rows of a page that was pruned");
+	$page += 200;
+}
 
 # A line pointer that is used again: a row comes, is pruned, and another one takes its place, all
 # in one refresh.  Nothing of a row is as it was, so that the records have whole tuples.

@@ -255,10 +255,17 @@ my @after = (q{
 	INSERT INTO _timescaledb_catalog.compression_settings VALUES ('docs', NULL)},
 	q{INSERT INTO _timescaledb_catalog.compression_settings VALUES ('chunk_2', 'chunk_1')},
 	q{DELETE FROM _timescaledb_catalog.compression_settings WHERE relid = 'chunk_2'::regclass});
+# and one whose unique index has the second column besides its keys
+my @included = (q{
+	CREATE TABLE _timescaledb_catalog.chunk (id int PRIMARY KEY, schema_name name NOT NULL, table_name name NOT NULL, compressed_chunk_id int);
+	CREATE UNIQUE INDEX ON _timescaledb_catalog.chunk (schema_name) INCLUDE (table_name);
+	INSERT INTO _timescaledb_catalog.chunk VALUES (1, 'other', 'chunk_1', 1), (2, 'public', 'chunk_2', NULL)},
+	q{UPDATE _timescaledb_catalog.chunk SET compressed_chunk_id = 5 WHERE id = 2},
+	q{UPDATE _timescaledb_catalog.chunk SET compressed_chunk_id = NULL WHERE id = 2});
 my $compressed = 'cannot search relation "chunk_2" DETAIL: It is a chunk that TimescaleDB has compressed, and its rows are elsewhere. HINT: ';
 my $all_rows = 'ORDER BY with a distance operator and LIMIT searches all rows; ';
 
-foreach my $version ([ 'older', @before ], [ 'newer', @after ])
+foreach my $version ([ 'older', @before ], [ 'newer', @after ], [ 'included', @included ])
 {
 	my ($name, $create, $compress, $decompress) = @$version;
 

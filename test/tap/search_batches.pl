@@ -47,5 +47,23 @@ for my $form (sort keys %forms)
 	is(finish_psql($runs[$_]), $expected[$_], "$form, in a batch") for 0 .. $#runs;
 	cmp_ok($node->safe_psql('postgres', 'SELECT requests - batches FROM gpuvec_engine'), '>', $before, "$form: there was a batch");
 }
+
+# and each is told how its own queries were searched
+for my $form (q{gpuvec_topk('docs', 'tokens', '[7,1%02d]', 60)}, q{gpuvec_topk_batch('docs', 'tokens', ARRAY['[7,1%1$02d]', '[7]', '[1%1$02d]']::idset[], 60)})
+{
+	my $queries = $form =~ /batch/ ? 3 : 1;
+	my $before = $node->safe_psql('postgres', 'SELECT requests - batches FROM gpuvec_engine');
+	my @runs = map { start_psql($node, 'EXPLAIN (ANALYZE, COSTS off, TIMING off, SUMMARY off) SELECT * FROM ' . sprintf($form, $_)) } 1 .. $sessions;
+
+	for (@runs)
+	{
+		my ($methods) = finish_psql($_) =~ /Methods: (.*)/;
+		my $sum = 0;
+
+		$sum += $_ for ($methods // '') =~ /(\d+)/g;
+		is($sum, $queries, "methods of $queries queries in a batch");
+	}
+	cmp_ok($node->safe_psql('postgres', 'SELECT requests - batches FROM gpuvec_engine'), '>', $before, 'there was a batch');
+}
 $node->stop;
 done_testing();

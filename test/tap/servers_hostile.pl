@@ -47,6 +47,15 @@ sub then_says
 # Ever more of the same
 sub flood { my ($put, $first, $more) = @_; $put->($first); $put->($more x 100) while 1; }
 
+# What it says of rows of a type that it has not told, and then of the same rows as text
+sub asked_again
+{
+	my ($again) = @_;
+	my $times = 0;
+	return then_says(sub { return $times++ ? $again : describe($int4, $int4, $float8, $int4, $int4, 99998) . $row . $done; });
+}
+
+my $text_row = data_row('1', '1', '1', '1', '7', '{1}');
 my $wrong = qr/returned a wrong answer/;
 my $long = 'x' x 50000;
 my %says = (
@@ -55,6 +64,10 @@ my %says = (
 	'no answer' => [ then_says(''), $wrong ],
 	'a command without rows' => [ then_says($done), $wrong ],
 	'the end before the answer' => [ then_says(message('Z', 'T') . "$rows$row$done"), $wrong ],
+	'rows as text' => [ asked_again("$rows$text_row$done"), qr/^1\|1\|\(7,\{1\}\)$/ ],
+	'no answer as text' => [ asked_again(''), $wrong ],
+	'a command without rows as text' => [ asked_again($done), $wrong ],
+	'rows without an end as text' => [ asked_again("$rows$text_row"), $wrong ],
 	'many ends' => [ then_says(message('Z', 'T') x 100 . "$rows$row$done"), $wrong ],
 	'rows that are cut off' => [ then_says(sub { $_[0]->($rows . substr($row, 0, 20)); POSIX::_exit(0); }), qr/closed the connection/ ],
 	'nothing, and is gone' => [ sub { POSIX::_exit(0) }, qr/closed the connection/ ],

@@ -7,7 +7,7 @@
 # The goals are those of unit.mk.
 
 PG_CONFIG ?= pg_config
-FEED_TESTS = feed_ring merge
+FEED_TESTS = feed_ring merge counts
 
 check:
 
@@ -19,6 +19,7 @@ FEED_CFLAGS = -std=gnu11 -O2 -g -pthread -Wall -Wextra -Wno-unused-parameter -Wn
 	-isystem $(shell $(PG_CONFIG) --includedir-server)
 FEED_SOURCES = test/unit/feed_ring_test.c src/mirror/feed/feed_ring.c
 MERGE_SOURCES = test/unit/merge_test.c src/idset/idset_merge.c src/idset/idset_merge_wide.c
+COUNTS_SOURCES = test/unit/counts_test.c src/idset/idset_counts.c
 
 tests:
 	@echo $(FEED_TESTS)
@@ -37,5 +38,9 @@ $(FEED_DIR)/feed_ring_test: $(FEED_SOURCES) src/mirror/feed/feed_ring.h src/core
 $(FEED_DIR)/merge_test: $(MERGE_SOURCES) src/idset/idset_merge.h src/idset/idset.h
 	@mkdir -p $(@D)
 	$(CC) $(FEED_CFLAGS) $(SANITIZER) -o $@ $(MERGE_SOURCES)
+
+$(FEED_DIR)/counts_test: $(COUNTS_SOURCES) src/idset/idset_counts.h src/idset/idset.h
+	@mkdir -p $(@D)
+	$(CC) $(FEED_CFLAGS) $(SANITIZER) -o $@ $(COUNTS_SOURCES)
 
 .PHONY: tests programs check $(FEED_TESTS:%=check-%)

@@ -28,7 +28,7 @@ SERVER_TEST_SRCS = test/unit/server_test.c test/unit/server_client.c test/unit/s
 	test/unit/server_rows.c test/unit/server_partitions.c test/unit/server_joint.c test/unit/server_als.c
 SERVER_TEST_FLAGS = -std=gnu11 -O2 -g -pthread -ffp-contract=off -D_GNU_SOURCE -I$(srcdir)/src -Wall -Wextra
 
-SERVER_WRAP = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign
+SERVER_WRAP = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign,--wrap=aligned_alloc,--wrap=free
 
 SERVER_plain =
 SERVER_asan = -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer

@@ -609,6 +609,9 @@ test_als_memory(void)
 	memory_try(&e, &c, "a training", ask_training, ask_training, NULL, false);
 	memory_try(&e, &c, "folding in", ask_training, ask_training, &e, false);
 	memory_try(&e, &c, "neighbors", ask_neighbors, ask_neighbors, NULL, false);
+	memory_none_lost(&c, "trainings lose no memory", ask_training, NULL, true);
+	memory_none_lost(&c, "folding in loses no memory", ask_training, &e, true);
+	memory_none_lost(&c, "neighbors lose no memory", ask_neighbors, NULL, true);
 	client_close(&c);
 	memory_engine_stop(&e);
 }

@@ -1990,6 +1990,51 @@ ask_load(client *c, void *arg)
 	return load(c, &a->m);
 }
 
+static bool
+ask_any(client *c, void *arg)
+{
+	return check_random(c, &((asking *) arg)->m);
+}
+
+static bool
+ask_gram(client *c, void *arg)
+{
+	return check_gram(c, &((asking *) arg)->m);
+}
+
+/* All that a mirror may meet, from its load to its end */
+static bool
+ask_life(client *c, void *arg)
+{
+	vector_model *m = &((asking *) arg)->m;
+	gpuvec_drop drop = {.database = m->key.database,.relation = m->key.relation};
+	bool		ok = load(c, m) && check_random(c, m) && check_gram(c, m);
+
+	rewrite_page(m, (uint32_t) random_below(m->nblocks));
+	return ok && refresh(c, m) && check_random(c, m) && check_nearest(c, m) &&
+		client_call(c, GPUVEC_MSG_DROP, &drop, sizeof(drop), GPUVEC_MSG_COUNT);
+}
+
+/* Requests of embedding tables lose no memory, even if they find none */
+static void
+embed_none_lost(client *c, asking *a)
+{
+	memory_none_lost(c, "requests lose no memory", ask_any, a, false);
+	for (int rounds = 0; rounds < 12;)
+	{
+		a->r = knowing_request(&a->m);
+		if (a->r.head.nkeys < 1000)
+		{
+			memory_none_lost(c, "a request loses no memory", ask_same, a, true);
+			rounds++;
+		}
+		free_request(&a->r);
+	}
+	memory_none_lost(c, "nearest rows lose no memory", ask_nearest, a, true);
+	memory_none_lost(c, "Gram matrices lose no memory", ask_gram, a, true);
+	memory_none_lost(c, "mirrors of vectors lose no memory", ask_life, a, false);
+}
+
 /* No memory for requests of embedding tables: see server_memory.c */
 void
 test_embed_memory(void)
@@ -2007,6 +2052,7 @@ test_embed_memory(void)
 	}
 	memory_try(&e, &c, "the nearest rows", ask_nearest, ask_nearest, &a, false);
 	memory_try(&e, &c, "a load of vectors", ask_load, ask_load, &a, true);
+	embed_none_lost(&c, &a);
 	free_model(&a.m);
 	client_close(&c);
 	memory_engine_stop(&e);

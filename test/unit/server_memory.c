@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * server_memory.c
- *	  Requests for which the engine finds no memory.
+ *	  Requests for which the engine finds no memory, and whether it frees what
+ *	  it has allocated for requests.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,6 +20,13 @@
 #define MOST	2000
 
 /*
+ * How often a request is made to see whether it loses memory: one allocation
+ * each time shows beyond what may be kept of one, for the next
+ */
+#define REPEATS	20
+#define MOST_KEPT	4
+
+/*
  * Queries of a request of more than 1 MB, after which the engine keeps no
  * buffer
  */
@@ -27,6 +35,8 @@
 static const shape small = {.rows_per_page = 12,.maxlen = 24,.vocabulary = 300};
 static char path[128];
 static long *left;				/* shared with the engine: see failing_malloc.c */
+static const long *live;		/* the same */
+static bool lost = false;		/* was any memory? */
 
 engine
 memory_engine(void)
@@ -37,10 +47,11 @@ memory_engine(void)
 
 	snprintf(path, sizeof(path), "%s/memory", scratch);
 	fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
-	if (fd < 0 || ftruncate(fd, sizeof(long)) < 0 ||
-		(left = mmap(NULL, sizeof(long), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) == MAP_FAILED)
+	if (fd < 0 || ftruncate(fd, 2 * sizeof(long)) < 0 ||
+		(left = mmap(NULL, 2 * sizeof(long), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) == MAP_FAILED)
 		exit(1);
 	close(fd);
+	live = left + 1;
 	setenv("GPUVEC_FAILING_MALLOC", path, 1);
 	e = engine_start("lists:1", arguments);
 	unsetenv("GPUVEC_FAILING_MALLOC");
@@ -51,7 +62,7 @@ void
 memory_engine_stop(engine *e)
 {
 	engine_stop(e);
-	munmap(left, sizeof(long));
+	munmap(left, 2 * sizeof(long));
 	unlink(path);
 }
 
@@ -86,6 +97,66 @@ memory_try(const engine *e, client *c, const char *what, memory_request request,
 	check(failed > 0 && failed < MOST - 1, "allocations failed, and not for ever");
 	if (getenv("SERVER_TEST_VERBOSE"))
 		fprintf(stderr, "%s: %ld allocations failed\n", what, failed);
+}
+
+/*
+ * The number of allocations that live, once the session has answered another
+ * request: it frees what it had for an answer when that was sent
+ */
+static long
+count_live(client *c)
+{
+	(void) client_engine_info(c);
+	return __atomic_load_n(live, __ATOMIC_RELAXED);
+}
+
+/*
+ * Check that not many more allocations live than before.  Other threads may
+ * free theirs a little later.
+ */
+static void
+check_none_lost(client *c, long before, const char *what)
+{
+	double		begin = seconds();
+	long		more;
+
+	while ((more = count_live(c) - before) > MOST_KEPT && !lost && seconds() - begin < patience())
+		usleep(10000);
+	lost = lost || more > MOST_KEPT;
+	if (getenv("SERVER_TEST_VERBOSE"))
+		fprintf(stderr, "%s: %ld allocations more\n", what, more);
+	if (!check(more <= MOST_KEPT, what))
+		printf("%ld allocations more live\n", more);
+}
+
+void
+memory_none_lost(client *c, const char *what, memory_request request, void *arg, bool fails)
+{
+	bool		ok = true;
+	bool		failed = fails;
+	long		before = 0;
+
+	for (int i = -REPEATS; ok && i < REPEATS; i++)
+	{
+		/* from here on nothing more is kept for the next */
+		if (i == 0)
+			before = count_live(c);
+		ok = check(request(c, arg), what);
+	}
+	check_none_lost(c, before, what);
+	before = count_live(c);
+	for (long n = 1; failed && n < MOST; n++)
+	{
+		failed = false;
+		for (int i = 0; i <= MOST_KEPT; i++)
+		{
+			__atomic_store_n(left, n, __ATOMIC_RELAXED);
+			(void) request(c, arg);
+			failed |= __atomic_exchange_n(left, 0, __ATOMIC_RELAXED) == 0;
+		}
+	}
+	check(request(c, arg), what);
+	check_none_lost(c, before, what);
 }
 
 /* Searches by several queries, so that there are a few pieces */
@@ -187,6 +258,32 @@ load_again(client *c, void *arg)
 	return ask_load(c, arg) && search_again(c, arg);
 }
 
+/* All that a mirror may meet, from its first load to its end */
+static bool
+ask_life(client *c, void *arg)
+{
+	searching  *s = arg;
+	gpuvec_drop drop = {.database = s->m.key.database,.relation = s->m.key.relation};
+
+	s->m.refresh = 0;
+	return model_load(c, &s->m) && ask_refresh(c, arg) && ask_refresh(c, arg) && search_again(c, arg) &&
+		client_call(c, GPUVEC_MSG_DROP, &drop, sizeof(drop), GPUVEC_MSG_COUNT);
+}
+
+/* A session of its own */
+static bool
+ask_session(client *c, void *arg)
+{
+	uint32_t	sessions = client_engine_info(c).connections;
+	client		other = client_open(arg);
+	bool		ok = client_engine_info(&other).connections == sessions + 1;
+
+	client_close(&other);
+	for (double begin = seconds(); client_engine_info(c).connections > sessions && seconds() - begin < patience();)
+		usleep(1000);
+	return ok;
+}
+
 /* Ask by queries of the most ids that there may be, `mb` MB of them */
 static bool
 ask_megabytes(client *c, searching *s, size_t mb)
@@ -260,6 +357,11 @@ test_memory(void)
 	memory_try(&e, &c, "a load", ask_load, load_again, &s, true);
 	memory_try(&e, &c, "a refresh", ask_refresh, load_again, &s, true);
 	try_large(&c, &s);
+	memory_none_lost(&c, "searches lose no memory", search_again, &s, false);
+	memory_none_lost(&c, "a search loses no memory", ask_search, &s, true);
+	memory_none_lost(&c, "lists lose no memory", ask_list, &s, true);
+	memory_none_lost(&c, "sessions lose no memory", ask_session, &e, false);
+	memory_none_lost(&c, "mirrors lose no memory", ask_life, &s, false);
 	for (int i = 0; i < 8; i++)
 		free(s.queries[i].ids);
 	model_free(&s.m);

@@ -27,6 +27,13 @@ typedef bool (*memory_request) (client *c, void *arg);
 extern void memory_try(const engine *e, client *c, const char *what, memory_request request,
 					   memory_request again, void *arg, bool closes);
 
+/*
+ * Make a request many times, which changes nothing that lasts: the engine has
+ * as many allocations in the end as before.  If it `fails`, the same while
+ * each allocation of it fails.
+ */
+extern void memory_none_lost(client *c, const char *what, memory_request request, void *arg, bool fails);
+
 extern void test_memory(void);
 extern void test_request_budget(void);
 extern void test_embed_memory(void);

@@ -470,10 +470,49 @@ test_compounds(void)
 	compounds_rounds();
 }
 
+/* Of all rows of a compound, n have a large id */
+static void
+few_large_ids(uint32_t n)
+{
+	static const shape with_large = {.rows_per_page = 20,.maxlen = 6,.vocabulary = 31};
+	engine		e = engine_start("compounds:2,lists:1", plain);
+	client		c = client_open(&e);
+	model		models[PARTITIONS];
+
+	wide_from = few_ids.vocabulary;
+	for (uint32_t i = 0; i < PARTITIONS; i++)
+	{
+		uint32_t	block = 0;
+		model_row  *row;
+
+		models[i] = model_new(100 + i, 30, &few_ids);
+		while (models[i].pages[block].nrows == 0)
+			block++;
+		row = &models[i].pages[block].rows[0];
+		if (i < n)
+		{
+			row->ids = realloc(row->ids, 2 * sizeof(uint16_t));
+			row->ids[0] = 3;
+			row->ids[1] = (uint16_t) wide_from;
+			row->len = 2;
+		}
+		check(model_load(&c, &models[i]), "load");
+	}
+	check(wait_for_compound(&c, models, PARTITIONS), "a compound is made");
+	for (int i = 0; i < 10; i++)
+		search_partitions(&c, models, PARTITIONS, &with_large);
+	for (uint32_t i = 0; i < PARTITIONS; i++)
+		model_free(&models[i]);
+	client_close(&c);
+	engine_stop(&e);
+}
+
 /* The same with numbers of ids, which each mirror has, or some have */
 void
 test_compounds_wide(void)
 {
+	for (uint32_t n = 0; n < 3; n++)
+		few_large_ids(n);
 	wide_from = 20;
 	compounds_rounds();
 	wide_from = 100;

@@ -1225,6 +1225,17 @@ rows_again(client *c, void *arg)
 		bring_back(c, t) && model_check_random(c, &t->mirror, &small);
 }
 
+/* All that a mirror with a feed may meet, from its load to its end */
+static bool
+ask_life(client *c, void *arg)
+{
+	fed_table  *t = arg;
+	gpuvec_drop drop = {.database = t->mirror.key.database,.relation = t->mirror.key.relation};
+
+	return rows_again(c, arg) && ask_rows(c, arg) && ask_rows(c, arg) &&
+		client_call(c, GPUVEC_MSG_DROP, &drop, sizeof(drop), GPUVEC_MSG_COUNT);
+}
+
 void
 test_rows_memory(void)
 {
@@ -1236,6 +1247,7 @@ test_rows_memory(void)
 	memory_try(&e, &c, "rows", ask_rows, rows_again, &t, false);
 	check(bring_back(&c, &t), "the mirror is there");
 	check_counts(&c, &t);
+	memory_none_lost(&c, "mirrors with feeds lose no memory", ask_life, &t, false);
 	fed_table_free(&t);
 	client_close(&c);
 	memory_engine_stop(&e);

@@ -530,6 +530,31 @@ find_key(gpuvec_vectors *shards, gpuvec_device_bank *bank, int64_t key)
 	return slot;
 }
 
+/*
+ * Many keys at once, of all devices, in another order than they were entered:
+ * those that there are, and some that there are not
+ */
+static bool
+all_keys_found(gpuvec_vectors *shards, gpuvec_device_bank *bank)
+{
+	int64_t		keys[CAPACITY * 3];
+	uint32_t	slots[CAPACITY * 3];
+	uint32_t	proven = 1;
+	gpuvec_error error;
+	gpuvec_key_search search = {
+		.keys = keys, .nkeys = CAPACITY * 3, .proven = &proven, .nblocks = 1, .slots = slots
+	};
+
+	for (int i = 0; i < CAPACITY * 3; i++)
+		keys[i] = (int64_t) (i * 7 % (CAPACITY * 3)) - CAPACITY;
+	if (!shards->find_keys(shards, bank, &search, &error))
+		return false;
+	for (int i = 0; i < CAPACITY * 3; i++)
+		if (slots[i] != (keys[i] < 0 || keys[i] >= CAPACITY ? GPUVEC_NO_SLOT : (uint32_t) keys[i]))
+			return false;
+	return true;
+}
+
 /* A key that belongs to the first device */
 static int64_t
 first_devices_key(int64_t after)
@@ -544,9 +569,10 @@ first_devices_key(int64_t after)
 static void
 test_keys(void)
 {
-	for (int spread = 0; spread < 2; spread++)
+	for (int i = 0; i < 4; i++)
 	{
-		gpuvec_vectors *shards = open_shards(spread ? 0 : SIZE_MAX, 1000, false);
+		bool		spread = i % 2 == 1;
+		gpuvec_vectors *shards = open_shards(spread ? 0 : SIZE_MAX, i < 2 ? 1000 : 10, false);
 		gpuvec_device_bank *bank = full_bank(shards);
 		gpuvec_error error;
 		int64_t		key = 0;
@@ -556,10 +582,11 @@ test_keys(void)
 			  map_range(shards, bank, 0, CAPACITY, &error), "enter keys");
 		check(find_key(shards, bank, 7) == 7, "a key");
 		check(find_key(shards, bank, -7) == GPUVEC_NO_SLOT, "no such key");
+		check(all_keys_found(shards, bank), "many keys");
 		check(shards->key_limit(bank) >= CAPACITY, "room for all keys");
 
 		/* as if all keys had one hash */
-		for (uint64_t i = 0; spread && i < shards->key_limit(bank); i++)
+		for (uint64_t n = 0; spread && n < shards->key_limit(bank); n++)
 		{
 			gpuvec_key_row row = {.key = key = first_devices_key(key), .slot = 1};
 

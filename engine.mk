@@ -113,9 +113,17 @@ build/%.o: $(srcdir)/%.cu
 	@mkdir -p $(@D)
 	$(NVCC) $(NVCC_FLAGS) -MD -MP -MF $(@:.o=.d) -c -o $@ $<
 
-$(ENGINE_LIB): $(ENGINE_OBJS) $(KERNEL_OBJS)
+# What is linked with kernels, or without, is linked anew when that changes.  With
+# emulated ones only programs of their own are.
+KERNELS_LINKED = $(if $(filter emulated,$(WITH_CUDA)),,build/linked-with-$(words $(KERNEL_OBJS))-kernels)
+build/linked-with-%-kernels:
+	@mkdir -p $(@D)
+	@rm -f build/linked-with-*
+	@touch $@
+
+$(ENGINE_LIB): $(ENGINE_OBJS) $(KERNEL_OBJS) $(KERNELS_LINKED)
 	rm -f $@
-	$(AR) rcs $@ $^
+	$(AR) rcs $@ $(ENGINE_OBJS) $(KERNEL_OBJS)
 
 gpuvec-engine: build/src/engine/main.o $(ENGINE_LIB)
 	$(ENGINE_CC) $(ENGINE_FLAGS) $(ENGINE_LDFLAGS) -pie -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS)

@@ -56,14 +56,33 @@ named() {
 		awk -F '\t' '{ n = split($2, names, /, | and /); for (i = 1; i <= n; i++) print $3, names[i], $1 }' | sort -u
 }
 
-# each file is read once, with all words in it that are looked for
-while read -r path names; do
-	[ -f "$path" ] || continue
-	missing=$(comm -23 <(tr ' ' '\n' <<<"$names" | sort -u) <(grep -owF -f <(tr ' ' '\n' <<<"$names") "$path" | sort -u))
-	for name in $missing; do
-		fault "there is no $name in $path, but in: $(named | awk -v p="$path" -v n="$name" '$1 == p && $2 == n { print $3 }' | xargs)"
+# known_files NAMED: files of such lines, but not those that are missing, told above
+known_files() {
+	cut -d ' ' -f 1 <<<"$1" | uniq | while read -r path; do
+		[ ! -f "$path" ] || echo "$path"
 	done
-done < <(named | awk '{ names[$1] = names[$1] " " $2 } END { for (path in names) print path names[path] }')
+}
+
+# strangers NAMED: names of such lines that are no words of their files, as
+# "NAME FILE PAGE..."; each file is read once
+strangers() {
+	awk 'FILENAME == "-" { pages[$1, $2] = pages[$1, $2] " " $3; next }
+		{
+			n = split($0, words, /[^A-Za-z0-9_]+/)
+			for (i = 1; i <= n; i++) delete pages[FILENAME, words[i]]
+			read[FILENAME] = 1
+		}
+		END {
+			for (key in pages) {
+				split(key, at, SUBSEP)
+				if (at[1] in read) print at[2], at[1], pages[key]
+			}
+		}' - $(known_files "$1") <<<"$1" | sort
+}
+
+while read -r name path pages; do
+	fault "there is no $name in $path, but in: $pages"
+done < <(strangers "$(named)")
 
 # test_exists KIND NAME
 test_exists() {
@@ -75,12 +94,19 @@ test_exists() {
 	esac
 }
 
-while IFS=$'\t' read -r file kind names; do
-	for name in $(sed -E 's/\([^)]*\)?//g' <<<"$names" | grep -oE '(^|,) *[a-z0-9_]+ *' | tr -d ', '); do
-		test_exists "$kind" "$name" || fault "$file: there is no test $kind: $name"
-	done
-done < <(paragraphs | sed -E 's/\([^()]*\)//g' | matches '(regress|isolation|TAP|unit): [a-z0-9_, ]+' |
-	sed -E 's/: /\t/' | sort -u)
+# "regress: a, b c", as "PAGE KIND a" and "PAGE KIND b"
+tests_named() {
+	paragraphs | sed -E 's/\([^()]*\)//g' | matches '(regress|isolation|TAP|unit): [a-z0-9_, ]+' |
+		awk -F '\t|: ' '{
+			n = split($3, names, ",")
+			for (i = 1; i <= n; i++)
+				if (split(names[i], words, " ")) print $1, $2, words[1]
+		}' | sort -u
+}
+
+while read -r file kind name; do
+	test_exists "$kind" "$name" || fault "$file: there is no test $kind: $name"
+done < <(tests_named)
 
 # the mutants that the rules of exactness name
 mutants() {

@@ -71,23 +71,26 @@ postgres_headers='^(postgres.*|c|fmgr|miscadmin|funcapi|pgstat|libpq.*|varatt|(a
 
 # floor_files: the files of src and kernels, each with its floor, "-" if it has none
 floor_files() {
-	local file floor pattern patterns found
-	for file in $(find src kernels -type f \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.inc' \) | sort); do
-		found=-
-		while read -r floor _ patterns; do
-			for pattern in $patterns; do
-				# shellcheck disable=SC2053
-				if [ $found = - ] && [[ $file == $pattern ]]; then found=$floor; fi
-			done
-		done <<<"$table"
-		echo "$found $file"
-	done
+	find src kernels -type f \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.inc' \) | sort |
+		awk -v table="$table" '
+		BEGIN {
+			floors = split(table, line, "\n")
+			for (i = 1; i <= floors; i++) {
+				n = split(line[i], field, " ")
+				name[i] = field[1]
+				for (j = 3; j <= n; j++) pattern[i] = pattern[i] (j > 3 ? "|" : "") field[j]
+				gsub(/[.]/, "[.]", pattern[i])
+				gsub(/[*]/, ".*", pattern[i])
+			}
+		}
+		{
+			for (i = 1; i <= floors && $0 !~ "^(" pattern[i] ")$"; i++);
+			print i <= floors ? name[i] : "-", $0
+		}'
 }
 
-set -f
 table=$(sed 's/#.*//;/^[[:space:]]*$/d' <<<"$floors")
 files=$(floor_files)
-set +f
 
 # every include of them: file, line, kind of quote, name
 includes=$(cut -d ' ' -f 2 <<<"$files" | xargs grep -nE '^[[:space:]]*#[[:space:]]*include[[:space:]]*["<]' /dev/null |

@@ -74,9 +74,10 @@ gpuvec_workdir() {
 	[ -z "$user" ] || chown "$user" "$sockets"
 }
 
-# Settings that objects depend on: folders of builds have names made of them
+# Settings that objects depend on: folders of builds have names made of them.  With kernels
+# or without, the objects beside them are the same.
 build_settings() {
-	printf '%s|' "$PG_CONFIG" "$("$PG_CONFIG" --version)" "$WITH_CUDA" "$CUDA_ARCHS" "$SANITIZE" "$HOOKS" "${CC:-}" "${CFLAGS:-}" "$PATH"
+	printf '%s|' "$PG_CONFIG" "$("$PG_CONFIG" --version)" "$CUDA_ARCHS" "$SANITIZE" "$HOOKS" "${CC:-}" "${CFLAGS:-}" "$PATH"
 }
 
 # Makes $work/src: a link to build/check/NUMBER, which stays, so that make compiles only
@@ -179,11 +180,14 @@ gpuvec_can_stage() {
 	return 1
 }
 
+# initdb_settings: the environment of test/initdb/initdb
+initdb_settings() { echo "INITDB_PROGRAM=$bindir/initdb INITDB_KEPT=$work/initdb"; }
+
 # gpuvec_start NAME [CONF]: a server with these additional settings
 gpuvec_start() {
 	local data=$work/$1
 	as_user mkdir -p "$sockets/$1"
-	as_user "$bindir/initdb" -D "$data" -U postgres -A trust -N --locale=C --encoding=UTF8 >/dev/null
+	as_user env $(initdb_settings) "$work/src/test/initdb/initdb" -D "$data" -U postgres -A trust -N --locale=C --encoding=UTF8 >/dev/null
 	{
 		cat <<-CONF
 			listen_addresses = ''

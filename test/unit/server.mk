@@ -39,7 +39,8 @@ SERVER_emulated =
 SERVER_DIR_plain = $(if $(BUILT),build,$(SERVER_BIN)/plain)
 SERVER_DIR_asan = $(if $(BUILT),build,$(SERVER_BIN)/asan)
 SERVER_DIR_thread = $(SERVER_BIN)/thread
-SERVER_DIR_emulated = $(SERVER_BIN)/emulated
+# (sanitizers do not follow the changes of the stack)
+SERVER_DIR_emulated = $(if $(BUILT),$(if $(filter yes,$(SANITIZE)),$(SERVER_BIN)/emulated,build),$(SERVER_BIN)/emulated)
 
 # rules of one variant of the engine
 define server_variant
@@ -49,9 +50,9 @@ $(SERVER_BIN)/$(1)/%.o: $(srcdir)/%.c
 	$$(ENGINE_CC) $$(ENGINE_FLAGS) $$(FLAGS_$$(notdir $$*)) -DGPUVEC_TEST_HOOKS $$(SERVER_$(1)) -MMD -MP -c -o $$@ $$<
 endif
 
-$(SERVER_BIN)/gpuvec-engine-$(1): $$(patsubst %.c,$$(SERVER_DIR_$(1))/%.o,$$(or $$(SERVER_SRCS_$(1)),$$(SERVER_SRCS))) $$(KERNEL_OBJS)
+$(SERVER_BIN)/gpuvec-engine-$(1): $$(patsubst %.c,$$(SERVER_DIR_$(1))/%.o,$$(or $$(SERVER_SRCS_$(1)),$$(SERVER_SRCS))) $$(KERNEL_OBJS) $$(KERNELS_LINKED)
 	@mkdir -p $$(@D)
-	$$(ENGINE_CC) $$(ENGINE_FLAGS) $$(SERVER_$(1)) -pie $$(SERVER_WRAP) -o $$@ $$^ $$(ENGINE_LIBS)
+	$$(ENGINE_CC) $$(ENGINE_FLAGS) $$(SERVER_$(1)) -pie $$(SERVER_WRAP) -o $$@ $$(filter %.o,$$^) $$(ENGINE_LIBS)
 
 -include $$(patsubst %.c,$$(SERVER_DIR_$(1))/%.d,$$(or $$(SERVER_SRCS_$(1)),$$(SERVER_SRCS)))
 endef

@@ -1332,6 +1332,8 @@ void
 test_embed(void)
 {
 	static const char *const plain[] = {"--cpu-threads", "2", NULL};
+	/* emulated kernels take long */
+	int			rounds = getenv("SERVER_TEST_EMULATED") ? 4 : 12;
 	engine		e = engine_start(NULL, plain);
 	client		c = client_open(&e);
 
@@ -1351,7 +1353,7 @@ test_embed(void)
 		for (uint32_t block = 0; m.twice && block < m.nblocks; block++)
 			rewrite_page(&m, block);
 		check(load(&c, &m), "load");
-		for (int round = 0; round < 12; round++)
+		for (int round = 0; round < rounds; round++)
 		{
 			for (int j = 0; j < 8; j++)
 				check(check_random(&c, &m), "a random request");

@@ -1430,7 +1430,10 @@ test_draft(void)
 int
 main(int argc, char **argv)
 {
-	test_random(argc > 1 ? atoi(argv[1]) : 1500);
+	int			ntables = argc > 1 ? atoi(argv[1]) : 1500;
+	int			some = ntables < 200 ? ntables : 200;
+
+	test_random(ntables);
 #ifndef SHARDS_TEST_GPU
 	test_joint(200);
 #endif
@@ -1439,11 +1442,11 @@ main(int argc, char **argv)
 	test_refused();
 	test_half_adopted();
 	test_failing();
-	test_elsewhere(200, false);
-	test_elsewhere(100, true);
+	test_elsewhere(some, false);
+	test_elsewhere(some / 2, true);
 	test_canceled();
 	test_draft();
-	test_copies(200);
+	test_copies(some);
 	test_copies_refused();
 #ifndef SHARDS_TEST_GPU
 	test_replicas();

@@ -24,7 +24,7 @@
  * each time shows beyond what may be kept of one, for the next
  */
 #define REPEATS	20
-#define MOST_KEPT	4
+#define MOST_KEPT	8
 
 /*
  * Queries of a request of more than 1 MB, after which the engine keeps no

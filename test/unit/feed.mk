@@ -33,7 +33,7 @@ $(FEED_TESTS:%=check-%): check-%: $(FEED_DIR)/%_test
 
 $(FEED_DIR)/feed_ring_test: $(FEED_SOURCES) src/mirror/feed/feed_ring.h src/core/protocol.h src/core/protocol_mirrors.h
 	@mkdir -p $(@D)
-	$(CC) $(FEED_CFLAGS) $(SANITIZER) -o $@ $(FEED_SOURCES) -lpthread
+	$(CC) $(FEED_CFLAGS) $(SANITIZER) -o $@ $(FEED_SOURCES) -Wl,--wrap=memcpy -lpthread
 
 $(FEED_DIR)/merge_test: $(MERGE_SOURCES) src/idset/idset_merge.h src/idset/idset.h
 	@mkdir -p $(@D)

@@ -37,6 +37,11 @@
 #define READS			300		/* least copies of each reader */
 #define RESET_EVERY		20011	/* records of a feed */
 #define RESETS			2		/* at least, while all readers read */
+#define COPIES_A_STOP	64		/* see __wrap_memcpy */
+#define STOP_US			50
+
+extern void *__real_memcpy(void *to, const void *from, size_t bytes);
+extern void *__wrap_memcpy(void *to, const void *from, size_t bytes);
 
 static long passed = 0;
 static long failed = 0;
@@ -489,6 +494,22 @@ write_records(Arena *arena)
 		pthread_mutex_unlock(&arena->lock);
 		pg_atomic_fetch_add_u64(&arena->appended, n);
 	}
+}
+
+/*
+ * Linked in place of memcpy(): stop behind a copy now and then, as a busy
+ * machine does.  So others meet records that are written or copied, but not
+ * yet published or checked, on machines with many cores too.
+ */
+void *
+__wrap_memcpy(void *to, const void *from, size_t bytes)
+{
+	static _Thread_local uint32 copies = 0;
+
+	__real_memcpy(to, from, bytes);
+	if (++copies % COPIES_A_STOP == 0)
+		usleep(STOP_US);
+	return to;
 }
 
 /* Wait until a planned copy comes too late, as a process that is stopped */

@@ -4,7 +4,7 @@
  *	  The ring of a feed: its last records, in shared memory.
  *
  * Records are numbered 1, 2, 3 ... without gaps.  They lie one behind another
- * at positions that only grow; position p is byte p % room of data[].  No
+ * at positions that only grow; position p is byte p % capacity of data[].  No
  * record lies across the end of data[]: what is left there is filled by
  * GPUVEC_FEED_PAD, of which only the kind is written, as there may be as few
  * as 8 bytes.  ends[] has the position behind each record, and so the one of

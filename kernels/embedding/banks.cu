@@ -130,7 +130,7 @@ struct new_arrays
 };
 
 /*
- * Make arrays with room for `room` slots, and copy the bank to them.  With
+ * Make arrays with room for `capacity` slots, and copy the bank to them.  With
  * `elements`, its vectors go there.
  */
 static bool
@@ -203,7 +203,7 @@ catch (const std::bad_alloc &)
 }
 
 /*
- * The least number of slots, `room` or more, that take a multiple of
+ * The least number of slots, `capacity` or more, that take a multiple of
  * SHARED_PAGE bytes
  */
 static uint64_t

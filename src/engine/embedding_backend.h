@@ -160,11 +160,11 @@ struct gpuvec_vectors
 								 gpuvec_storage storage, gpuvec_error *error);
 	void		(*release) (gpuvec_vectors *vectors, gpuvec_device_bank *bank);
 
-	/* Make room for `room` slots; on failure the bank is unchanged */
+	/* Make room for `capacity` slots; on failure the bank is unchanged */
 	bool		(*reserve) (gpuvec_vectors *vectors, gpuvec_device_bank *bank, uint32_t capacity,
 							gpuvec_error *error);
 
-	/* Device memory that `room` slots take, in bytes */
+	/* Device memory that `capacity` slots take, in bytes */
 	size_t		(*bytes) (const gpuvec_device_bank *bank, uint32_t capacity);
 
 	/*
@@ -219,8 +219,8 @@ struct gpuvec_vectors
 	 * devices of one kind, whose vectors all of them can read.
 	 *
 	 * can_share says whether these devices can.  reserve_shared makes room
-	 * for `room` slots in each of n banks of one width.  Slot s of bank c is
-	 * then number c * distance + s of all.  On failure, all banks are
+	 * for `capacity` slots in each of n banks of one width.  Slot s of bank c
+	 * is then number c * distance + s of all.  On failure, all banks are
 	 * unchanged.  pool_shared does what `pool`, or with a gradient
 	 * `weight_gradients`, does, for bags of such numbers.
 	 */

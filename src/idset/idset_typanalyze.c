@@ -128,7 +128,7 @@ compare_lengths(const void *a, const void *b)
 }
 
 /*
- * The ids to list, at most `room`, ascending.  *cut: other ids were met, too.
+ * The ids to list, at most `capacity`, ascending.  *cut: others were met, too.
  */
 static IdCount *
 common_ids(const IdSetSample *sample, uint32 capacity, uint32 *n, bool *cut)

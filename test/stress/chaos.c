@@ -52,7 +52,7 @@ is_engine(const char *process)
 }
 
 /*
- * Process ids of the engines of this run, at most `room`; returns their
+ * Process ids of the engines of this run, at most `capacity`; returns their
  * number
  */
 int

@@ -39,7 +39,7 @@ fit_task(lists_task *task, uint32_t capacity)
 	return task->lists && task->bitmaps;
 }
 
-/* Make a thread's memory large enough for queries of `room` ids */
+/* Make a thread's memory large enough for queries of `capacity` ids */
 static bool
 fit_scratch(lists_scratch *scratch, uint32_t capacity)
 {

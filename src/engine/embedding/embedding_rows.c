@@ -219,7 +219,7 @@ slot_bytes(const gpuvec_embedding_table *table, const gpuvec_bank *bank)
 	return ROW_BYTES + (bank->backend->on_host ? gpuvec_vector_bytes(table, bank) : 0);
 }
 
-/* Bytes of `room` slots of a bank on the device */
+/* Bytes of `capacity` slots of a bank on the device */
 static size_t
 device_bytes(const gpuvec_bank *bank, uint32_t capacity)
 {
@@ -244,7 +244,7 @@ larger_capacity(const gpuvec_embedding_table *table, const gpuvec_bank *bank)
 	return capacity > most ? (size_t) UINT32_MAX + 1 : capacity;
 }
 
-/* Grow the arrays of a bank to `room` slots */
+/* Grow the arrays of a bank to `capacity` slots */
 static bool
 reserve_slots(gpuvec_embedding_table *table, gpuvec_bank *bank, uint32_t capacity, gpuvec_error *error)
 {

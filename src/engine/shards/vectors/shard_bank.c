@@ -76,14 +76,14 @@ gpuvec_shard_release(gpuvec_vectors *vectors, gpuvec_device_bank *device_bank)
 
 /* ---- making room ---- */
 
-/* Bytes of `room` slots on a child */
+/* Bytes of `capacity` slots on a child */
 static size_t
 child_bytes(const shard_bank *bank, uint32_t child, uint32_t capacity)
 {
 	return bank->shards->children[child].vectors->bytes(bank->children[child].bank, capacity);
 }
 
-/* True if a bank has copies when it has room for `room` slots */
+/* True if a bank has copies when it has room for `capacity` slots */
 static bool
 copies_fit(const shard_bank *bank, uint32_t capacity)
 {

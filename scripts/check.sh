@@ -49,7 +49,7 @@ if [ "$QUICK" = yes ]; then
 	[ "${ENGINE:-auto}" = cuda ] || : "${WITH_CUDA:=no}"
 	: "${TESTS:=method filter shard_vectors als idset_type idset_input index_set_operators index_filtered_order search_errors
 		search_plan_node security_rights embedding_pool als_explain mirror_freshness
-		index_feed index_entries_writers engine_restarts}"
+		index_feed index_entries_writers engine_programs}"
 	TESTS=$(xargs <<<"$TESTS")
 fi
 : "${SUITES:=house unit regress isolation tap clients stress}" "${ENGINE:=auto}" "${PRELOAD:=both}" "${VERIFY:=on}" "${METHOD:=auto}" "${CPU_PARTS:=0}" "${DEVICES:=}" "${TESTS:=}" "${KEEP:=no}"

@@ -113,8 +113,8 @@ build/%.o: $(srcdir)/%.cu
 	@mkdir -p $(@D)
 	$(NVCC) $(NVCC_FLAGS) -MD -MP -MF $(@:.o=.d) -c -o $@ $<
 
-# What is linked with kernels, or without, is linked anew when that changes.  With
-# emulated ones only programs of their own are.
+# What is linked with kernels, or without, is linked anew when that changes.
+# With emulated ones only programs of their own are.
 KERNELS_LINKED = $(if $(filter emulated,$(WITH_CUDA)),,build/linked-with-$(words $(KERNEL_OBJS))-kernels)
 build/linked-with-%-kernels:
 	@mkdir -p $(@D)

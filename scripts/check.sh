@@ -45,7 +45,7 @@ default_jobs() {
 : "${QUICK:=no}"
 if [ "$QUICK" = yes ]; then
 	: "${SUITES:=house unit regress isolation tap}" "${PRELOAD:=no}"
-	# kernels take longer to compile than all else, and without a GPU none would run
+	# kernels take longer to compile than all else, and none would run
 	[ "${ENGINE:-auto}" = cuda ] || : "${WITH_CUDA:=no}"
 	: "${TESTS:=method filter shard_vectors als idset_type idset_input index_set_operators index_filtered_order search_errors
 		search_plan_node security_rights embedding_pool als_explain mirror_freshness
@@ -544,10 +544,11 @@ well_built() {
 	[ $bad = 0 ] && touch "$work/src/.well-built"
 }
 
-# newly_built: has anything been compiled, or a script changed, since that was seen?
+# newly_built: was anything compiled, or a script changed, since then?
 newly_built() {
 	[ ! -e "$work/src/.well-built" ] ||
-		[ -n "$(cd "$work/src" && find ./*.mk Makefile gpuvec.so src build/src build/kernels scripts -newer .well-built 2>/dev/null)" ]
+		[ -n "$(cd "$work/src" && find ./*.mk Makefile gpuvec.so src build/src build/kernels scripts \
+			-newer .well-built 2>/dev/null)" ]
 }
 
 # The build itself: it works, without warnings, and well

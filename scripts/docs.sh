@@ -56,7 +56,7 @@ named() {
 		awk -F '\t' '{ n = split($2, names, /, | and /); for (i = 1; i <= n; i++) print $3, names[i], $1 }' | sort -u
 }
 
-# known_files NAMED: files of such lines, but not those that are missing, told above
+# known_files NAMED: files of such lines that are there; others were told above
 known_files() {
 	cut -d ' ' -f 1 <<<"$1" | uniq | while read -r path; do
 		[ ! -f "$path" ] || echo "$path"

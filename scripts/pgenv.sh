@@ -74,8 +74,8 @@ gpuvec_workdir() {
 	[ -z "$user" ] || chown "$user" "$sockets"
 }
 
-# Settings that objects depend on: folders of builds have names made of them.  With kernels
-# or without, the objects beside them are the same.
+# Settings that objects depend on: folders of builds have names made of them.
+# With kernels or without, the objects beside them are the same.
 build_settings() {
 	printf '%s|' "$PG_CONFIG" "$("$PG_CONFIG" --version)" "$CUDA_ARCHS" "$SANITIZE" "$HOOKS" "${CC:-}" "${CFLAGS:-}" "$PATH"
 }

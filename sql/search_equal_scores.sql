@@ -94,7 +94,7 @@ BEGIN;
 INSERT INTO parts SELECT i, ARRAY[i % 20, i % 20 + 1, 50 + i % 7, 100 + i % 3, 200 + (i * i) % 11]::idset FROM generate_series(3001, 3040) i;
 DELETE FROM parts WHERE id % 10 = 0;
 SELECT measure, c.* FROM measures, check_parts(measure, NULL) c WHERE measure IN ('jaccard', 'hamming') ORDER BY measure;
--- a partition that is new in this transaction is searched by itself, between the others
+-- a partition that is new in this transaction is searched by itself
 TRUNCATE parts_3;
 INSERT INTO parts SELECT i, ARRAY[i % 20, i % 20 + 1, 50 + i % 7, 100 + i % 3, 200 + (i * i) % 11]::idset FROM generate_series(4001, 4400) i;
 SELECT measure, c.* FROM measures, check_parts(measure, NULL) c WHERE measure IN ('jaccard', 'hamming') ORDER BY measure;

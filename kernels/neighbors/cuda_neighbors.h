@@ -18,8 +18,10 @@ namespace gpuvec
 /* How it is done; tests try other ways */
 struct neighbors_policy
 {
-	uint32_t most_columns = UINT32_MAX; /* of a slice; less if that is all that fits */
-	uint32_t least_products = 16; /* for each slice and interaction; fewer are left to threads */
+	/* columns of a slice; fewer if that is all that fits */
+	uint32_t most_columns = UINT32_MAX;
+	/* for each slice and interaction; fewer are left to threads */
+	uint32_t least_products = 16;
 	uint64_t split_numbers = (uint64_t) 4 << 20; /* that are made on the host at a time */
 };
 

@@ -135,7 +135,7 @@ struct gather_params
 
 	/* counting rows */
 	uint32_t nqueries;
-	uint32_t nslices; /* GATHER_SLICE rows each, of the longest list of a query */
+	uint32_t nslices; /* GATHER_SLICE rows each, of a query's longest list */
 	uint32_t capacity;
 	struct query_state *queries;
 	const uint16_t *ids;        /* of the queries */
@@ -180,7 +180,7 @@ struct cold_params
 	uint32_t nqueries;
 	uint32_t npieces;
 	uint32_t nslots;  /* of all tables */
-	uint32_t nslices; /* slices into which the largest table is cut (COLD_SLICE) */
+	uint32_t nslices; /* of the largest table, COLD_SLICE slots each */
 	uint32_t capacity;
 	uint32_t class_lo; /* tiles whose rows count: classes class_lo .. */
 	uint32_t class_hi; /* .. class_hi - 1 */

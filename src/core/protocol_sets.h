@@ -146,7 +146,7 @@ typedef struct gpuvec_search_partitions
 	uint32_t	method;			/* gpuvec_method */
 	uint32_t	npartitions;	/* 1 .. GPUVEC_MAX_PARTITIONS */
 	uint32_t	nqueries;
-	uint32_t	together;		/* 1: rank the rows of all partitions together */
+	uint32_t	together;		/* 1: rows of all partitions rank together */
 	uint32_t	padding;
 	uint64_t	xmin;			/* as in gpuvec_search */
 	uint64_t	nids;

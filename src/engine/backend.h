@@ -151,9 +151,9 @@ struct gpuvec_backend
 	gpuvec_vectors *vectors;	/* stores the vectors of embedding tables; not
 								 * of a replica */
 	gpuvec_trainer *trainer;	/* trains factors; not of a replica */
-	gpuvec_finder *finder;		/* finds neighbors of items; not of a replica */
+	gpuvec_finder *finder;		/* finds neighbors; not of a replica */
 	const gpuvec_copier *copier;	/* of several devices; else NULL */
-	bool		is_replica;		/* a replica of a backend: only topk is called */
+	bool		is_replica;		/* a replica: only topk is called */
 
 	void		(*info) (gpuvec_backend *backend, gpuvec_backend_info *info);
 

@@ -91,7 +91,7 @@ static slist_head areas = SLIST_STATIC_INIT(areas);
 static Size rest_size = MAXALIGN(sizeof(GpuvecShared)); /* bytes of the rest,
 														 * with all areas */
 static int64 next_try = 0;		/* do not make or attach the rest before */
-static char last_error[256];	/* why the rest could not be made or attached */
+static char last_error[256];	/* why the rest is not made or attached */
 
 static shmem_request_hook_type prev_shmem_request_hook = NULL;
 static shmem_startup_hook_type prev_shmem_startup_hook = NULL;

@@ -42,8 +42,9 @@ insert(10);
 is(waiting(), '10', 'the mirror still follows the index');
 right('after a function');
 
-# rows that a search lays over the engine's answer, as long as they are few bytes: all are found,
-# also of those that are more, and by a session that knows the mirror
+# rows that a search lays over the engine's answer, while they are few bytes:
+# all are found, also of those that are more, and by a session that knows the
+# mirror
 my $knows = $node->background_psql('postgres');
 ask($knows, 'SET enable_seqscan = off; SET enable_sort = off');
 for my $kind ([1, 'narrow'], [70000, 'wide'])
@@ -77,8 +78,9 @@ right('after the lock');
 insert(10);
 is(waiting(), '10', 'it follows the index again');
 
-# A session remembers mirrors in a table, where another mirror may take the place of one: what it
-# knows of the WAL belongs to one of them.  So many mirrors come between that some meet.
+# A session remembers mirrors in a table, where another mirror may take the
+# place of one: what it knows of the WAL belongs to one of them.  More mirrors
+# come between than the table has places, so some meet.
 $node->safe_psql('postgres', 'CREATE TABLE met (' . join(', ', map { "c$_ idset" } 1 .. 12) . '); CREATE TABLE others (' . join(', ', map { "c$_ idset" } 1 .. 500) . ");
 	INSERT INTO met SELECT s, s, s, s, s, s, s, s, s, s, s, s FROM (SELECT ARRAY[i, 60001]::idset FROM generate_series(1, 500) i) x (s); INSERT INTO others (c1) VALUES ('[1]');
 	" . join(';', map { "CREATE INDEX ON met USING gpuvec (c$_)" } 1 .. 12));

@@ -40,7 +40,8 @@ ask($holder, 'SELECT pg_advisory_lock(71866, 0)');
 ask($session, q{SET gpuvec.injection_point = 'ask-before-position'});
 $session->query_until(qr/started/, "\\echo started\n$few;\n");
 $node->poll_query_until('postgres', "SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted");
-# (a row beside it is deleted, so that transactions do not tell who sees the page, which is read as a whole)
+# (a row beside it is deleted, so that transactions do not tell who sees the
+# page, which is read as a whole)
 $node->safe_psql('postgres', q{INSERT INTO docs VALUES (9001, '[1,101]'), (9002, '[7]'); DELETE FROM docs WHERE id = 9002});
 like($node->safe_psql('postgres', "SET gpuvec.freshness = sweep; $few"), qr/ .* /, 'another session finds the new row');
 is($node->safe_psql('postgres', $mirror), '1 1', 'by a refresh');

@@ -66,8 +66,8 @@ is($node->safe_psql('postgres', $rows), 2001, 'and then rows go: that of the del
 cmp_ok(read_by(q{VACUUM docs}), '>', 20, 'VACUUM has a page read as a whole');
 is($node->safe_psql('postgres', $rows), 2001, 'and then all of them go');
 
-# Of a page that is pruned, all rows go that are no more, and no others: line pointers that became
-# redirects, dead or unused ones, one of a kind or several.
+# Of a page that is pruned, all rows go that are no more, and no others: line
+# pointers that became redirects, dead or unused ones, one of a kind or several.
 my $live = 'SELECT count(*) FROM docs';
 my $page = 500;
 for my $case (

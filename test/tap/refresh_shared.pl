@@ -191,7 +191,8 @@ $session->query(q{SET gpuvec.injection_point = 'ask-before-position'});
 $session->{stderr} = '';
 begin($session, $few);
 wait_until(1, 0);
-# (a row beside it is deleted, so that transactions do not tell who sees the page, which is read as a whole)
+# (a row beside it is deleted, so that transactions do not tell who sees the
+# page, which is read as a whole)
 $node->safe_psql('postgres', "$row; INSERT INTO docs VALUES (9001, '[7]'); DELETE FROM docs WHERE id = 9001");
 is(scalar(split / /, $node->safe_psql('postgres', "SET gpuvec.freshness = sweep; $few")), ++$rows, 'another session finds a new row');
 go_on();

@@ -56,7 +56,8 @@ for my $name (sort keys %searches)
 	wait_for_locks('ExclusiveLock', 'ExclusiveLock ShareLock');
 	ask($holder, 'SELECT pg_advisory_unlock(71866, 0)');
 	wait_for_locks('ExclusiveLock', 'ShareLock');
-	# (a row beside them is deleted, so that transactions do not tell who sees their pages)
+	# (a row beside them is deleted, so that transactions do not tell who
+	# sees their pages)
 	$node->safe_psql('postgres', "INSERT INTO parts SELECT 9000 + n, p, $set FROM generate_series(1, 3) p, generate_series(0, 1) n; DELETE FROM parts WHERE id = 9001");
 	kill 'KILL', $old;
 	wait_for(sub { !kill(0, $old) }, 'the end of the engine');

@@ -47,7 +47,8 @@ sub then_says
 # Ever more of the same
 sub flood { my ($put, $first, $more) = @_; $put->($first); $put->($more x 100) while 1; }
 
-# What it says of rows of a type that it has not told, and then of the same rows as text
+# What it says of rows of a type that it has not told, and then of these rows as
+# text
 sub asked_again
 {
 	my ($again) = @_;

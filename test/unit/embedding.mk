@@ -5,8 +5,9 @@
 #   make -f test/unit/embedding.mk check		without a GPU, by an emulation
 #   make -f test/unit/embedding.mk check-gpu	with one
 #
-# CASES is how many, and EMULATED_CASES of the emulated backend, which takes half a second
-# for each.  Both need the headers of the CUDA toolkit; without them there is no test.
+# CASES is how many, and EMULATED_CASES of the emulated backend, which takes
+# half a second for each.  Both need the headers of the CUDA toolkit; without
+# them there is no test.
 # SANITIZE=yes is ignored: sanitizers do not follow changes of the stack.
 
 srcdir ?= .

@@ -138,7 +138,7 @@ repeat(client *c, memory_request request, void *arg)
 	return ok;
 }
 
-/* Make a request again and again while one of its allocations fails: each in turn */
+/* Make a request again and again while each of its allocations fails */
 static bool
 repeat_failing(client *c, memory_request request, void *arg)
 {

@@ -35,7 +35,7 @@ typedef struct partitions_search
 {
 	model	   *models;
 	uint32_t	npartitions;
-	uint32_t	late;			/* this mirror is not fresh enough; PARTITIONS: none */
+	uint32_t	late;			/* mirror that is late; PARTITIONS: none */
 	gpuvec_measure measure;
 	uint64_t	known;
 	uint64_t	xmin;

@@ -872,7 +872,7 @@ too_many_sorted(void)
 static void
 test_mergers(void)
 {
-	/* of few lengths, so that rows of the least and the greatest die as well */
+	/* of few lengths, so that rows of the least and the greatest die */
 	static const shape one_id = {.rows_per_page = 12,.maxlen = 1,.vocabulary = 100};
 
 	merger_rounds("full-segment:64", 300, 2000, &small);

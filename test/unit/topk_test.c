@@ -1174,7 +1174,7 @@ main(void)
 	{
 		t = make_table(rows, 24, 2000);
 		t.split = rows % 2 ? rows - 100 : 0;
-		/* which rows there are does not depend on the measure: a third of them each */
+		/* rows do not depend on the measure: a third of the measures each */
 		test_measures_of("a full segment", backends + 2, 1, &t, 9, 24, 2000, 100, rows % 3, 3);
 		test_measures_of("a full segment", backends + n - 1, 1, &t, 60, 24, 2000, 100, rows % 3, 3);
 		free_table(&t);

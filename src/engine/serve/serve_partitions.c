@@ -48,7 +48,7 @@ typedef struct partitions_run
 	gpuvec_compound_rows compound;	/* rows that take the place ... */
 	bool	   *covered;		/* [head.npartitions] ... of those of these
 								 * mirrors */
-	search_run	q;				/* the queries; searches of a single partition */
+	search_run	q;				/* the queries; searches of one partition */
 	gpuvec_topk_query *plain;	/* [nqueries] with ids, not numbers */
 	gpuvec_match *rows;			/* of all queries */
 	found_rows *found;			/* [nqueries] */

@@ -90,7 +90,7 @@ struct shards_copies
 	struct shards_copies *next; /* in a list */
 	int			kind;			/* shards_copies.c */
 	int			n;
-	void	   *of[];			/* [n] by the number of the child; NULL: none */
+	void	   *of[];			/* [n] by number of the child; NULL: none */
 };
 
 /* What view->device is: the shards of a view */

@@ -127,7 +127,7 @@ open_partition(MirrorPartitions *partitions, int number, MirrorTarget *target, c
 	partition->conversation.queries = search->nqueries;
 	partition->conversation.roots = search->roots;
 	partition->conversation.use_map = !search->roots && !gpuvec_verify;
-	partition->conversation.no_load = true; /* load_absent() does, all of them */
+	partition->conversation.no_load = true; /* load_absent() loads all */
 	partition->conversation.rows = (double) Min(search->k, MIRROR_FIRST_ALL_ROWS) * search->nqueries /
 		partitions->ntargets;
 	if (!MirrorConversationBegin(&partition->conversation, &reason))

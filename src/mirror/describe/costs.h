@@ -63,7 +63,7 @@ typedef enum CostsKnown
 
 /* Operator calls that take as long as */
 #define COSTS_TRIP_OPERATORS	10000.0 /* a round trip to the engine */
-#define COSTS_RANK_OPERATORS	0.025	/* ranking a row of COSTS_RANK_IDS ids */
+#define COSTS_RANK_OPERATORS	0.025	/* a row of COSTS_RANK_IDS ids */
 #define COSTS_RANK_IDS			50.0
 
 /* Operator calls per microsecond, on the machine of the measurements */

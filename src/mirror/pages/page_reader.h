@@ -28,7 +28,7 @@ typedef struct PageReader
 	EntryReader *entries;		/* reads the rows that an index keeps; NULL:
 								 * reads the column */
 	Snapshot	snapshot;		/* of the search that caused the reading */
-	TransactionId horizon;		/* rows deleted before it are dead to everyone */
+	TransactionId horizon;		/* rows deleted before it are dead to all */
 	BufferAccessStrategy strategy;
 	MemoryContext context;		/* reset after each page */
 	char	   *page;			/* private copy of the page */

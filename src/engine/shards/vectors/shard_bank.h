@@ -66,7 +66,7 @@ typedef struct shard_bank
 	uint64_t   *tids;			/* [capacity] */
 	int			keys_known;		/* atomic; false: the host has to find all
 								 * keys */
-	pthread_mutex_t mutex;		/* guards live_version and live[] of children */
+	pthread_mutex_t mutex;		/* guards live_version, children's live[] */
 	uint64_t	live_version;	/* of the arrays live[]; 0: there are none */
 	shard_bank_child children[];	/* [shards->n] */
 } shard_bank;

@@ -67,7 +67,7 @@ cmp_ok(read_by(q{VACUUM docs}), '>', 20, 'VACUUM has a page read as a whole');
 is($node->safe_psql('postgres', $rows), 2001, 'and then all of them go');
 
 # Of a page that is pruned, all rows go that are no more, and no others: line
-# pointers that became redirects, dead or unused ones, one of a kind or several.
+# pointers that became redirects, dead or unused ones, one or more of each
 my $live = 'SELECT count(*) FROM docs';
 my $page = 500;
 for my $case (

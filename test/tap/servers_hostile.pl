@@ -47,7 +47,7 @@ sub then_says
 # Ever more of the same
 sub flood { my ($put, $first, $more) = @_; $put->($first); $put->($more x 100) while 1; }
 
-# What it says of rows of a type that it has not told, and then of these rows as
+# What it says of rows of a type that it has not told, then of these rows as
 # text
 sub asked_again
 {

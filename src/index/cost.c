@@ -51,13 +51,13 @@
  * scan and a sort when few rows are wanted.  Only another index that is
  * nearly as good is preferred until the mirror is loaded.
  *
- * A mirror is resident if its facts say so.  If it has no facts although
+ * A mirror is resident if its costs say so.  If it has no costs although
  * there was room for them, it was not loaded.  But a temporary or unlogged
  * table has no lasting mirror, and the engine may have had no room for a
  * mirror a moment ago.  Then the index scan itself scans and sorts the table,
  * which is never better than the same done by the executor.
  *
- * The server does not know how many rows a partial index has.  Without facts
+ * The server does not know how many rows a partial index has.  Without costs
  * that is estimated from the predicate.
  *
  *-------------------------------------------------------------------------
@@ -127,7 +127,7 @@ cost_without_mirror(const RelOptInfo *rel, double rows, bool ordered)
 	return cost;
 }
 
-/* Find the facts of the mirror that an index scan would use */
+/* Find the costs of the mirror that an index scan would use */
 static CostsKnown
 find_costs(PlannerInfo *root, const IndexOptInfo *info, Costs *costs)
 {

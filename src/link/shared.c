@@ -41,7 +41,7 @@
  *	  spare memory on purpose.
  *
  * Nothing here raises an error for want of memory.  Without the rest,
- * searches scan the table in their session, the planner knows no facts of
+ * searches scan the table in their session, the planner knows no costs of
  * mirrors, and views have no rows.
  *
  *-------------------------------------------------------------------------

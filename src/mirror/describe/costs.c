@@ -23,7 +23,7 @@
  * few rows, of a mirror that was fresh: no loads, no batches of queries, and
  * not the first search of a session.
  *
- * Averages begin with the constants that cost.c takes without facts.  A
+ * Averages begin with the constants that cost.c takes without costs.  A
  * measurement has the weight 1/8, and is clamped first: a round trip to
  * between 1/4 of the constant and twice the constant, ranking a row to
  * between 1/32 (a GPU) and four times.  So one slow answer, however slow,
@@ -51,11 +51,11 @@
  * well, for the view gpuvec_mirrors.  The planner does not use that.
  *
  * Slots are in groups by hash, which are searched without locks.  If a group
- * has no free slot, new facts replace those of a mirror that is not resident,
- * or those that were not noted for a minute, as happens to the facts of
+ * has no free slot, new costs replace those of a mirror that is not resident,
+ * or those that were not noted for a minute, as happens to the costs of
  * dropped tables.  If there is no such slot, nothing is noted.  From then on,
- * mirrors of this group that have no facts do not count as never used.  A
- * restart loses all facts, together with the engine.  The first search makes
+ * mirrors of this group that have no costs do not count as never used.  A
+ * restart loses all costs, together with the engine.  The first search makes
  * the shared memory.  Before that no mirror has been used, and a round trip
  * takes what the constant says.
  *
@@ -182,7 +182,7 @@ costs_key(const gpuvec_mirror_key *mirror, CostsKey *key)
 }
 
 /*
- * The slots that may have facts of this key; NULL: there is no shared memory
+ * The slots that may have costs of this key; NULL: there is no shared memory
  */
 static CostsGroup *
 costs_group(const CostsKey *key)
@@ -232,14 +232,14 @@ CostsResident(const Costs *costs)
 	return state != NULL && costs->engine != 0 && costs->engine == state->engine_pid;
 }
 
-/* True if new facts may replace these */
+/* True if new costs may replace these */
 static bool
 is_dispensable(const Costs *costs, int64 now)
 {
 	return !CostsResident(costs) || now - costs->used > INT64CONST(1000) * SLOT_IDLE_MS;
 }
 
-/* The slot that new facts may take, or NULL; the group is locked */
+/* The slot that new costs may take, or NULL; the group is locked */
 static CostsSlot *
 choose_slot(CostsGroup *group, int64 now)
 {

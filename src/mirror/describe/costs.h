@@ -29,7 +29,7 @@ typedef struct CostsKey
 	uint32		nfilters;		/* number of filter columns */
 } CostsKey;
 
-/* The facts of a mirror */
+/* The costs of a mirror */
 typedef struct Costs
 {
 	uint64		rows;			/* of the mirror */
@@ -44,7 +44,7 @@ typedef struct Costs
 	uint64		waits;			/* searches that had to wait until the mirror
 								 * was fresh ... */
 	uint64		wait_us;		/* ... and how long all of them waited */
-	int64		used;			/* when facts were last noted, of
+	int64		used;			/* when costs were last noted, of
 								 * gpuvec_clock_us() */
 	int64		refused_until;	/* a refusal stands until then, of the same
 								 * clock; 0: there is none */
@@ -69,7 +69,7 @@ typedef enum CostsKnown
 /* Operator calls per microsecond, on the machine of the measurements */
 #define COSTS_OPERATORS_PER_US	100.0
 
-/* Ask for the shared memory of facts */
+/* Ask for the shared memory of costs */
 extern void CostsInit(void);
 
 /* After a mirror was loaded, refreshed, searched or dropped */
@@ -94,7 +94,7 @@ extern bool CostsRefused(const Costs *costs);
 /* For the monitoring views.  CostsFind() is false if there are none. */
 extern bool CostsFind(const gpuvec_mirror_key *mirror, Costs *costs);
 
-/* Read slot n.  *used: the slot has facts.  False: there is no slot n. */
+/* Read slot n.  *used: the slot has costs.  False: there is no slot n. */
 extern bool CostsSlotRead(int n, CostsKey *key, Costs *costs, bool *used);
 
 #endif							/* GPUVEC_COSTS_H */

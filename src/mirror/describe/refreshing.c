@@ -248,7 +248,7 @@ is_of_our_engine(const Entry *entry)
 	return entry->engine != 0 && entry->engine == GpuvecLinkEngineNumber();
 }
 
-/* Copy the entry's facts, and unlock it */
+/* Copy the entry's notes, and unlock it */
 static void
 copy_notes(Entry *entry, RefreshingNotes *notes)
 {

@@ -329,12 +329,12 @@ static void
 look_again(MirrorRefresh *refresh)
 {
 	const gpuvec_state *known = refresh->known;
-	RefreshingNotes facts;
+	RefreshingNotes notes;
 
 	if (known != NULL && known->state == GPUVEC_READY &&
-		RefreshingLook(&refresh->target->key, &facts) &&
-		facts.state.state == GPUVEC_READY && facts.state.refresh > known->refresh)
-		refresh->later = facts.state;
+		RefreshingLook(&refresh->target->key, &notes) &&
+		notes.state.state == GPUVEC_READY && notes.state.refresh > known->refresh)
+		refresh->later = notes.state;
 }
 
 /*

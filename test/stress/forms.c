@@ -502,12 +502,15 @@ judge_division(struct worker *w, const char *sql)
 	PQclear(alone);
 }
 
-/* Our own changes before we ask, which nobody else sees */
+/*
+ * Our own changes before we ask, which nobody else sees.  Up to DOCS + 50 others
+ * insert ids (change_definitions).
+ */
 static void
 change_before(struct worker *w, int table)
 {
 	if (chance(w, 50))
-		run(w, "INSERT INTO forms.docs_%d SELECT * FROM forms.row_of(%d)", table, DOCS + between(w, 1, 1000000));
+		run(w, "INSERT INTO forms.docs_%d SELECT * FROM forms.row_of(%d)", table, DOCS + between(w, 51, 1000000));
 	else
 		run(w, "UPDATE forms.docs_%d SET note = note + 1, i4 = i4 + %d WHERE id %% 97 = %d", table, between(w, 0, 1), between(w, 0, 96));
 }

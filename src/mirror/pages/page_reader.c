@@ -11,8 +11,9 @@
  *
  * Of a page of a plain mirror the reader also tells the newest transaction
  * that has inserted rows, if all have been committed and none has been deleted
- * (visibility.c).  It does so of a page with the server's mark all-visible,
- * too, but by its tuples: on a standby the mark may be wrong.
+ * (visibility.c).  It does not of a page with the server's mark all-visible:
+ * on a standby the mark may be wrong, and the visibility map has such pages
+ * anyway.
  *
  * What rows a page has is in page_rows.c.
  *
@@ -168,8 +169,8 @@ tells_newest(const PageReader *reader)
 
 /*
  * Note which tuples of a page are dead to everyone, and the newest transaction
- * of the others.  If that is not told, a page that is marked all-visible needs
- * no look: it has no dead tuples (or, on a standby, some that do no harm).
+ * of the others.  A page that is marked all-visible has no dead tuples (or, on
+ * a standby, some that do no harm).
  */
 static void
 judge_tuples(PageReader *reader, BlockNumber block, Page page, Buffer buffer)
@@ -181,7 +182,7 @@ judge_tuples(PageReader *reader, BlockNumber block, Page page, Buffer buffer)
 
 	memset(reader->dead, 0, sizeof(bool) * (last + 1));
 	reader->newest = InvalidTransactionId;
-	if (PageIsNew(page) || (PageIsAllVisible(page) && !tells_newest(reader)))
+	if (PageIsNew(page) || PageIsAllVisible(page))
 		return;
 	for (OffsetNumber line = FirstOffsetNumber; line <= last; line++)
 	{

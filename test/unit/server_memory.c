@@ -383,6 +383,7 @@ test_memory(void)
 	engine		e = memory_engine();
 	client		c = client_open(&e);
 	searching	s = {.m = model_new(100, 40, &small)};
+	searching	wide;
 
 	for (int i = 0; i < 8; i++)
 		s.queries[i] = random_query(&small);
@@ -397,6 +398,13 @@ test_memory(void)
 	memory_none_lost(&c, "lists lose no memory", ask_list, &s, true);
 	memory_none_lost(&c, "sessions lose no memory", ask_session, &e, false);
 	memory_none_lost(&c, "mirrors lose no memory", ask_life, &s, false);
+	/* so many rows that their ids are numbered by several threads */
+	wide = s;
+	wide.m = model_new(101, 1000, &small);
+	wide_from = 30;
+	memory_none_lost(&c, "mirrors of wide ids lose no memory", ask_life, &wide, false);
+	wide_from = 0;
+	model_free(&wide.m);
 	for (int i = 0; i < 8; i++)
 		free(s.queries[i].ids);
 	model_free(&s.m);

@@ -33,8 +33,6 @@ src/engine/store/joint_load.c src/engine/store/update.c
 src/engine/store/update_pages.c src/engine/store/joint_load.c
 src/engine/sets/merge.c src/engine/sets/sets_mirror.c
 src/engine/sets/sets_commit.c src/engine/sets/sets_mirror.c
-src/engine/shards/shards_place.c src/engine/shards/shards_copies.c
-src/engine/shards/shards_replicas.c src/engine/shards/shards_search.c
 '
 
 work=$(mktemp -d) || exit

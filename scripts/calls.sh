@@ -31,8 +31,6 @@ src/servers/foreign_hedge.c src/servers/foreign_ask.c
 src/engine/store/kept_rows.c src/engine/store/store.c
 src/engine/store/joint_load.c src/engine/store/update.c
 src/engine/store/update_pages.c src/engine/store/joint_load.c
-src/engine/sets/merge.c src/engine/sets/sets_mirror.c
-src/engine/sets/sets_commit.c src/engine/sets/sets_mirror.c
 '
 
 work=$(mktemp -d) || exit

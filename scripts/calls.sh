@@ -28,9 +28,6 @@ src/link/device_retry.c src/link/supervisor.c
 src/link/engine_process.c src/link/supervisor.c
 src/servers/foreign_hedge.c src/servers/foreign_ask.c
 
-src/engine/store/kept_rows.c src/engine/store/store.c
-src/engine/store/joint_load.c src/engine/store/update.c
-src/engine/store/update_pages.c src/engine/store/joint_load.c
 '
 
 work=$(mktemp -d) || exit

@@ -22,10 +22,6 @@ folder=${1:-.}
 known='
 src/engine/store/devices.c kernels/cuda_backend.cu
 
-src/link/connect.c src/link/engine_link.c
-src/link/device_retry.c src/link/engine_process.c
-src/link/device_retry.c src/link/supervisor.c
-src/link/engine_process.c src/link/supervisor.c
 src/servers/foreign_hedge.c src/servers/foreign_ask.c
 
 '

@@ -22,7 +22,6 @@ folder=${1:-.}
 known='
 src/engine/store/devices.c kernels/cuda_backend.cu
 
-src/servers/foreign_hedge.c src/servers/foreign_ask.c
 
 '
 

@@ -9,11 +9,10 @@
 # files: for each symbol that a file needs, the file of the same program that
 # has it.  An address in a table counts as a call does.
 #
-# Below are the calls that are there all the same, by the file that calls and
-# the one that is called.  The devices of an engine with CUDA are opened from
-# below; each of the others closes a circle.  Without them tsort can put all
-# files in an order.  One that is not needed any more is a fault, unless its
-# files were not built.
+# Below is the call that is there all the same, by the file that calls and the
+# one that is called: the devices of an engine with CUDA are opened from below.
+# Without it tsort can put all files in an order.  A call that is listed and not
+# there any more is a fault, unless its files were not built.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 export LC_ALL=C
@@ -21,8 +20,6 @@ folder=${1:-.}
 
 known='
 src/engine/store/devices.c kernels/cuda_backend.cu
-
-
 '
 
 work=$(mktemp -d) || exit

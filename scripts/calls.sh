@@ -9,11 +9,10 @@
 # files: for each symbol that a file needs, the file of the same program that
 # has it.  An address in a table counts as a call does.
 #
-# Below are the calls that are there all the same, by the file that calls and
-# the one that is called.  The devices of an engine with CUDA are opened from
-# below; each of the others closes a circle.  Without them tsort can put all
-# files in an order.  One that is not needed any more is a fault, unless its
-# files were not built.
+# Below is the call that is there all the same, by the file that calls and the
+# one that is called: the devices of an engine with CUDA are opened from below.
+# Without it tsort can put all files in an order.  A call that is listed and not
+# there any more is a fault, unless its files were not built.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 export LC_ALL=C
@@ -21,20 +20,6 @@ folder=${1:-.}
 
 known='
 src/engine/store/devices.c kernels/cuda_backend.cu
-
-src/link/connect.c src/link/engine_link.c
-src/link/device_retry.c src/link/engine_process.c
-src/link/device_retry.c src/link/supervisor.c
-src/link/engine_process.c src/link/supervisor.c
-src/servers/foreign_hedge.c src/servers/foreign_ask.c
-
-src/engine/store/kept_rows.c src/engine/store/store.c
-src/engine/store/joint_load.c src/engine/store/update.c
-src/engine/store/update_pages.c src/engine/store/joint_load.c
-src/engine/sets/merge.c src/engine/sets/sets_mirror.c
-src/engine/sets/sets_commit.c src/engine/sets/sets_mirror.c
-src/engine/shards/shards_place.c src/engine/shards/shards_copies.c
-src/engine/shards/shards_replicas.c src/engine/shards/shards_search.c
 '
 
 work=$(mktemp -d) || exit

@@ -21,9 +21,6 @@
 /* Wait this long for a supervisor to open its socket */
 #define SUPERVISOR_PATIENCE_MS	10000
 
-/* Give up after this many connections that were accepted and then closed */
-#define OPEN_ATTEMPTS			5
-
 /* What the supervisor says in shared memory */
 typedef struct SupervisorState
 {
@@ -159,35 +156,31 @@ has_given_up(void)
 	return now;
 }
 
-GpuvecLinkStatus
-ConnectToEngine(bool start, const char **reason)
+bool
+ConnectPossible(bool start, const char **reason)
 {
-	if (start ? GpuvecSharedMake(reason) == NULL : GpuvecSharedState() == NULL)
-	{
-		if (!start)
-			*reason = GpuvecSharedLastError() ? GpuvecSharedLastError() : "it is not running";
-		return GPUVEC_LINK_UNAVAILABLE;
-	}
-	for (int attempt = 0; attempt < OPEN_ATTEMPTS; attempt++)
-	{
-		EngineError error;
-		bool		refused;
+	if (start ? GpuvecSharedMake(reason) != NULL : GpuvecSharedState() != NULL)
+		return true;
+	if (!start)
+		*reason = GpuvecSharedLastError() ? GpuvecSharedLastError() : "it is not running";
+	return false;
+}
 
-		*reason = connection.why_not;
-		if (has_given_up() || !reach_supervisor(start, reason))
-			return GPUVEC_LINK_UNAVAILABLE;
-		if (shake_hands(&error, &refused))
-			return GPUVEC_LINK_READY;
-		GpuvecLinkClose();
-		if (refused)
-		{
-			strlcpy(connection.why_not, error.message, sizeof(connection.why_not));
-			*reason = connection.why_not;
-			return GPUVEC_LINK_UNAVAILABLE;
-		}
-		if (connection.given_up == 0)
-			LinkStreamSleep(20 << attempt);
-	}
-	*reason = "it closes connections";
-	return GPUVEC_LINK_UNAVAILABLE;
+bool
+ConnectReach(bool start, const char **reason)
+{
+	*reason = connection.why_not;
+	return !has_given_up() && reach_supervisor(start, reason);
+}
+
+bool
+ConnectGreet(bool *refused)
+{
+	EngineError error;
+
+	if (shake_hands(&error, refused))
+		return true;
+	if (*refused)
+		strlcpy(connection.why_not, error.message, sizeof(connection.why_not));
+	return false;
 }

@@ -115,9 +115,16 @@ extern void FrameRaiseError(const EngineError *error) pg_attribute_noreturn();
 /* connect.c */
 
 /*
- * Connect to the engine.  `start` also starts the supervisor, and with it the
- * engine.
+ * One attempt to connect to the engine, in steps.  `start` also starts the
+ * supervisor, and with it the engine.
+ *
+ * possible: there is the shared memory in which the supervisor speaks.  reach:
+ * connect to the supervisor's socket.  Each is false if there is no engine,
+ * and *reason says why.  greet: false if the connection is lost, or the engine
+ * refuses, for now or for good (*refused; connection.why_not says why).
  */
-extern GpuvecLinkStatus ConnectToEngine(bool start, const char **reason);
+extern bool ConnectPossible(bool start, const char **reason);
+extern bool ConnectReach(bool start, const char **reason);
+extern bool ConnectGreet(bool *refused);
 
 #endif							/* GPUVEC_CONNECTION_H */

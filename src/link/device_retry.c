@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * device_retry.c
- *	  Devices that have failed: the engine does without them, and they are
- *	  tried again later.
+ *	  Tries devices that have failed and that the engine does without
+ *	  (lost_devices.c).
  *
  * All of this runs in the supervisor.  An error of a GPU may spoil all that
  * the engine's process does with GPUs, so it ends.  Its log says which of
@@ -25,99 +25,16 @@
 #include <unistd.h>
 
 #include "core/clock.h"
-#include "lib/stringinfo.h"
+#include "link/device_retry.h"
 #include "link/engine_process.h"
 #include "link/faults.h"
-
-/* The longest time until a probe; the first is gpuvec_device_retry */
-#define LONGEST_RETRY_MS	3600000
+#include "link/lost_devices.h"
 
 /* How long a probe may take */
 #define PROBE_MS			60000
 
-/* Most devices, as the engine has them */
-#define MOST_DEVICES		64
-
-typedef struct DeviceList
-{
-	int			n;
-	int			numbers[MOST_DEVICES];
-} DeviceList;
-
-/* The next engine leaves these out; the running one cannot use these */
-static DeviceList failed;
-static DeviceList lost;
-
-static int	retry_ms = 0;		/* until the next probe; 0: as the first one */
-static int64 last_failure = 0;	/* all times are of gpuvec_clock_us() */
-static int64 next_probe = 0;
 static pid_t probe = 0;			/* a running one, or 0 */
-static int64 probe_began = 0;
-
-static void
-add_device(DeviceList *list, int number)
-{
-	for (int i = 0; i < list->n; i++)
-		if (list->numbers[i] == number)
-			return;
-	if (list->n < MOST_DEVICES)
-		list->numbers[list->n++] = number;
-}
-
-static char *
-list_devices(const DeviceList *list)
-{
-	StringInfoData text;
-
-	if (list->n == 0)
-		return NULL;
-	initStringInfo(&text);
-	for (int i = 0; i < list->n; i++)
-		appendStringInfo(&text, i > 0 ? ",%d" : "%d", list->numbers[i]);
-	return text.data;
-}
-
-/* Plan the next probe, later than the one before */
-static void
-plan_probe(void)
-{
-	int			delay = retry_ms > 0 ? retry_ms : gpuvec_device_retry;
-
-	next_probe = gpuvec_clock_us() + delay * INT64CONST(1000);
-	retry_ms = Min(delay, LONGEST_RETRY_MS / 2) * 2;
-}
-
-void
-DeviceFailed(int number)
-{
-	int64		now = gpuvec_clock_us();
-
-	if (now - last_failure >= LONGEST_RETRY_MS * INT64CONST(1000))
-		retry_ms = 0;
-	last_failure = now;
-	add_device(&failed, number);
-}
-
-void
-DeviceLost(int number)
-{
-	add_device(&lost, number);
-	if (next_probe == 0)
-		plan_probe();
-}
-
-char *
-DevicesWithout(void)
-{
-	return list_devices(&failed);
-}
-
-void
-DevicesStarting(void)
-{
-	lost.n = 0;
-	next_probe = 0;
-}
+static int64 probe_began = 0;	/* of gpuvec_clock_us() */
 
 /* End a probe, which has no children */
 static void
@@ -136,19 +53,17 @@ void
 DevicesForget(void)
 {
 	end_probe();
-	failed.n = lost.n = 0;
-	retry_ms = 0;
-	next_probe = 0;
+	DevicesClear();
 }
 
 static void
 start_probe(void)
 {
-	char	  **argv = EngineProbeArguments(list_devices(&lost));
+	char	  **argv = EngineProbeArguments(DevicesLost());
 	pid_t		parent = getpid();
 	int			null = GPUVEC_CALL(open("/dev/null", O_RDWR | O_CLOEXEC));
 
-	next_probe = 0;
+	DevicesTrying();
 	probe = null < 0 ? -1 : GPUVEC_CALL(fork());
 	if (probe == 0)
 		EngineExec(argv, null, null, parent);
@@ -158,25 +73,25 @@ start_probe(void)
 	if (probe > 0)
 		return;
 	probe = 0;
-	plan_probe();
+	DevicesLater();
 }
 
 /* A probe has ended: start the engine again if a device can be used */
 static void
 probe_ended(int status)
 {
-	char	   *devices = list_devices(&lost);
+	char	   *devices = DevicesLost();
 
 	probe = 0;
 	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
 	{
-		plan_probe();
+		DevicesLater();
 		return;
 	}
 	ereport(LOG,
 			(errmsg("restarting the gpuvec engine because a device can be used again"),
 			 errdetail("Devices that could not be used: %s.", devices)));
-	failed.n = 0;
+	DevicesUsable();
 	EngineRestart();
 }
 
@@ -195,9 +110,9 @@ DevicesRetry(void)
 			/* a process that waits in the driver may not end: leave it */
 			kill(probe, SIGKILL);
 			probe = 0;
-			plan_probe();
+			DevicesLater();
 		}
 	}
-	else if (lost.n > 0 && next_probe != 0 && now >= next_probe && supervisor.ready)
+	else if (DevicesDue(now) && supervisor.ready)
 		start_probe();
 }

@@ -23,6 +23,9 @@
 #include "link/faults.h"
 #include "miscadmin.h"
 
+/* Give up after this many connections that were accepted and then closed */
+#define OPEN_ATTEMPTS			5
+
 /* Largest number of pieces of a request */
 #define MAX_PIECES				16
 
@@ -151,6 +154,30 @@ register_callbacks(void)
 	}
 }
 
+/* Find and greet the engine */
+static GpuvecLinkStatus
+connect_to_engine(bool start, const char **reason)
+{
+	if (!ConnectPossible(start, reason))
+		return GPUVEC_LINK_UNAVAILABLE;
+	for (int attempt = 0; attempt < OPEN_ATTEMPTS; attempt++)
+	{
+		bool		refused;
+
+		if (!ConnectReach(start, reason))
+			return GPUVEC_LINK_UNAVAILABLE;
+		if (ConnectGreet(&refused))
+			return GPUVEC_LINK_READY;
+		GpuvecLinkClose();
+		if (refused)
+			return GPUVEC_LINK_UNAVAILABLE;
+		if (connection.given_up == 0)
+			LinkStreamSleep(20 << attempt);
+	}
+	*reason = "it closes connections";
+	return GPUVEC_LINK_UNAVAILABLE;
+}
+
 /*
  * Open the connection, unless it is open.  `start` also starts the
  * supervisor, and with it the engine.
@@ -173,7 +200,7 @@ GpuvecLinkOpen(bool start, const char **reason)
 		GpuvecLinkClose();
 	}
 	register_callbacks();
-	return ConnectToEngine(start, reason);
+	return connect_to_engine(start, reason);
 }
 
 /* Note that a request is too large for a message */

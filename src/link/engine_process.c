@@ -29,6 +29,7 @@
 #include "core/clock.h"
 #include "link/engine_process.h"
 #include "link/faults.h"
+#include "link/lost_devices.h"
 #include "link/shared.h"
 #include "miscadmin.h"
 

@@ -26,6 +26,7 @@
 
 #include "core/clock.h"
 #include "core/protocol.h"
+#include "link/device_retry.h"
 #include "link/engine_process.h"
 #include "link/faults.h"
 #include "link/shared.h"
@@ -40,67 +41,6 @@
 #include "storage/latch.h"
 #include "storage/proc.h"
 #include "utils/guc.h"
-
-/*
- * After this many failed starts in a row, sessions are told to do without an
- * engine
- */
-#define REFUSE_FAILURES		3
-
-Supervisor	supervisor = {.listen_fd = -1, .liveness_fd = -1, .log_fd = -1};
-
-/*
- * True if sessions must do without an engine.  Otherwise they wait for the
- * next start.
- */
-static bool
-must_refuse(void)
-{
-	return supervisor.listen_fd < 0 || supervisor.silent ||
-		(supervisor.engine == 0 && (supervisor.no_exec || supervisor.failures >= REFUSE_FAILURES));
-}
-
-void
-SupervisorPublishEngine(void)
-{
-	GpuvecShared *state = GpuvecSharedState();
-
-	SpinLockAcquire(&state->mutex);
-	state->engine_pid = supervisor.engine;
-	state->engine_ready = supervisor.engine != 0 && supervisor.ready;
-	state->listening = supervisor.listen_fd >= 0;
-	state->without = must_refuse();
-	if (supervisor.silent)
-		state->silent_pid = supervisor.engine;
-	if (state->engine_ready)
-		state->failed_supervisors = 0;
-	SpinLockRelease(&state->mutex);
-}
-
-void
-SupervisorPublishLastError(const char *last_error)
-{
-	GpuvecShared *state = GpuvecSharedState();
-
-	SpinLockAcquire(&state->mutex);
-	strlcpy(state->last_error, last_error, sizeof(state->last_error));
-	SpinLockRelease(&state->mutex);
-}
-
-void
-SupervisorPublishStart(void)
-{
-	GpuvecShared *state = GpuvecSharedState();
-
-	SpinLockAcquire(&state->mutex);
-	state->starts++;
-	/* this engine may have got the pid of the silent one */
-	if (state->silent_pid == supervisor.engine)
-		state->silent_pid = 0;
-	SpinLockRelease(&state->mutex);
-	SupervisorPublishLastError("");
-	SupervisorPublishEngine();
-}
 
 /*
  * Become the supervisor.  False: there is one, or the shared memory cannot be
@@ -133,14 +73,6 @@ claim_supervisor(void)
 	state->starting = 0;
 	SpinLockRelease(&state->mutex);
 	return mine;
-}
-
-void
-SupervisorCloseFd(int *fd)
-{
-	if (*fd >= 0)
-		close(*fd);
-	*fd = -1;
 }
 
 /*
@@ -272,7 +204,7 @@ make_events(void)
 		AddWaitEventToSet(set, WL_SOCKET_READABLE, supervisor.log_fd, NULL, NULL);
 		AddWaitEventToSet(set, WL_SOCKET_READABLE, supervisor.liveness_fd, NULL, NULL);
 	}
-	if (supervisor.listen_fd >= 0 && must_refuse() && !supervisor.cannot_accept)
+	if (supervisor.listen_fd >= 0 && SupervisorRefuses() && !supervisor.cannot_accept)
 		AddWaitEventToSet(set, WL_SOCKET_READABLE, supervisor.listen_fd, NULL, NULL);
 	return set;
 }
@@ -449,7 +381,7 @@ gpuvec_supervisor_main(Datum arg)
 			EngineCheck();
 		}
 		DevicesRetry();
-		if (supervisor.listen_fd >= 0 && must_refuse())
+		if (supervisor.listen_fd >= 0 && SupervisorRefuses())
 			refuse_connections();
 	}
 	proc_exit(0);

@@ -28,144 +28,7 @@
 
 static const Libpq *pq;
 
-/* ---- errors ---- */
-
-/* Error context callback: which column, which table, on which server */
-static void
-name_place(void *arg)
-{
-	const Asked *asked = arg;
-	const ForeignLeaf *leaf = asked->statement->leaf;
-
-	if (asked->reader.reading >= 0)
-	{
-		TargetEntry *entry = list_nth_node(TargetEntry, asked->statement->tlist, asked->reader.reading);
-
-		if (entry->resname)
-			errcontext("column \"%s\" of foreign table \"%s\"", entry->resname,
-					   RelationGetRelationName(leaf->rel));
-	}
-	errcontext("search of foreign table \"%s\" on server \"%s\"",
-			   RelationGetRelationName(leaf->rel), leaf->server_name);
-}
-
-/* Fail with the error that a server has sent, or that its connection has */
-static void
-report_error(const Asked *asked, const PGresult *result)
-{
-	char	   *state = result ? pq->PQresultErrorField(result, PG_DIAG_SQLSTATE) : NULL;
-	char	   *message = result ? pq->PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY) : NULL;
-	char	   *detail = result ? pq->PQresultErrorField(result, PG_DIAG_MESSAGE_DETAIL) : NULL;
-	char	   *hint = result ? pq->PQresultErrorField(result, PG_DIAG_MESSAGE_HINT) : NULL;
-	char	   *context = result ? pq->PQresultErrorField(result, PG_DIAG_CONTEXT) : NULL;
-	int			code = ERRCODE_CONNECTION_FAILURE;
-
-	if (state && strlen(state) == 5)
-		code = MAKE_SQLSTATE(state[0], state[1], state[2], state[3], state[4]);
-	if (message == NULL)
-		message = pchomp(pq->PQerrorMessage(asked->connection->conn));
-	ereport(ERROR,
-			(errcode(code),
-			 message[0] != '\0' ? errmsg_internal("%s", message) :
-			 errmsg("could not obtain message string for remote error"),
-			 detail ? errdetail_internal("%s", detail) : 0,
-			 hint ? errhint("%s", hint) : 0,
-			 context ? errcontext("%s", context) : 0,
-			 errcontext("remote SQL command: %s", asked->statement->sql)));
-}
-
-/* True if the time to connect is over */
-static bool
-is_too_late(const ForeignConnection *connection)
-{
-	return connection->deadline != 0 && gpuvec_clock_us() >= connection->deadline;
-}
-
-/* Fail, as there is no connection to a server */
-static void
-report_no_connection(const Asked *asked)
-{
-	ForeignConnectFailed(asked->connection, asked->statement->leaf,
-						 is_too_late(asked->connection) ? "timeout expired" : NULL);
-}
-
-/* Fail, as the connection to a server is lost, or does not come about */
-void
-ForeignAskFailed(Asked *asked)
-{
-	ErrorContextCallback callback = {.callback = name_place, .arg = asked, .previous = error_context_stack};
-
-	error_context_stack = &callback;
-	if (asked->connection->connecting)
-		report_no_connection(asked);
-	report_error(asked, NULL);
-}
-
-/* ---- sending ---- */
-
-/* What postgres_fdw sets for its connections */
-static const char *const settings[] = {
-	"SET search_path = pg_catalog", "SET timezone = 'GMT'", "SET datestyle = ISO",
-	"SET intervalstyle = postgres", "SET extra_float_digits = 3"
-};
-
-/* Add a statement to the pipeline */
-static bool
-send_sql(PGconn *conn, const char *sql)
-{
-	return pq->PQsendQueryParams(conn, sql, 0, NULL, NULL, NULL, NULL, 0);
-}
-
-/* A connection is made: prepare it */
-bool
-ForeignSendSettings(ForeignConnection *connection)
-{
-	PGconn	   *conn = connection->conn;
-
-	if (pq->PQsetnonblocking(conn, 1) != 0 || !pq->PQenterPipelineMode(conn))
-		return false;
-	for (int i = 0; i < lengthof(settings); i++)
-		if (!send_sql(conn, settings[i]))
-			return false;
-	if (!pq->PQpipelineSync(conn))
-		return false;
-	connection->syncs++;
-	return true;
-}
-
-/* Send a statement, behind the beginning of the transaction if need be */
-bool
-ForeignSendStatement(Asked *asked)
-{
-	ForeignConnection *connection = asked->connection;
-	PGconn	   *conn = connection->conn;
-	const char *value = asked->statement->parameter;
-
-	asked->sent = true;
-	if (!connection->begun)
-	{
-		if (!send_sql(conn, "START TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
-			return false;
-		asked->begins = connection->begun = true;
-	}
-	if (!pq->PQsendQueryParams(conn, asked->statement->sql, value ? 1 : 0, NULL, &value, NULL, NULL,
-							   asked->reader.binary) ||
-		!pq->PQpipelineSync(conn))
-		return false;
-	connection->syncs++;
-	/* if it is the first in the pipeline; else it fails */
-	(void) pq->PQsetSingleRowMode(conn);
-	return true;
-}
-
-/* Sockets or events have changed: make the set of events anew */
-void
-ForeignForgetSet(Asking *asking)
-{
-	if (asking->set)
-		FreeWaitEventSet(asking->set);
-	asking->set = NULL;
-}
+/* ---- connecting ---- */
 
 /*
  * A connection is lost.  One that was made long ago may have been closed
@@ -182,7 +45,7 @@ reconnect(Asking *asking, Asked *asked, const PGresult *result)
 	{
 		if (ForeignHedgeRemains(asking, asked))
 			return false;
-		report_error(asked, result);
+		ForeignReportError(asked, result);
 	}
 	ForeignForgetSet(asking);
 	ForeignConnectStart(connection, asked->statement->leaf);
@@ -199,7 +62,7 @@ go_on_connecting(Asking *asking, Asked *asked)
 
 	/* the socket may have become another one */
 	ForeignForgetSet(asking);
-	switch (is_too_late(connection) ? LIBPQ_POLLING_FAILED : pq->PQconnectPoll(connection->conn))
+	switch (ForeignIsTooLate(connection) ? LIBPQ_POLLING_FAILED : pq->PQconnectPoll(connection->conn))
 	{
 		case LIBPQ_POLLING_OK:
 			break;
@@ -212,13 +75,13 @@ go_on_connecting(Asking *asking, Asked *asked)
 		default:
 			if (ForeignHedgeRemains(asking, asked))
 				return false;
-			report_no_connection(asked);
+			ForeignReportNoConnection(asked);
 	}
 	connection->connecting = false;
 	connection->deadline = 0;
 	ForeignConnectCheck(connection, asked->statement->leaf);
 	if (!ForeignSendSettings(connection))
-		report_error(asked, NULL);
+		ForeignReportError(asked, NULL);
 	return true;
 }
 
@@ -295,7 +158,7 @@ take_result(Asking *asking, Asked *asked, const PGresult *result)
 		default:
 			if (is_fatal(connection->conn, result))
 				return reconnect(asking, asked, result);
-			report_error(asked, result);
+			ForeignReportError(asked, result);
 	}
 	return true;
 }
@@ -371,12 +234,12 @@ advance(Asking *asking, Asked *asked)
 }
 
 /* Do for a statement what can be done without waiting, then for the next */
-void
-ForeignGoOn(Asking *asking, Asked *asked)
+static void
+go_on(Asking *asking, Asked *asked)
 {
 	for (; asked != NULL && !asked->done; asked = asked->next)
 	{
-		ErrorContextCallback callback = {.callback = name_place, .arg = asked, .previous = error_context_stack};
+		ErrorContextCallback callback = {.callback = ForeignNamePlace, .arg = asked, .previous = error_context_stack};
 
 		asked->waits = false;
 		error_context_stack = &callback;
@@ -451,10 +314,10 @@ time_left(const Asking *asking)
 static void
 go_on_any(Asking *asking, Asked *asked)
 {
-	if (asked->hedged)
-		ForeignHedgeGoOn(asking, asked);
-	else
-		ForeignGoOn(asking, asked);
+	if (asked->hedged == NULL)
+		go_on(asking, asked);
+	else if (ForeignHedgeGoOn(asking, asked))
+		go_on(asking, asked->hedged);
 }
 
 /* Give up connections whose time is over */
@@ -539,7 +402,7 @@ run_all(Asking *asking, void (*meanwhile) (void *arg), void *arg)
 	ForeignHedgePlan(asking);
 	for (int i = 0; i < asking->n; i++)
 		if (!asking->asked[i].waits && !asking->asked[i].connection->connecting)
-			ForeignGoOn(asking, &asking->asked[i]);
+			go_on(asking, &asking->asked[i]);
 	for (;;)
 	{
 		if (meanwhile && all_sent(asking))
@@ -558,7 +421,7 @@ run_all(Asking *asking, void (*meanwhile) (void *arg), void *arg)
 static void
 begin_statement(Asked *asked, const ForeignStatement *statement, Asked *earlier, int nearlier)
 {
-	ErrorContextCallback callback = {.callback = name_place, .arg = asked, .previous = error_context_stack};
+	ErrorContextCallback callback = {.callback = ForeignNamePlace, .arg = asked, .previous = error_context_stack};
 
 	asked->statement = statement;
 	asked->wanted = WL_SOCKET_WRITEABLE;

@@ -3,8 +3,9 @@
  * foreign_asking.h
  *	  Statements that are run on servers over connections of our own.
  *
- * foreign_ask.c	sending them, and reading what they return
+ * foreign_ask.c	asking all servers, and reading what they return
  * foreign_hedge.c	asking a second host of a server that is slow
+ * foreign_send.c	sending statements; errors
  *
  *-------------------------------------------------------------------------
  */
@@ -59,18 +60,29 @@ ForeignIsUnderWay(const Asked *asked)
 	return asked != NULL && !asked->done && !asked->waits && !asked->lost;
 }
 
-/* foreign_ask.c */
+/* Sockets or events have changed: make the set of events anew */
+static inline void
+ForeignForgetSet(Asking *asking)
+{
+	if (asking->set)
+		FreeWaitEventSet(asking->set);
+	asking->set = NULL;
+}
+
+/* foreign_send.c */
 extern bool ForeignSendSettings(ForeignConnection *connection);
 extern bool ForeignSendStatement(Asked *asked);
+extern bool ForeignIsTooLate(const ForeignConnection *connection);
+extern void ForeignNamePlace(void *arg);
+extern void ForeignReportError(const Asked *asked, const PGresult *result);
+extern void ForeignReportNoConnection(const Asked *asked);
 extern void ForeignAskFailed(Asked *asked);
-extern void ForeignForgetSet(Asking *asking);
-extern void ForeignGoOn(Asking *asking, Asked *asked);
 
 /* foreign_hedge.c */
 extern void ForeignHedgePlan(Asking *asking);
 extern void ForeignHedgeStart(Asking *asking);
 extern bool ForeignHedgeRemains(Asking *asking, Asked *asked);
-extern void ForeignHedgeGoOn(Asking *asking, Asked *hedge);
+extern bool ForeignHedgeGoOn(Asking *asking, Asked *hedge);
 extern void ForeignHedgeDrop(Asking *asking, Asked *asked);
 
 #endif							/* GPUVEC_FOREIGN_ASKING_H */

@@ -225,17 +225,23 @@ take_over(Asking *asking, Asked *hedge)
 	asked->flushed = hedge->flushed;
 	asked->wanted = hedge->wanted;
 	ForeignHedgeDrop(asking, asked);
-	ForeignGoOn(asking, asked);
 }
 
-/* Something has happened on a hedge's connection */
-void
+/*
+ * Something has happened on a hedge's connection.  True if this is the
+ * statement's from now on, which goes on with it.
+ */
+bool
 ForeignHedgeGoOn(Asking *asking, Asked *hedge)
 {
 	if (hedge->connection->connecting && !go_on_connecting(asking, hedge))
-		return;
+		return false;
 	if (!conversation(hedge) || !read_results(hedge))
 		fail(asking, hedge);
 	else if (hedge->connection->result)
+	{
 		take_over(asking, hedge);
+		return true;
+	}
+	return false;
 }

@@ -3,7 +3,8 @@
  * sets_mirror.h
  *	  Mirrors of sets: a view of segments, which searches read.
  *
- * sets_mirror.c	the kind's table; opening a view for a search
+ * sets_kind.c		the kind's table
+ * sets_mirror.c	the view of a mirror; opening it for a search
  * sets_rows.c		taking rows
  * sets_commit.c	the view that an update publishes
  * stage.c			rows that wait to be built into segments
@@ -36,7 +37,7 @@
 #include "engine/sets/stage.h"
 #include "engine/store/mirror_kind.h"
 
-/* The functions of these mirrors, for the store */
+/* sets_kind.c: the functions of these mirrors, for the store */
 extern const gpuvec_mirror_kind gpuvec_sets_kind;
 
 typedef struct gpuvec_sets_mirror
@@ -80,7 +81,7 @@ typedef struct gpuvec_sets_update
 static inline gpuvec_sets_mirror *
 gpuvec_sets_of(gpuvec_mirror *mirror)
 {
-	return mirror && mirror->kind == &gpuvec_sets_kind ? (gpuvec_sets_mirror *) mirror : NULL;
+	return mirror && !gpuvec_is_embedding_key(&mirror->key) ? (gpuvec_sets_mirror *) mirror : NULL;
 }
 
 /* What a search uses of a mirror; gpuvec_sets_close drops the references */

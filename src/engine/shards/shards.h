@@ -7,9 +7,11 @@
  * shards_place.c	which device gets a segment
  * shards_view.c		the shard of a view that each device has
  * shards_copies.c	copies of small tables on all devices
- * shards_replicas.c	searches of one device that has all rows
+ * shards_replicas.c	searches: by a device that has all rows, by copies, by
+ *					shards
  * shards_elsewhere.c	rows of a device that cannot search them
- * shards_search.c	asking all devices, and merging their answers
+ * shards_search.c	asking all devices that have a shard, and merging their
+ *					answers
  *
  * The devices are backends of their own, the children.  Each segment lies on
  * one of them, whose number it has (gpuvec_segment.child), and so do its live
@@ -130,7 +132,9 @@ extern bool shards_adopt_copy(shards_backend *shards, int child, gpuvec_segment 
 							  gpuvec_error *error);
 extern bool shards_adopt_segment(gpuvec_backend *backend, gpuvec_segment *segment,
 								 gpuvec_error *error);
-extern void shards_release_segment(gpuvec_backend *backend, gpuvec_segment *segment);
+
+/* A segment is not, or no longer, on a device: see shards_adopt_segment */
+extern void shards_take_away(shards_backend *shards, int child, const gpuvec_segment *segment);
 
 /* shards_view.c */
 extern bool shards_adopt_livemaps(gpuvec_backend *backend, gpuvec_livemap *const *maps,
@@ -178,26 +182,23 @@ extern bool shards_elsewhere(shards_backend *shards, const gpuvec_view *view, ui
 							 gpuvec_view **views);
 
 /*
- * shards_replicas.c.  search_copies: search a large batch by the copies of a
- * view, each a part of it.  Sets *ok, or returns false: there are not several,
- * or the batch is small.
- */
-extern void shards_replicas_init(shards_backend *shards);
-extern bool shards_search_copies(shards_backend *shards, const gpuvec_view *view,
-								 const gpuvec_scoring *scoring, gpuvec_method method,
-								 gpuvec_topk_query *queries, uint32_t nqueries, bool *ok,
-								 gpuvec_error *error);
-extern const gpuvec_copier gpuvec_shards_copier;
-
-/*
  * shards_search.c.  search_child: search on one device, and note what it took.
- * empty_answers: begin with no rows, also after a search that has failed.
+ * search_divided: search a view by its shards.  empty_answers: begin with no
+ * rows, also after a search that has failed.
  */
 extern void shards_empty_answers(gpuvec_topk_query *queries, uint32_t nqueries);
 extern bool shards_search_child(shards_backend *shards, int number, const gpuvec_view *view,
 								const gpuvec_scoring *scoring, gpuvec_method method,
 								gpuvec_topk_query *queries, uint32_t nqueries,
 								gpuvec_error *error);
+extern bool shards_search_divided(shards_backend *shards, const shards_view *divided,
+								  const gpuvec_scoring *scoring, gpuvec_method method,
+								  gpuvec_topk_query *queries, uint32_t nqueries,
+								  gpuvec_error *error);
+
+/* shards_replicas.c */
+extern void shards_replicas_init(shards_backend *shards);
+extern const gpuvec_copier gpuvec_shards_copier;
 extern bool shards_topk(gpuvec_backend *backend, const gpuvec_view *view,
 						const gpuvec_scoring *scoring, gpuvec_method method,
 						gpuvec_topk_query *queries, uint32_t nqueries, gpuvec_error *error);

@@ -66,6 +66,18 @@ shards_read_ids(gpuvec_backend *backend, const gpuvec_segment *segment, uint16_t
 }
 
 static void
+shards_release_segment(gpuvec_backend *backend, gpuvec_segment *segment)
+{
+	shards_backend *shards = (shards_backend *) backend;
+	gpuvec_backend *child = shards->children[segment->child].backend;
+
+	shards_free_copies(segment->copies);
+	segment->copies = NULL;
+	shards_take_away(shards, segment->child, segment);
+	child->release_segment(child, segment);
+}
+
+static void
 shards_finish_segment(gpuvec_backend *backend, gpuvec_segment *segment)
 {
 	gpuvec_backend *child = ((shards_backend *) backend)->children[segment->child].backend;

@@ -76,9 +76,8 @@ choose(shards_backend *shards, const gpuvec_segment *segment, const bool *tried)
 	return best;
 }
 
-/* A segment is not, or no longer, on a device */
-static void
-take_away(shards_backend *shards, int child, const gpuvec_segment *segment)
+void
+shards_take_away(shards_backend *shards, int child, const gpuvec_segment *segment)
 {
 	pthread_mutex_lock(&shards->mutex);
 	shards->children[child].placed -= weight(segment);
@@ -118,7 +117,7 @@ shards_adopt_segment(gpuvec_backend *backend, gpuvec_segment *segment, gpuvec_er
 			segment->child = child;
 			return true;
 		}
-		take_away(shards, child, segment);
+		shards_take_away(shards, child, segment);
 		__atomic_add_fetch(&shards->children[child].refused, 1, __ATOMIC_RELAXED);
 		if (!gpuvec_lacks_memory(error))
 			return false;
@@ -151,22 +150,10 @@ shards_adopt_copy(shards_backend *shards, int child, gpuvec_segment *segment, gp
 		return gpuvec_fail_memory(error, segment->host_bytes);
 	if (!adopt_by(&shards->children[child], child, segment, error))
 	{
-		take_away(shards, child, segment);
+		shards_take_away(shards, child, segment);
 		return false;
 	}
 	segment->backend = &shards->base;
 	segment->child = child;
 	return true;
-}
-
-void
-shards_release_segment(gpuvec_backend *backend, gpuvec_segment *segment)
-{
-	shards_backend *shards = (shards_backend *) backend;
-	gpuvec_backend *child = shards->children[segment->child].backend;
-
-	shards_free_copies(segment->copies);
-	segment->copies = NULL;
-	take_away(shards, segment->child, segment);
-	child->release_segment(child, segment);
 }

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * shards_replicas.c
- *	  Searches of devices each of which has all rows of a view.
+ *	  Searches of a view: by devices each of which has all its rows, or by
+ *	  its shards.
  *
  * The scheduler gives each replica a batch of its own.  If copies are taken
  * away meanwhile, or the device fails for lack of memory, the search is one of
@@ -21,22 +22,7 @@
  */
 #define LONE_ROWS		(UINT64_C(1) << 18)
 
-static bool
-replica_topk(gpuvec_backend *backend, const gpuvec_view *view, const gpuvec_scoring *scoring,
-			 gpuvec_method method, gpuvec_topk_query *queries, uint32_t nqueries,
-			 gpuvec_error *error)
-{
-	shards_replica *replica = (shards_replica *) backend;
-	gpuvec_view *copy = shards_copy_on(replica->shards, view, replica->number);
-	bool		ok = copy != NULL &&
-		shards_search_child(replica->shards, replica->number, copy, scoring, method, queries, nqueries,
-							error);
-
-	if (!ok && (copy == NULL || gpuvec_lacks_memory(error)))
-		ok = shards_topk(&replica->shards->base, view, scoring, method, queries, nqueries, error);
-	gpuvec_view_unref(copy);
-	return ok;
-}
+/* ---- batches ---- */
 
 /* A batch, a slice of which is searched by each copy */
 typedef struct batch_slices
@@ -87,10 +73,14 @@ search_slices(batch_slices *s, gpuvec_error *error)
 	return ok;
 }
 
-bool
-shards_search_copies(shards_backend *shards, const gpuvec_view *view, const gpuvec_scoring *scoring,
-					 gpuvec_method method, gpuvec_topk_query *queries, uint32_t nqueries,
-					 bool *ok, gpuvec_error *error)
+/*
+ * Search a large batch by the copies of a view, each a part of it.  Sets *ok,
+ * or returns false: there are not several, or the batch is small.
+ */
+static bool
+search_copies(shards_backend *shards, const gpuvec_view *view, const gpuvec_scoring *scoring,
+			  gpuvec_method method, gpuvec_topk_query *queries, uint32_t nqueries,
+			  bool *ok, gpuvec_error *error)
 {
 	batch_slices *s;
 	bool		done;
@@ -115,6 +105,50 @@ shards_search_copies(shards_backend *shards, const gpuvec_view *view, const gpuv
 		gpuvec_view_unref(s->copy[i]);
 	free(s);
 	return done;
+}
+
+bool
+shards_topk(gpuvec_backend *backend, const gpuvec_view *view, const gpuvec_scoring *scoring,
+			gpuvec_method method, gpuvec_topk_query *queries, uint32_t nqueries,
+			gpuvec_error *error)
+{
+	shards_backend *shards = (shards_backend *) backend;
+	shards_view divided;
+	bool		ok;
+
+	shards_empty_answers(queries, nqueries);
+	if (nqueries == 0)
+		return true;
+	if (view->device)
+		return search_copies(shards, view, scoring, method, queries, nqueries, &ok, error) ? ok :
+			shards_search_divided(shards, view->device, scoring, method, queries, nqueries, error);
+
+	/* a view of several mirrors */
+	if (!shards_divide(shards, view, &divided, error))
+		return false;
+	ok = shards_search_divided(shards, &divided, scoring, method, queries, nqueries, error);
+	for (int i = 0; i < divided.n; i++)
+		free(divided.shard[i].view);
+	return ok;
+}
+
+/* ---- replicas ---- */
+
+static bool
+replica_topk(gpuvec_backend *backend, const gpuvec_view *view, const gpuvec_scoring *scoring,
+			 gpuvec_method method, gpuvec_topk_query *queries, uint32_t nqueries,
+			 gpuvec_error *error)
+{
+	shards_replica *replica = (shards_replica *) backend;
+	gpuvec_view *copy = shards_copy_on(replica->shards, view, replica->number);
+	bool		ok = copy != NULL &&
+		shards_search_child(replica->shards, replica->number, copy, scoring, method, queries, nqueries,
+							error);
+
+	if (!ok && (copy == NULL || gpuvec_lacks_memory(error)))
+		ok = shards_topk(&replica->shards->base, view, scoring, method, queries, nqueries, error);
+	gpuvec_view_unref(copy);
+	return ok;
 }
 
 static gpuvec_backend *

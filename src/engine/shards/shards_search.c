@@ -571,11 +571,10 @@ search_shards(shards_search *s, const shards_view *divided, gpuvec_error *error)
 	return gpuvec_fail_memory(error, 0);
 }
 
-/* Search a view by its shards */
-static bool
-search_divided(shards_backend *shards, const shards_view *divided, const gpuvec_scoring *scoring,
-			   gpuvec_method method, gpuvec_topk_query *queries, uint32_t nqueries,
-			   gpuvec_error *error)
+bool
+shards_search_divided(shards_backend *shards, const shards_view *divided,
+					  const gpuvec_scoring *scoring, gpuvec_method method,
+					  gpuvec_topk_query *queries, uint32_t nqueries, gpuvec_error *error)
 {
 	shards_search *s;
 	bool		ok;
@@ -599,30 +598,5 @@ search_divided(shards_backend *shards, const shards_view *divided, const gpuvec_
 	free_shards(s);
 	pthread_mutex_unlock(&shards->together);
 	free(s);
-	return ok;
-}
-
-bool
-shards_topk(gpuvec_backend *backend, const gpuvec_view *view, const gpuvec_scoring *scoring,
-			gpuvec_method method, gpuvec_topk_query *queries, uint32_t nqueries,
-			gpuvec_error *error)
-{
-	shards_backend *shards = (shards_backend *) backend;
-	shards_view divided;
-	bool		ok;
-
-	shards_empty_answers(queries, nqueries);
-	if (nqueries == 0)
-		return true;
-	if (view->device)
-		return shards_search_copies(shards, view, scoring, method, queries, nqueries, &ok, error) ? ok :
-			search_divided(shards, view->device, scoring, method, queries, nqueries, error);
-
-	/* a view of several mirrors */
-	if (!shards_divide(shards, view, &divided, error))
-		return false;
-	ok = search_divided(shards, &divided, scoring, method, queries, nqueries, error);
-	for (int i = 0; i < divided.n; i++)
-		free(divided.shard[i].view);
 	return ok;
 }

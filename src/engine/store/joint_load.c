@@ -304,12 +304,9 @@ bool
 gpuvec_joint_gather(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
 {
 	gpuvec_joint_load *joint = update->joint;
-	gpuvec_update *slices;
+	gpuvec_update *slices = close_load(update);
 	bool		ok;
 
-	if (joint == NULL)
-		return true;
-	slices = close_load(update);
 	/* nobody changes it any more: slices look whether it is open */
 	pthread_mutex_lock(&joint->mutex);
 	ok = !joint->failed;
@@ -323,5 +320,5 @@ gpuvec_joint_gather(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error
 		free_slices(slices);
 		return false;
 	}
-	return unite(update, slices, nblocks, error) && gpuvec_update_charge(update, error);
+	return unite(update, slices, nblocks, error);
 }

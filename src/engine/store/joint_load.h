@@ -10,9 +10,6 @@
 
 #include "engine/store/mirror_kind.h"
 
-/* update.c: free what an update holds, but not the update */
-extern void gpuvec_update_drop_rows(gpuvec_update *update);
-
 /* Let others join a load that has begun */
 extern bool gpuvec_joint_open(gpuvec_update *update, uint64_t number, gpuvec_error *error);
 
@@ -44,8 +41,9 @@ extern void gpuvec_joint_lose(gpuvec_update *slice);
 extern bool gpuvec_joint_charge(gpuvec_update *update, gpuvec_error *error);
 
 /*
- * Add all slices to the load, before it is committed: pages of [0, nblocks),
- * each of which was sent once.  False if a slice has failed.
+ * Add all slices to a load that others may join, before it is committed: pages
+ * of [0, nblocks), each of which was sent once.  False if a slice has failed.
+ * Then charge what the load has: it is one of a single session.
  */
 extern bool gpuvec_joint_gather(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error);
 

@@ -3,6 +3,9 @@
  * kept_rows.h
  *	  Rows of a feed that a mirror cannot apply yet.
  *
+ * kept_list.c		the list of these rows
+ * kept_rows.c		adding to it by a mirror's key, and what is applied next
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef GPUVEC_KEPT_ROWS_H
@@ -57,6 +60,13 @@ extern bool gpuvec_kept_add(struct gpuvec_store *store, const gpuvec_rows *rows,
 extern char *gpuvec_kept_next(struct gpuvec_store *store, const gpuvec_rows *rows,
 							  const void *session, gpuvec_rows *next, gpuvec_state *state,
 							  gpuvec_error *error);
+
+/*
+ * Add a message, which it takes over, behind what is kept.  The caller holds
+ * the mutex.
+ */
+extern void gpuvec_kept_append(struct gpuvec_store *store, struct gpuvec_mirror *mirror,
+							   uint64_t feed, gpuvec_kept_message *message);
 
 /*
  * Free what the mirror has applied, or will never apply; all of it if the

@@ -233,8 +233,14 @@ gpuvec_kind_of(const gpuvec_store *store, const gpuvec_mirror_key *key)
 	return gpuvec_is_embedding_key(key) ? store->kinds.vectors : store->kinds.sets;
 }
 
-/* For take_row: report rows that violate the protocol; returns false */
+/*
+ * sent_pages.c.  bad_pages: for take_row, report rows that violate the
+ * protocol; returns false.  add_page: add an entry for a page, zeroed; NULL on
+ * lack of memory.  drop_rows: free what an update holds, but not the update.
+ */
 extern bool gpuvec_update_bad_pages(gpuvec_error *error, const char *what);
+extern gpuvec_sent_page *gpuvec_update_add_page(gpuvec_update *update, gpuvec_error *error);
+extern void gpuvec_update_drop_rows(gpuvec_update *update);
 
 /* Bytes of the pages and lines that an update has noted */
 static inline size_t
@@ -242,9 +248,6 @@ gpuvec_update_noted_bytes(const gpuvec_update *update)
 {
 	return update->npages * GPUVEC_PAGE_BYTES + update->nlines * sizeof(uint64_t);
 }
-
-/* Add an entry for a page, zeroed; NULL on lack of memory */
-extern gpuvec_sent_page *gpuvec_update_add_page(gpuvec_update *update, gpuvec_error *error);
 
 /* The state of a page that was not read as a whole */
 extern const gpuvec_page_state gpuvec_page_not_read;

@@ -5,6 +5,7 @@
  *
  * update.c			beginning and ending an update
  * update_pages.c	taking pages
+ * sent_pages.c		the pages that were taken, and their end
  * joint_load.c		pages that several sessions send
  * update_rows.c	taking rows of a feed
  * update_commit.c	publishing them

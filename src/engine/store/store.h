@@ -10,7 +10,7 @@
  * sweep.c			dropping mirrors whose table or index is gone
  * update*.c		loading and refreshing a mirror, and applying rows of a
  *				feed to it (mirror_update.h)
- * kept_rows.c		rows of a feed that cannot be applied yet
+ * kept_*.c			rows of a feed that cannot be applied yet (kept_rows.h)
  * mirror_kind.h	what a mirror may hold
  * page_numbers.c	which refresh last read a page
  * fingerprint.c	checksums that tell whether a page's rows have changed

@@ -39,16 +39,6 @@
 /* Microseconds to wait for the end of an update whose session was hung up */
 #define OUST_PATIENCE_US	5000000
 
-void
-gpuvec_update_drop_rows(gpuvec_update *update)
-{
-	update->mirror->kind->end(update);
-	gpuvec_page_numbers_unref(update->numbers);
-	free(update->pages);
-	free(update->lines);
-	free(update->fed);
-}
-
 /* End an update that is not part of another one */
 static void
 end_whole(gpuvec_update *update)

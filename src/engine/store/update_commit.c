@@ -46,6 +46,14 @@ gpuvec_update_replaced(const gpuvec_update *update, uint64_t *n, gpuvec_error *e
 	return blocks;
 }
 
+/* Add what other sessions have sent of a load, and charge all of it */
+static bool
+gather(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
+{
+	return update->joint == NULL ||
+		(gpuvec_joint_gather(update, nblocks, error) && gpuvec_update_charge(update, error));
+}
+
 /* Let the kind prepare the new rows, those of pages below nblocks */
 static bool
 prepare_rows(gpuvec_update *update, uint32_t nblocks, gpuvec_error *error)
@@ -334,7 +342,7 @@ gpuvec_update_commit(gpuvec_update *update, const gpuvec_commit *commit, gpuvec_
 
 	gpuvec_fault_crash("crash-on-commit");
 	gpuvec_fault_sleep("slow-commit", NULL);
-	ok = gpuvec_joint_gather(update, commit->nblocks, error) &&
+	ok = gather(update, commit->nblocks, error) &&
 		(pages_complete(update, commit->nblocks) ||
 		 gpuvec_update_bad_pages(error, "Pages are missing."));
 	if (ok)

@@ -21,18 +21,6 @@
 
 #include "engine/store/joint_load.h"
 
-/* What no page has: coefficients of fingerprints are below 2^61 */
-const gpuvec_page_state gpuvec_page_not_read = {
-	.lsn = GPUVEC_NO_LSN, .rows = {{UINT64_MAX, UINT64_MAX}}
-};
-
-bool
-gpuvec_update_bad_pages(gpuvec_error *error, const char *what)
-{
-	return gpuvec_fail(error, GPUVEC_PROTOCOL_VIOLATION, what, NULL,
-					   "invalid pages in a message to the gpuvec engine");
-}
-
 /* bsearch comparator */
 static int
 compare_tids(const void *a, const void *b)
@@ -81,26 +69,6 @@ take_rows(gpuvec_update *update, const gpuvec_page *page, const char *row, const
 		last_line = line;
 	}
 	return row == end || gpuvec_update_bad_pages(error, "A page is longer than its rows.");
-}
-
-gpuvec_sent_page *
-gpuvec_update_add_page(gpuvec_update *update, gpuvec_error *error)
-{
-	if (update->npages == update->pages_capacity)
-	{
-		uint64_t	capacity = update->pages_capacity ? update->pages_capacity * 2 : 256;
-		gpuvec_sent_page *pages = realloc(update->pages, capacity * sizeof(*pages));
-
-		if (pages == NULL)
-		{
-			gpuvec_fail_memory(error, capacity * sizeof(*pages));
-			return NULL;
-		}
-		update->pages = pages;
-		update->pages_capacity = capacity;
-	}
-	memset(&update->pages[update->npages], 0, sizeof(gpuvec_sent_page));
-	return &update->pages[update->npages++];
 }
 
 /* Make room for n more lines */

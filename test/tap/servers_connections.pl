@@ -76,7 +76,9 @@ my $best = result($ids);
 
 $main->safe_psql('postgres', qq{CREATE FUNCTION in_function() RETURNS text LANGUAGE plpgsql AS \$\$ BEGIN RETURN ($ids); END \$\$;
 	CREATE FUNCTION in_loop() RETURNS text LANGUAGE plpgsql AS \$\$ DECLARE r record; BEGIN FOR r IN $ids LOOP RETURN r.string_agg; END LOOP; END \$\$;
-	CREATE FUNCTION writes() RETURNS text LANGUAGE plpgsql AS \$\$ BEGIN INSERT INTO docs_1 VALUES (-1, '{8000}'); RETURN '{8000}'; END \$\$});
+	CREATE FUNCTION writes() RETURNS text LANGUAGE plpgsql AS \$\$ BEGIN INSERT INTO docs_1 VALUES (-1, '{8000}'); RETURN '{8000}'; END \$\$;
+	CREATE FOREIGN TABLE other_name (id int, tokens idset, title text) SERVER s1 OPTIONS (schema_name 'public', table_name 'docs');
+	CREATE FUNCTION writes_by_other_name() RETURNS text LANGUAGE plpgsql AS \$\$ BEGIN INSERT INTO other_name VALUES (-1, '{8000}'); RETURN '{8000}'; END \$\$});
 is($best, result(q{SELECT string_agg(id::text, ' ' ORDER BY s DESC, leaf, id) FROM (SELECT id, s, format('docs_%s', id % 3)::regclass::oid AS leaf
 	FROM (SELECT id, braun_blanquet_similarity(tokens, '{3,103,203}') AS s FROM flat) y ORDER BY s DESC, leaf, id LIMIT 3) x}), 'the rows of one server');
 is(way($ids), "gpuvec: $best", 'a statement');
@@ -93,8 +95,12 @@ is(way("SELECT (($ids))"), "gpuvec: $best", 'a subquery');
 is(way(q{SELECT string_agg(((t).item).id::text, ' ' ORDER BY (t).rank) FROM (SELECT gpuvec_topk_rows(NULL::docs, 'tokens', '{3,103,203}', 3) AS t) x}), "gpuvec: $best", 'a call outside of FROM');
 is(way("INSERT INTO kept SELECT (t.item).id FROM $search; SELECT string_agg(id::text, ' ' ORDER BY ctid) FROM kept"), "gpuvec: $best", 'INSERT ... SELECT');
 like(way("SELECT t.rank, (SELECT count(*) FROM docs) FROM $search LIMIT 1"), qr/^postgres_fdw: 1\|1000$/, 'a statement with foreign tables');
-is(way(q{WITH w AS MATERIALIZED (SELECT writes() AS q), found AS (SELECT (t.item).id FROM w, LATERAL gpuvec_topk_rows(NULL::docs, 'tokens', w.q::idset, 3) t) SELECT string_agg(id::text, ' ') FROM found}), 'postgres_fdw: -1', 'what the statement itself has written');
-$node{s1}->safe_psql('postgres', 'DELETE FROM docs WHERE id = -1');
+foreach my $writes (qw(writes writes_by_other_name))
+{
+	is(way(qq{WITH w AS MATERIALIZED (SELECT $writes() AS q), found AS (SELECT (t.item).id FROM w, LATERAL gpuvec_topk_rows(NULL::docs, 'tokens', w.q::idset, 3) t) SELECT string_agg(id::text, ' ') FROM found}),
+		'postgres_fdw: -1', "what the statement itself has written: $writes");
+	$node{s1}->safe_psql('postgres', 'DELETE FROM docs WHERE id = -1');
+}
 like(way("BEGIN; INSERT INTO docs_1 VALUES (-1, '{8000}'); SELECT (t.item).id FROM gpuvec_topk_rows(NULL::docs, 'tokens', '{8000}', 3) t; ROLLBACK"), qr/^postgres_fdw: -1$/, 'what the transaction has written');
 my $call = q{SELECT string_agg(t.query || ':' || (t.item).id || ':' || t.score, ' ' ORDER BY t.query, t.score, (t.item).id) FROM gpuvec_topk_batch_rows(NULL::TABLE, 'tokens', (SELECT array_agg(tokens ORDER BY id) FROM flat), NULL, min_score => 0.6) t};
 is(result("SELECT md5(s) FROM (" . $call =~ s/TABLE/docs/r . ") x(s)"), result("SELECT md5(s) FROM (" . $call =~ s/TABLE/flat/r . ") x(s)"), 'a batch without k, row by row');

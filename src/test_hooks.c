@@ -11,7 +11,10 @@
 
 #include <limits.h>
 
+#include "access/heapam.h"
+#include "access/tableam.h"
 #include "access/transam.h"
+#include "catalog/pg_am_d.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/lock.h"
@@ -21,6 +24,7 @@
 int			gpuvec_freshness_choice = GPUVEC_FRESHNESS_AUTO;
 int			gpuvec_shared_memory_choice = GPUVEC_SHARED_MEMORY_AUTO;
 int			gpuvec_engine_patience = GPUVEC_ENGINE_PATIENCE_MS;
+int			gpuvec_greeting_patience = GPUVEC_GREETING_PATIENCE_MS;
 int			gpuvec_device_retry = GPUVEC_DEVICE_RETRY_MS;
 bool		gpuvec_feeder = true;
 int			gpuvec_feed_ring_bytes = 0;
@@ -73,6 +77,12 @@ GpuvecDefineTestSettings(void)
 							NULL,
 							&gpuvec_engine_patience, GPUVEC_ENGINE_PATIENCE_MS, 1, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MS | GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("gpuvec.greeting_patience",
+							"How long a session waits for the greeting of an engine that is ready.",
+							NULL,
+							&gpuvec_greeting_patience, GPUVEC_GREETING_PATIENCE_MS, 1, INT_MAX,
+							PGC_SUSET, GUC_UNIT_MS | GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 
 	DefineCustomIntVariable("gpuvec.device_retry",
 							"When a device that failed is first tried again.",
@@ -185,6 +195,37 @@ gpuvec_test_next_oid(PG_FUNCTION_ARGS)
 	GpuvecTransam->oidCount = 0;
 	LWLockRelease(OidGenLock);
 	PG_RETURN_VOID();
+}
+
+/* Fetch a row as heap does, and say so */
+static bool
+fetch_row_version(Relation rel, ItemPointer tid, Snapshot snapshot, TupleTableSlot *slot)
+{
+	ereport(NOTICE,
+			(errmsg("row (%u,%u) is fetched by its access method",
+					ItemPointerGetBlockNumber(tid), ItemPointerGetOffsetNumber(tid))));
+	return GetHeapamTableAmRoutine()->tuple_fetch_row_version(rel, tid, snapshot, slot);
+}
+
+/* heap builds indexes of its own tables only, and a TOAST table has one */
+static Oid
+toast_method(Relation rel)
+{
+	return HEAP_TABLE_AM_OID;
+}
+
+PG_FUNCTION_INFO_V1(gpuvec_test_table_method);
+
+/* A table access method that is not heap, though it does what heap does */
+Datum
+gpuvec_test_table_method(PG_FUNCTION_ARGS)
+{
+	static TableAmRoutine routine;
+
+	routine = *GetHeapamTableAmRoutine();
+	routine.tuple_fetch_row_version = fetch_row_version;
+	routine.relation_toast_am = toast_method;
+	PG_RETURN_POINTER(&routine);
 }
 
 #endif

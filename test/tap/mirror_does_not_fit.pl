@@ -253,7 +253,8 @@ $node->stop;
 	$node->stop;
 }
 
-# Somebody who was publishing is gone, and the engine is busy with that for long
+# Somebody who was publishing is gone, and the engine is busy with that for long: nobody waits for its end, in
+# workers of a parallel query neither
 {
 	local $ENV{GPUVEC_ENGINE_FAULT} = 'slow-commit:120000';
 	$node->start;
@@ -263,9 +264,18 @@ $node->stop;
 	wait_for(sub { $node->safe_psql('postgres', q{SELECT state || pages_done = 'loading' || pages_total FROM gpuvec_mirrors}) eq 't' }, 'the end of the pages');
 	$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
 	$node->poll_query_until('postgres', "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $pid)") or die 'a session does not end';
+	my $right = $node->safe_psql('postgres', "$brute SELECT id FROM big ORDER BY tokens <-> '$q', ctid LIMIT 5");
+	my $warning = qr/WARNING:  gpuvec searches without its engine\nDETAIL:  .*by a session that does not finish/;
+	my $parallel = $node->background_psql('postgres', on_error_stop => 0);
+	my $worker = $node->pg_version >= 16 ? 'debug_parallel_query' : 'force_parallel_mode';
+	like(ask($parallel, "$force SET $worker = on; SET statement_timeout = '60s'; EXPLAIN $knn"), qr/Gather.*Index Scan using big_tokens/s, 'a worker searches');
+	$parallel->query_until(qr/started/, "\\echo started\n$knn;\n");
 	($rc, $out, $err) = $node->psql('postgres', "$force $knn");
-	is($out, $node->safe_psql('postgres', "$brute SELECT id FROM big ORDER BY tokens <-> '$q', ctid LIMIT 5"), 'a load that does not finish: right');
-	like($err, qr/WARNING:  gpuvec searches without its engine\nDETAIL:  .*by a session that does not finish/, 'and a warning');
+	is($out, $right, 'a load that does not finish: right');
+	like($err, $warning, 'and a warning');
+	is(ask($parallel, 'SELECT 1'), "$right\n1", 'a load that does not finish, in a worker: right');
+	like($parallel->{stderr}, $warning, 'and a warning');
+	$parallel->quit;
 	$gone->{run}->kill_kill if $gone->{run};
 	$node->stop('immediate');
 }

@@ -51,27 +51,11 @@ static const struct config_enum_entry shared_memory_options[] = {
 	{"old", GPUVEC_SHARED_MEMORY_OLD, false},
 	{NULL, 0, false}
 };
-void
-GpuvecDefineTestSettings(void)
+
+/* How long who waits for whom */
+static void
+define_times(void)
 {
-	DefineCustomEnumVariable("gpuvec.freshness",
-							 "How changes of tables are found out.",
-							 NULL,
-							 &gpuvec_freshness_choice, GPUVEC_FRESHNESS_AUTO, freshness_options,
-							 PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
-
-	DefineCustomEnumVariable("gpuvec.shared_memory",
-							 "What is wrong with the shared memory.",
-							 NULL,
-							 &gpuvec_shared_memory_choice, GPUVEC_SHARED_MEMORY_AUTO, shared_memory_options,
-							 PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
-
-	DefineCustomStringVariable("gpuvec.injection_point",
-							   "Name of the injection point at which this session waits for an advisory lock.",
-							   NULL,
-							   &injection_point, "",
-							   PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
-
 	DefineCustomIntVariable("gpuvec.engine_patience",
 							"How long the engine may give no sign of life.",
 							NULL,
@@ -90,18 +74,6 @@ GpuvecDefineTestSettings(void)
 							&gpuvec_device_retry, GPUVEC_DEVICE_RETRY_MS, 1, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MS | GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 
-	DefineCustomBoolVariable("gpuvec.feeder",
-							 "Searches of this session start the feeder.",
-							 NULL,
-							 &gpuvec_feeder, true,
-							 PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
-
-	DefineCustomIntVariable("gpuvec.feed_ring_bytes",
-							"Bytes of the rings of feeds that this session begins.",
-							NULL,
-							&gpuvec_feed_ring_bytes, 0, 0, 1024 * 1024,
-							PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
-
 	DefineCustomIntVariable("gpuvec.feed_idle",
 							"How long a feed is not read before this session may give its slot to another index.",
 							NULL,
@@ -119,6 +91,42 @@ GpuvecDefineTestSettings(void)
 							NULL,
 							&gpuvec_load_patience, GPUVEC_LOAD_PATIENCE_MS, 1, INT_MAX,
 							PGC_SUSET, GUC_UNIT_MS | GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+}
+
+void
+GpuvecDefineTestSettings(void)
+{
+	define_times();
+
+	DefineCustomEnumVariable("gpuvec.freshness",
+							 "How changes of tables are found out.",
+							 NULL,
+							 &gpuvec_freshness_choice, GPUVEC_FRESHNESS_AUTO, freshness_options,
+							 PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+
+	DefineCustomEnumVariable("gpuvec.shared_memory",
+							 "What is wrong with the shared memory.",
+							 NULL,
+							 &gpuvec_shared_memory_choice, GPUVEC_SHARED_MEMORY_AUTO, shared_memory_options,
+							 PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+
+	DefineCustomStringVariable("gpuvec.injection_point",
+							   "Name of the injection point at which this session waits for an advisory lock.",
+							   NULL,
+							   &injection_point, "",
+							   PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+
+	DefineCustomBoolVariable("gpuvec.feeder",
+							 "Searches of this session start the feeder.",
+							 NULL,
+							 &gpuvec_feeder, true,
+							 PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("gpuvec.feed_ring_bytes",
+							"Bytes of the rings of feeds that this session begins.",
+							NULL,
+							&gpuvec_feed_ring_bytes, 0, 0, 1024 * 1024,
+							PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 
 	DefineCustomIntVariable("gpuvec.read_ahead_bytes",
 							"Bytes of WAL from which on a refresh reads them ahead.",

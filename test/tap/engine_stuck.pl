@@ -114,7 +114,7 @@ eval { $session->quit; };
 $node->append_conf('postgresql.conf', "gpuvec.engine_patience = '3s'");
 
 # a search that takes longer than any patience, but gets on
-$node->append_conf('postgresql.conf', "gpuvec.greeting_patience = '1s'");
+$node->append_conf('postgresql.conf', "gpuvec.greeting_patience = '3s'");
 {
 	local $ENV{GPUVEC_ENGINE_FAULT} = 'slow-search:5000';
 	$node->start;

@@ -219,6 +219,15 @@ SELECT gpuvec_recommend('users', 'items', interactions => 'events', user_column 
 SELECT gpuvec_recommend('users', 'events');
 SELECT gpuvec_recommend('users', 'items', exclude_known => NULL);
 SELECT gpuvec_recommend('users', 'items', among => '{{1},{2}}');
+-- items in several tables: each of these is searched as often, and none ahead
+CREATE TABLE many_users AS SELECT i::int8 AS key, ARRAY[i, 1]::real[] AS embedding FROM generate_series(1, 2000) i;
+CREATE TABLE parted_items (key bigint, embedding real[]) PARTITION BY RANGE (key);
+CREATE TABLE parted_items_1 PARTITION OF parted_items FOR VALUES FROM (1) TO (11);
+CREATE TABLE parted_items_2 PARTITION OF parted_items FOR VALUES FROM (11) TO (41);
+INSERT INTO parted_items SELECT i, ARRAY[i % 7, i] FROM generate_series(1, 40) i;
+SELECT count(*) FROM gpuvec_recommend('many_users', 'parted_items');
+SELECT count(*), count(DISTINCT searches) AS numbers_of_searches FROM gpuvec_mirrors WHERE relation IN ('parted_items_1'::regclass, 'parted_items_2'::regclass);
+DROP TABLE many_users, parted_items;
 -- the plan
 EXPLAIN (COSTS OFF) SELECT * FROM gpuvec_recommend('users', 'items', '{1,2}');
 SET search_path = '';

@@ -82,6 +82,12 @@ SELECT condition, estimated_rows('SELECT FROM docs WHERE ' || condition) =
 	   estimated_rows('SELECT FROM docs WHERE tokens <<->> idset_threshold(''{0,1,2,3}'', 0.3, ''jaccard'')') AS as_constructor
 FROM unnest(ARRAY['tokens <<->> (''{0,1,2,3}'', 0.3, ''jaccard'')', 'tokens <<->> ''("{0,1,2,3}",0.3,jaccard)''',
 				  'tokens <<->> (''{0,1,2,3}'', 0.1 + 0.2, ''jaccard'')']) condition;
+-- more ids than are modeled one by one, each in half of the sets
+CREATE TABLE halves (tokens idset) WITH (autovacuum_enabled = off);
+INSERT INTO halves SELECT idset(string_agg(('x' || md5(i || ' ' || j))::bit(128)::text, '' ORDER BY j)::varbit) FROM generate_series(1, 1000) i, generate_series(1, 8) j GROUP BY i;
+ANALYZE halves;
+SELECT least, (near(format('SELECT FROM halves WHERE tokens <<->> idset_threshold(%L, %s, ''intersection'')', (SELECT idset_agg(id) FROM generate_series(0, 149) id), least))).*
+FROM unnest(ARRAY[63, 75, 84, 87]) least;
 -- ids that come together: the histogram of sets corrects the model, which thinks that they do so by chance
 CREATE TABLE together (id int, tokens idset) WITH (autovacuum_enabled = off);
 INSERT INTO together SELECT i, CASE WHEN i % 2 = 0 THEN idset '{1,2,3,4,5,6,7,8}' ELSE '{9}' END | (10000 + i) FROM generate_series(1, 3000) i;
@@ -107,5 +113,5 @@ SELECT estimated_rows('SELECT FROM hollow WHERE tokens && ''{1}''') >= 1 AS with
 ANALYZE hollow;
 SELECT condition, (near('SELECT FROM hollow WHERE ' || condition)).*
 FROM unnest(ARRAY['tokens @> ''{}''', 'tokens <@ ''{1}''', 'tokens && ''{1}''', 'tokens @> ''{1}''', 'tokens <<->> (''{1}'', 0, NULL)', 'tokens <<->> (''{1}'', 0.1, NULL)']) condition;
-DROP TABLE docs, together, hollow;
+DROP TABLE docs, halves, together, hollow;
 DROP FUNCTION near, estimated_rows, counted_rows, uniform;

@@ -11,7 +11,10 @@
 
 #include <limits.h>
 
+#include "access/heapam.h"
+#include "access/tableam.h"
 #include "access/transam.h"
+#include "catalog/pg_am_d.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/lock.h"
@@ -21,6 +24,7 @@
 int			gpuvec_freshness_choice = GPUVEC_FRESHNESS_AUTO;
 int			gpuvec_shared_memory_choice = GPUVEC_SHARED_MEMORY_AUTO;
 int			gpuvec_engine_patience = GPUVEC_ENGINE_PATIENCE_MS;
+int			gpuvec_greeting_patience = GPUVEC_GREETING_PATIENCE_MS;
 int			gpuvec_device_retry = GPUVEC_DEVICE_RETRY_MS;
 bool		gpuvec_feeder = true;
 int			gpuvec_feed_ring_bytes = 0;
@@ -47,50 +51,28 @@ static const struct config_enum_entry shared_memory_options[] = {
 	{"old", GPUVEC_SHARED_MEMORY_OLD, false},
 	{NULL, 0, false}
 };
-void
-GpuvecDefineTestSettings(void)
+
+/* How long who waits for whom */
+static void
+define_times(void)
 {
-	DefineCustomEnumVariable("gpuvec.freshness",
-							 "How changes of tables are found out.",
-							 NULL,
-							 &gpuvec_freshness_choice, GPUVEC_FRESHNESS_AUTO, freshness_options,
-							 PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
-
-	DefineCustomEnumVariable("gpuvec.shared_memory",
-							 "What is wrong with the shared memory.",
-							 NULL,
-							 &gpuvec_shared_memory_choice, GPUVEC_SHARED_MEMORY_AUTO, shared_memory_options,
-							 PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
-
-	DefineCustomStringVariable("gpuvec.injection_point",
-							   "Name of the injection point at which this session waits for an advisory lock.",
-							   NULL,
-							   &injection_point, "",
-							   PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
-
 	DefineCustomIntVariable("gpuvec.engine_patience",
 							"How long the engine may give no sign of life.",
 							NULL,
 							&gpuvec_engine_patience, GPUVEC_ENGINE_PATIENCE_MS, 1, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MS | GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 
+	DefineCustomIntVariable("gpuvec.greeting_patience",
+							"How long a session waits for the greeting of an engine that is ready.",
+							NULL,
+							&gpuvec_greeting_patience, GPUVEC_GREETING_PATIENCE_MS, 1, INT_MAX,
+							PGC_SUSET, GUC_UNIT_MS | GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+
 	DefineCustomIntVariable("gpuvec.device_retry",
 							"When a device that failed is first tried again.",
 							NULL,
 							&gpuvec_device_retry, GPUVEC_DEVICE_RETRY_MS, 1, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MS | GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
-
-	DefineCustomBoolVariable("gpuvec.feeder",
-							 "Searches of this session start the feeder.",
-							 NULL,
-							 &gpuvec_feeder, true,
-							 PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
-
-	DefineCustomIntVariable("gpuvec.feed_ring_bytes",
-							"Bytes of the rings of feeds that this session begins.",
-							NULL,
-							&gpuvec_feed_ring_bytes, 0, 0, 1024 * 1024,
-							PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 
 	DefineCustomIntVariable("gpuvec.feed_idle",
 							"How long a feed is not read before this session may give its slot to another index.",
@@ -109,6 +91,42 @@ GpuvecDefineTestSettings(void)
 							NULL,
 							&gpuvec_load_patience, GPUVEC_LOAD_PATIENCE_MS, 1, INT_MAX,
 							PGC_SUSET, GUC_UNIT_MS | GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+}
+
+void
+GpuvecDefineTestSettings(void)
+{
+	define_times();
+
+	DefineCustomEnumVariable("gpuvec.freshness",
+							 "How changes of tables are found out.",
+							 NULL,
+							 &gpuvec_freshness_choice, GPUVEC_FRESHNESS_AUTO, freshness_options,
+							 PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+
+	DefineCustomEnumVariable("gpuvec.shared_memory",
+							 "What is wrong with the shared memory.",
+							 NULL,
+							 &gpuvec_shared_memory_choice, GPUVEC_SHARED_MEMORY_AUTO, shared_memory_options,
+							 PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+
+	DefineCustomStringVariable("gpuvec.injection_point",
+							   "Name of the injection point at which this session waits for an advisory lock.",
+							   NULL,
+							   &injection_point, "",
+							   PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+
+	DefineCustomBoolVariable("gpuvec.feeder",
+							 "Searches of this session start the feeder.",
+							 NULL,
+							 &gpuvec_feeder, true,
+							 PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("gpuvec.feed_ring_bytes",
+							"Bytes of the rings of feeds that this session begins.",
+							NULL,
+							&gpuvec_feed_ring_bytes, 0, 0, 1024 * 1024,
+							PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 
 	DefineCustomIntVariable("gpuvec.read_ahead_bytes",
 							"Bytes of WAL from which on a refresh reads them ahead.",
@@ -185,6 +203,37 @@ gpuvec_test_next_oid(PG_FUNCTION_ARGS)
 	GpuvecTransam->oidCount = 0;
 	LWLockRelease(OidGenLock);
 	PG_RETURN_VOID();
+}
+
+/* Fetch a row as heap does, and say so */
+static bool
+fetch_row_version(Relation rel, ItemPointer tid, Snapshot snapshot, TupleTableSlot *slot)
+{
+	ereport(NOTICE,
+			(errmsg("row (%u,%u) is fetched by its access method",
+					ItemPointerGetBlockNumber(tid), ItemPointerGetOffsetNumber(tid))));
+	return GetHeapamTableAmRoutine()->tuple_fetch_row_version(rel, tid, snapshot, slot);
+}
+
+/* heap builds indexes of its own tables only, and a TOAST table has one */
+static Oid
+toast_method(Relation rel)
+{
+	return HEAP_TABLE_AM_OID;
+}
+
+PG_FUNCTION_INFO_V1(gpuvec_test_table_method);
+
+/* A table access method that is not heap, though it does what heap does */
+Datum
+gpuvec_test_table_method(PG_FUNCTION_ARGS)
+{
+	static TableAmRoutine routine;
+
+	routine = *GetHeapamTableAmRoutine();
+	routine.tuple_fetch_row_version = fetch_row_version;
+	routine.relation_toast_am = toast_method;
+	PG_RETURN_POINTER(&routine);
 }
 
 #endif

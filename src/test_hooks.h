@@ -43,6 +43,9 @@ typedef enum GpuvecSharedMemory
 /* The engine may give no sign of life for this long */
 #define GPUVEC_ENGINE_PATIENCE_MS	5000
 
+/* An engine that is ready may let a session wait this long for its greeting */
+#define GPUVEC_GREETING_PATIENCE_MS 10000
+
 /*
  * The slot of a feed that was not read for this long may be given to another
  * index
@@ -69,6 +72,7 @@ typedef enum GpuvecSharedMemory
 extern int	gpuvec_freshness_choice;	/* GpuvecFreshness */
 extern int	gpuvec_shared_memory_choice;	/* GpuvecSharedMemory */
 extern int	gpuvec_engine_patience; /* ms */
+extern int	gpuvec_greeting_patience;	/* ms */
 extern int	gpuvec_device_retry;	/* ms */
 extern bool gpuvec_feeder;		/* sessions start the feeder (feeder.c) */
 
@@ -104,6 +108,7 @@ extern void GpuvecTestLook(void);
 #define gpuvec_freshness_choice GPUVEC_FRESHNESS_AUTO
 #define gpuvec_shared_memory_choice GPUVEC_SHARED_MEMORY_AUTO
 #define gpuvec_engine_patience	GPUVEC_ENGINE_PATIENCE_MS
+#define gpuvec_greeting_patience	GPUVEC_GREETING_PATIENCE_MS
 #define gpuvec_device_retry		GPUVEC_DEVICE_RETRY_MS
 #define gpuvec_feeder			true
 #define gpuvec_feed_ring_bytes	0

@@ -113,8 +113,7 @@ EmbeddingCheckState(Oid relid)
 
 	for (int i = 0; i < lengthof(names); i++)
 	{
-		AttrNumber	attnum = get_attnum(relid, names[i]);
-		Oid			type = attnum > 0 ? get_atttype(relid, attnum) : InvalidOid;
+		Oid			type = get_atttype(relid, get_attnum(relid, names[i]));
 
 		if (!OidIsValid(type))
 			complain_of_state(relid, ERRCODE_UNDEFINED_COLUMN,

@@ -61,6 +61,9 @@
  *	 part-search:N		its searches find no memory; -1: those of no device do
  *	 slow-end:MS		an engine that ends by an error does so MS
  *						milliseconds after it has said so
+ *	 another-query		answers to searches of sets by an odd number of
+ *						queries say that there was one query more
+ *	 no-greeting		sessions that connect get no answer
  *	 protocol-version:N	the engine claims to speak protocol version N
  *
  *-------------------------------------------------------------------------

@@ -27,9 +27,7 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/fd.h"
-
-/* Wait this long for WELCOME from an engine that is ready */
-#define GREETING_PATIENCE_MS	10000
+#include "test_hooks.h"
 
 /* While waiting, check this often whether the engine is given up */
 #define LOOK_MS					1000
@@ -100,7 +98,7 @@ greeting_overdue(void)
 	ready = state->engine_ready;
 	SpinLockRelease(&state->mutex);
 	return connection.engine.pid == 0 && ready &&
-		gpuvec_clock_coarse_us() - connection.opened >= GREETING_PATIENCE_MS * INT64CONST(1000);
+		gpuvec_clock_coarse_us() - connection.opened >= gpuvec_greeting_patience * INT64CONST(1000);
 }
 
 /* Note that the engine is of no use: this statement does not try again */

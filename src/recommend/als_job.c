@@ -33,13 +33,13 @@ AlsJobCurrent(void)
 
 /* The request could not be made: raise the engine's refusal, or the loss */
 static void
-fail(uint64 number)
+fail(const AlsJob *job, uint64 number)
 {
 	const GpuvecRefusal *refusal = GpuvecLinkRefusal();
 
 	if (refusal != NULL && (number == 0 || refusal->request == number))
 		GpuvecLinkRaiseRefusal();
-	if (current != NULL && current->neighbors)
+	if (job->neighbors)
 		ereport(ERROR,
 				(errcode(ERRCODE_SYSTEM_ERROR),
 				 errmsg("lost the connection to the gpuvec engine while it looked for neighbors")));
@@ -58,7 +58,7 @@ begin_request(AlsJob *job, gpuvec_message type, const GpuvecPiece *pieces, int n
 	if (GpuvecLinkGeneration() == job->generation)
 		number = GpuvecLinkBegin(type, pieces, npieces);
 	if (number == 0)
-		fail(0);
+		fail(job, 0);
 	return number;
 }
 
@@ -70,7 +70,7 @@ ask(AlsJob *job, gpuvec_message type, const GpuvecPiece *pieces, int npieces)
 	GpuvecReply reply;
 
 	if (!GpuvecLinkAnswer(number, GPUVEC_MSG_ALS_STATE, sizeof(job->state), &reply))
-		fail(number);
+		fail(job, number);
 	memcpy(&job->state, reply.data, sizeof(job->state));
 	pfree(reply.data);
 }
@@ -144,7 +144,7 @@ AlsJobAdd(AlsJob *job, uint64 n, const int64 *users, const int64 *items, const f
 
 		/* and was an error, which comes once more */
 		(void) GpuvecLinkAnswer(number, GPUVEC_MSG_ALS_STATE, sizeof(job->state), &reply);
-		fail(number);
+		fail(job, number);
 	}
 	job->sent++;
 	GpuvecLinkLeave(number, GPUVEC_MSG_ALS_STATE, sizeof(job->state), take_answer);
@@ -191,7 +191,7 @@ AlsJobGet(AlsJob *job, gpuvec_als_side side, uint32 first, uint32 n, const int64
 	GpuvecReply reply;
 
 	if (!GpuvecLinkAnswer(number, GPUVEC_MSG_ALS_FACTORS, size, &reply))
-		fail(number);
+		fail(job, number);
 	*keys = (const int64 *) reply.data;
 	*elements = (const float *) (*keys + n);
 }
@@ -207,7 +207,7 @@ AlsJobNeighbors(AlsJob *job, const gpuvec_neighbor **rows)
 	GpuvecReply reply;
 
 	if (!GpuvecLinkAnswer(number, GPUVEC_MSG_NEIGHBORS_FOUND, sizeof(job->state), &reply))
-		fail(number);
+		fail(job, number);
 	memcpy(&job->state, reply.data, sizeof(job->state));
 	*rows = (const gpuvec_neighbor *) (reply.data + sizeof(job->state));
 	return (reply.length - sizeof(job->state)) / sizeof(gpuvec_neighbor);

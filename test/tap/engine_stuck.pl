@@ -114,6 +114,7 @@ eval { $session->quit; };
 $node->append_conf('postgresql.conf', "gpuvec.engine_patience = '3s'");
 
 # a search that takes longer than any patience, but gets on
+$node->append_conf('postgresql.conf', "gpuvec.greeting_patience = '3s'");
 {
 	local $ENV{GPUVEC_ENGINE_FAULT} = 'slow-search:5000';
 	$node->start;
@@ -130,6 +131,16 @@ $node->append_conf('postgresql.conf', "gpuvec.engine_patience = '3s'");
 	$log_start = -s $node->logfile;
 	like(best($node, 'a search that is stuck'), $without, 'a search that is stuck: done without the engine');
 	like(slurp_file($node->logfile, $log_start), qr/no sign of life/, 'a search that is stuck: the log says so');
+	$node->stop;
+}
+
+# one that accepts connections, and says nothing
+{
+	local $ENV{GPUVEC_ENGINE_FAULT} = 'no-greeting';
+	$node->start;
+	($rc, $out, $err) = $node->psql('postgres', "SET statement_timeout = '60s'; $search");
+	is($out, $expected, 'no greeting: right rows');
+	like($err, qr/it does not accept connections/, 'no greeting: done without the engine');
 	$node->stop;
 }
 $node->start;

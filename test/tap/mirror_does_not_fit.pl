@@ -253,20 +253,36 @@ $node->stop;
 	$node->stop;
 }
 
-# Somebody who was publishing is gone, and the engine is busy with that for long
+# Somebody who was publishing is gone, and the engine is busy with that for long: neither a session nor a worker of
+# a parallel query waits for that.  (Not of the same copy, for who gives up tells others.)
 {
 	local $ENV{GPUVEC_ENGINE_FAULT} = 'slow-commit:120000';
+	my $tiny = $knn =~ s/FROM big/FROM tiny/r;
 	$node->start;
-	my $gone = $node->background_psql('postgres', on_error_stop => 0);
-	my $pid = ask($gone, 'SELECT pg_backend_pid()');
-	$gone->query_until(qr/started/, "\\echo started\n$force $knn;\n");
-	wait_for(sub { $node->safe_psql('postgres', q{SELECT state || pages_done = 'loading' || pages_total FROM gpuvec_mirrors}) eq 't' }, 'the end of the pages');
-	$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
-	$node->poll_query_until('postgres', "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $pid)") or die 'a session does not end';
-	($rc, $out, $err) = $node->psql('postgres', "$force $knn");
-	is($out, $node->safe_psql('postgres', "$brute SELECT id FROM big ORDER BY tokens <-> '$q', ctid LIMIT 5"), 'a load that does not finish: right');
+	my @gone = map {
+		my $gone = $node->background_psql('postgres', on_error_stop => 0);
+		my $pid = ask($gone, 'SELECT pg_backend_pid()');
+		$gone->query_until(qr/started/, "\\echo started\n$force $_;\n");
+		[$gone, $pid]
+	} $knn, $tiny;
+	wait_for(sub { $node->safe_psql('postgres', q{SELECT count(*) FROM gpuvec_mirrors WHERE state = 'loading' AND pages_done = pages_total}) eq '2' }, 'the end of the pages');
+	for my $pid (map { $_->[1] } @gone)
+	{
+		$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
+		$node->poll_query_until('postgres', "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $pid)") or die 'a session does not end';
+	}
+	my ($right, $right_tiny) = map { $node->safe_psql('postgres', "$brute SELECT id FROM $_ ORDER BY tokens <-> '$q', ctid LIMIT 5") } 'big', 'tiny';
+	my $parallel = $node->background_psql('postgres', on_error_stop => 0, on_error_die => 0);
+	my $worker = $node->pg_version >= 16 ? 'debug_parallel_query' : 'force_parallel_mode';
+	like(ask($parallel, "SET client_min_messages = error; $force SET $worker = on; SET statement_timeout = '60s'; EXPLAIN $knn"),
+		qr/Gather.*Index Scan using big_tokens/s, 'a worker searches');
+	$parallel->query_until(qr/started/, "\\echo started\n$knn;\n");
+	($rc, $out, $err) = $node->psql('postgres', "$force $tiny");
+	is($out, $right_tiny, 'a load that does not finish: right');
 	like($err, qr/WARNING:  gpuvec searches without its engine\nDETAIL:  .*by a session that does not finish/, 'and a warning');
-	$gone->{run}->kill_kill if $gone->{run};
+	like(($parallel->query('SELECT 1'))[0], qr/\A\n*\Q$right\E\n1\b/, 'a load that does not finish, in a worker: right');
+	$parallel->quit;
+	$_->[0]->{run} && $_->[0]->{run}->kill_kill for @gone;
 	$node->stop('immediate');
 }
 done_testing();

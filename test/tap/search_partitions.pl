@@ -85,5 +85,19 @@ SKIP:
 		'once nothing changes, rows are in common segments');
 	is($node->safe_psql('postgres', 'SELECT wrong()'), $right, 'and found there');
 }
+
+# an engine that answers what nobody has asked is not believed
+{
+	local $ENV{GPUVEC_ENGINE_FAULT} = 'another-query';
+
+	$node->restart;
+	cmp_ok($node->safe_psql('postgres', q{SELECT gpuvec_prewarm('parts', 'tokens')}), '>', 0, 'another query: loaded');
+	for my $table ('parts_1', 'parts')
+	{
+		my (undef, undef, $err) = $node->psql('postgres', qq{SELECT * FROM gpuvec_topk('$table', 'tokens', '{1,11}', 5)});
+
+		like($err, qr/invalid message from the gpuvec engine/, "another query: $table");
+	}
+}
 $node->stop;
 done_testing();

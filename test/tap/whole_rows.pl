@@ -104,5 +104,15 @@ is($node->safe_psql('postgres', "CREATE TEMP TABLE own AS SELECT * FROM small; "
 	$node->safe_psql('postgres', "CREATE TEMP TABLE own AS SELECT * FROM small; " . joined_sql('own', 50)),
 	'a temporary table');
 
+# rows of another access method, which alone knows where they are
+$node->safe_psql('postgres', q{
+	CREATE FUNCTION method(internal) RETURNS table_am_handler LANGUAGE C AS 'gpuvec', 'gpuvec_test_table_method';
+	CREATE ACCESS METHOD other TYPE TABLE HANDLER method;
+	CREATE TABLE others USING other AS SELECT * FROM small;});
+my ($rc, $rows, $notices) = $node->psql('postgres', rows_sql('others', 5));
+is($rows, $node->safe_psql('postgres', joined_sql('others', 5)), 'another access method: the same rows as by a join');
+is(scalar(() = $notices =~ /is fetched by its access method/g), scalar(split /\n/, $rows), 'another access method: it fetches each row');
+is($node->safe_psql('postgres', q{SELECT count(*) FROM gpuvec_mirrors WHERE relation = 'others'::regclass}), '0', 'another access method: no copy in the engine');
+
 $node->stop;
 done_testing();

@@ -1225,6 +1225,26 @@ rows_again(client *c, void *arg)
 		bring_back(c, t) && model_check_random(c, &t->mirror, &small);
 }
 
+/* Rows that may be kept, and are applied once nothing is in the way */
+static bool
+ask_kept(client *c, fed_table *t)
+{
+	gpuvec_state state;
+
+	insert_row(t, 3, 4);
+	state = keep_rows(c, t, t->applied, t->number);
+	for (int i = 0; i < 5000 && state.applied != t->number; i++)
+	{
+		usleep(1000);
+		state = keep_rows(c, t, t->number, t->number);
+	}
+	if (!check(state.applied == t->number, "what was kept is applied"))
+		return false;
+	follow(t, t->number, &state);
+	t->mirror.refresh = state.refresh;
+	return true;
+}
+
 /* All that a mirror with a feed may meet, from its load to its end */
 static bool
 ask_life(client *c, void *arg)
@@ -1232,7 +1252,7 @@ ask_life(client *c, void *arg)
 	fed_table  *t = arg;
 	gpuvec_drop drop = {.database = t->mirror.key.database,.relation = t->mirror.key.relation};
 
-	return rows_again(c, arg) && ask_rows(c, arg) && ask_rows(c, arg) &&
+	return rows_again(c, arg) && ask_rows(c, arg) && ask_rows(c, arg) && ask_kept(c, t) &&
 		client_call(c, GPUVEC_MSG_DROP, &drop, sizeof(drop), GPUVEC_MSG_COUNT);
 }
 

@@ -24,6 +24,7 @@
 #include <string.h>
 
 #include "core/clock.h"
+#include "engine/fault.h"
 #include "engine/host_memory.h"
 #include "engine/serve/search_run.h"
 #include "engine/sets/compound.h"
@@ -567,6 +568,7 @@ answer_partitions(gpuvec_session *s, const gpuvec_request *request, const partit
 
 		result->state = run->mirrors[i].state;
 		result->nqueries = run->mirrors[i].view ? run->head.nqueries : 0;
+		result->nqueries += gpuvec_fault_due("another-query") && result->nqueries % 2 == 1;
 	}
 	write_rows(run, body, heads, heads + run->head.npartitions);
 	for (uint32_t i = 0; i < run->head.nqueries; i++)

@@ -400,6 +400,7 @@ answer_search(gpuvec_session *s, const gpuvec_request *request, const search_run
 	if (hits_size > 0)
 		make_hits(q, (gpuvec_hit *) (body + heads_size));
 	result.engine_us = (uint32_t) (gpuvec_clock_us() - started);
+	result.nqueries += gpuvec_fault_due("another-query") && nqueries % 2 == 1;
 	pieces[1].iov_base = body;
 	pieces[1].iov_len = heads_size + hits_size;
 	pieces[2].iov_base = pages;

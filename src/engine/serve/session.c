@@ -108,6 +108,7 @@ greet(gpuvec_session *s)
 		frame.length != sizeof(hello) || !gpuvec_read_bytes(&s->reader, &hello, sizeof(hello)) ||
 		hello.magic != GPUVEC_PROTOCOL_MAGIC)
 		return false;
+	gpuvec_fault_stick("no-greeting");
 	(void) gpuvec_fault("protocol-version", &version);
 	if (hello.version != (uint32_t) version)
 		return refuse_version(s, &frame, hello.version, version);

@@ -13,9 +13,10 @@
  *
  * A plan has no place for such a number, and plans are kept.  So it is noted
  * in this session, by the index and the number of rows of the path, which the
- * plan's scan has, too.  When a statement begins, its scans look there.  A
- * number that was overwritten, or is another path's, makes a scan slower or
- * faster, but never wrong.
+ * plan's scan has, too.  When a statement begins, its scans are looked up
+ * there.  When one of them begins, it knows its node by the node's keys of the
+ * order, which the executor hands it.  A number that was overwritten, or is
+ * another path's, makes a scan slower or faster, but never wrong.
  *
  *-------------------------------------------------------------------------
  */
@@ -44,23 +45,18 @@ typedef struct Noted
 	uint32		first;			/* rows to ask for first */
 } Noted;
 
-/* A scan of a statement that begins */
-typedef struct Beginning
+/* A scan of a statement that runs */
+typedef struct Expected
 {
-	dlist_node	link;			/* in beginnings */
-	PlanState  *node;
-	ExecProcNodeMtd next_row;	/* the node's own function */
+	dlist_node	link;			/* in expected */
+	const IndexScanState *scan;
 	uint32		first;
-} Beginning;
+} Expected;
 
 static Noted noted[REMEMBERED];
 static uint32 last_noted = 0;
 static bool any_noted = false;
-static dlist_head beginnings = DLIST_STATIC_INIT(beginnings);
-
-/* For the scan of an index that begins next */
-static Oid	next_index = InvalidOid;
-static uint32 next_first = 0;
+static dlist_head expected = DLIST_STATIC_INIT(expected);
 
 /* The note of a path, or NULL */
 static Noted *
@@ -97,61 +93,41 @@ ExpectedNote(Oid index, double rows, double ranked, double limit)
 }
 
 uint32
-ExpectedFirst(Oid index)
-{
-	uint32		first = next_index == index ? next_first : 0;
-
-	next_index = InvalidOid;
-	return Max(first, GPUVEC_FIRST_BATCH);
-}
-
-/*
- * The function of a scan that begins: tell how many rows it is expected to
- * rank, and give it back its own function
- */
-static TupleTableSlot *
-begin(PlanState *node)
+ExpectedFirst(const ScanKeyData *orderbys)
 {
 	dlist_iter	i;
 
-	dlist_foreach(i, &beginnings)
+	dlist_foreach(i, &expected)
 	{
-		Beginning  *beginning = dlist_container(Beginning, link, i.cur);
+		const Expected *one = dlist_container(Expected, link, i.cur);
 
-		if (beginning->node != node)
-			continue;
-		next_index = RelationGetRelid(((IndexScanState *) node)->iss_RelationDesc);
-		next_first = beginning->first;
-		ExecSetExecProcNode(node, beginning->next_row);
-		return beginning->next_row(node);
+		if (one->scan->iss_OrderByKeys == orderbys)
+			return one->first;
 	}
-	elog(ERROR, "index scan is not known");
-	return NULL;
+	return GPUVEC_FIRST_BATCH;
 }
 
 /* Memory context callback: a statement ends, however it does */
 static void
 forget(void *arg)
 {
-	dlist_delete(&((Beginning *) arg)->link);
+	dlist_delete(&((Expected *) arg)->link);
 }
 
 /* Have a scan begin with what was noted of its path */
 static void
-expect(PlanState *node, uint32 first)
+expect(const IndexScanState *scan, uint32 first)
 {
-	MemoryContext context = node->state->es_query_cxt;
-	Beginning  *beginning = MemoryContextAllocZero(context, sizeof(Beginning));
+	MemoryContext context = scan->ss.ps.state->es_query_cxt;
+	Expected   *one = MemoryContextAllocZero(context, sizeof(Expected));
 	MemoryContextCallback *callback = MemoryContextAllocZero(context, sizeof(MemoryContextCallback));
 
-	beginning->node = node;
-	beginning->next_row = node->ExecProcNodeReal;
-	beginning->first = first;
+	one->scan = scan;
+	one->first = first;
 	callback->func = forget;
-	callback->arg = beginning;
-	dlist_push_head(&beginnings, &beginning->link);
+	callback->arg = one;
+	dlist_push_head(&expected, &one->link);
 	MemoryContextRegisterResetCallback(context, callback);
-	ExecSetExecProcNode(node, begin);
 }
 
 /* planstate_tree_walker: look for scans whose paths were noted */
@@ -164,7 +140,7 @@ look_at(PlanState *node, void *arg)
 								 node->plan->plan_rows);
 
 		if (note != NULL)
-			expect(node, note->first);
+			expect((IndexScanState *) node, note->first);
 	}
 	return planstate_tree_walker(node, look_at, arg);
 }

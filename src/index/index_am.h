@@ -182,10 +182,11 @@ extern void GpuvecJoinedInit(void);
  * expected.c.  While a path is estimated: it returns `rows` rows, of
  * `ranked` that come out of the index, and `limit` of them are wanted (not
  * more than 0: not known).  When a statement begins: its plan.  When a scan
- * begins: the number of rows to ask for first.
+ * begins: the number of rows to ask for first, by the keys of the order that
+ * the executor hands it.
  */
 extern void ExpectedNote(Oid index, double rows, double ranked, double limit);
 extern void ExpectedBegin(PlanState *node);
-extern uint32 ExpectedFirst(Oid index);
+extern uint32 ExpectedFirst(const ScanKeyData *orderbys);
 
 #endif							/* GPUVEC_INDEX_AM_H */

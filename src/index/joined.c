@@ -1,26 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * joined.c
- *	  Looks at the rows that a lateral join will join an index scan with.
+ *	  Decides where the outer rows of a lateral join are read ahead.
  *
- *		SELECT ... FROM queries q, LATERAL (SELECT ... FROM docs d
- *			WHERE d.tenant = q.tenant ORDER BY d.tokens <-> q.tokens
- *			LIMIT 10) x
- *
- * is a nested loop.  For each row of its outer side the executor sets
- * parameters, and begins the index scan anew, with keys made of them.  Here
- * the outer node of such a loop gets another function: it reads some rows at
- * once, and hands them out one by one.  Before that it makes of each row the
- * keys that the scan will have, and tells them to the scan (coming.c), which
- * asks for several queries in one request.  First one row is read, then
- * JOIN_GROWTH times as many each time, up to gpuvec.join_rows.  So a join of
- * which few rows are wanted does not read far ahead.
+ * The planner has put a node between the loop and its outer side that can do
+ * it (read_ahead.c).
  *
  * Rows that are read ahead must not make a difference.  So this is not done
  * if the outer side has volatile functions, or nodes of other kinds than
- * those listed in is_harmless().  Nor where the loop may begin anew in the
- * middle (inside of another loop, a subquery of an expression, or a cursor
- * that scrolls), as nothing would tell that to the function.
+ * those listed in is_harmless().  Nor where the loop is in a subquery of an
+ * expression, or in a cursor that scrolls.
  *
  * An expression of a row that is never reached must not raise an error.  So
  * below a LIMIT it is not done if an expression of the outer side or a key of
@@ -33,164 +22,17 @@
  */
 #include "gpuvec.h"
 
-#include "access/relscan.h"
 #include "executor/executor.h"
-#include "executor/nodeIndexscan.h"
 #include "index/index_am.h"
 #include "index/knn_scan.h"
-#include "lib/ilist.h"
+#include "index/read_ahead.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/clauses.h"
 #include "optimizer/optimizer.h"
 #include "utils/lsyscache.h"
-#include "utils/memutils.h"
 
-/* How fast the number of rows grows that are read at once */
-#define JOIN_GROWTH		4
-
-/* Bytes of rows from which no more are read at once */
-#define JOIN_BYTES		(4 * 1024 * 1024)
-
-/* The outer side of a loop */
-typedef struct OuterSide
-{
-	dlist_node	link;			/* in outer_sides */
-	PlanState  *node;
-	ExecProcNodeMtd next_row;	/* the node's own function */
-	NestLoopState *loop;
-	IndexScanState *scan;
-	TupleDesc	desc;			/* of its rows */
-	TupleTableSlot **slots;		/* [most]; [n] of them have rows */
-	uint32		most;
-	uint32		n;
-	uint32		next;			/* of the row to hand out next */
-	uint32		capacity;		/* rows to read at once */
-	bool		ended;			/* the node has no more rows */
-} OuterSide;
-
-static dlist_head outer_sides = DLIST_STATIC_INIT(outer_sides);
 static ExecutorStart_hook_type previous_hook = NULL;
-
-/* ---- rows ---- */
-
-/* The side that a node is of */
-static OuterSide *
-side_of(const PlanState *node)
-{
-	dlist_iter	i;
-
-	dlist_foreach(i, &outer_sides)
-	{
-		OuterSide  *side = dlist_container(OuterSide, link, i.cur);
-
-		if (side->node == node)
-			return side;
-	}
-	elog(ERROR, "node of a join is not known");
-	return NULL;
-}
-
-/* Set the parameters of the loop by a row, as the loop does it */
-static void
-set_params(OuterSide *side, TupleTableSlot *slot)
-{
-	ListCell   *cell;
-
-	foreach(cell, ((NestLoop *) side->loop->js.ps.plan)->nestParams)
-	{
-		const		NestLoopParam *param = lfirst(cell);
-		ParamExecData *to = &side->node->state->es_param_exec_vals[param->paramno];
-
-		to->value = slot_getattr(slot, param->paramval->varattno, &to->isnull);
-	}
-}
-
-/*
- * Tell the scan what keys it will have.  The values of its keys end with the
- * next ones, and so do those of the rescan before, which is over.
- */
-static void
-tell_scan(OuterSide *side)
-{
-	IndexScanState *scan = side->scan;
-
-	KnnComingReset(scan->iss_ScanDesc, side->n);
-	for (uint32 i = 0; i < side->n; i++)
-	{
-		set_params(side, side->slots[i]);
-		ResetExprContext(scan->iss_RuntimeContext);
-		ExecIndexEvalRuntimeKeys(scan->iss_RuntimeContext, scan->iss_RuntimeKeys,
-								 scan->iss_NumRuntimeKeys);
-		KnnComingAdd(scan->iss_ScanDesc, scan->iss_ScanKeys, scan->iss_OrderByKeys);
-	}
-}
-
-/*
- * Make a slot for rows like this one.  It has its own description of them,
- * which knows the values that columns have in rows that are older.
- */
-static TupleTableSlot *
-make_slot(OuterSide *side, const TupleTableSlot *row)
-{
-	EState	   *estate = side->node->state;
-	MemoryContext old = MemoryContextSwitchTo(estate->es_query_cxt);
-	TupleTableSlot *slot;
-
-	if (side->desc == NULL)
-		side->desc = CreateTupleDescCopyConstr(row->tts_tupleDescriptor);
-	slot = ExecInitExtraTupleSlot(estate, side->desc, row->tts_ops);
-	MemoryContextSwitchTo(old);
-	return slot;
-}
-
-/* A row of the outer side, copied: it holds no page */
-static bool
-read_row(OuterSide *side)
-{
-	TupleTableSlot *row = side->next_row(side->node);
-	TupleTableSlot **slot = &side->slots[side->n];
-
-	if (TupIsNull(row))
-	{
-		side->ended = true;
-		return false;
-	}
-	if (*slot == NULL)
-		*slot = make_slot(side, row);
-	ExecCopySlot(*slot, row);
-	ExecMaterializeSlot(*slot);
-	side->n++;
-	return true;
-}
-
-/* Read the next rows */
-static void
-read_rows(OuterSide *side)
-{
-	MemoryContext context = side->node->state->es_query_cxt;
-	Size		most = MemoryContextMemAllocated(context, false) + JOIN_BYTES;
-
-	side->n = side->next = 0;
-	while (side->n < side->capacity && MemoryContextMemAllocated(context, false) < most && read_row(side))
-		CHECK_FOR_INTERRUPTS();
-	side->capacity = Min(side->capacity * JOIN_GROWTH, side->most);
-	if (side->n > 1 && side->scan->iss_ScanDesc != NULL)
-		tell_scan(side);
-}
-
-/* The function of an outer side: the next row */
-static TupleTableSlot *
-next_row(PlanState *node)
-{
-	OuterSide  *side = side_of(node);
-
-	if (side->next == side->n && !side->ended)
-		read_rows(side);
-	return side->next < side->n ? side->slots[side->next++] : NULL;
-}
-
-/* ---- plans ---- */
 
 /* check_function_callback: true unless a function never fails */
 static bool
@@ -218,6 +60,17 @@ keys_may_fail(const IndexScanState *scan)
 		if (may_fail((Node *) scan->iss_RuntimeKeys[i].key_expr->expr, NULL))
 			return true;
 	return false;
+}
+
+/*
+ * True if an expression may be evaluated ahead.  If the loop may stop early
+ * (`stops`), it must not fail.
+ */
+static bool
+is_harmless_expression(Node *expr, bool stops)
+{
+	return !contain_volatile_functions(expr) && !contain_subplans(expr) &&
+		!(stops && may_fail(expr, NULL));
 }
 
 /*
@@ -272,8 +125,7 @@ is_harmless(const Plan *plan, bool stops)
 			return false;
 	}
 	for (int i = 0; i < lengthof(exprs); i++)
-		if (contain_volatile_functions((Node *) exprs[i]) || contain_subplans((Node *) exprs[i]) ||
-			(stops && may_fail((Node *) exprs[i], NULL)))
+		if (!is_harmless_expression((Node *) exprs[i], stops))
 			return false;
 	return (plan->lefttree == NULL || is_harmless(plan->lefttree, stops)) &&
 		(plan->righttree == NULL || is_harmless(plan->righttree, stops));
@@ -324,13 +176,6 @@ find_scan(PlanState *node, bool *gated)
 	return NULL;
 }
 
-/* Memory context callback: a statement ends, however it does */
-static void
-forget_side(void *arg)
-{
-	dlist_delete(&((OuterSide *) arg)->link);
-}
-
 /*
  * Have the rows of a loop's outer side read ahead, if it is one of ours.  It
  * may end before its last row, if it `stops`.
@@ -338,36 +183,22 @@ forget_side(void *arg)
 static void
 read_ahead(NestLoopState *loop, bool stops)
 {
-	PlanState  *node = outerPlanState(loop);
+	PlanState  *node = ReadAheadChild(outerPlanState(loop));
 	bool		gated = stops;
 	IndexScanState *scan = find_scan(innerPlanState(loop), &gated);
-	MemoryContext context = node->state->es_query_cxt;
-	MemoryContextCallback *callback;
-	OuterSide  *side;
 
-	if (scan == NULL || ((NestLoop *) loop->js.ps.plan)->nestParams == NIL ||
-		!is_harmless(node->plan, stops) || (gated && keys_may_fail(scan)))
+	if (node == NULL || scan == NULL || ((NestLoop *) loop->js.ps.plan)->nestParams == NIL ||
+		!is_harmless(node->plan, stops) ||
+		!is_harmless_expression((Node *) outerPlan(loop->js.ps.plan)->targetlist, stops) ||
+		(gated && keys_may_fail(scan)))
 		return;
-	side = MemoryContextAllocZero(context, sizeof(OuterSide));
-	side->node = node;
-	side->next_row = node->ExecProcNodeReal;
-	side->loop = loop;
-	side->scan = scan;
-	side->most = gpuvec_join_rows;
-	side->capacity = 1;
-	side->slots = MemoryContextAllocZero(context, side->most * sizeof(TupleTableSlot *));
-	callback = MemoryContextAllocZero(context, sizeof(MemoryContextCallback));
-	callback->func = forget_side;
-	callback->arg = side;
-	dlist_push_head(&outer_sides, &side->link);
-	MemoryContextRegisterResetCallback(context, callback);
-	ExecSetExecProcNode(node, next_row);
+	ReadAheadBegin(loop, scan, (uint32) gpuvec_join_rows);
 }
 
 /*
- * Find the loops in a plan that begin once.  What is below the inner side of
- * a loop, or in subqueries of expressions, may begin again.  Below a LIMIT or
- * a window a loop may stop early, unless a sort in between wants all rows.
+ * Find the loops in a plan, but not those in subqueries of expressions.  Below
+ * a LIMIT or a window, and on the inner side of another loop, a loop may stop
+ * early, unless a sort in between wants all rows.
  */
 static void
 look_at(PlanState *node, bool stops)
@@ -380,6 +211,10 @@ look_at(PlanState *node, bool stops)
 		case T_NestLoopState:
 			read_ahead((NestLoopState *) node, stops);
 			look_at(outerPlanState(node), stops);
+			look_at(innerPlanState(node), true);
+			break;
+		case T_CustomScanState:
+			look_at(ReadAheadChild(node), stops);
 			break;
 		case T_AppendState:
 			for (int i = 0; i < ((AppendState *) node)->as_nplans; i++)
@@ -432,7 +267,6 @@ executor_start(QueryDesc *query, int eflags)
 	if (gpuvec_join_rows > 1 &&
 		(eflags & (EXEC_FLAG_EXPLAIN_ONLY | EXEC_FLAG_REWIND | EXEC_FLAG_BACKWARD)) == 0)
 		look_at(query->planstate, false);
-	/* the function that a scan begins with gives way to that of look_at() */
 	if ((eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0)
 	{
 		ExpectedBegin(query->planstate);
@@ -444,6 +278,7 @@ executor_start(QueryDesc *query, int eflags)
 void
 GpuvecJoinedInit(void)
 {
+	ReadAheadInit();
 	previous_hook = ExecutorStart_hook;
 	ExecutorStart_hook = executor_start;
 }

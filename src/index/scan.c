@@ -53,7 +53,7 @@ gpuvec_beginscan(Relation index, int nkeys, int norderbys)
 	state->context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec index scan",
 										   ALLOCSET_DEFAULT_SIZES);
 	state->phase = SCAN_END;
-	state->first_batch = ExpectedFirst(RelationGetRelid(index));
+	state->first_batch = GPUVEC_FIRST_BATCH;
 	scan->opaque = state;
 	if (norderbys > 0)
 	{
@@ -70,7 +70,6 @@ clean_up(KnnState *state)
 	MemoryContext context = state->context;
 	MirrorUsage used = state->used;
 	KnnComing	coming = state->coming;
-	uint32		first_batch = state->first_batch;
 
 	if (state->sort)
 		tuplesort_end(state->sort);
@@ -82,7 +81,6 @@ clean_up(KnnState *state)
 	state->context = context;
 	state->used = used;
 	state->coming = coming;
-	state->first_batch = first_batch;
 	state->phase = SCAN_END;
 	state->finder.block = InvalidBlockNumber;
 	MemoryContextReset(context);
@@ -95,6 +93,7 @@ gpuvec_rescan(IndexScanDesc scan, ScanKey keys, int nkeys, ScanKey orderbys, int
 	MemoryContext old;
 
 	clean_up(state);
+	state->first_batch = ExpectedFirst(orderbys);
 	EntryQueueFlush();
 	if (keys && scan->numberOfKeys > 0)
 		memmove(scan->keyData, keys, scan->numberOfKeys * sizeof(ScanKeyData));

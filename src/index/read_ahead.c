@@ -1,0 +1,380 @@
+/*-------------------------------------------------------------------------
+ *
+ * read_ahead.c
+ *	  A node that reads the outer rows of a lateral join ahead.
+ *
+ *		SELECT ... FROM queries q, LATERAL (SELECT ... FROM docs d
+ *			WHERE d.tenant = q.tenant ORDER BY d.tokens <-> q.tokens
+ *			LIMIT 10) x
+ *
+ * is a nested loop.  For each row of its outer side the executor sets
+ * parameters, and begins the index scan anew, with keys made of them.  Only
+ * the server's own nested loop makes these parameters.  So this node stands
+ * between the loop and its outer side: a custom scan, as EXPLAIN shows.  It
+ * reads some rows at once, and hands them on one by one.  Before that it makes
+ * of each row the keys that the scan will have, and tells them to the scan
+ * (coming.c), which asks for several queries in one request.  First one row is
+ * read, then READ_GROWTH times as many each time, up to gpuvec.join_rows.  So a
+ * join of which few rows are wanted does not read far ahead.
+ *
+ * The planner has such a node wherever the inner side may be a scan in the
+ * order of one of our indexes.  It costs nothing, so it does not matter which
+ * path is chosen.  Whether the rows may be read ahead is found out when a
+ * statement begins (joined.c).  Until it is told so, the node hands on each
+ * row as it comes.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "access/relscan.h"
+#include "executor/executor.h"
+#include "executor/nodeIndexscan.h"
+#include "index/index_am.h"
+#include "index/knn_scan.h"
+#include "index/read_ahead.h"
+#include "miscadmin.h"
+#include "nodes/extensible.h"
+#include "optimizer/paths.h"
+#include "utils/memutils.h"
+
+/* How fast the number of rows grows that are read at once */
+#define READ_GROWTH		4
+
+/* Bytes of rows from which no more are read at once */
+#define READ_BYTES		(4 * 1024 * 1024)
+
+typedef struct ReadAheadState
+{
+	CustomScanState css;		/* custom_ps: whose rows it hands on */
+	NestLoopState *loop;		/* NULL: rows are not read ahead */
+	IndexScanState *scan;
+	TupleTableSlot **slots;		/* [most]; [n] of them have rows */
+	uint32		most;
+	uint32		n;
+	uint32		next;			/* of the row to hand on next */
+	uint32		capacity;		/* rows to read at once */
+	bool		ended;			/* there are no more rows */
+} ReadAheadState;
+
+static Plan *plan_read_ahead(PlannerInfo *root, RelOptInfo *rel, struct CustomPath *path,
+							 List *tlist, List *clauses, List *custom_plans);
+static Node *create_state(CustomScan *scan);
+
+static const CustomPathMethods path_methods = {
+	.CustomName = "gpuvec read-ahead",
+	.PlanCustomPath = plan_read_ahead,
+};
+
+static const CustomScanMethods scan_methods = {
+	.CustomName = "gpuvec read-ahead",
+	.CreateCustomScanState = create_state,
+};
+
+static set_join_pathlist_hook_type previous_hook = NULL;
+
+/* ---- planning ---- */
+
+/* True if a path orders by one of our indexes, with keys of another relation */
+static bool
+orders_for_rows(const Path *path)
+{
+	while (path != NULL)
+	{
+		switch (nodeTag(path))
+		{
+			case T_IndexPath:
+				return ((IndexPath *) path)->indexorderbys != NIL &&
+					(void *) ((IndexPath *) path)->indexinfo->amcostestimate == (void *) gpuvec_costestimate;
+			case T_SubqueryScanPath:
+				path = ((SubqueryScanPath *) path)->subpath;
+				break;
+			case T_LimitPath:
+				path = ((LimitPath *) path)->subpath;
+				break;
+			case T_SortPath:
+			case T_IncrementalSortPath:
+				path = ((SortPath *) path)->subpath;
+				break;
+			case T_ProjectionPath:
+				path = ((ProjectionPath *) path)->subpath;
+				break;
+			case T_AggPath:
+				path = ((AggPath *) path)->subpath;
+				break;
+			case T_MaterialPath:
+				path = ((MaterialPath *) path)->subpath;
+				break;
+			default:
+				return false;
+		}
+	}
+	return false;
+}
+
+/* The node's path above that of an outer side */
+static Path *
+make_path(Path *outer)
+{
+	CustomPath *path = makeNode(CustomPath);
+
+	path->path = *outer;
+	path->path.type = T_CustomPath;
+	path->path.pathtype = T_CustomScan;
+	path->path.parallel_aware = false;
+#if PG_VERSION_NUM >= 150000
+	path->flags = CUSTOMPATH_SUPPORT_PROJECTION;
+#endif
+	path->custom_paths = list_make1(outer);
+	path->methods = &path_methods;
+	return &path->path;
+}
+
+static bool
+is_ours(const Path *path)
+{
+	return IsA(path, CustomPath) && ((const CustomPath *) path)->methods == &path_methods;
+}
+
+/* Put the node into the nested loops of some paths, if it can be of use */
+static void
+put_into(List *paths)
+{
+	ListCell   *cell;
+
+	foreach(cell, paths)
+	{
+		JoinPath   *loop = lfirst(cell);
+
+		if (IsA(loop, NestPath) && !is_ours(loop->outerjoinpath) &&
+			PATH_REQ_OUTER(loop->innerjoinpath) != NULL && orders_for_rows(loop->innerjoinpath))
+			loop->outerjoinpath = make_path(loop->outerjoinpath);
+	}
+}
+
+/* set_join_pathlist_hook */
+static void
+add_to_joins(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *outerrel, RelOptInfo *innerrel,
+			 JoinType jointype, JoinPathExtraData *extra)
+{
+	if (previous_hook)
+		previous_hook(root, joinrel, outerrel, innerrel, jointype, extra);
+	if (gpuvec_join_rows <= 1)
+		return;
+	put_into(joinrel->pathlist);
+	put_into(joinrel->partial_pathlist);
+}
+
+/* The outer side has evaluated all clauses */
+static Plan *
+plan_read_ahead(PlannerInfo *root, RelOptInfo *rel, struct CustomPath *path, List *tlist,
+				List *clauses, List *custom_plans)
+{
+	CustomScan *scan = makeNode(CustomScan);
+
+	scan->scan.plan.targetlist = tlist;
+	scan->custom_plans = custom_plans;
+	scan->custom_scan_tlist = copyObject(linitial_node(Plan, custom_plans)->targetlist);
+	scan->flags = path->flags;
+	scan->methods = &scan_methods;
+	return &scan->scan.plan;
+}
+
+/* ---- rows ---- */
+
+/*
+ * The next row as this node returns it: what comes from below, in a slot of
+ * the kind that the loop expects, and with the columns that it wants
+ */
+static TupleTableSlot *
+make_row(ReadAheadState *state)
+{
+	TupleTableSlot *row = ExecProcNode(linitial(state->css.custom_ps));
+	TupleTableSlot *slot = state->css.ss.ss_ScanTupleSlot;
+	ProjectionInfo *projection = state->css.ss.ps.ps_ProjInfo;
+
+	ExecClearTuple(slot);
+	if (TupIsNull(row))
+		return slot;
+	slot_getallattrs(row);
+	memcpy(slot->tts_values, row->tts_values, row->tts_nvalid * sizeof(Datum));
+	memcpy(slot->tts_isnull, row->tts_isnull, row->tts_nvalid * sizeof(bool));
+	ExecStoreVirtualTuple(slot);
+	if (projection == NULL)
+		return slot;
+	ResetExprContext(projection->pi_exprContext);
+	projection->pi_exprContext->ecxt_scantuple = slot;
+	return ExecProject(projection);
+}
+
+/* Set the parameters of the loop by a row, as the loop does it */
+static void
+set_params(const ReadAheadState *state, TupleTableSlot *row)
+{
+	ListCell   *cell;
+
+	foreach(cell, ((NestLoop *) state->loop->js.ps.plan)->nestParams)
+	{
+		const		NestLoopParam *param = lfirst(cell);
+		ParamExecData *to = &state->css.ss.ps.state->es_param_exec_vals[param->paramno];
+
+		to->value = slot_getattr(row, param->paramval->varattno, &to->isnull);
+	}
+}
+
+/*
+ * Tell the scan what keys it will have.  The values of its keys end with the
+ * next ones, and so do those of the rescan before, which is over.
+ */
+static void
+tell_scan(ReadAheadState *state)
+{
+	IndexScanState *scan = state->scan;
+
+	KnnComingReset(scan->iss_ScanDesc, state->n);
+	for (uint32 i = 0; i < state->n; i++)
+	{
+		set_params(state, state->slots[i]);
+		ResetExprContext(scan->iss_RuntimeContext);
+		ExecIndexEvalRuntimeKeys(scan->iss_RuntimeContext, scan->iss_RuntimeKeys,
+								 scan->iss_NumRuntimeKeys);
+		KnnComingAdd(scan->iss_ScanDesc, scan->iss_ScanKeys, scan->iss_OrderByKeys);
+	}
+}
+
+static TupleTableSlot *
+make_slot(ReadAheadState *state)
+{
+	EState	   *estate = state->css.ss.ps.state;
+	MemoryContext old = MemoryContextSwitchTo(estate->es_query_cxt);
+	TupleTableSlot *slot = ExecInitExtraTupleSlot(estate, ExecGetResultType(&state->css.ss.ps),
+												  &TTSOpsVirtual);
+
+	MemoryContextSwitchTo(old);
+	return slot;
+}
+
+/* Read a row, and copy it: it holds no page */
+static bool
+read_row(ReadAheadState *state)
+{
+	TupleTableSlot *row = make_row(state);
+	TupleTableSlot **slot = &state->slots[state->n];
+
+	if (TupIsNull(row))
+	{
+		state->ended = true;
+		return false;
+	}
+	if (*slot == NULL)
+		*slot = make_slot(state);
+	ExecCopySlot(*slot, row);
+	state->n++;
+	return true;
+}
+
+/* Read the next rows */
+static void
+read_rows(ReadAheadState *state)
+{
+	MemoryContext context = state->css.ss.ps.state->es_query_cxt;
+	Size		most = MemoryContextMemAllocated(context, false) + READ_BYTES;
+
+	state->n = state->next = 0;
+	while (state->n < state->capacity && MemoryContextMemAllocated(context, false) < most &&
+		   read_row(state))
+		CHECK_FOR_INTERRUPTS();
+	state->capacity = Min(state->capacity * READ_GROWTH, state->most);
+	if (state->n > 1 && state->scan->iss_ScanDesc != NULL)
+		tell_scan(state);
+}
+
+/* ---- execution ---- */
+
+static void
+begin(CustomScanState *node, EState *estate, int eflags)
+{
+	const CustomScan *scan = (const CustomScan *) node->ss.ps.plan;
+
+	node->custom_ps = list_make1(ExecInitNode(linitial(scan->custom_plans), estate, eflags));
+}
+
+static TupleTableSlot *
+next_row(CustomScanState *node)
+{
+	ReadAheadState *state = (ReadAheadState *) node;
+
+	if (state->loop == NULL)
+		return make_row(state);
+	if (state->next == state->n && !state->ended)
+		read_rows(state);
+	return state->next < state->n ? state->slots[state->next++] :
+		ExecClearTuple(node->ss.ss_ScanTupleSlot);
+}
+
+static void
+end(CustomScanState *node)
+{
+	ExecEndNode(linitial(node->custom_ps));
+}
+
+static void
+rescan(CustomScanState *node)
+{
+	ReadAheadState *state = (ReadAheadState *) node;
+	PlanState  *child = linitial(node->custom_ps);
+
+	state->n = state->next = 0;
+	state->capacity = 1;
+	state->ended = false;
+	if (node->ss.ps.chgParam != NULL)
+		UpdateChangedParamSet(child, node->ss.ps.chgParam);
+	if (child->chgParam == NULL)
+		ExecReScan(child);
+}
+
+static const CustomExecMethods exec_methods = {
+	.CustomName = "gpuvec read-ahead",
+	.BeginCustomScan = begin,
+	.ExecCustomScan = next_row,
+	.EndCustomScan = end,
+	.ReScanCustomScan = rescan,
+};
+
+static Node *
+create_state(CustomScan *scan)
+{
+	ReadAheadState *state = (ReadAheadState *) newNode(sizeof(ReadAheadState), T_CustomScanState);
+
+	state->css.methods = &exec_methods;
+	return (Node *) state;
+}
+
+PlanState *
+ReadAheadChild(PlanState *node)
+{
+	if (!IsA(node, CustomScanState) || ((CustomScanState *) node)->methods != &exec_methods)
+		return NULL;
+	return linitial(((CustomScanState *) node)->custom_ps);
+}
+
+void
+ReadAheadBegin(NestLoopState *loop, IndexScanState *scan, uint32 most)
+{
+	ReadAheadState *state = (ReadAheadState *) outerPlanState(loop);
+
+	state->loop = loop;
+	state->scan = scan;
+	state->most = most;
+	state->capacity = 1;
+	state->slots = MemoryContextAllocZero(loop->js.ps.state->es_query_cxt,
+										  most * sizeof(TupleTableSlot *));
+}
+
+void
+ReadAheadInit(void)
+{
+	RegisterCustomScanMethods(&scan_methods);
+	previous_hook = set_join_pathlist_hook;
+	set_join_pathlist_hook = add_to_joins;
+}

@@ -13,9 +13,9 @@
  * between the loop and its outer side: a custom scan, as EXPLAIN shows.  It
  * reads some rows at once, and hands them on one by one.  Before that it makes
  * of each row the keys that the scan will have, and tells them to the scan
- * (coming.c), which asks for several queries in one request.  First one row is
- * read, then READ_GROWTH times as many each time, up to gpuvec.join_rows.  So a
- * join of which few rows are wanted does not read far ahead.
+ * (coming.c), which asks for several queries in one request.  First one row
+ * is read, then READ_GROWTH times as many each time, up to gpuvec.join_rows.
+ * So a join of which few rows are wanted does not read far ahead.
  *
  * The planner has such a node wherever the inner side may be a scan in the
  * order of one of our indexes.  It costs nothing, so it does not matter which
@@ -75,7 +75,7 @@ static set_join_pathlist_hook_type previous_hook = NULL;
 
 /* ---- planning ---- */
 
-/* True if a path orders by one of our indexes, with keys of another relation */
+/* True if a path has its rows in the order of one of our indexes */
 static bool
 orders_for_rows(const Path *path)
 {

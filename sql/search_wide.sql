@@ -160,5 +160,17 @@ SELECT ids < 300000 AS few_ids, bytes < 50000000 AS few_bytes FROM gpuvec_mirror
 SELECT id, score, common FROM gpuvec_topk('churned', 'tokens', ARRAY[65536 * 60, 65536 * 60 + 1, 65536 * 60 - 1, 101000]::int8[]::idset, 3, 'intersection') JOIN churned ON ctid = tid ORDER BY rank;
 DROP PROCEDURE churn;
 DROP TABLE churned;
+-- after no row, one and two, on pages of their own: the first ids above 65535, of later rows
+SELECT format('CREATE TABLE first_%s (tokens idset, pad text)', n) FROM generate_series(0, 2) n \gexec
+SELECT format('ALTER TABLE first_%s ALTER pad SET STORAGE PLAIN', n) FROM generate_series(0, 2) n \gexec
+SELECT format('INSERT INTO first_%s SELECT ''{3,40000,50000}'', repeat(''x'', 7600) FROM generate_series(1, %1$s)', n) FROM generate_series(0, 2) n \gexec
+SELECT n, found FROM generate_series(0, 2) n, LATERAL (SELECT count(*) AS found FROM gpuvec_topk(format('first_%s', n)::regclass, 'tokens', '{3,40000}', 5)) f;
+SELECT format('INSERT INTO first_%s SELECT ARRAY[7, 8 + i %% 3, 50000, 100000 + i]::int8[]::idset, repeat(''y'', 700) FROM generate_series(1, 40) i', n) FROM generate_series(0, 2) n \gexec
+CREATE VIEW firsts AS SELECT 0 AS n, ctid, tokens FROM first_0 UNION ALL SELECT 1, ctid, tokens FROM first_1 UNION ALL SELECT 2, ctid, tokens FROM first_2;
+SELECT g.n, query, found IS NOT DISTINCT FROM plain AS same FROM generate_series(0, 2) g (n), unnest('{"{3,40000,100001}","{0,1,2,7,50000}","{8,100001}"}'::idset[]) query,
+	LATERAL (SELECT array_agg((tid, score) ORDER BY rank) AS found FROM gpuvec_topk(format('first_%s', g.n)::regclass, 'tokens', query, 100, 'jaccard')) f,
+	LATERAL (SELECT array_agg((ctid, s) ORDER BY s DESC, ctid) AS plain FROM (SELECT ctid, jaccard_similarity(query, tokens) AS s FROM firsts x WHERE x.n = g.n AND query && tokens) y) p ORDER BY g.n, query::text;
+DROP VIEW firsts;
+DROP TABLE first_0, first_1, first_2;
 DROP TABLE queries, docs, parted, own;
 DROP FUNCTION score, expected, wrong, wrong_batch, wrong_above, wrong_among, resident, without_zero, rows_of, by_index_wrong, filtered_wrong, table_wrong;

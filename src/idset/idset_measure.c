@@ -208,8 +208,8 @@ PG_FUNCTION_INFO_V1(tversky_similarity);
 Datum
 tversky_similarity(PG_FUNCTION_ARGS)
 {
-	double		alpha = PG_GETARG_FLOAT8(2) + 0.0;
-	double		beta = PG_GETARG_FLOAT8(3) + 0.0;
+	double		alpha = PG_GETARG_FLOAT8(2);
+	double		beta = PG_GETARG_FLOAT8(3);
 
 	if (!gpuvec_tversky_valid(alpha, beta))
 		ereport(ERROR,

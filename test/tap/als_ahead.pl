@@ -24,6 +24,12 @@ sub sorted { return join("\n", sort(grep { $_ ne '' } map { split(/\n/, $_) } @_
 my $right = sorted($node->safe_psql('postgres', $rows));
 is(scalar(my @all = split(/\n/, $right)), 20000, 'all rows');
 
+# what was asked for ahead is not asked for again
+my $searches = q{SELECT sum(searches) FROM gpuvec_mirrors WHERE relation = 'items'::regclass};
+my $before = $node->safe_psql('postgres', $searches);
+is(sorted($node->safe_psql('postgres', $rows)), $right, 'the same rows');
+cmp_ok($node->safe_psql('postgres', $searches) - $before, '<', 5000, 'few users are asked for twice');
+
 # A cursor in the midst of the second batch, so that the engine looks for the third one.  Then something happens, and the rest follows.
 sub midway
 {

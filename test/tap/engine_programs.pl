@@ -5,6 +5,7 @@ use warnings;
 use File::Copy qw(copy);
 use File::Path qw(make_path);
 use GpuvecTest;
+use POSIX ();
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -94,4 +95,22 @@ is(program('an engine after a program was lost'), 'gpuvec-engine', 'a program th
 
 system_or_bail(@pg_ctl, '-m', 'fast', 'stop');
 no_leftovers($node, $pid, 'stop');
+
+# a server in the foreground, whose input is a file: the engine has neither that nor anything else of the server's
+append_to_file("$root/input", '');
+my $server = fork() // die $!;
+if ($server == 0)
+{
+	open(STDIN, '<', "$root/input") && open(STDOUT, '>>', $node->logfile) && open(STDERR, '>&', \*STDOUT) && exec("$bindir/postgres", '-D', $node->data_dir);
+	POSIX::_exit(1);
+}
+ok($node->poll_query_until('postgres', 'SELECT true'), 'a server in the foreground');
+is(best($node, 'foreground'), '', 'foreground: no warning');
+is(program('its engine'), 'gpuvec-engine', 'its engine');
+my @kinds = map { (readlink("/proc/$pid/fd/$_") // 'closed') =~ s/:\[\d+\]$//r } 0 .. 4;
+is("@kinds", '/dev/null /dev/null pipe socket socket', 'descriptors of the engine');
+is(join(' ', grep { /^\Q$root\E|^\Q@{[$node->data_dir]}\E/ } map { readlink($_) // '' } glob "/proc/$pid/fd/*"), '', 'none is of a file of the server');
+system_or_bail(@pg_ctl, '-m', 'fast', 'stop');
+waitpid($server, 0);
+no_leftovers($node, $pid, 'stop in the foreground');
 done_testing();

@@ -203,6 +203,14 @@ stop_at('load-worker-after-range');
 $node->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'parallel worker'});
 go_on();
 ends_well('a worker is ended');
+
+# that is forgotten once the load was made: the session's next one has workers
+my $begin = -s $node->logfile;
+stop_at('load-worker-after-range', 'SET log_min_messages = debug1; ' . found('docs') . q{; SELECT FROM gpuvec_evict('docs'); } . found('docs'));
+$node->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'parallel worker'});
+go_on();
+is(finish_psql($session) =~ s/\n+/ /gr, join(' ', ($node->safe_psql('postgres', brute('docs'))) x 2), 'a worker is ended: all rows, and of the next load');
+is(() = substr(slurp_file($node->logfile), $begin) =~ /$loads/g, 2, 'a worker is ended: workers of the load and of the next one, but not in between');
 stop_at('load-worker-joined', "SELECT 1; BEGIN; INSERT INTO docs VALUES (99999, 'mine', '{1,2}'); " . found('docs') . ';' . brute('docs') . '; ROLLBACK');
 $node->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'parallel worker'});
 go_on();

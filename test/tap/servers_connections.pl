@@ -114,6 +114,26 @@ is(ask($session, $ids), $best, 'it serves the next search');
 $node{s1}->restart;
 is(ask($session, $ids), $best, 'a connection that was closed meanwhile is made again');
 
+# a search that is canceled where no process can be made that asks the server to cancel it
+SKIP: {
+	skip('there is no prlimit', 3) unless -x '/usr/bin/prlimit';
+	my ($lock, $lone) = map { $_->background_psql('postgres', on_error_stop => 0) } $node{s1}, $main;
+	my $pid = ask($lone, 'SELECT pg_backend_pid()');
+
+	ask($lock, 'BEGIN; LOCK TABLE docs');
+	system_or_bail('/usr/bin/prlimit', '--pid', $pid, '--nproc=0:');
+	$lone->query_until(qr/started/, "\\echo started\n$ids;\n");
+	wait_for(sub { $node{s1}->safe_psql('postgres', 'SELECT count(*) FROM pg_locks WHERE NOT granted') eq '1' }, 'the search');
+	$main->safe_psql('postgres', "SELECT pg_cancel_backend($pid)");
+	$lone->query('SELECT 1');
+	like($lone->{stderr}, qr/WARNING:  could not send cancel request/, 'a cancel that cannot be passed on');
+	ask($lock, 'COMMIT');
+	$lone->{stderr} = '';
+	is($lone->query($ids), $best, 'the next search');
+	unlike($lone->{stderr}, qr/WARNING/, 'warns no more');
+	$_->quit for $lone, $lock;
+}
+
 # two searches of one statement, and a commit on the server between them
 my $holder = $main->background_psql('postgres');
 ask($holder, 'SELECT pg_advisory_lock(1)');

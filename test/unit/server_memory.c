@@ -377,6 +377,26 @@ test_request_budget(void)
 	engine_stop(&e);
 }
 
+/*
+ * Searches of rows that got ids above 65535 only after the load, so that
+ * these have cold numbers though they are common
+ */
+static void
+search_cold(client *c, const searching *s)
+{
+	searching	cold = *s;
+
+	cold.m = model_new(102, 100, &small);
+	check(model_load(c, &cold.m), "load");
+	wide_from = 1;
+	for (uint32_t block = 0; block < cold.m.nblocks; block++)
+		model_rewrite_page(&cold.m, block, &small);
+	check(model_refresh(c, &cold.m) && search_again(c, &cold), "cold numbers");
+	memory_none_lost(c, "a search of cold numbers loses no memory", ask_search, &cold, true);
+	wide_from = 0;
+	model_free(&cold.m);
+}
+
 void
 test_memory(void)
 {
@@ -405,6 +425,7 @@ test_memory(void)
 	memory_none_lost(&c, "mirrors of wide ids lose no memory", ask_life, &wide, false);
 	wide_from = 0;
 	model_free(&wide.m);
+	search_cold(&c, &s);
 	for (int i = 0; i < 8; i++)
 		free(s.queries[i].ids);
 	model_free(&s.m);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "engine/backend.h"
 #include "engine/cpu/cpu_backend.h"
@@ -1025,14 +1026,17 @@ wide_query(const wide_table *t, int draw, uint32_t longest, uint32_t unknown, in
 	return s;
 }
 
-/* Search a wide table by one measure, by all methods, alone and together */
+/*
+ * Search a view of a wide table by one measure, by all methods, alone and
+ * together
+ */
 static void
-search_wide(gpuvec_backend *b, const wide_table *t, int draw, uint32_t longest, int measure)
+search_wide(gpuvec_backend *b, const gpuvec_view *view, const wide_table *t, int draw,
+			uint32_t longest, int measure)
 {
 	gpuvec_topk_query *queries = allocate(WIDE_QUERIES * sizeof(*queries));
 	expected	want[WIDE_QUERIES];
 	wide_set	sets[WIDE_QUERIES];
-	gpuvec_view *view = wide_view(b, t);
 
 	for (int i = 0; i < WIDE_QUERIES; i++)
 	{
@@ -1053,7 +1057,6 @@ search_wide(gpuvec_backend *b, const wide_table *t, int draw, uint32_t longest, 
 		check(search_equals(b, view, measure, (gpuvec_method) method, queries, WIDE_QUERIES, want), "cold numbers");
 		check(search_equals(b, view, measure, (gpuvec_method) method, queries, 1, want), "cold numbers, one query");
 	}
-	gpuvec_view_unref(view);
 	for (int i = 0; i < WIDE_QUERIES; i++)
 	{
 		free((void *) queries[i].ids);
@@ -1075,14 +1078,78 @@ test_wide(int ntables)
 		gpuvec_backend_options options = {.simd = 1 + random32() % 3,.threads = 1 + random32() % 3};
 		gpuvec_lists_policy policy = all_lists;
 		gpuvec_backend *backend;
+		gpuvec_view *view;
 		gpuvec_error error;
 		wide_table	t = make_wide(1 + random32() % (i % 9 == 0 ? 1500 : 150), longest, draw);
 
 		policy.dense = i % 2 ? 16 : 1 << 20;
 		policy.least_rows = i % 3 == 0 ? 40 : 1;
 		backend = gpuvec_cpu_open_with(&options, &policy, &error);
-		search_wide(backend, &t, draw, longest, i / N_DRAWS % N_MEASURES);
+		view = wide_view(backend, &t);
+		search_wide(backend, view, &t, draw, longest, i / N_DRAWS % N_MEASURES);
+		gpuvec_view_unref(view);
 		backend->close(backend);
+		free_wide(&t);
+	}
+}
+
+#define PAGE		4096
+#define CHUNK_BYTES	512			/* of segment->ids */
+
+/*
+ * Let a segment have its ids at the end of memory: a read behind them crashes.
+ * Returns where they were.
+ */
+static uint16_t *
+fence(gpuvec_segment *segment)
+{
+	uint16_t   *ids = segment->ids;
+	size_t		bytes = segment->nchunks * CHUNK_BYTES;
+	size_t		pages = (bytes + PAGE - 1) / PAGE * PAGE;
+	char	   *memory = mmap(NULL, pages + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (memory == MAP_FAILED || mprotect(memory + pages, PAGE, PROT_NONE) != 0)
+		abort();
+	segment->ids = memcpy(memory + pages - bytes, ids, bytes);
+	return ids;
+}
+
+static void
+unfence(gpuvec_segment *segment, uint16_t *ids)
+{
+	uintptr_t	from = (uintptr_t) segment->ids / PAGE * PAGE;
+	uintptr_t	end = (uintptr_t) segment->ids + segment->nchunks * CHUNK_BYTES + PAGE;
+
+	munmap((void *) from, end - from);
+	segment->ids = ids;
+}
+
+/*
+ * Rows of a segment have fewer hot numbers than numbers: scans of one query
+ * and of many read nothing behind the ids that there are.  Lists, which are
+ * made in the background, are of no use here.
+ */
+static void
+test_fenced(void)
+{
+	static const gpuvec_lists_policy no_lists = {.least_rows = UINT32_MAX,.dense = 64,.share = 1e9};
+
+	for (int i = 0; i < 3 * N_DRAWS; i++)
+	{
+		gpuvec_backend_options options = {.simd = 1 + i % 3,.threads = 1};
+		gpuvec_error error;
+		gpuvec_backend *b = gpuvec_cpu_open_with(&options, &no_lists, &error);
+		wide_table	t = make_wide(200, 60, i / 3);
+		gpuvec_view_entry entry = wide_entry(b, &t, 0, t.n);
+		gpuvec_view *view = gpuvec_view_new(&entry, 1, &error);
+		uint16_t   *ids = fence(entry.segment);
+
+		check(b->adopt_view(b, view, &error), "adopt_view");
+		for (int measure = 0; measure < GPUVEC_N_MEASURES; measure++)
+			search_wide(b, view, &t, i / 3, 60, measure);
+		unfence(entry.segment, ids);
+		gpuvec_view_unref(view);
+		b->close(b);
 		free_wide(&t);
 	}
 }
@@ -1133,6 +1200,7 @@ main(void)
 	test_measures();
 	test_small(4000);
 	test_wide(2000);
+	test_fenced();
 	test_all_ids();
 	test_near_lengths(backends, n);
 	test_release(backends[0]);

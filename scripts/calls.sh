@@ -11,8 +11,8 @@
 #
 # Below is the call that is there all the same, by the file that calls and the
 # one that is called: the devices of an engine with CUDA are opened from below.
-# Without it tsort can put all files in an order.  A call that is listed and not
-# there any more is a fault, unless its files were not built.
+# Without it tsort can put all files in an order.  A call that is listed and
+# not there any more is a fault, unless its files were not built.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 export LC_ALL=C

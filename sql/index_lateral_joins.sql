@@ -67,7 +67,8 @@ CREATE VIEW joins AS SELECT * FROM (VALUES
 	(14, $$SELECT n, d FROM queries q, LATERAL (SELECT d.tokens <-> q.tokens AS d FROM docs d WHERE d.tenant = q.shift ORDER BY d.tokens <-> q.tokens LIMIT 3) x$$),
 	(15, $$SELECT n, d FROM (SELECT id AS n, tokens, tenant FROM docs WHERE id % 30 = 0 ORDER BY tokens <-> '{7,31,62}' LIMIT 300) q, LATERAL (SELECT d.tokens <-> q.tokens AS d FROM docs d WHERE d.tenant = q.tenant ORDER BY d.tokens <-> q.tokens LIMIT 3) x$$)
 	) j (number, query);
--- 8 is in a subquery of an expression, and 9 has a volatile function: there each query is asked alone
+-- 8 is in a subquery of an expression, and 9 has a volatile function:
+-- there each query is asked alone
 SELECT number, same(query) FROM joins ORDER BY number;
 -- rows that come, go and change their columns in the same transaction
 BEGIN;
@@ -96,7 +97,7 @@ DECLARE forwards NO SCROLL CURSOR FOR SELECT n, d FROM queries q, LATERAL (SELEC
 DECLARE backwards SCROLL CURSOR FOR SELECT n, d FROM queries q, LATERAL (SELECT d.tokens <-> q.tokens AS d FROM docs d WHERE d.tenant = q.tenant ORDER BY d.tokens <-> q.tokens LIMIT 2) x WHERE n <= 20;
 SELECT fetched('forwards', '5'), fetched('forwards', '7'), fetched('backwards', '9'), fetched('backwards', 'BACKWARD 4'), fetched('backwards', 'ALL'), fetched('forwards', 'ALL'), fetched('forwards', '1');
 ROLLBACK;
--- the node that reads ahead is in the plan, between the loop and its outer side; it may leave columns out, or add some
+-- the node that reads ahead is between the loop and its outer side
 EXPLAIN (VERBOSE, COSTS OFF) SELECT n + 1, d FROM queries q, LATERAL (SELECT d.tokens <-> q.tokens AS d FROM docs d WHERE d.tenant = q.n ORDER BY d.tokens <-> q.tokens LIMIT 3) x;
 -- few rows of a join do not read far ahead: 5 rows of queries are 3 requests at most
 SELECT requests <= 5 FROM rows_of($$SELECT n, d FROM queries q, LATERAL (SELECT d.tokens <-> q.tokens AS d FROM docs d WHERE d.tenant = q.tenant ORDER BY d.tokens <-> q.tokens LIMIT 1) x WHERE n > 8 LIMIT 5$$, true, 256);

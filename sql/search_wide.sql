@@ -160,7 +160,7 @@ SELECT ids < 300000 AS few_ids, bytes < 50000000 AS few_bytes FROM gpuvec_mirror
 SELECT id, score, common FROM gpuvec_topk('churned', 'tokens', ARRAY[65536 * 60, 65536 * 60 + 1, 65536 * 60 - 1, 101000]::int8[]::idset, 3, 'intersection') JOIN churned ON ctid = tid ORDER BY rank;
 DROP PROCEDURE churn;
 DROP TABLE churned;
--- after no row, one and two, on pages of their own: the first ids above 65535, of later rows
+-- the first ids above 65535 come after 0, 1 and 2 rows, on pages of their own
 SELECT format('CREATE TABLE first_%s (tokens idset, pad text)', n) FROM generate_series(0, 2) n \gexec
 SELECT format('ALTER TABLE first_%s ALTER pad SET STORAGE PLAIN', n) FROM generate_series(0, 2) n \gexec
 SELECT format('INSERT INTO first_%s SELECT ''{3,40000,50000}'', repeat(''x'', 7600) FROM generate_series(1, %1$s)', n) FROM generate_series(0, 2) n \gexec

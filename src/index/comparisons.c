@@ -100,7 +100,7 @@ find_operator(PlannerInfo *root, IndexOptInfo *index, Searched *searched)
 	memset(searched, 0, sizeof(*searched));
 	searched->root = root;
 	searched->index = index;
-	if ((void *) index->amcostestimate != (void *) gpuvec_costestimate)
+	if (!GpuvecIsOurIndex(index))
 		return false;
 	list = SearchSysCacheList1(AMOPSTRATEGY, ObjectIdGetDatum(index->opfamily[0]));
 	for (int i = 0; i < list->n_members; i++)

@@ -159,6 +159,13 @@ extern void gpuvec_costestimate(PlannerInfo *root, IndexPath *path, double loop_
 								Cost *startup_cost, Cost *total_cost, Selectivity *selectivity,
 								double *correlation, double *pages);
 
+/* True for an index of this access method, while a query is planned */
+static inline bool
+GpuvecIsOurIndex(const IndexOptInfo *index)
+{
+	return (void *) index->amcostestimate == (void *) gpuvec_costestimate;
+}
+
 /* explain.c */
 extern void GpuvecExplainInit(void);
 

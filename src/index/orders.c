@@ -189,7 +189,7 @@ GpuvecFindOrder(PlannerInfo *root, RelOptInfo *rel)
 	{
 		IndexOptInfo *index = lfirst(i);
 
-		if ((void *) index->amcostestimate != (void *) gpuvec_costestimate)
+		if (!GpuvecIsOurIndex(index))
 			continue;
 		foreach(j, GpuvecMembers(key->pk_eclass, rel))
 		{
@@ -217,7 +217,7 @@ is_ordered(const Path *path)
 		path = ((const ProjectionPath *) path)->subpath;
 	if (IsA(path, IndexPath))
 		return ((const IndexPath *) path)->indexorderbys != NIL &&
-			(void *) ((const IndexPath *) path)->indexinfo->amcostestimate == (void *) gpuvec_costestimate;
+			GpuvecIsOurIndex(((const IndexPath *) path)->indexinfo);
 	if (!IsA(path, MergeAppendPath))
 		return false;
 	foreach(cell, ((const MergeAppendPath *) path)->subpaths)

@@ -17,10 +17,10 @@
  * is read, then READ_GROWTH times as many each time, up to gpuvec.join_rows.
  * So a join of which few rows are wanted does not read far ahead.
  *
- * The planner has such a node wherever the inner side may be a scan in the
- * order of one of our indexes.  It costs nothing, so it does not matter which
- * path is chosen.  Whether the rows may be read ahead is found out when a
- * statement begins (joined.c).  Until it is told so, the node hands on each
+ * The planner puts such a node wherever the inner side may be a scan in the
+ * order of one of our indexes.  It costs what the outer side costs, so the
+ * same plans are chosen as without it.  Whether rows may be read ahead is
+ * decided when a statement begins (joined.c).  If not, the node hands on each
  * row as it comes.
  *
  *-------------------------------------------------------------------------
@@ -85,7 +85,7 @@ orders_for_rows(const Path *path)
 		{
 			case T_IndexPath:
 				return ((IndexPath *) path)->indexorderbys != NIL &&
-					(void *) ((IndexPath *) path)->indexinfo->amcostestimate == (void *) gpuvec_costestimate;
+					GpuvecIsOurIndex(((IndexPath *) path)->indexinfo);
 			case T_SubqueryScanPath:
 				path = ((SubqueryScanPath *) path)->subpath;
 				break;

@@ -46,14 +46,14 @@ typedef struct Supervisor
 								 * killed */
 	long		silence_ms;		/* since its last sign of life, while the
 								 * supervisor ran */
-	int64		last_look;		/* last time it was checked for signs of life */
+	int64		last_look;		/* when it was last checked for that */
 	bool		no_exec;		/* the program cannot be executed */
 	int			failures;		/* failed starts in a row */
 	int64		crash[CUDA_CRASHES];	/* last ends of running engines, a
 										 * ring buffer */
 	int			ncrashes;
 	int64		next_start;		/* not before this */
-	bool		on_cpu;			/* CUDA failed too often: start it on the CPU */
+	bool		on_cpu;			/* as CUDA has failed too often */
 	char		line[2048];		/* unfinished line of the engine's log */
 	Size		line_len;
 	char	   *settings;		/* EngineSettings() of the running engine */

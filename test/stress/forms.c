@@ -503,8 +503,8 @@ judge_division(struct worker *w, const char *sql)
 }
 
 /*
- * Our own changes before we ask, which nobody else sees.  Up to DOCS + 50 others
- * insert ids (change_definitions).
+ * Our own changes before we ask, which nobody else sees.  Up to DOCS + 50
+ * others insert ids (change_definitions).
  */
 static void
 change_before(struct worker *w, int table)

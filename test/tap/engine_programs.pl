@@ -96,7 +96,8 @@ is(program('an engine after a program was lost'), 'gpuvec-engine', 'a program th
 system_or_bail(@pg_ctl, '-m', 'fast', 'stop');
 no_leftovers($node, $pid, 'stop');
 
-# a server in the foreground, whose input is a file: the engine has neither that nor anything else of the server's
+# a server in the foreground, whose input is a file: the engine has neither
+# that nor anything else of the server's
 append_to_file("$root/input", '');
 my $server = fork() // die $!;
 if ($server == 0)

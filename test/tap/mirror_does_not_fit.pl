@@ -253,8 +253,9 @@ $node->stop;
 	$node->stop;
 }
 
-# Somebody who was publishing is gone, and the engine is busy with that for long: neither a session nor a worker of
-# a parallel query waits for that.  (Not of the same copy, for who gives up tells others.)
+# Somebody who was publishing is gone, and the engine is busy with that for
+# long: neither a session nor a worker of a parallel query waits for that.
+# These ask for different copies, for who gives up one tells others.
 {
 	local $ENV{GPUVEC_ENGINE_FAULT} = 'slow-commit:120000';
 	my $tiny = $knn =~ s/FROM big/FROM tiny/r;

@@ -114,7 +114,8 @@ is(ask($session, $ids), $best, 'it serves the next search');
 $node{s1}->restart;
 is(ask($session, $ids), $best, 'a connection that was closed meanwhile is made again');
 
-# a search that is canceled where no process can be made that asks the server to cancel it
+# a search that is canceled where no process can be made that asks the server
+# to cancel it
 SKIP: {
 	skip('there is no prlimit', 3) unless -x '/usr/bin/prlimit';
 	my ($lock, $lone) = map { $_->background_psql('postgres', on_error_stop => 0) } $node{s1}, $main;

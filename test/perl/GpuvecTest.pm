@@ -10,7 +10,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(usleep);
 
-our @EXPORT = qw(new_node make_docs brute_force best engine_pid wait_for comes_true supervisor_pid no_leftovers ask random_history
+our @EXPORT = qw(new_node make_docs brute_force best engine_pid wait_for comes_true stop_processes supervisor_pid no_leftovers ask random_history
 	start_psql finish_psql wait_for_training start_pgbench);
 
 # A server with gpuvec's settings; %opts: conf => more settings, started => 0, init => options of initdb
@@ -163,6 +163,28 @@ sub comes_true
 		usleep(50_000);
 	}
 	return 0;
+}
+
+# Stop processes, until SIGCONT.  A signal reaches a thread some time after it
+# was sent, and the others may still answer a search until then.  So wait until
+# all of them stand still.
+sub stop_processes
+{
+	my (@pids) = @_;
+
+	die 'no process to stop' if grep { !/^[0-9]+$/ } @pids;
+	kill 'STOP', @pids;
+	return wait_for(sub { !grep { !stands_still($_) } map { glob "/proc/$_/task/*/stat" } @pids }, 'processes that are stopped to stand still');
+}
+
+# Is a thread stopped, or gone?
+sub stands_still
+{
+	my ($file) = @_;
+
+	open(my $stat, '<', $file) or return 1;
+	my $line = <$stat> // '';
+	return $line !~ /\) [^TtZX] [^()]*$/;
 }
 
 sub engine_pid

@@ -157,7 +157,7 @@ is($node->safe_psql('postgres', $contents), $before, 'the factors are as they we
 
 # canceled while the engine takes nothing
 my $engine = engine_pid($node);
-kill 'STOP', $engine;
+stop_processes($engine);
 ($out, $some, $err) = run("SET statement_timeout = '1s'; $many " . train('events'));
 kill 'CONT', $engine;
 like($err, qr/canceling statement due to statement timeout|lost the connection/, 'canceled');

@@ -90,7 +90,7 @@ comes_back('once the socket can be made');
 # one that is stuck is given up
 $pid = engine_pid($node);
 step_back();
-kill 'STOP', $pid;
+stop_processes($pid);
 wait_for(sub { !kill(0, $pid) }, 'the end of an engine that is stuck');
 comes_back('after an engine that was stuck');
 

@@ -42,7 +42,7 @@ my @others = map { quiet_session() } 1 .. 4;
 my $log_start = -s $node->logfile;
 my $old = engine_pid($node);
 $node->safe_psql('postgres', q{SELECT gpuvec_evict('docs')});
-kill 'STOP', $old;
+stop_processes($old);
 $_->query_until(qr/started/, "\\echo started\n$search;\n") for $session, @others;
 my ($rc, $out, $err) = $node->psql('postgres', $search);
 is($out, $expected, 'stopped: right rows for who comes');
@@ -63,7 +63,7 @@ is($node->safe_psql('postgres', q{SELECT wait_event FROM pg_stat_activity WHERE 
 $node->append_conf('postgresql.conf', "gpuvec.engine_patience = '1h'");
 $node->reload;
 $old = engine_pid($node);
-kill 'STOP', $old;
+stop_processes($old);
 for my $waiting ($search, 'SELECT count(*) FROM gpuvec_mirrors', "SELECT gpuvec_evict('docs')")
 {
 	($rc, $out, $err) = $node->psql('postgres', "SET statement_timeout = '300ms'; $waiting");
@@ -90,7 +90,7 @@ $session->quit;
 $old = engine_pid($node);
 my $supervisor = supervisor_pid($node);
 $log_start = -s $node->logfile;
-kill 'STOP', $old, $supervisor;
+stop_processes($old, $supervisor);
 sleep 6;
 kill 'CONT', $supervisor;
 kill 'CONT', $old;
@@ -105,7 +105,7 @@ wait_for(sub { $node->psql('postgres', $search); $node->safe_psql('postgres', 'S
 $old = engine_pid($node);
 $node->append_conf('postgresql.conf', "gpuvec.engine_patience = '1h'");
 $node->reload;
-kill 'STOP', $old;
+stop_processes($old);
 $session = quiet_session();
 $session->query_until(qr/started/, "\\echo started\n$search;\n");
 $node->stop('fast');

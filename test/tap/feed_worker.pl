@@ -172,7 +172,7 @@ fed(100, 'after kept rows');
 
 # the engine does not answer: the feeder ends all the same
 $engine = engine_pid($node);
-kill 'STOP', $engine;
+stop_processes($engine);
 insert(300);
 $node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
 ended($pid, 'it ends while it waits for the engine');

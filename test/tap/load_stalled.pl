@@ -29,7 +29,7 @@ sub stop_at
 	my $pid = '';
 
 	wait_for(sub { ($pid = $node->safe_psql('postgres', "SELECT max(pid) FROM pg_stat_activity WHERE application_name = 'stopped $point' AND wait_event = 'advisory' AND backend_type = 'client backend'")) ne '' }, $point);
-	kill 'STOP', $pid;
+	stop_processes($pid);
 	return ($psql, $pid);
 }
 
@@ -121,7 +121,7 @@ my ($first, $first_pid) = stop_at('load-after-first-page', '', $all);
 my @pair = map { start_psql($node, "SET application_name = 'pair'; SET gpuvec.injection_point = 'load-after-position'; $all") } 1 .. 2;
 my $second_pid = '';
 wait_for(sub { ($second_pid = $node->safe_psql('postgres', q{SELECT max(pid) FROM pg_stat_activity WHERE application_name = 'pair' AND wait_event = 'advisory'})) ne '' }, 'the second load');
-kill 'STOP', $second_pid;
+stop_processes($second_pid);
 my $found = $node->safe_psql('postgres', $brute);
 ok(wait_for(sub { grep { $_->{run}->pump_nb; $_->{out} =~ /\w/ } @pair }, 'the third session'), 'the third session looks for itself');
 is(takeovers($offset), 1, 'one has taken over');

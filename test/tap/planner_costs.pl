@@ -38,7 +38,7 @@ is(known('resident, rows, trips'), 't|20000|5', 'searches leave what they found'
 # the plan is made without the engine
 my $engine = engine_pid($node);
 my $trip = known('trip_operators');
-kill 'STOP', $engine;
+stop_processes($engine);
 my $warm = planned($node, 'docs');
 is(known('resident'), 't', 'what is known is there when the engine does not answer');
 kill 'CONT', $engine;
@@ -49,7 +49,7 @@ my $session = $node->background_psql('postgres');
 is(ask($session, "SELECT count(*) FROM ($knn) x"), 10, 'a session searches');
 my $trips = known('trips');
 $trip = known('trip_operators');
-kill 'STOP', $engine;
+stop_processes($engine);
 $session->query_until(qr/started/, "\\echo started\n$knn;\n");
 usleep(1_000_000);
 kill 'CONT', $engine;

@@ -63,7 +63,7 @@ sub while_stopped
 {
 	my ($pids, $do) = @_;
 
-	kill 'STOP', @$pids;
+	stop_processes(@$pids);
 	my $result = $do->();
 	kill 'CONT', @$pids;
 	return $result;
@@ -171,7 +171,7 @@ sub hedged_in_vain
 
 	ask($hanging, "SET gpuvec.hedging_delay = '50ms'; $settings; " . search($table));
 	my @pids = backends('first');
-	kill 'STOP', @pids;
+	stop_processes(@pids);
 	$hanging->query_until(qr/asking/, "\\echo asking\n" . search($table) . ";\n");
 	wait_for(sub { slurp_file($log->logfile, $from) =~ /$attempt/ }, "$name: a second host is asked");
 	kill 'CONT', @pids;

@@ -122,17 +122,23 @@ queue_download(struct search *s, struct chunk *c)
 								 "copy results from the GPU");
 }
 
-/* Turn one query's list of n keys into matches */
+/*
+ * Turn one query's list of n keys into matches; `bits` of the keys tell the
+ * mirror
+ */
 static void
-decode_matches(gpuvec_topk_query *query, const struct row_key *list, uint32_t n)
+decode_matches(gpuvec_topk_query *query, const struct row_key *list, uint32_t n, uint32_t bits)
 {
 	for (uint32_t i = 0; i < n; i++)
 	{
 		gpuvec_match *m = &query->matches[i];
 		uint64_t lo = list[i].lo;
+		uint32_t partition = bits == 0 ? 0 : (uint32_t) (lo >> (64 - bits));
 
 		m->score = gpuvec_key_score(list[i].hi);
-		m->tid = gpuvec_tid((uint32_t) (lo >> 32), lo >> KEY_COMMON_BITS & GPUVEC_MAX_LINE);
+		m->tid = gpuvec_tid((uint32_t) (lo << bits >> bits >> 32),
+							lo >> KEY_COMMON_BITS & GPUVEC_MAX_LINE) |
+				 gpuvec_partition_tid(partition);
 		m->common = (uint32_t) (lo & KEY_COMMON_MASK);
 		m->padding = 0;
 	}
@@ -146,6 +152,7 @@ struct decoding
 	const struct query_state *states;
 	const struct row_key *lists;
 	uint32_t slice_queries;
+	uint32_t partition_bits; /* of the keys */
 };
 
 /* Decode the results of slice_queries queries of a chunk */
@@ -161,7 +168,8 @@ decode_slice(void *task, uint64_t slice, int)
 
 		if (d->states[i].overflow)
 			continue;
-		decode_matches(query, d->lists + (size_t) i * d->chunk->kmax, d->states[i].ntop);
+		decode_matches(query, d->lists + (size_t) i * d->chunk->kmax, d->states[i].ntop,
+					   d->partition_bits);
 		query->ranked_disjoint = d->chunk->gathered && d->states[i].disjoint;
 	}
 }
@@ -176,6 +184,7 @@ finish_chunk(struct search *s, const struct chunk *c)
 	uint32_t slices = (uint32_t) divide_up(c->n, s->policy.decode_queries);
 
 	d.slice_queries = s->policy.decode_queries;
+	d.partition_bits = s->view->partitions.bits;
 	d.chunk = c;
 	d.states = (const struct query_state *) (download + (c->states - c->results));
 	d.lists =

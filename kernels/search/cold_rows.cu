@@ -144,7 +144,7 @@ count_postings(const struct cold_params &params, struct query_state *query, uint
 			uint32_t row = s->cold.row[start + position];
 
 			if (row_counts(params, query, segment, row))
-				ok = count_cold(params.tables, query, s->tid[row], segment, row);
+				ok = count_cold(params.tables, query, key_of_row(s, row), segment, row);
 		}
 		if (!__all_sync(FULL_WARP, ok))
 		{

@@ -107,7 +107,8 @@ score_pair(const struct scan_params &scan, const struct dense_panel &panel,
 
 	/* a panel may end with places behind the last row */
 	if (row < segment->nrows && (segment->live == NULL || segment->live[row / 32] >> row % 32 & 1))
-		emit_row(sink, query, limits, {common, limits->len, segment->len[row]}, segment->tid[row]);
+		emit_row(sink, query, limits, {common, limits->len, segment->len[row]},
+				 key_of_row(segment, row));
 }
 
 /* Take the lowest bit of a mask, which is not 0 */

@@ -121,7 +121,7 @@ emit_words(const struct list_params &params, const struct device_segment *segmen
 		if (mine)
 		{
 			len = segment->len[row];
-			tid = segment->tid[row];
+			tid = key_of_row(segment, row);
 		}
 		emitted += emit_rows(sink, q, limits, mine, {count(i), limits->len, len}, tid);
 	}

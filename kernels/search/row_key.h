@@ -22,6 +22,10 @@ namespace gpuvec
  * the order of results.  hi is gpuvec_score_key(score).  lo is block number
  * << 32 | line pointer number << KEY_COMMON_BITS | number of common ids (at
  * most 65536).
+ *
+ * In a view of several mirrors the upper bits of the block number tell the
+ * mirror: as many as the largest number of a mirror takes.  No block number of
+ * such a view needs these bits (views.cu).
  */
 struct __align__(16) row_key
 {

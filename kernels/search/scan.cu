@@ -358,7 +358,7 @@ struct scanner
 		if (queries == 0)
 			return;
 		rowlen = segment->len[row];
-		tid = segment->tid[row];
+		tid = key_of_row(segment, row);
 #pragma unroll 1
 		while (queries != 0)
 		{

@@ -140,6 +140,67 @@ count_classes(struct cuda_view *view)
 	view->classified = true;
 }
 
+/* ---- views of several mirrors ---- */
+
+/* The number of an entry's mirror */
+static inline uint32_t
+partition_of(const gpuvec_view_entry *entry)
+{
+	return (uint32_t) (entry->partition >> GPUVEC_PARTITION_SHIFT);
+}
+
+/*
+ * Number the mirrors, and find out how many bits their numbers take.  Fails
+ * if a block number needs some of these bits.
+ */
+static bool
+number_partitions(const gpuvec_view *view, struct view_partitions *parts, gpuvec_error *error)
+{
+	uint32_t blocks = 0; /* the largest number of all */
+
+	for (uint32_t s = 0; s < view->nentries; s++)
+	{
+		parts->n = std::max(parts->n, partition_of(&view->entries[s]) + 1);
+		blocks = std::max(blocks, (uint32_t) gpuvec_tid_block(view->entries[s].segment->last_tid));
+	}
+	while (parts->n > 1u << parts->bits)
+		parts->bits++;
+	if (parts->bits > 0 && blocks >> (32 - parts->bits) != 0)
+		return gpuvec_fail(error, GPUVEC_LIMIT_EXCEEDED, NULL, NULL,
+						   "partitions are too large to be searched as one view");
+	parts->rows.reset(new (std::nothrow) uint32_t[parts->n]());
+	if (parts->rows == NULL)
+		return gpuvec_fail_memory(error, parts->n * sizeof(uint32_t));
+	for (uint32_t s = 0; s < view->nentries; s++)
+		parts->rows[partition_of(&view->entries[s])] +=
+			view->entries[s].segment->ntiles * GPUVEC_TILE_ROWS;
+	return true;
+}
+
+/* Note which blocks each mirror has; false if out of memory */
+static bool
+deal_blocks(const gpuvec_view *view, struct view_partitions *parts, int kind, const uint2 *blocks,
+			uint32_t nblocks)
+{
+	uint32_t *first = new (std::nothrow) uint32_t[parts->n + 2]();
+	uint32_t *position = new (std::nothrow) uint32_t[nblocks];
+
+	parts->first[kind].reset(first);
+	parts->position[kind].reset(position);
+	if (first == NULL || position == NULL)
+		return false;
+	for (uint32_t i = 0; i < nblocks; i++)
+		first[partition_of(&view->entries[blocks[i].x]) + 2]++;
+	/* first[p + 1]: where those of p begin, and in the end where they end */
+	for (uint32_t p = 2; p <= parts->n; p++)
+		first[p] += first[p - 1];
+	for (uint32_t i = 0; i < nblocks; i++)
+		position[first[partition_of(&view->entries[blocks[i].x]) + 1]++] = i;
+	return true;
+}
+
+/* ---- filling in ---- */
+
 /* Add a segment with lists to the host's part of a view, and to its blocks */
 static void
 add_lists(struct cuda_view *mine, uint32_t s, const struct device_segment *segment, char *head,
@@ -175,6 +236,7 @@ fill_view(const gpuvec_view *view, struct cuda_view *mine, char *head, const str
 		const struct cuda_segment *segment = (const struct cuda_segment *) entry->segment->device;
 
 		segments[s] = segment->desc;
+		segments[s].partition = partition_bits(&mine->partitions, partition_of(entry));
 		if (entry->live != NULL)
 			segments[s].live =
 				(const uint32_t *) ((const struct cuda_livemap *) entry->live->device)->bits.get();
@@ -198,8 +260,14 @@ fill_view(const gpuvec_view *view, struct cuda_view *mine, char *head, const str
 	mine->nplain = mine->ngroups;
 	add_groups(mine, segments, view->nentries, true, groups);
 	for (int kind = 0; kind < 2; kind++)
-		if (!order_blocks(view, mine, kind, (uint2 *) (head + at->blocks[kind])))
+	{
+		uint2 *blocks = (uint2 *) (head + at->blocks[kind]);
+
+		if (!order_blocks(view, mine, kind, blocks) ||
+			(mine->partitions.bits > 0 &&
+			 !deal_blocks(view, &mine->partitions, kind, blocks, mine->nblocks[kind])))
 			return false;
+	}
 	return true;
 }
 
@@ -230,6 +298,8 @@ adopt_view(gpuvec_backend *backend, gpuvec_view *view, gpuvec_error *error)
 	std::unique_ptr<char[]> head(new (std::nothrow) char[at.bytes]());
 	char *memory;
 
+	if (mine && !number_partitions(view, &mine->partitions, error))
+		return false;
 	if (mine == NULL || head == NULL || !fill_view(view, mine.get(), head.get(), &at))
 		return gpuvec_fail_memory(error, sizeof(*mine) + at.bytes);
 	if (!upload_pieces(b, mine->memory, at.bytes, {{0, head.get(), at.bytes}}, "a view", error))

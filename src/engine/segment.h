@@ -155,13 +155,16 @@ typedef struct gpuvec_view
 {
 	int			refs;			/* changed by __atomic builtins only */
 	uint32_t	nentries;
-	uint64_t	number;			/* no other view has it while the engine runs;
-								 * 0: made for one search */
+	uint64_t	number;			/* no other view has it while the engine runs */
 	uint64_t	nrows;			/* live rows */
 	uint64_t	nids;			/* ids of all rows, dead ones included */
 	gpuvec_backend *backend;
 	void	   *device;			/* backend's own */
 	struct gpuvec_method_costs *costs;	/* of the mirror's searches, or NULL */
+	bool		joined;			/* atomic: views of several mirrors that are
+								 * kept may have its entries */
+	bool		replaced;		/* atomic: its mirror has another view, or is
+								 * gone */
 	gpuvec_view_entry entries[];
 } gpuvec_view;
 

@@ -39,9 +39,10 @@ struct row
 struct dataset
 {
 	std::string name;
-	std::vector<row> rows;
+	std::vector<row> rows;		/* tids tell the partition, if there are several */
 	uint32_t	vocab;
 	gpuvec_view *view;
+	std::vector<uint32_t> partitions;	/* numbers of a view's mirrors, ascending */
 };
 
 /* A query and what it asks for */
@@ -54,7 +55,16 @@ struct question
 	double		min_score = 0;
 	double		after_score = 0;
 	uint64_t	after_tid = 0;
+	bool		in_partition = false;
+	uint64_t	partition = 0;
 };
+
+/* A row's tid in its mirror */
+static uint64_t
+own_tid(const row &r)
+{
+	return r.tid & (gpuvec_partition_tid(1) - 1);
+}
 
 static gpuvec_backend *backend;
 static bool full;
@@ -203,7 +213,7 @@ build_entry(const std::vector<const row *> &rows)
 
 	for (const row *r : rows)
 	{
-		gpuvec_source_row s = {r->tid, (uint32_t) r->ids.size(), 0, r->ids.data()};
+		gpuvec_source_row s = {own_tid(*r), (uint32_t) r->ids.size(), 0, r->ids.data()};
 
 		source.push_back(s);
 		ndead += !r->live;
@@ -212,6 +222,7 @@ build_entry(const std::vector<const row *> &rows)
 		die("sort", &error);
 	entry.segment = gpuvec_segment_build(source.data(), source.size(), 0, &error);
 	entry.live = NULL;
+	entry.partition = rows[0]->tid - own_tid(*rows[0]);
 	if (entry.segment == NULL)
 		die("build", &error);
 
@@ -230,7 +241,7 @@ build_entry(const std::vector<const row *> &rows)
 
 		for (const row *r : rows)
 			if (!r->live)
-				dead.push_back(r->tid);
+				dead.push_back(own_tid(*r));
 		std::sort(dead.begin(), dead.end());
 		entry.live = gpuvec_livemap_new(source.size(), &error);
 		if (entry.live == NULL)
@@ -322,7 +333,7 @@ vary_lists(void)
 
 /*
  * Build the view of a dataset: segments of up to `rows` rows each, cut out of
- * the rows sorted by length or as they come.
+ * the rows of each partition, sorted by length or as they come.
  */
 static void
 build_view(dataset &d, uint32_t rows, bool sorted)
@@ -338,13 +349,20 @@ build_view(dataset &d, uint32_t rows, bool sorted)
 						 {
 							 return a->ids.size() < b->ids.size();
 						 });
-	for (size_t from = 0; from < order.size(); from += rows)
+	std::stable_sort(order.begin(), order.end(), [] (const row *a, const row *b)
+					 {
+						 return a->tid - own_tid(*a) < b->tid - own_tid(*b);
+					 });
+	for (size_t from = 0, next; from < order.size(); from = next)
 	{
+		uint64_t	partition = order[from]->tid - own_tid(*order[from]);
+
 		if (mixed_lists)
 			vary_lists();
-		entries.push_back(build_entry(std::vector<const row *>(order.begin() + from,
-															  order.begin() +
-															  std::min(order.size(), from + rows))));
+		for (next = from + 1; next < order.size() && next < from + rows; next++)
+			if (order[next]->tid - own_tid(*order[next]) != partition)
+				break;
+		entries.push_back(build_entry(std::vector<const row *>(order.begin() + from, order.begin() + next)));
 	}
 	if (mixed_lists)
 		set_policy(defaults);
@@ -507,7 +525,8 @@ reference(const dataset &d, gpuvec_measure measure, const question &q, const uin
 		gpuvec_match m;
 		gpuvec_match after = {q.after_score, q.after_tid, 0, 0};
 
-		if (!d.rows[r].live || (common[r] == 0 && measure != GPUVEC_HAMMING))
+		if (!d.rows[r].live || (common[r] == 0 && measure != GPUVEC_HAMMING) ||
+			(q.in_partition && d.rows[r].tid - own_tid(d.rows[r]) != q.partition))
 			continue;
 		m.score = formula(measure, common[r], q.ids.size(), d.rows[r].ids.size());
 		m.tid = d.rows[r].tid;
@@ -569,6 +588,8 @@ make_query(const question &q, gpuvec_match *matches)
 	query.min_score = q.min_score;
 	query.after_score = q.after_score;
 	query.after_tid = q.after_tid;
+	query.in_partition = q.in_partition;
+	query.partition = q.partition;
 	query.canceled = NULL;
 	query.matches = matches;
 	query.nmatches = 12345;
@@ -621,11 +642,12 @@ compare(const dataset &d, gpuvec_measure measure, const std::vector<question> &q
 	{
 		char		text[600];
 
-		snprintf(text, sizeof(text), "%s, %s, %s, %s, query %zu of %zu (%zu ids, k %u%s%s): %s",
+		snprintf(text, sizeof(text), "%s, %s, %s, %s, query %zu of %zu (%zu ids, k %u%s%s%s): %s",
 				 d.name.c_str(), measure == GPUVEC_TVERSKY ? "tversky" : measure_names[measure], method_names[method], about, i + 1, questions.size(),
 				 questions[i].ids.size(), questions[i].k,
 				 questions[i].has_min_score ? ", min_score" : "",
-				 questions[i].has_after ? ", after" : "", wrong[i].c_str());
+				 questions[i].has_after ? ", after" : "", questions[i].in_partition ? ", in a partition" : "",
+				 wrong[i].c_str());
 		report(wrong[i].empty(), "FAILED: %s\n", text);
 	}
 }
@@ -649,6 +671,9 @@ ask_for_parts(const dataset &d, gpuvec_measure measure, std::vector<question> &q
 		const std::vector<gpuvec_match> &all = known[i];
 		uint32_t	what = random_below(4);
 
+		/* searches of several mirrors go on after no row */
+		if (!d.partitions.empty())
+			what &= 1;
 		if (all.empty() || what == 0)
 			continue;
 		if (what & 1)
@@ -668,6 +693,30 @@ ask_for_parts(const dataset &d, gpuvec_measure measure, std::vector<question> &q
 			if (random_below(10) == 0)
 				q.after_tid = random_below(2) ? UINT64_MAX : 0;
 		}
+	}
+}
+
+/*
+ * Let questions ask for one partition each, of those that have rows or not.
+ * Some batches ask for no partition, some for any, and some for all, as
+ * searches do where each partition ranks for itself.
+ */
+static void
+ask_in_partitions(const dataset &d, std::vector<question> &questions)
+{
+	uint32_t	how = d.partitions.empty() ? 0 : random_below(3);
+	uint32_t	from = random_below(1000);
+
+	for (size_t i = 0; i < questions.size(); i++)
+	{
+		question   &q = questions[i];
+		uint32_t	number = how == 1 ? random_below((uint32_t) d.partitions.size()) :
+			(uint32_t) ((from + i) % std::max(d.partitions.size(), (size_t) 1));
+
+		q.in_partition = how == 2 || (how == 1 && random_below(3) > 0);
+		q.partition = 0;
+		if (q.in_partition)
+			q.partition = gpuvec_partition_tid(random_below(20) == 0 ? random_below(4096) : d.partitions[number]);
 	}
 }
 
@@ -754,6 +803,7 @@ test_dataset(dataset &d, const std::vector<uint32_t> &batches, const std::vector
 					q.k = k;
 					q.has_min_score = q.has_after = false;
 				}
+				ask_in_partitions(d, questions);
 				set_policy(defaults);
 				for (int method = 0; method < GPUVEC_N_METHODS; method++)
 					compare(d, (gpuvec_measure) m, questions, common, "defaults",
@@ -764,6 +814,7 @@ test_dataset(dataset &d, const std::vector<uint32_t> &batches, const std::vector
 
 					for (question &q : questions)
 						q.k = random_below(2) ? k : 1 + random_below(2 * k);
+					ask_in_partitions(d, questions);
 					if (i > 0)
 						ask_for_parts(d, (gpuvec_measure) m, questions, common);
 					set_policy(r.policy);
@@ -1388,6 +1439,87 @@ test_lone(void)
 	}
 }
 
+/* Give the rows of a dataset to n partitions, whose numbers have gaps */
+static void
+deal_rows(dataset &d, uint32_t n, uint32_t gap)
+{
+	for (uint32_t p = 0; p < n; p++)
+		d.partitions.push_back(p == 0 ? random_below(gap) : d.partitions[p - 1] + 1 + random_below(gap));
+	/* some are large, and some small */
+	for (row &r : d.rows)
+		r.tid |= gpuvec_partition_tid(d.partitions[random_below(1 + random_below(n))]);
+}
+
+/*
+ * Views of several mirrors: rows rank by (score, partition, tid), and queries
+ * may be of one of the partitions
+ */
+static void
+test_partitions(void)
+{
+	static const uint32_t many[][2] = {{1, 1}, {2, 1}, {3, 2}, {9, 3}, {64, 1}, {200, 20}};
+
+	for (const auto &p : many)
+		for (uint32_t vocab : {40u, 3000u})
+		{
+			dataset		d = random_dataset(("partitions: " + std::to_string(p[0])).c_str(),
+										   emulated || tiny ? 6000 : 40000, vocab, vocab == 40 ? 0 : 1,
+										   vocab == 40 ? 8 : 40, vocab == 3000);
+
+			kill_some(d, 30);
+			deal_rows(d, p[0], p[1]);
+			if (random_below(2) == 0)
+				build_with_lists(d, 65536, random_below(2) ? 12 : 16);
+			else
+				build_view(d, p[0] < 5 ? 500 : 65536, true);
+			if (emulated || tiny)
+				test_dataset(d, {p[0] == 64 ? 64u : 5u}, {6}, 2);
+			else
+				test_dataset(d, {1, p[0], 150}, {6, 300}, 4);
+			free_dataset(d);
+		}
+}
+
+/* A view of two mirrors, one of which has a row in this block */
+static bool
+adopts_block(uint32_t block, uint32_t number)
+{
+	row			rows[2] = {{gpuvec_tid(block, GPUVEC_MAX_LINE), {1, 2}, true},
+						   {gpuvec_partition_tid(number) | gpuvec_tid(0, 1), {1, 2}, true}};
+	gpuvec_view_entry entries[] = {build_entry({&rows[0]}), build_entry({&rows[1]})};
+	gpuvec_error error;
+	gpuvec_view *view = gpuvec_view_new(entries, 2, &error);
+	question	q = {{1, 2}, 5};
+	gpuvec_match matches[2];
+	gpuvec_topk_query query = make_query(q, matches);
+	bool		adopted;
+
+	if (view == NULL)
+		die("view", &error);
+	adopted = backend->adopt_view(backend, view, &error);
+	if (adopted && !backend->topk(backend, view, &by_jaccard, GPUVEC_METHOD_AUTO, &query, 1, &error))
+		die("topk", &error);
+	if (adopted)
+		report(query.nmatches == 2 && matches[number == 0].tid == rows[0].tid &&
+			   matches[number != 0].tid == rows[1].tid, "tids of two partitions%s\n", "");
+	gpuvec_view_unref(view);
+	return adopted;
+}
+
+/* The largest block numbers beside numbers of partitions */
+static void
+test_partition_limits(void)
+{
+	for (uint32_t bits = 1; bits <= 12; bits++)
+	{
+		uint32_t	last = (1u << bits) - 1;
+
+		report(adopts_block(UINT32_MAX >> bits, last), "a block that fits is refused%s\n", "");
+		report(!adopts_block((UINT32_MAX >> bits) + 1, last), "a block that does not fit is taken%s\n", "");
+	}
+	report(adopts_block(UINT32_MAX, 0), "one partition has all blocks%s\n", "");
+}
+
 /*
  * The counts that fill a byte, and one more; queries of more ids than the
  * threads of a block
@@ -1604,6 +1736,8 @@ main(int argc, char **argv)
 		}
 		test_odd_requests();
 		test_vectors();
+		test_partitions();
+		test_partition_limits();
 		test_lone();
 		for (uint32_t most : {255, 256})
 			for (uint32_t shift : {12, 16})

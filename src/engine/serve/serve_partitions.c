@@ -9,11 +9,14 @@
  * tid) wherever they rank by (score descending, tid).
  *
  * If the partitions rank together, small ones may have their rows in common
- * segments (compound.c), and a backend that takes such views searches one view
- * with the segments of all partitions.  Bounds hold for all of them then, and
- * its threads share the work as in one mirror.  Otherwise the rows of common
- * segments come first, then partition after partition.  Once a query has its k
- * rows, a row counts only if it ranks before the k-th.
+ * segments (compound.c), and a backend that takes such views searches a joint
+ * view, with the segments of all partitions.  Bounds hold for all of them
+ * then, and its threads share the work as in one mirror.  Otherwise the rows of
+ * common segments come first, then partition after partition.  Once a query has
+ * its k rows, a row counts only if it ranks before the k-th.
+ *
+ * If each partition ranks for itself, a backend that takes such queries
+ * searches a joint view, too: with each query once for each partition.
  *
  * Then each row is written down with the others of its partition.
  *
@@ -49,6 +52,9 @@ typedef struct partitions_run
 	gpuvec_compound_rows compound;	/* rows that take the place ... */
 	bool	   *covered;		/* [head.npartitions] ... of those of these
 								 * mirrors */
+	bool		shared;			/* others may search the same */
+	gpuvec_view *joint;			/* of the compound and of mirrors that are not
+								 * covered; or NULL */
 	search_run	q;				/* the queries; searches of one partition */
 	gpuvec_topk_query *plain;	/* [nqueries] with ids, not numbers */
 	gpuvec_match *rows;			/* of all queries */
@@ -177,29 +183,39 @@ on_one_device(const partitions_run *run)
 	return true;
 }
 
-/*
- * Find rows of small partitions in common segments (compound.c), and note
- * which partitions they are of
- */
-static void
-open_compound(gpuvec_session *s, partitions_run *run)
+/* The partitions as compounds know them; malloc'd; NULL: no memory */
+static gpuvec_compound_partition *
+compound_partitions(const partitions_run *run)
 {
-	gpuvec_compound_partition *partitions;
-	bool		shared = true;
+	gpuvec_compound_partition *partitions = calloc(run->head.npartitions, sizeof(*partitions));
 
-	if (!run->head.together || !on_one_device(run) || first_device(run)->backend->on_device)
-		return;
-	partitions = calloc(run->head.npartitions, sizeof(*partitions));
 	for (uint32_t i = 0; partitions && i < run->head.npartitions; i++)
 	{
 		partitions[i].key = &run->wire[i].key;
 		partitions[i].view = run->mirrors[i].view;
 		partitions[i].numbers = run->mirrors[i].id_numbers;
-		shared &= run->wire[i].key.private_id == 0;
 	}
-	if (partitions && shared)
+	return partitions;
+}
+
+/*
+ * Find rows of small partitions in common segments (compound.c), and note
+ * which partitions they are of; find a joint view of earlier searches
+ */
+static void
+open_compound(gpuvec_session *s, partitions_run *run)
+{
+	gpuvec_compound_partition *partitions;
+
+	if (!on_one_device(run) || !(run->head.together || first_device(run)->backend->takes_in_partition))
+		return;
+	run->shared = true;
+	for (uint32_t i = 0; i < run->head.npartitions; i++)
+		run->shared &= run->wire[i].key.private_id == 0;
+	partitions = run->shared ? compound_partitions(run) : NULL;
+	if (partitions)
 		run->compound = gpuvec_compound_find(&s->server->store, first_device(run), partitions,
-											 run->head.npartitions, run->covered);
+											 run->head.npartitions, run->covered, &run->joint);
 	free(partitions);
 }
 
@@ -280,14 +296,28 @@ allocate_rows(partitions_run *run, gpuvec_error *error)
 	return true;
 }
 
+/* ---- a joint view ---- */
+
+/* True if the backend takes queries of these partitions in a joint view */
+static bool
+backend_joins(const partitions_run *run)
+{
+	const gpuvec_backend *backend = first_device(run)->backend;
+
+	if (run->head.together)
+		return backend->takes_partitions;
+	return backend->takes_in_partition &&
+		(uint64_t) run->head.nqueries * run->head.npartitions <= GPUVEC_MAX_QUERIES;
+}
+
 /*
  * True if the partitions can be searched as one view: a backend takes it that
  * has them all, and a query has the same ids in all of them
  */
 static bool
-make_one_view(const partitions_run *run)
+can_join(const partitions_run *run)
 {
-	if (!run->head.together || run->compound.numbers || !on_one_device(run))
+	if (run->compound.numbers || !on_one_device(run) || !backend_joins(run))
 		return false;
 	for (uint32_t i = 0; i < run->head.nqueries; i++)
 		if (run->q.wire[i].wide)
@@ -295,43 +325,98 @@ make_one_view(const partitions_run *run)
 	for (uint32_t i = 0; i < run->head.npartitions; i++)
 		if (run->mirrors[i].view && !run->covered[i] && run->mirrors[i].id_numbers)
 			return false;
-	return first_device(run)->backend->takes_partitions;
+	return true;
 }
 
-/* Add the entries of a view to a joint one */
-static void
-add_view(gpuvec_view *joint, const gpuvec_view *view, uint64_t partition)
+/* Add the entries of a view to those of a joint one, with references */
+static uint32_t
+add_entries(gpuvec_view_entry *entries, uint32_t n, const gpuvec_view *view, uint64_t partition)
 {
 	for (uint32_t i = 0; i < view->nentries; i++)
 	{
-		joint->entries[joint->nentries] = view->entries[i];
-		joint->entries[joint->nentries++].partition = partition;
+		entries[n] = view->entries[i];
+		gpuvec_segment_ref(entries[n].segment);
+		gpuvec_livemap_ref(entries[n].live);
+		entries[n++].partition = partition;
 	}
-	joint->nrows += view->nrows;
-	joint->nids += view->nids;
-	joint->backend = view->backend;
+	return n;
+}
+
+/* Entries of the compound and of the partitions that it does not cover */
+static uint32_t
+join_entries(const partitions_run *run, gpuvec_view_entry *entries)
+{
+	uint32_t	n = 0;
+
+	if (run->compound.view)
+		n = add_entries(entries, n, run->compound.view, 0);
+	for (uint32_t i = 0; i < run->head.npartitions; i++)
+		if (run->mirrors[i].view && !run->covered[i])
+			n = add_entries(entries, n, run->mirrors[i].view, gpuvec_partition_tid(i));
+	return n;
+}
+
+/* Let the backend adopt a joint view; false, and it is freed: it cannot */
+static bool
+adopt(gpuvec_backend *backend, gpuvec_view *view)
+{
+	gpuvec_error error;
+
+	if (backend->adopt_view(backend, view, &error))
+		return true;
+	gpuvec_view_unref(view);
+	return false;
+}
+
+/* Make the joint view; NULL: there is no memory, or it is too large */
+static gpuvec_view *
+make_joint(const partitions_run *run)
+{
+	size_t		most = run->compound.view ? run->compound.view->nentries : 0;
+	gpuvec_view_entry *entries;
+	gpuvec_view *view;
+	gpuvec_error error;
+	uint32_t	n;
+
+	for (uint32_t i = 0; i < run->head.npartitions; i++)
+		most += run->mirrors[i].view ? run->mirrors[i].view->nentries : 0;
+	entries = malloc((most + 1) * sizeof(*entries));
+	if (entries == NULL)
+		return NULL;
+	n = join_entries(run, entries);
+	view = gpuvec_view_new(entries, n, &error);
+	for (uint32_t i = 0; view == NULL && i < n; i++)
+	{
+		gpuvec_segment_unref(entries[i].segment);
+		gpuvec_livemap_unref(entries[i].live);
+	}
+	free(entries);
+	return view && adopt(first_device(run)->backend, view) ? view : NULL;
 }
 
 /*
- * A view of the segments of the compound, if there is one, and of the
- * partitions that it does not cover, which own them.  malloc'd; NULL: out of
- * memory.
+ * Open the joint view, and keep a new one for later searches.  One that other
+ * queries have read is not for all: those with large ids cannot be joined.
  */
-static gpuvec_view *
-joint_view(const partitions_run *run)
+static void
+open_joint(gpuvec_session *s, partitions_run *run)
 {
-	gpuvec_view *view;
-	size_t		n = run->compound.view ? run->compound.view->nentries : 0;
+	gpuvec_compound_partition *partitions;
 
-	for (uint32_t i = 0; i < run->head.npartitions; i++)
-		n += run->mirrors[i].view ? run->mirrors[i].view->nentries : 0;
-	view = calloc(1, sizeof(*view) + n * sizeof(view->entries[0]));
-	if (view && run->compound.view)
-		add_view(view, run->compound.view, 0);
-	for (uint32_t i = 0; view && i < run->head.npartitions; i++)
-		if (run->mirrors[i].view && !run->covered[i])
-			add_view(view, run->mirrors[i].view, gpuvec_partition_tid(i));
-	return view;
+	if (!can_join(run))
+	{
+		gpuvec_view_unref(run->joint);
+		run->joint = NULL;
+		return;
+	}
+	if (run->joint)
+		return;
+	run->joint = make_joint(run);
+	partitions = run->joint && run->shared ? compound_partitions(run) : NULL;
+	if (partitions)
+		gpuvec_joint_keep(&s->server->store, first_device(run), partitions, run->head.npartitions,
+						  run->covered, run->compound.view, run->joint);
+	free(partitions);
 }
 
 /* Search the queries of run->q in a view of a device */
@@ -344,26 +429,90 @@ search_view(partitions_run *run, const gpuvec_device *device, const gpuvec_view 
 								 run->head.nqueries, error);
 }
 
-/* Search all partitions as one view */
+/* Search the joint view: all partitions rank together */
 static bool
-search_joint(partitions_run *run, gpuvec_error *error)
+search_together(partitions_run *run, gpuvec_error *error)
 {
-	gpuvec_view *view = joint_view(run);
-	bool		ok;
-
-	if (view == NULL)
-		return gpuvec_fail_memory(error, 0);
 	for (uint32_t i = 0; i < run->head.nqueries; i++)
 		run->q.queries[i].matches = run->found[i].rows;
-	ok = search_view(run, first_device(run), view, error);
-	for (uint32_t i = 0; ok && i < run->head.nqueries; i++)
+	if (!search_view(run, first_device(run), run->joint, error))
+		return false;
+	for (uint32_t i = 0; i < run->head.nqueries; i++)
 	{
 		run->found[i].n = run->q.queries[i].nmatches;
 		run->found[i].ways = run->q.queries[i].ways;
 	}
-	free(view);
+	return true;
+}
+
+/*
+ * All queries for each partition that is open, partition by partition.  Where
+ * a query's rows are found, there is room for those of all partitions.
+ */
+static void
+divide_queries(const partitions_run *run, gpuvec_topk_query *queries)
+{
+	for (uint32_t i = 0; i < run->head.nqueries; i++)
+	{
+		gpuvec_match *rows = run->found[i].rows;
+		uint32_t	n = i;
+
+		for (uint32_t p = 0; p < run->head.npartitions; p++)
+		{
+			if (run->mirrors[p].view == NULL)
+				continue;
+			queries[n] = run->plain[i];
+			queries[n].in_partition = true;
+			queries[n].partition = gpuvec_partition_tid(p);
+			queries[n].matches = rows;
+			rows += most_rows(run, i, run->mirrors[p].view->nrows);
+			n += run->head.nqueries;
+		}
+	}
+}
+
+/* Put the rows of a query in all partitions behind each other */
+static void
+unite_rows(found_rows *found, const gpuvec_topk_query *queries, uint32_t n, uint32_t step)
+{
+	for (uint32_t i = 0; i < n; i += step)
+	{
+		const gpuvec_topk_query *query = &queries[i];
+
+		memmove(found->rows + found->n, query->matches, query->nmatches * sizeof(gpuvec_match));
+		found->n += query->nmatches;
+		found->ways |= query->ways;
+	}
+}
+
+/* Search the joint view: each partition ranks for itself */
+static bool
+search_apart(partitions_run *run, gpuvec_error *error)
+{
+	gpuvec_device *device = first_device(run);
+	uint32_t	n = run->head.nqueries * run->nopen;
+	gpuvec_topk_query *queries = calloc(n, sizeof(*queries));
+	bool		ok;
+
+	if (queries == NULL)
+		return gpuvec_fail_memory(error, n * sizeof(*queries));
+	divide_queries(run, queries);
+	ok = gpuvec_scheduler_topk(device->scheduler, run->joint, &run->q.scoring,
+							   (gpuvec_method) run->head.method, queries, n, error);
+	for (uint32_t i = 0; ok && i < run->head.nqueries; i++)
+		unite_rows(&run->found[i], queries + i, n - i, run->head.nqueries);
+	free(queries);
 	return ok;
 }
+
+/* Search the joint view */
+static bool
+search_joint(partitions_run *run, gpuvec_error *error)
+{
+	return run->head.together ? search_together(run, error) : search_apart(run, error);
+}
+
+/* ---- partition by partition ---- */
 
 /*
  * The least score of a row in a part that is better than the k-th that was
@@ -486,8 +635,9 @@ run_partitions(gpuvec_session *s, partitions_run *run, gpuvec_error *error)
 	gpuvec_search_faults(&run->q);
 	gpuvec_scheduler_count(first_device(run)->scheduler);
 	open_compound(s, run);
+	open_joint(s, run);
 	return allocate_rows(run, error) &&
-		(make_one_view(run) ? search_joint(run, error) : search_each(run, error));
+		(run->joint ? search_joint(run, error) : search_each(run, error));
 }
 
 /* Bytes of the numbers of hits of a partition's queries */
@@ -587,6 +737,7 @@ free_partitions(partitions_run *run)
 	for (uint32_t i = 0; run->mirrors && i < run->head.npartitions; i++)
 		gpuvec_sets_close(&run->mirrors[i]);
 	gpuvec_compound_rows_unref(&run->compound);
+	gpuvec_view_unref(run->joint);
 	free(run->covered);
 	free(run->mirrors);
 	free(run->q.queries);

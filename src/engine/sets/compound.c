@@ -38,6 +38,7 @@
 #include <string.h>
 
 #include "engine/sets/compound_list.h"
+#include "engine/sets/sets_mirror.h"
 
 /* Most compounds, and most lists of partitions that may become one */
 #define MOST_COMPOUNDS		16
@@ -99,6 +100,8 @@ gpuvec_compound_free(gpuvec_compound *c)
 	drop_sources(c);
 	gpuvec_compound_rows_unref(&c->rows);
 	gpuvec_compound_rows_unref(&c->dropped);
+	gpuvec_view_unref(c->joint);
+	gpuvec_view_unref(c->old_joint);
 	free(c);
 }
 
@@ -123,18 +126,6 @@ take_out(gpuvec_compounds *all, gpuvec_compound **link)
 	}
 	pthread_cond_signal(&all->work);
 	return charge;
-}
-
-static bool
-same_partitions(const gpuvec_compound *c, const gpuvec_device *device, const gpuvec_compound_partition *partitions,
-				uint32_t n)
-{
-	if (c->device != device || c->npartitions != n)
-		return false;
-	for (uint32_t i = 0; i < n; i++)
-		if (memcmp(&c->partitions[i].key, partitions[i].key, sizeof(gpuvec_mirror_key)) != 0)
-			return false;
-	return true;
 }
 
 /* True if a compound has rows, or will have some soon */
@@ -193,10 +184,8 @@ static gpuvec_compound *
 find_compound(gpuvec_compounds *all, gpuvec_device *device, const gpuvec_compound_partition *partitions,
 			  uint32_t n, uint64_t now, gpuvec_leftover *gone)
 {
-	gpuvec_compound *c = all->list;
+	gpuvec_compound *c = gpuvec_compound_listed(all, device, partitions, n);
 
-	while (c && !same_partitions(c, device, partitions, n))
-		c = c->next;
 	if (c)
 		return c;
 	if (!make_place(all, now, gone))
@@ -213,7 +202,7 @@ find_compound(gpuvec_compounds *all, gpuvec_device *device, const gpuvec_compoun
 gpuvec_leftover
 gpuvec_compound_take_rows(gpuvec_compound *c)
 {
-	gpuvec_leftover gone = {c->rows, c->device, c->charged};
+	gpuvec_leftover gone = {c->rows, gpuvec_joint_take(c), c->device, c->charged};
 
 	c->rows = no_rows;
 	c->charged = 0;
@@ -227,6 +216,7 @@ gpuvec_compound_free_leftover(gpuvec_store *store, const gpuvec_leftover *gone)
 {
 	if (gone->charged > 0)
 		gpuvec_store_repay(store, gone->device, gone->charged);
+	gpuvec_view_unref(gone->joint);
 	gpuvec_compound_rows_unref(&gone->rows);
 }
 
@@ -301,6 +291,7 @@ leave_out(gpuvec_compounds *all, gpuvec_compound *c, const gpuvec_compound_parti
 	if (!changed)
 		return old;
 	old.rows.view = c->rows.view;
+	old.joint = gpuvec_joint_take(c);
 	c->rows.view = view_without(c, partitions, all->pool);
 	for (uint32_t i = 0; i < c->npartitions; i++)
 		if (has_changed(&c->partitions[i], &partitions[i]))
@@ -311,6 +302,7 @@ leave_out(gpuvec_compounds *all, gpuvec_compound *c, const gpuvec_compound_parti
 	/* what is left shares the segments of the old view */
 	gpuvec_view_unref(all_rows.rows.view);
 	all_rows.rows.view = old.rows.view;
+	all_rows.joint = old.joint;
 	return all_rows;
 }
 
@@ -457,6 +449,9 @@ want(gpuvec_compounds *all, gpuvec_compound *c, const gpuvec_compound_partition 
 {
 	compound_terms when = usual_terms();
 
+	/* the rows of a GPU's segments have tids without a partition */
+	if (c->device->backend->on_device)
+		return;
 	if (c->sources || c->making || now < c->not_before || !is_worth_it(c, &when, partitions, threads, now))
 		return;
 	c->sources = calloc(c->npartitions, sizeof(*c->sources));
@@ -474,7 +469,7 @@ want(gpuvec_compounds *all, gpuvec_compound *c, const gpuvec_compound_partition 
 
 gpuvec_compound_rows
 gpuvec_compound_find(gpuvec_store *store, gpuvec_device *device, const gpuvec_compound_partition *partitions,
-					 uint32_t n, bool *covered)
+					 uint32_t n, bool *covered, gpuvec_view **joint)
 {
 	gpuvec_compounds *all = store->compounds;
 	int			threads = gpuvec_thread_pool_threads(store->pool);
@@ -483,6 +478,7 @@ gpuvec_compound_find(gpuvec_store *store, gpuvec_device *device, const gpuvec_co
 	uint64_t	now;
 	gpuvec_compound *c;
 
+	*joint = NULL;
 	pthread_mutex_lock(&all->mutex);
 	now = gpuvec_clock_ns();
 	c = find_compound(all, device, partitions, n, now, &gone[0]);
@@ -491,6 +487,7 @@ gpuvec_compound_find(gpuvec_store *store, gpuvec_device *device, const gpuvec_co
 		note_views(c, partitions, now);
 		want(all, c, partitions, threads, now);
 		rows = use(all, c, partitions, covered, &gone[1]);
+		*joint = gpuvec_joint_get(c, partitions, covered, rows.view);
 	}
 	pthread_mutex_unlock(&all->mutex);
 	gpuvec_compound_free_leftover(store, &gone[0]);
@@ -513,9 +510,12 @@ size_t
 gpuvec_compounds_drop(gpuvec_store *store, const gpuvec_device *device, const gpuvec_mirror *mirror)
 {
 	gpuvec_compounds *all = store->compounds;
+	gpuvec_view *view = ((const gpuvec_sets_mirror *) mirror)->view;
 	size_t		bytes = 0;
 	gpuvec_compound **link;
 
+	if (view)
+		gpuvec_joints_forget(store, view);
 	if (all == NULL)
 		return 0;
 	pthread_mutex_lock(&all->mutex);
@@ -545,6 +545,8 @@ give_way(gpuvec_compound *c, uint64_t now)
 	rows = gpuvec_compound_take_rows(c);
 	/* the thread has freed what was here before it has made these */
 	c->dropped = rows.rows;
+	if (rows.joint)
+		c->old_joint = rows.joint;
 	return rows.charged;
 }
 

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * compound_list.h
- *	  What compound.c, for searches, and compound_make.c, a thread, share.
+ *	  What compound.c and compound_joint.c, for searches, and compound_make.c,
+ *	  a thread, share.
  *
  *-------------------------------------------------------------------------
  */
@@ -36,6 +37,8 @@ typedef struct gpuvec_partition_copy
 	uint64_t	copied;			/* number of the view whose rows are in the
 								 * compound; 0: no row of the partition is */
 	bool		coming;			/* rows of it are being copied, or will be */
+	uint64_t	joined;			/* number of the view that the joint view was
+								 * made of; 0: it has no rows of it */
 } gpuvec_partition_copy;
 
 typedef struct gpuvec_compound
@@ -47,6 +50,11 @@ typedef struct gpuvec_compound
 	size_t		charged;		/* for them, by the device */
 	uint64_t	nrows;			/* when they were made */
 	gpuvec_compound_rows dropped;	/* rows that are to be freed */
+	gpuvec_view *joint;			/* with a reference; or NULL, as it always is
+								 * while there is an old one */
+	uint64_t	joined_rows;	/* number of the view of rows that it has; 0:
+								 * none of them */
+	gpuvec_view *old_joint;		/* one that is to be freed, or NULL */
 	gpuvec_compound_rows *sources;	/* [npartitions] what it is to be made of,
 									 * with references; NULL: none is wanted */
 	bool		making;			/* by a thread, which has the sources */
@@ -71,6 +79,7 @@ struct gpuvec_compounds
 typedef struct gpuvec_leftover
 {
 	gpuvec_compound_rows rows;
+	gpuvec_view *joint;
 	gpuvec_device *device;
 	size_t		charged;
 } gpuvec_leftover;
@@ -80,6 +89,19 @@ extern void gpuvec_compound_free(gpuvec_compound *c);
 
 /* Give up a compound's rows; the caller holds the mutex */
 extern gpuvec_leftover gpuvec_compound_take_rows(gpuvec_compound *c);
+
+/*
+ * compound_joint.c; the caller holds the mutex.  listed: the compound of these
+ * partitions, or NULL.  get: its joint view, with a reference, if that has
+ * just these rows, which may be NULL, and partitions.  take: a compound has no
+ * joint view any more; the caller drops its reference, but not while it holds
+ * the mutex.
+ */
+extern gpuvec_compound *gpuvec_compound_listed(gpuvec_compounds *all, const gpuvec_device *device,
+											   const gpuvec_compound_partition *partitions, uint32_t n);
+extern gpuvec_view *gpuvec_joint_get(const gpuvec_compound *c, const gpuvec_compound_partition *partitions,
+									 const bool *covered, const gpuvec_view *rows);
+extern gpuvec_view *gpuvec_joint_take(gpuvec_compound *c);
 
 /* Free what is not needed, and its charge; the caller holds no mutex */
 extern void gpuvec_compound_free_leftover(gpuvec_store *store, const gpuvec_leftover *gone);

@@ -306,7 +306,7 @@ static gpuvec_leftover
 end_making(compound_making *m, uint64_t began)
 {
 	gpuvec_compound *c = m->compound;
-	gpuvec_leftover unused = {m->made, c->device, m->charged};
+	gpuvec_leftover unused = {m->made, NULL, c->device, m->charged};
 
 	c->making = false;
 	for (uint32_t i = 0; i < c->npartitions; i++)
@@ -354,20 +354,24 @@ free_next(gpuvec_compounds *all)
 {
 	gpuvec_compound *dead = all->dead;
 	gpuvec_compound_rows rows = {NULL, NULL};
+	gpuvec_view *joint = NULL;
 
-	for (gpuvec_compound *c = all->list; dead == NULL && rows.view == NULL && c; c = c->next)
+	for (gpuvec_compound *c = all->list; dead == NULL && rows.view == NULL && joint == NULL && c; c = c->next)
 	{
 		rows = c->dropped;
+		joint = c->old_joint;
 		memset(&c->dropped, 0, sizeof(c->dropped));
+		c->old_joint = NULL;
 	}
 	if (dead)
 		all->dead = dead->next;
-	else if (rows.view == NULL)
+	else if (rows.view == NULL && joint == NULL)
 		return false;
 	pthread_mutex_unlock(&all->mutex);
 	if (dead)
 		gpuvec_compound_free(dead);
 	gpuvec_compound_rows_unref(&rows);
+	gpuvec_view_unref(joint);
 	pthread_mutex_lock(&all->mutex);
 	return true;
 }

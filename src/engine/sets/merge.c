@@ -263,7 +263,7 @@ replace_view(const merge_run *m, const gpuvec_view *now, gpuvec_view *view, bool
 
 	if (!mirror->base.listed || mirror->view != now || (mirror->base.committing && !claimed))
 		return false;
-	gpuvec_sets_set_view(mirror, view);
+	gpuvec_sets_set_view(m->store, mirror, view);
 	if (m->all)
 		mirror->sorted_rows = view->nrows;
 	*charge_of(m) = 0;

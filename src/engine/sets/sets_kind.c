@@ -177,7 +177,7 @@ sets_publish(gpuvec_update *update)
 	gpuvec_view *old = mirror->view;
 	gpuvec_id_numbers *old_numbers = mirror->id_numbers;
 
-	gpuvec_sets_set_view(mirror, sets->view);
+	gpuvec_sets_set_view(update->store, mirror, sets->view);
 	mirror->id_numbers = sets->id_numbers;
 	mirror->sorted_rows = sets->sorted_rows;
 	gpuvec_merger_look(update->store, mirror);

@@ -8,11 +8,14 @@
  */
 #include <string.h>
 
+#include "engine/sets/compound.h"
 #include "engine/sets/sets_mirror.h"
 
 void
-gpuvec_sets_set_view(gpuvec_sets_mirror *mirror, gpuvec_view *view)
+gpuvec_sets_set_view(gpuvec_store *store, gpuvec_sets_mirror *mirror, gpuvec_view *view)
 {
+	if (mirror->view && mirror->view != view)
+		gpuvec_joints_forget(store, mirror->view);
 	if (view->costs == NULL)
 		view->costs = gpuvec_method_costs_ref(mirror->costs);
 	mirror->view = view;

@@ -18,6 +18,7 @@
  * merge_choose.c	which segments are merged
  * compound.c		rows of several small mirrors in common segments
  * compound_make.c	the thread that makes these
+ * compound_joint.c	views of several mirrors that are kept
  *
  * A load stages all rows, sorts them by (length, tid), cuts them into
  * segments, and publishes a view of these.  A refresh publishes a new view
@@ -116,7 +117,7 @@ extern void gpuvec_sets_close(gpuvec_sets_reader *reader);
  * Set the mirror's view, and what the store shows of it.  The caller holds
  * the mutex, and takes over the reference to the old view.
  */
-extern void gpuvec_sets_set_view(gpuvec_sets_mirror *mirror, gpuvec_view *view);
+extern void gpuvec_sets_set_view(gpuvec_store *store, gpuvec_sets_mirror *mirror, gpuvec_view *view);
 
 /*
  * Copy the rows of an adopted view to all devices, if they are to have copies,

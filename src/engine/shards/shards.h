@@ -143,13 +143,6 @@ extern void shards_release_livemap(gpuvec_backend *backend, gpuvec_livemap *map)
 extern bool shards_adopt_view(gpuvec_backend *backend, gpuvec_view *view, gpuvec_error *error);
 extern void shards_release_view(gpuvec_backend *backend, gpuvec_view *view);
 
-/*
- * The shards of a view that no backend has adopted, in *divided.  They hold no
- * references; free each shard's view.  False: out of memory, nothing to free.
- */
-extern bool shards_divide(const shards_backend *shards, const gpuvec_view *view,
-						  shards_view *divided, gpuvec_error *error);
-
 /* shards_copies.c */
 extern uint64_t shards_replicas(gpuvec_backend *backend, const gpuvec_view *view, uint32_t nqueries);
 extern bool shards_wanted(gpuvec_backend *backend, const gpuvec_view *view,

@@ -313,9 +313,6 @@ shards_replicas(gpuvec_backend *backend, const gpuvec_view *view, uint32_t nquer
 	const shards_view *divided = view->device;
 	uint64_t	replicas = 0;
 
-	/* a view of several mirrors has no copies */
-	if (divided == NULL)
-		return 0;
 	pthread_mutex_lock(&shards->mutex);
 	if (divided->n == 1)
 		replicas |= UINT64_C(1) << divided->shard[0].child;

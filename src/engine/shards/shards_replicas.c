@@ -113,23 +113,13 @@ shards_topk(gpuvec_backend *backend, const gpuvec_view *view, const gpuvec_scori
 			gpuvec_error *error)
 {
 	shards_backend *shards = (shards_backend *) backend;
-	shards_view divided;
 	bool		ok;
 
 	shards_empty_answers(queries, nqueries);
 	if (nqueries == 0)
 		return true;
-	if (view->device)
-		return search_copies(shards, view, scoring, method, queries, nqueries, &ok, error) ? ok :
-			shards_search_divided(shards, view->device, scoring, method, queries, nqueries, error);
-
-	/* a view of several mirrors */
-	if (!shards_divide(shards, view, &divided, error))
-		return false;
-	ok = shards_search_divided(shards, &divided, scoring, method, queries, nqueries, error);
-	for (int i = 0; i < divided.n; i++)
-		free(divided.shard[i].view);
-	return ok;
+	return search_copies(shards, view, scoring, method, queries, nqueries, &ok, error) ? ok :
+		shards_search_divided(shards, view->device, scoring, method, queries, nqueries, error);
 }
 
 /* ---- replicas ---- */

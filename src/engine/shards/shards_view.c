@@ -93,9 +93,13 @@ shard_of(const shards_backend *shards, const gpuvec_view *view, int child, uint3
 	return shard;
 }
 
-bool
-shards_divide(const shards_backend *shards, const gpuvec_view *view, shards_view *divided,
-			  gpuvec_error *error)
+/*
+ * Divide a view among the devices, in *divided.  The shards hold no references
+ * yet.  False: out of memory, nothing to free.
+ */
+static bool
+divide(const shards_backend *shards, const gpuvec_view *view, shards_view *divided,
+	   gpuvec_error *error)
 {
 	uint32_t	entries[GPUVEC_MAX_DEVICES] = {0};
 
@@ -180,7 +184,7 @@ shards_adopt_view(gpuvec_backend *backend, gpuvec_view *view, gpuvec_error *erro
 		return gpuvec_fail(error, GPUVEC_SYSTEM_ERROR, NULL, NULL,
 						   "a map of live rows is on another device than its rows");
 	}
-	if (!shards_divide((shards_backend *) backend, view, divided, error) ||
+	if (!divide((shards_backend *) backend, view, divided, error) ||
 		!adopt_shards(divided, error))
 	{
 		free(divided);

@@ -1,0 +1,154 @@
+/*-------------------------------------------------------------------------
+ *
+ * compound_joint.c
+ *	  Views of several mirrors that are kept with a compound.
+ *
+ * A search of partitions reads a joint view: the segments of the compound, if
+ * there is one, and those of all partitions that it does not cover.  A joint
+ * view copies no rows.  But a GPU has to be told of the segments, and searches
+ * run as one batch only if they read the same view.  So it is kept for the
+ * next search of the same partitions, with the numbers of the views that it
+ * was made of.
+ *
+ * A joint view keeps the segments that it has from being freed, which nobody
+ * is charged for then.  So it goes as soon as the view of one of its mirrors
+ * is replaced, or its compound changes.
+ *
+ * A view may be replaced while a search makes a joint one of it.  The search
+ * marks the view as joined, then looks whether it was replaced.  Who replaces
+ * it marks it as replaced, then looks whether it was joined.  So at least one
+ * of them sees what the other did.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <string.h>
+
+#include "engine/sets/compound_list.h"
+
+static bool
+same_partitions(const gpuvec_compound *c, const gpuvec_device *device, const gpuvec_compound_partition *partitions,
+				uint32_t n)
+{
+	if (c->device != device || c->npartitions != n)
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+		if (memcmp(&c->partitions[i].key, partitions[i].key, sizeof(gpuvec_mirror_key)) != 0)
+			return false;
+	return true;
+}
+
+gpuvec_compound *
+gpuvec_compound_listed(gpuvec_compounds *all, const gpuvec_device *device, const gpuvec_compound_partition *partitions,
+					   uint32_t n)
+{
+	gpuvec_compound *c = all->list;
+
+	while (c && !same_partitions(c, device, partitions, n))
+		c = c->next;
+	return c;
+}
+
+/* The number of the view that a partition adds to a joint view, or 0 */
+static uint64_t
+joined_number(const gpuvec_compound_partition *partition, bool covered)
+{
+	return partition->view && !covered ? partition->view->number : 0;
+}
+
+/* True if a kept joint view has what a search reads */
+static bool
+joint_fits(const gpuvec_compound *c, const gpuvec_compound_partition *partitions, const bool *covered,
+		   const gpuvec_view *rows)
+{
+	if (c->joined_rows != (rows ? rows->number : 0))
+		return false;
+	for (uint32_t i = 0; i < c->npartitions; i++)
+		if (c->partitions[i].joined != joined_number(&partitions[i], covered[i]))
+			return false;
+	return true;
+}
+
+gpuvec_view *
+gpuvec_joint_get(const gpuvec_compound *c, const gpuvec_compound_partition *partitions, const bool *covered,
+				 const gpuvec_view *rows)
+{
+	return c->joint && joint_fits(c, partitions, covered, rows) ? gpuvec_view_ref(c->joint) : NULL;
+}
+
+gpuvec_view *
+gpuvec_joint_take(gpuvec_compound *c)
+{
+	gpuvec_view *joint = c->joint;
+
+	c->joint = NULL;
+	return joint;
+}
+
+/* Mark the views of a joint one; false: some were replaced meanwhile */
+static bool
+mark_joined(const gpuvec_compound_partition *partitions, const bool *covered, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+	{
+		gpuvec_view *view = partitions[i].view;
+
+		if (view == NULL || covered[i])
+			continue;
+		__atomic_store_n(&view->joined, true, __ATOMIC_SEQ_CST);
+		if (__atomic_load_n(&view->replaced, __ATOMIC_SEQ_CST))
+			return false;
+	}
+	return true;
+}
+
+void
+gpuvec_joint_keep(gpuvec_store *store, const gpuvec_device *device, const gpuvec_compound_partition *partitions,
+				  uint32_t n, const bool *covered, const gpuvec_view *rows, gpuvec_view *joint)
+{
+	gpuvec_compounds *all = store->compounds;
+	gpuvec_view *old = NULL;
+	gpuvec_compound *c;
+
+	pthread_mutex_lock(&all->mutex);
+	c = gpuvec_compound_listed(all, device, partitions, n);
+	/* one that is to be freed must be, before there can be the next one */
+	if (c && c->old_joint == NULL && (rows == NULL || rows == c->rows.view) &&
+		mark_joined(partitions, covered, n))
+	{
+		old = gpuvec_joint_take(c);
+		c->joint = gpuvec_view_ref(joint);
+		c->joined_rows = rows ? rows->number : 0;
+		for (uint32_t i = 0; i < n; i++)
+			c->partitions[i].joined = joined_number(&partitions[i], covered[i]);
+	}
+	pthread_mutex_unlock(&all->mutex);
+	gpuvec_view_unref(old);
+}
+
+/* True if a compound's joint view has the entries of this view */
+static bool
+has_view(const gpuvec_compound *c, const gpuvec_view *view)
+{
+	for (uint32_t i = 0; c->joint && i < c->npartitions; i++)
+		if (c->partitions[i].joined == view->number)
+			return true;
+	return false;
+}
+
+void
+gpuvec_joints_forget(gpuvec_store *store, gpuvec_view *view)
+{
+	gpuvec_compounds *all = store->compounds;
+
+	__atomic_store_n(&view->replaced, true, __ATOMIC_SEQ_CST);
+	if (all == NULL || !__atomic_load_n(&view->joined, __ATOMIC_SEQ_CST))
+		return;
+	pthread_mutex_lock(&all->mutex);
+	for (gpuvec_compound *c = all->list; c; c = c->next)
+		if (has_view(c, view))
+		{
+			c->old_joint = gpuvec_joint_take(c);
+			pthread_cond_signal(&all->work);
+		}
+	pthread_mutex_unlock(&all->mutex);
+}

@@ -152,7 +152,7 @@ fill_state(const struct search *s, struct query_state *state, const struct work_
 	memset(state, 0, sizeof(*state));
 	state->limits.bound = w->bound;
 	state->limits.partition = q->in_partition
-								  ? partition_bits(&s->view->partitions, query_partition(q))
+								  ? partition_key(query_partition(q), s->view->partitions.bits)
 								  : ANY_PARTITION;
 	if (q->has_after)
 	{

@@ -44,7 +44,10 @@ struct work_query
 	gpuvec_topk_query *query;
 	uint32_t k;    /* query->k, but at most the view's rows */
 	uint32_t kind; /* queries of one kind share a chunk */
-	/* queries are worked on in this order: kind, partition, length, largest id */
+	/*
+	 * queries are worked on in this order: kind, partition, length, largest
+	 * id
+	 */
 	uint64_t order;
 	struct row_key bound;
 	const struct filter_rows *filter; /* NULL: all live rows take part */
@@ -110,7 +113,7 @@ struct chunk
 	bool direct; /* the last kernel writes results and states to the host */
 	bool again;  /* its queries overflowed before: they have good bounds */
 	bool apart;  /* each query is of one partition; they are in order of these */
-	uint32_t each; /* if so, queries of the partition with the most of them; else n */
+	uint32_t each; /* queries of the partition with the most of them; else n */
 	/* rows that pass the queries' filters are counted one by one */
 	bool gathered;
 	double share; /* of the rows that take part, of the query with the most */

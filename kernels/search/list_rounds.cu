@@ -56,7 +56,7 @@ blocks_of(const struct search *s, const struct chunk *c, uint32_t query, int kin
 			parts->position[kind].get() + parts->first[kind][number]};
 }
 
-/* True if a view or partition of some rows is so small that all are counted at once */
+/* True if a view or partition has so few rows that all are counted at once */
 static bool
 is_unsampled(const struct chunk *c, uint64_t rows)
 {
@@ -130,7 +130,7 @@ best_length(const struct search *s, const gpuvec_topk_query *query)
 	}
 }
 
-/* How many of some blocks of a kind are shorter than a length; `or_equal`: or equal */
+/* How many of some blocks of a kind are shorter than a length, or equal */
 static uint32_t
 shorter_blocks(const struct search *s, int kind, const struct block_list &blocks, uint32_t len,
 			   bool or_equal)

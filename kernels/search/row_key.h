@@ -44,6 +44,16 @@ key_from_tid(uint64_t tid)
 														<< KEY_COMMON_BITS;
 }
 
+/*
+ * The bits of row_key.lo that tell the mirror, whose number takes so many
+ * bits; 0: there is one
+ */
+static inline uint64_t
+partition_key(uint64_t number, uint32_t bits)
+{
+	return bits == 0 ? 0 : number << (64 - bits);
+}
+
 static __forceinline__ GPUVEC_HD bool
 key_less(uint64_t a_hi, uint64_t a_lo, uint64_t b_hi, uint64_t b_lo)
 {

@@ -67,13 +67,6 @@ struct view_partitions
 	std::unique_ptr<uint32_t[]> first[2];
 };
 
-/* What the keys of a mirror's rows have in their upper bits */
-static inline uint64_t
-partition_bits(const struct view_partitions *partitions, uint32_t number)
-{
-	return partitions->bits == 0 ? 0 : (uint64_t) number << (64 - partitions->bits);
-}
-
 /*
  * A view on the device.  Scans take the tiles in groups of 32 consecutive
  * tiles of one segment; groups[] has the segment and the first tile of each

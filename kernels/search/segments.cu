@@ -226,7 +226,8 @@ fill_head(const gpuvec_segment *segment, const struct segment_layout *at, char *
 		tiles[t] = describe_tile(segment, t);
 	for (uint32_t r = 0; r < segment->nrows; r++)
 	{
-		tid[r] = key_from_tid(segment->tid[r]);
+		tid[r] = key_from_tid(segment->tid[r]) |
+				 partition_key(segment->tid[r] >> GPUVEC_PARTITION_SHIFT, segment->partition_bits);
 		len[r] = segment->len[r];
 	}
 	if (segment->ncold > 0)

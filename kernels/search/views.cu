@@ -150,8 +150,9 @@ partition_of(const gpuvec_view_entry *entry)
 }
 
 /*
- * Number the mirrors, and find out how many bits their numbers take.  Fails
- * if a block number needs some of these bits.
+ * Number the mirrors, and find out how many bits their numbers take.  If rows
+ * of several share segments, these tell.  Fails if a block number needs some
+ * of these bits.
  */
 static bool
 number_partitions(const gpuvec_view *view, struct view_partitions *parts, gpuvec_error *error)
@@ -160,8 +161,12 @@ number_partitions(const gpuvec_view *view, struct view_partitions *parts, gpuvec
 
 	for (uint32_t s = 0; s < view->nentries; s++)
 	{
+		const gpuvec_segment *segment = view->entries[s].segment;
+
 		parts->n = std::max(parts->n, partition_of(&view->entries[s]) + 1);
-		blocks = std::max(blocks, (uint32_t) gpuvec_tid_block(view->entries[s].segment->last_tid));
+		parts->bits = std::max(parts->bits, segment->partition_bits);
+		if (segment->partition_bits == 0)
+			blocks = std::max(blocks, (uint32_t) gpuvec_tid_block(segment->last_tid));
 	}
 	while (parts->n > 1u << parts->bits)
 		parts->bits++;
@@ -236,7 +241,7 @@ fill_view(const gpuvec_view *view, struct cuda_view *mine, char *head, const str
 		const struct cuda_segment *segment = (const struct cuda_segment *) entry->segment->device;
 
 		segments[s] = segment->desc;
-		segments[s].partition = partition_bits(&mine->partitions, partition_of(entry));
+		segments[s].partition = partition_key(partition_of(entry), mine->partitions.bits);
 		if (entry->live != NULL)
 			segments[s].live =
 				(const uint32_t *) ((const struct cuda_livemap *) entry->live->device)->bits.get();

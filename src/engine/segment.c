@@ -491,6 +491,7 @@ gpuvec_segment_copy(const gpuvec_segment *from, gpuvec_error *error)
 	to->last_tid = from->last_tid;
 	to->nchunks = from->nchunks;
 	to->sorted = from->sorted;
+	to->partition_bits = from->partition_bits;
 	to->nfilters = from->nfilters;
 	to->nnull_sets = from->nnull_sets;
 	if (copy_arrays(to, from, error) &&

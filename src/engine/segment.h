@@ -87,6 +87,9 @@ typedef struct gpuvec_segment
 	bool		sorted;			/* one of several into which many rows were
 								 * sorted at once, so its range of lengths is
 								 * narrow; or the only one */
+	uint32_t	partition_bits; /* of rows of several mirrors, which their
+								 * tids tell: bits that the numbers of these
+								 * take; 0: of one mirror */
 
 	uint64_t   *tid;			/* [nrows] */
 	uint32_t   *len;			/* [nrows], ascending */

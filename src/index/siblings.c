@@ -209,7 +209,9 @@ keep_rows(SiblingGroup *group, MirrorPartitions *partitions, MirrorSearch *searc
 	{
 		Sibling    *member = &group->members[i];
 
-		member->ready = MirrorPartitionsTake(partitions, i, search);
+		query->hits = NULL;
+		query->nhits = query->maxhits = 0;
+		member->ready = MirrorPartitionsTake(partitions, i, search, NULL, NULL);
 		if (!member->ready)
 			continue;
 		member->nhits = query->nhits;

@@ -241,24 +241,61 @@ raise_bound(const MirrorSearch *search, MirrorQuery *query, const SearchAnswer *
 	query->skip = query->above >= gpuvec_score_with(search->scoring, all);
 }
 
+static void
+forget_hits(MirrorQuery *query)
+{
+	query->hits = NULL;
+	query->nhits = query->maxhits = 0;
+}
+
 /* Search one relation, unless the answer of the partitions has its rows */
 static void
 search_next(MirrorTarget *targets, int number, MirrorSearch *search, MirrorPartitions *partitions)
 {
 	for (uint32 i = 0; i < search->nqueries; i++)
-	{
-		search->queries[i].hits = NULL;
-		search->queries[i].nhits = search->queries[i].maxhits = 0;
-	}
+		forget_hits(&search->queries[i]);
 	if (any_wants_rows(search) &&
-		(partitions == NULL || !MirrorPartitionsTake(partitions, number, search)))
+		(partitions == NULL || !MirrorPartitionsTake(partitions, number, search, NULL, NULL)))
 		search_target(&targets[number], search);
 }
 
 /*
+ * Take the rows of all targets, which `partitions` knows.  These are few more
+ * than k rows, with which nothing is searched any more: so they are sorted in
+ * the end.
+ */
+static void
+take_all(int ntargets, MirrorSearch *search, MirrorPartitions *partitions, SearchAnswer *answers)
+{
+	uint32	   *with = palloc_array(uint32, Max(search->nqueries, 1));
+	uint32		nwith;
+
+	for (uint32 i = 0; i < search->nqueries; i++)
+	{
+		forget_hits(&search->queries[i]);
+		reserve_answer(&answers[i], MirrorPartitionsHits(partitions, i));
+	}
+	for (int t = 0; t < ntargets; t++)
+	{
+		MemoryContext old = MemoryContextSwitchTo(search->context);
+
+		(void) MirrorPartitionsTake(partitions, t, search, with, &nwith);
+		MemoryContextSwitchTo(old);
+		for (uint32 i = 0; i < nwith; i++)
+		{
+			append_hits(&answers[with[i]], &search->queries[with[i]], t);
+			forget_hits(&search->queries[with[i]]);
+		}
+		MemoryContextReset(search->context);
+	}
+	for (uint32 i = 0; i < search->nqueries; i++)
+		rank_hits(&answers[i], search->k);
+	pfree(with);
+}
+
+/*
  * Search several targets one after another, but those that `partitions` knows,
- * and merge their rows.  If it knows all, these are few more than k rows, with
- * which nothing is searched any more: they are sorted at the end.
+ * and merge their rows
  */
 static void
 search_several(MirrorTarget *targets, int ntargets, MirrorSearch *search, MirrorPartitions *partitions,
@@ -269,7 +306,9 @@ search_several(MirrorTarget *targets, int ntargets, MirrorSearch *search, Mirror
 	bool		all_known = partitions && MirrorPartitionsAllKnown(partitions);
 
 	search->context = context;
-	for (int t = 0; t < ntargets; t++)
+	if (all_known)
+		take_all(ntargets, search, partitions, answers);
+	for (int t = 0; t < ntargets && !all_known; t++)
 	{
 		MemoryContext old = MemoryContextSwitchTo(context);
 
@@ -277,18 +316,11 @@ search_several(MirrorTarget *targets, int ntargets, MirrorSearch *search, Mirror
 		MemoryContextSwitchTo(old);
 		for (uint32 i = 0; i < search->nqueries; i++)
 		{
-			if (all_known)
-			{
-				append_hits(&answers[i], &search->queries[i], t);
-				continue;
-			}
 			merge_hits(&answers[i], &search->queries[i], t, search->k);
 			raise_bound(search, &search->queries[i], &answers[i]);
 		}
 		MemoryContextReset(context);
 	}
-	for (uint32 i = 0; all_known && i < search->nqueries; i++)
-		rank_hits(&answers[i], search->k);
 	MemoryContextDelete(context);
 }
 

@@ -21,7 +21,7 @@ SEARCH_OBJS = $(patsubst $(srcdir)/%.cu,$(EMULATION_DIR)/search/%.o,$(DEVICE_SOU
 SEARCH_LIB = $(EMULATION_DIR)/libengine.a
 
 # with much shared memory, and with little
-SEARCH_TESTS = search search_small search_cold search_filter search_shards
+SEARCH_TESTS = search search_small search_cold search_filter search_shards search_server
 
 tests:
 	@echo $(SEARCH_TESTS)
@@ -29,7 +29,8 @@ tests:
 check: $(SEARCH_TESTS:%=check-%)
 
 ifeq ($(CUDA),yes)
-programs: $(EMULATION_DIR)/cuda_topk $(EMULATION_DIR)/cuda_cold $(EMULATION_DIR)/cuda_filter $(EMULATION_DIR)/cuda_shards
+programs: $(EMULATION_DIR)/cuda_topk $(EMULATION_DIR)/cuda_cold $(EMULATION_DIR)/cuda_filter $(EMULATION_DIR)/cuda_shards \
+	$(EMULATION_DIR)/gpuvec-engine $(EMULATION_DIR)/server_test
 
 check-search: $(EMULATION_DIR)/cuda_topk
 	$< emulated 1
@@ -45,6 +46,10 @@ check-search_filter: $(EMULATION_DIR)/cuda_filter
 
 check-search_shards: $(EMULATION_DIR)/cuda_shards
 	$< 40
+
+# what the engine makes of a GPU for searches of several mirrors
+check-search_server: $(EMULATION_DIR)/server_test $(EMULATION_DIR)/gpuvec-engine
+	SERVER_TEST_BACKEND=cuda $^ $(or $(SERVER_TEST_ARGS),several_mirrors compounds compounds_wide compounds_filters)
 else
 programs:
 
@@ -86,5 +91,12 @@ $(EMULATION_DIR)/cuda_shards: $(EMULATION_DIR)/cuda_shards.o $(SEARCH_OBJS) $(SE
 $(EMULATION_DIR)/cuda_topk $(EMULATION_DIR)/cuda_cold: $(EMULATION_DIR)/cuda_%: $(srcdir)/test/unit/cuda_%.cpp $(srcdir)/test/unit/cuda_test.h $(SEARCH_OBJS) $(SEARCH_LIB)
 	$(CXX) -std=gnu++17 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -Wno-missing-field-initializers \
 		-I$(srcdir)/src -I$(srcdir) -o $@ $(filter-out %.h,$^) -lm -lpthread
+
+$(EMULATION_DIR)/gpuvec-engine: build/src/engine/main.o $(SEARCH_OBJS) $(SEARCH_LIB)
+	$(CXX) -g -pthread -pie -o $@ $^ -lm -lpthread
+
+$(EMULATION_DIR)/server_test: $(wildcard $(srcdir)/test/unit/server_*.c $(srcdir)/test/unit/server_*.h $(srcdir)/test/unit/unit_test.h $(srcdir)/src/core/*.h)
+	@mkdir -p $(@D)
+	$(ENGINE_CC) -std=gnu11 -O2 -g -pthread -ffp-contract=off -D_GNU_SOURCE -Wall -Wextra -I$(srcdir)/src -o $@ $(filter %.c,$^) -lm
 
 .PHONY: tests programs check $(SEARCH_TESTS:%=check-%)

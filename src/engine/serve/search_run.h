@@ -2,7 +2,7 @@
  *
  * search_run.h
  *	  A search of sets that is running: what serve_search.c offers to
- *	  serve_partitions.c.
+ *	  serve_partitions.c and partitions_search.c.
  *
  *-------------------------------------------------------------------------
  */

@@ -100,8 +100,11 @@ gpuvec_compound_free(gpuvec_compound *c)
 	drop_sources(c);
 	gpuvec_compound_rows_unref(&c->rows);
 	gpuvec_compound_rows_unref(&c->dropped);
-	gpuvec_view_unref(c->joint);
-	gpuvec_view_unref(c->old_joint);
+	for (int together = 0; together < 2; together++)
+	{
+		gpuvec_view_unref(c->joints[together].view);
+		gpuvec_view_unref(c->joints[together].old);
+	}
 	free(c);
 }
 
@@ -202,7 +205,7 @@ find_compound(gpuvec_compounds *all, gpuvec_device *device, const gpuvec_compoun
 gpuvec_leftover
 gpuvec_compound_take_rows(gpuvec_compound *c)
 {
-	gpuvec_leftover gone = {c->rows, gpuvec_joint_take(c), c->device, c->charged};
+	gpuvec_leftover gone = {c->rows, gpuvec_joint_take(c, true), c->device, c->charged};
 
 	c->rows = no_rows;
 	c->charged = 0;
@@ -291,7 +294,7 @@ leave_out(gpuvec_compounds *all, gpuvec_compound *c, const gpuvec_compound_parti
 	if (!changed)
 		return old;
 	old.rows.view = c->rows.view;
-	old.joint = gpuvec_joint_take(c);
+	old.joint = gpuvec_joint_take(c, true);
 	c->rows.view = view_without(c, partitions, all->pool);
 	for (uint32_t i = 0; i < c->npartitions; i++)
 		if (has_changed(&c->partitions[i], &partitions[i]))
@@ -403,7 +406,8 @@ typedef struct compound_gain
 	uint64_t	rows;
 	uint64_t	copied;			/* rows that it has already */
 	uint64_t	entries;		/* segments that it would save */
-	uint64_t	blocks;
+	uint64_t	blocks;			/* of all partitions */
+	uint64_t	most_blocks;	/* of one partition */
 } compound_gain;
 
 /* True if a partition would be in a compound */
@@ -436,10 +440,13 @@ is_worth_it(const gpuvec_compound *c, const compound_terms *when, const gpuvec_c
 		g.rows += p->rows;
 		g.entries += p->entries;
 		g.blocks += p->blocks;
+		if (p->blocks > g.most_blocks)
+			g.most_blocks = p->blocks;
 		if (p->copied == p->seen)
 			g.copied += p->rows;
 	}
-	return g.rows > 0 && g.blocks <= MOST_BLOCKS && g.copied <= g.rows / 4 * 3 &&
+	return g.rows > 0 && g.blocks <= MOST_BLOCKS &&
+		g.most_blocks <= UINT64_C(1) << (32 - gpuvec_compound_bits(c)) && g.copied <= g.rows / 4 * 3 &&
 		g.entries >= when->saved + gpuvec_segments_needed(c->device->backend, g.rows, threads);
 }
 
@@ -449,9 +456,6 @@ want(gpuvec_compounds *all, gpuvec_compound *c, const gpuvec_compound_partition 
 {
 	compound_terms when = usual_terms();
 
-	/* the rows of a GPU's segments have tids without a partition */
-	if (c->device->backend->on_device)
-		return;
 	if (c->sources || c->making || now < c->not_before || !is_worth_it(c, &when, partitions, threads, now))
 		return;
 	c->sources = calloc(c->npartitions, sizeof(*c->sources));
@@ -469,7 +473,7 @@ want(gpuvec_compounds *all, gpuvec_compound *c, const gpuvec_compound_partition 
 
 gpuvec_compound_rows
 gpuvec_compound_find(gpuvec_store *store, gpuvec_device *device, const gpuvec_compound_partition *partitions,
-					 uint32_t n, bool *covered, gpuvec_view **joint)
+					 uint32_t n, bool together, bool *covered, gpuvec_view **joint)
 {
 	gpuvec_compounds *all = store->compounds;
 	int			threads = gpuvec_thread_pool_threads(store->pool);
@@ -482,13 +486,14 @@ gpuvec_compound_find(gpuvec_store *store, gpuvec_device *device, const gpuvec_co
 	pthread_mutex_lock(&all->mutex);
 	now = gpuvec_clock_ns();
 	c = find_compound(all, device, partitions, n, now, &gone[0]);
-	if (c)
+	if (c && together)
 	{
 		note_views(c, partitions, now);
 		want(all, c, partitions, threads, now);
 		rows = use(all, c, partitions, covered, &gone[1]);
-		*joint = gpuvec_joint_get(c, partitions, covered, rows.view);
 	}
+	if (c)
+		*joint = gpuvec_joint_get(c, together, partitions, covered, rows.view);
 	pthread_mutex_unlock(&all->mutex);
 	gpuvec_compound_free_leftover(store, &gone[0]);
 	gpuvec_compound_free_leftover(store, &gone[1]);
@@ -546,7 +551,7 @@ give_way(gpuvec_compound *c, uint64_t now)
 	/* the thread has freed what was here before it has made these */
 	c->dropped = rows.rows;
 	if (rows.joint)
-		c->old_joint = rows.joint;
+		c->joints[true].old = rows.joint;
 	return rows.charged;
 }
 

@@ -4,8 +4,9 @@
  *	  Views of several mirrors that are kept with a compound.
  *
  * A search of partitions reads a joint view: the segments of the compound, if
- * there is one, and those of all partitions that it does not cover.  A joint
- * view copies no rows.  But a GPU has to be told of the segments, and searches
+ * there is one, and those of all partitions that it does not cover.  If each
+ * partition ranks for itself, it reads those of all partitions.  A joint view
+ * copies no rows.  But a GPU has to be told of the segments, and searches
  * run as one batch only if they read the same view.  So it is kept for the
  * next search of the same partitions, with the numbers of the views that it
  * was made of.
@@ -55,33 +56,27 @@ joined_number(const gpuvec_compound_partition *partition, bool covered)
 	return partition->view && !covered ? partition->view->number : 0;
 }
 
-/* True if a kept joint view has what a search reads */
-static bool
-joint_fits(const gpuvec_compound *c, const gpuvec_compound_partition *partitions, const bool *covered,
-		   const gpuvec_view *rows)
+gpuvec_view *
+gpuvec_joint_get(const gpuvec_compound *c, bool together, const gpuvec_compound_partition *partitions,
+				 const bool *covered, const gpuvec_view *rows)
 {
-	if (c->joined_rows != (rows ? rows->number : 0))
-		return false;
+	const gpuvec_joint *joint = &c->joints[together];
+
+	if (joint->view == NULL || joint->rows != (rows ? rows->number : 0))
+		return NULL;
 	for (uint32_t i = 0; i < c->npartitions; i++)
-		if (c->partitions[i].joined != joined_number(&partitions[i], covered[i]))
-			return false;
-	return true;
+		if (c->partitions[i].joined[together] != joined_number(&partitions[i], covered[i]))
+			return NULL;
+	return gpuvec_view_ref(joint->view);
 }
 
 gpuvec_view *
-gpuvec_joint_get(const gpuvec_compound *c, const gpuvec_compound_partition *partitions, const bool *covered,
-				 const gpuvec_view *rows)
+gpuvec_joint_take(gpuvec_compound *c, bool together)
 {
-	return c->joint && joint_fits(c, partitions, covered, rows) ? gpuvec_view_ref(c->joint) : NULL;
-}
+	gpuvec_view *view = c->joints[together].view;
 
-gpuvec_view *
-gpuvec_joint_take(gpuvec_compound *c)
-{
-	gpuvec_view *joint = c->joint;
-
-	c->joint = NULL;
-	return joint;
+	c->joints[together].view = NULL;
+	return view;
 }
 
 /* Mark the views of a joint one; false: some were replaced meanwhile */
@@ -103,7 +98,7 @@ mark_joined(const gpuvec_compound_partition *partitions, const bool *covered, ui
 
 void
 gpuvec_joint_keep(gpuvec_store *store, const gpuvec_device *device, const gpuvec_compound_partition *partitions,
-				  uint32_t n, const bool *covered, const gpuvec_view *rows, gpuvec_view *joint)
+				  uint32_t n, bool together, const bool *covered, const gpuvec_view *rows, gpuvec_view *joint)
 {
 	gpuvec_compounds *all = store->compounds;
 	gpuvec_view *old = NULL;
@@ -112,25 +107,25 @@ gpuvec_joint_keep(gpuvec_store *store, const gpuvec_device *device, const gpuvec
 	pthread_mutex_lock(&all->mutex);
 	c = gpuvec_compound_listed(all, device, partitions, n);
 	/* one that is to be freed must be, before there can be the next one */
-	if (c && c->old_joint == NULL && (rows == NULL || rows == c->rows.view) &&
+	if (c && c->joints[together].old == NULL && (rows == NULL || rows == c->rows.view) &&
 		mark_joined(partitions, covered, n))
 	{
-		old = gpuvec_joint_take(c);
-		c->joint = gpuvec_view_ref(joint);
-		c->joined_rows = rows ? rows->number : 0;
+		old = gpuvec_joint_take(c, together);
+		c->joints[together].view = gpuvec_view_ref(joint);
+		c->joints[together].rows = rows ? rows->number : 0;
 		for (uint32_t i = 0; i < n; i++)
-			c->partitions[i].joined = joined_number(&partitions[i], covered[i]);
+			c->partitions[i].joined[together] = joined_number(&partitions[i], covered[i]);
 	}
 	pthread_mutex_unlock(&all->mutex);
 	gpuvec_view_unref(old);
 }
 
-/* True if a compound's joint view has the entries of this view */
+/* True if a joint view has the entries of this view */
 static bool
-has_view(const gpuvec_compound *c, const gpuvec_view *view)
+has_view(const gpuvec_compound *c, int together, const gpuvec_view *view)
 {
-	for (uint32_t i = 0; c->joint && i < c->npartitions; i++)
-		if (c->partitions[i].joined == view->number)
+	for (uint32_t i = 0; c->joints[together].view && i < c->npartitions; i++)
+		if (c->partitions[i].joined[together] == view->number)
 			return true;
 	return false;
 }
@@ -145,10 +140,11 @@ gpuvec_joints_forget(gpuvec_store *store, gpuvec_view *view)
 		return;
 	pthread_mutex_lock(&all->mutex);
 	for (gpuvec_compound *c = all->list; c; c = c->next)
-		if (has_view(c, view))
-		{
-			c->old_joint = gpuvec_joint_take(c);
-			pthread_cond_signal(&all->work);
-		}
+		for (int together = 0; together < 2; together++)
+			if (has_view(c, together, view))
+			{
+				c->joints[together].old = gpuvec_joint_take(c, together);
+				pthread_cond_signal(&all->work);
+			}
 	pthread_mutex_unlock(&all->mutex);
 }

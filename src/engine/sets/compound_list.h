@@ -37,9 +37,19 @@ typedef struct gpuvec_partition_copy
 	uint64_t	copied;			/* number of the view whose rows are in the
 								 * compound; 0: no row of the partition is */
 	bool		coming;			/* rows of it are being copied, or will be */
-	uint64_t	joined;			/* number of the view that the joint view was
-								 * made of; 0: it has no rows of it */
+	uint64_t	joined[2];		/* number of the view that joint views were
+								 * made of; 0: they have no rows of it */
 } gpuvec_partition_copy;
+
+/* A joint view that is kept (compound_joint.c) */
+typedef struct gpuvec_joint
+{
+	gpuvec_view *view;			/* with a reference; or NULL, as it always is
+								 * while there is an old one */
+	gpuvec_view *old;			/* one that is to be freed, or NULL */
+	uint64_t	rows;			/* number of the view of the compound's rows
+								 * that it has; 0: none of them */
+} gpuvec_joint;
 
 typedef struct gpuvec_compound
 {
@@ -50,11 +60,8 @@ typedef struct gpuvec_compound
 	size_t		charged;		/* for them, by the device */
 	uint64_t	nrows;			/* when they were made */
 	gpuvec_compound_rows dropped;	/* rows that are to be freed */
-	gpuvec_view *joint;			/* with a reference; or NULL, as it always is
-								 * while there is an old one */
-	uint64_t	joined_rows;	/* number of the view of rows that it has; 0:
-								 * none of them */
-	gpuvec_view *old_joint;		/* one that is to be freed, or NULL */
+	gpuvec_joint joints[2];		/* of searches in which partitions rank apart,
+								 * and together */
 	gpuvec_compound_rows *sources;	/* [npartitions] what it is to be made of,
 									 * with references; NULL: none is wanted */
 	bool		making;			/* by a thread, which has the sources */
@@ -92,16 +99,16 @@ extern gpuvec_leftover gpuvec_compound_take_rows(gpuvec_compound *c);
 
 /*
  * compound_joint.c; the caller holds the mutex.  listed: the compound of these
- * partitions, or NULL.  get: its joint view, with a reference, if that has
- * just these rows, which may be NULL, and partitions.  take: a compound has no
- * joint view any more; the caller drops its reference, but not while it holds
- * the mutex.
+ * partitions, or NULL.  get: a joint view, with a reference, if that has just
+ * these rows, which may be NULL, and partitions.  take: it is not kept any
+ * more; the caller drops its reference, but not while it holds the mutex.
  */
 extern gpuvec_compound *gpuvec_compound_listed(gpuvec_compounds *all, const gpuvec_device *device,
 											   const gpuvec_compound_partition *partitions, uint32_t n);
-extern gpuvec_view *gpuvec_joint_get(const gpuvec_compound *c, const gpuvec_compound_partition *partitions,
-									 const bool *covered, const gpuvec_view *rows);
-extern gpuvec_view *gpuvec_joint_take(gpuvec_compound *c);
+extern gpuvec_view *gpuvec_joint_get(const gpuvec_compound *c, bool together,
+									 const gpuvec_compound_partition *partitions, const bool *covered,
+									 const gpuvec_view *rows);
+extern gpuvec_view *gpuvec_joint_take(gpuvec_compound *c, bool together);
 
 /* Free what is not needed, and its charge; the caller holds no mutex */
 extern void gpuvec_compound_free_leftover(gpuvec_store *store, const gpuvec_leftover *gone);
@@ -111,6 +118,17 @@ static inline bool
 gpuvec_compound_useless(const gpuvec_compound *c)
 {
 	return __atomic_load_n(&c->stop, __ATOMIC_RELAXED) != 0;
+}
+
+/* Bits that the numbers of a compound's partitions take */
+static inline uint32_t
+gpuvec_compound_bits(const gpuvec_compound *c)
+{
+	uint32_t	bits = 0;
+
+	while (UINT32_C(1) << bits < c->npartitions)
+		bits++;
+	return bits;
 }
 
 /* The blocks of a view: one more than its last one */

@@ -183,6 +183,9 @@ ranked_tid(const compound_making *m, uint64_t tid)
 static void
 name_rows(void *arg, gpuvec_segment *segment)
 {
+	const compound_making *m = arg;
+
+	segment->partition_bits = gpuvec_compound_bits(m->compound);
 	for (uint32_t row = 0; row < segment->nrows; row++)
 		segment->tid[row] = ranked_tid(arg, segment->tid[row]);
 	segment->first_tid = ranked_tid(arg, segment->first_tid);
@@ -358,10 +361,12 @@ free_next(gpuvec_compounds *all)
 
 	for (gpuvec_compound *c = all->list; dead == NULL && rows.view == NULL && joint == NULL && c; c = c->next)
 	{
+		gpuvec_joint *old = c->joints[0].old ? &c->joints[0] : &c->joints[1];
+
 		rows = c->dropped;
-		joint = c->old_joint;
+		joint = old->old;
 		memset(&c->dropped, 0, sizeof(c->dropped));
-		c->old_joint = NULL;
+		old->old = NULL;
 	}
 	if (dead)
 		all->dead = dead->next;

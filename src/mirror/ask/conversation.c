@@ -140,9 +140,10 @@ keep_map(MirrorConversation *conversation)
 }
 
 /*
- * Set *refresh to a refresh number that is known, or 0; to the last one if at
- * least MAP_ASK_ROWS rows depend on it.  False: the connection was lost, or
- * the engine refused.
+ * Set *refresh to a refresh number that is known, or 0.  If at least
+ * MAP_ASK_ROWS rows depend on it, it is the last one; but for one of many
+ * partitions the engine is asked only if none is known.  False: the connection
+ * was lost, or the engine refused.
  */
 static bool
 refresh_number(MirrorConversation *conversation, double rows, uint64 *refresh)
@@ -151,7 +152,7 @@ refresh_number(MirrorConversation *conversation, double rows, uint64 *refresh)
 	gpuvec_state state;
 
 	*refresh = MirrorKnownRefresh(target);
-	if (rows < MAP_ASK_ROWS)
+	if (rows < MAP_ASK_ROWS || (conversation->no_load && *refresh != 0))
 		return true;
 	if (!MirrorState(&target->key, &state))
 		return false;

@@ -266,13 +266,15 @@ note_cuts(MirrorPartitions *partitions, int target)
 		PartitionsCut *cut = &partitions->cuts[i];
 		uint32		n = MirrorSearchAnswerHits(answer, i);
 
+		if (n == 0)
+			continue;
 		if (n > left || cut->n + n > partitions->request.queries[i].k)
 			refuse_answer();
 		left -= n;
 		hits += n;
 		if (!partitions->head.together)
 			continue;
-		if (n > 0 && (cut->n == 0 || hits[-1].score <= cut->last.score))
+		if (cut->n == 0 || hits[-1].score <= cut->last.score)
 		{
 			cut->last = hits[-1];
 			cut->target = target;
@@ -435,12 +437,23 @@ MirrorPartitionsAllKnown(const MirrorPartitions *partitions)
 	return true;
 }
 
+uint64
+MirrorPartitionsHits(const MirrorPartitions *partitions, uint32 query)
+{
+	uint32		number = partitions->numbers[query];
+
+	return number == NOT_SENT ? 0 : partitions->cuts[number].n;
+}
+
 bool
-MirrorPartitionsTake(MirrorPartitions *partitions, int target, MirrorSearch *search)
+MirrorPartitionsTake(MirrorPartitions *partitions, int target, MirrorSearch *search,
+					 uint32 *with, uint32 *nwith)
 {
 	Partition  *partition = &partitions->partitions[target];
 	MirrorHit  *hits = partition->answer.hits;
 
+	if (with)
+		*nwith = 0;
 	if (!partition->known)
 	{
 		close_partition(partition);
@@ -454,12 +467,16 @@ MirrorPartitionsTake(MirrorPartitions *partitions, int target, MirrorSearch *sea
 
 		if (partitions->numbers[i] == NOT_SENT)
 			continue;
-		cut = &partitions->cuts[partitions->numbers[i]];
 		n = MirrorSearchAnswerHits(&partition->answer, partitions->numbers[i]);
+		if (n == 0)
+			continue;
+		cut = &partitions->cuts[partitions->numbers[i]];
 		if (!search->queries[i].skip)
 			MirrorTakePartition(partition->conversation.target, search, &search->queries[i],
 								partition->conversation.visibility, hits, n,
 								cut->is_cut && cut->target == target ? &cut->last : NULL);
+		if (with)
+			with[(*nwith)++] = i;
 		hits += n;
 	}
 	close_partition(partition);

@@ -28,12 +28,19 @@ extern MirrorPartitions *MirrorPartitionsSearch(MirrorTarget *targets, int ntarg
 /* True if all targets were part of the request, and their mirrors are fresh */
 extern bool MirrorPartitionsAllKnown(const MirrorPartitions *partitions);
 
+/* Hits of a query, of all targets, that the engine has found */
+extern uint64 MirrorPartitionsHits(const MirrorPartitions *partitions, uint32 query);
+
 /*
- * Set the hits of all queries to those of one target that are above their
- * bounds; for each target once, in ascending order.  False: the target was
- * not part of the request, or its mirror is not fresh.
+ * Set the hits of queries to those of one target that are above their bounds;
+ * for each target once, in ascending order.  Queries for which the target has
+ * none stay as they are: of many targets, each has some for few queries.
+ * with[*nwith] are the numbers of the others; it has room for all queries, or
+ * is NULL.  False: the target was not part of the request, or its mirror is
+ * not fresh.
  */
-extern bool MirrorPartitionsTake(MirrorPartitions *partitions, int target, MirrorSearch *search);
+extern bool MirrorPartitionsTake(MirrorPartitions *partitions, int target, MirrorSearch *search,
+								 uint32 *with, uint32 *nwith);
 
 /*
  * True if a query's best rows of all targets are known: it has n of them, the

@@ -2830,6 +2830,7 @@ static const struct
 	const char *name;
 	void		(*run) (void);
 }			tests[] = {
+	{"strangers", test_strangers},
 	{"options", test_options},
 	{"search", test_search},
 	{"all_rows", test_all_rows},
@@ -2907,7 +2908,6 @@ static const struct
 	{"wide_memory", test_wide_memory},
 	{"embed_memory", test_embed_memory},
 	{"als_memory", test_als_memory},
-	{"strangers", test_strangers},
 	{"seats", test_seats},
 	{"shortage", test_shortage},
 	{"pulse", test_pulse},

@@ -96,6 +96,8 @@ SELECT count(*) AS found, bool_and(key <> query + 1) AS none_unwanted, count(*) 
 FROM (SELECT query, key, 1 AS n, CASE WHEN row_number() OVER (PARTITION BY query) = 1 THEN (SELECT count(*) FROM again WHERE id <> query + 1) ELSE 0 END AS wanted
 	FROM gpuvec_nearest_batch('again', 'id', 'embedding', :'queries', 1500, exclude => '{2,3,4}', exclude_offsets => '{0,1,2,3}')) x;
 SELECT query, count(*), bool_and(key <> query + 1) AS none_unwanted FROM gpuvec_nearest_batch('again', 'id', 'embedding', :'queries', 500, exclude => '{2,3,4}', exclude_offsets => '{0,1,2,3}') GROUP BY 1 ORDER BY 1;
+-- a list that is longer than those of a request may be together
+SELECT query, rank, key FROM gpuvec_nearest_batch('again', 'id', 'embedding', (:'queries'::float8[])[:2][:], 2, 'l2', array_fill(-2::int8, '{8388609}') || '{1}', '{0,8388609,8388610}') ORDER BY 1, 2;
 -- wrong lists
 SELECT * FROM gpuvec_nearest_batch('again', 'id', 'embedding', :'queries', exclude_offsets => '{0,0,0,0}');
 SELECT * FROM gpuvec_nearest_batch('again', 'id', 'embedding', :'queries', exclude => '{1}', exclude_offsets => '{0,0,1}');

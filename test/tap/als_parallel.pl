@@ -6,7 +6,11 @@ use GpuvecTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_node('main');
+# what workers share is used again and again, where the server can do that (from PostgreSQL 14 on), and then it is not zeroed
+my $node = new_node('main', started => 0);
+$node->append_conf('postgresql.conf', "min_dynamic_shared_memory = '64MB'") if $node->pg_version >= 14;
+$node->start;
+$node->safe_psql('postgres', 'CREATE EXTENSION gpuvec');
 my $contents = q{SELECT md5(string_agg(r::text, ',' ORDER BY r::text)) FROM (TABLE users UNION ALL TABLE items) r};
 my $few = 'SET max_parallel_workers_per_gather = 0;';
 my $many = 'SET min_parallel_table_scan_size = 0; SET max_parallel_workers_per_gather = 3; SET client_min_messages = debug1;';
@@ -67,6 +71,7 @@ same('rows of the same transaction', train('events'), 1, 'BEGIN; INSERT INTO eve
 $node->safe_psql('postgres', train('events'));
 same('all users', fold_in('NULL'), 1);
 same('many users', fold_in("ARRAY(SELECT n::int8 FROM generate_series(1, 200) n) || '{NULL,5000000000,-3,7}'::int8[]"), 1);
+same('many other users, in the same memory', fold_in("ARRAY(SELECT n::int8 FROM generate_series(150, 349) n) || '{NULL,5000000000,-3,7}'::int8[]"), 1);
 same('a few users without an index', fold_in("'{3,7,NULL,9}'"), 1);
 # more of them than the planner gets to see; of an array full of nulls it sees none
 my $very_many = "ARRAY(SELECT n::int8 * 3 - 3000 FROM generate_series(1, 4000) n) || '{NULL,5000000000,7,7}'::int8[]";

@@ -1,5 +1,5 @@
 # What only later versions of PostgreSQL have: columns that are computed when they are read,
-# values that are compressed in another way.
+# values that are compressed in another way, custom scans that compute columns.
 use strict;
 use warnings;
 
@@ -77,5 +77,14 @@ SKIP:
 	skip('this server has no lz4', 2) if $version < 14 || result(q{SELECT 'lz4' = ANY (enumvals) FROM pg_settings WHERE name = 'default_toast_compression'}) ne 't';
 	compressed('lz4');
 }
+# from 15 on a custom scan tells the planner that it computes columns itself (flag 4): else another node would stand between it and its loop
+$node->safe_psql('postgres', q{CREATE TABLE many (id int, tokens idset);
+	INSERT INTO many SELECT i, ARRAY[i % 97, i % 89 + 100]::idset FROM generate_series(1, 2000) i;
+	CREATE INDEX ON many USING gpuvec (tokens); ANALYZE many});
+my (undef, undef, $plan) = $node->psql('postgres', ($version < 14 ? '' : 'SET enable_memoize = off;') . q{SET enable_seqscan = off; SET enable_sort = off; SET debug_print_plan = on; SET client_min_messages = log;
+	EXPLAIN SELECT x.id FROM generate_series(1, 3) n, LATERAL (SELECT id FROM many m ORDER BY m.tokens <-> ARRAY[n, n + 100]::idset LIMIT 1) x});
+my ($flags) = $plan =~ /\{CUSTOMSCAN\b.*?:flags (\S+)/s;
+is($flags, $version < 15 ? '0' : '4', 'the planner knows that outer rows that are read ahead may get more columns');
+
 $node->stop;
 done_testing();

@@ -92,6 +92,24 @@ is(scalar(backends('second')), 1, 'and used again');
 is(while_stopped(\@slow, sub { ask($session, search('pair')) }), $right, 'the second host hangs: the same answer');
 is(scalar(backends('first')), 1, 'of the first one');
 
+# entries of connections that were taken over are used again: more of them would need more memory
+if ($main->pg_version >= 14)
+{
+	my $memory = q{SELECT used_bytes FROM pg_backend_memory_contexts WHERE name = 'gpuvec connections'};
+	my $before = ask($session, $memory);
+	my @hosts = qw(first second);
+
+	foreach my $round (1 .. 18)
+	{
+		@slow = backends($hosts[0]);
+		while_stopped(\@slow, sub { ask($session, search('pair')) });
+		wait_for(sub { !backends($hosts[0]) }, "the end of the connection of round $round");
+		@hosts = reverse @hosts;
+	}
+	cmp_ok($before, '>', 0, 'connections have entries');
+	is(ask($session, $memory), $before, 'and no more of them after many hedges');
+}
+
 # both tables are of one snapshot, whichever host answers
 $second->safe_psql('postgres', 'SELECT pg_wal_replay_pause()');
 $first->safe_psql('postgres', q{UPDATE one SET tokens = '{3,5,103,105,200}' WHERE id <= 300; UPDATE two SET tokens = '{3,5,103,105,200}' WHERE id <= 10300});

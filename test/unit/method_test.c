@@ -141,6 +141,22 @@ test_change(void)
 	end_run(&r);
 }
 
+/* A method that has always been the cheapest becomes much slower */
+static void
+test_slower(void)
+{
+	static const double before[N_CHOICES] = {1000, 2000, 2000};
+	static const double after[N_CHOICES] = {8000, 2000, 2000};
+	trial_run	r;
+
+	begin_run(&r, 1);
+	search(&r, 500, before, 1);
+	search(&r, 40, after, 1);
+	search(&r, 100, after, 1);
+	check(r.times[0] <= 10, "a method that has become slower is given up");
+	end_run(&r);
+}
+
 static void
 test_noise(void)
 {
@@ -287,6 +303,7 @@ main(void)
 	test_cheapest();
 	test_first_searches();
 	test_change();
+	test_slower();
 	test_noise();
 	test_outlier();
 	test_slow_start();

@@ -601,6 +601,50 @@ test_failing_device(void)
 	}
 }
 
+/* A device that has room for answers, but finds none */
+static bool
+fail_to_find(gpuvec_device_product *product, uint32_t first, uint32_t n, const int *canceled,
+			 gpuvec_scored_item *best, uint32_t *counts, gpuvec_error *error)
+{
+	(void) product;
+	(void) first;
+	(void) canceled;
+	(void) best;
+	memset(counts, 0, n * sizeof(*counts));
+	return gpuvec_fail(error, GPUVEC_SYSTEM_ERROR, NULL, NULL, "the device fails");
+}
+
+static gpuvec_device_product *
+open_failing(gpuvec_finder *finder, const gpuvec_product_problem *problem, uint32_t batch,
+			 gpuvec_error *error)
+{
+	gpuvec_device_product *product = open_fake(finder, problem, batch, error);
+
+	product->slices = 1;
+	return product;
+}
+
+/* The error of a device that fails while it searches is the search's */
+static void
+test_failing_search(void)
+{
+	gpuvec_finder finder = {.open = open_failing, .find = fail_to_find, .free = free_fake};
+	gpuvec_neighbors_options options = {5, GPUVEC_WEIGHTING_COSINE, 100, 0.8, &finder};
+	gpuvec_neighbors *neighbors;
+	const gpuvec_neighbor *rows;
+	gpuvec_error error = {0};
+	uint64_t	more = 0;
+
+	random_matrix(30, 50, 3, false);
+	opens = true;
+	neighbors = begin(options, 2);
+	check(!gpuvec_neighbors_next(neighbors, NULL, &rows, &more, &error) && more == 0 &&
+		  strcmp(error.message, "the device fails") == 0, "a search that fails is an error");
+	check(gpuvec_neighbors_done(neighbors) == 0, "and nothing is done");
+	gpuvec_neighbors_free(neighbors);
+	check(opened == 0, "the device is closed");
+}
+
 int
 main(void)
 {
@@ -612,5 +656,6 @@ main(void)
 	test_limits();
 	test_canceled();
 	test_failing_device();
+	test_failing_search();
 	return report_checks();
 }

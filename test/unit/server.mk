@@ -21,14 +21,14 @@ WITH_CUDA ?= no
 include engine.mk
 
 SERVER_BIN = test/unit/bin
-SERVER_SRCS = $(ENGINE_SRCS) src/engine/main.c test/unit/failing_malloc.c $(if $(KERNEL_OBJS),,src/engine/nocuda/nocuda.c)
+SERVER_SRCS = $(ENGINE_SRCS) src/engine/main.c test/unit/failing_malloc.c test/unit/engine_peers.c $(if $(KERNEL_OBJS),,src/engine/nocuda/nocuda.c)
 # with an emulated GPU small tables go every way
 SERVER_SRCS_emulated = $(patsubst src/engine/embedding/embedding_policy.c,test/unit/small_policy.c,$(SERVER_SRCS))
 SERVER_TEST_SRCS = test/unit/server_test.c test/unit/server_client.c test/unit/server_model.c test/unit/server_embed.c test/unit/server_memory.c \
 	test/unit/server_rows.c test/unit/server_partitions.c test/unit/server_joint.c test/unit/server_als.c
 SERVER_TEST_FLAGS = -std=gnu11 -O2 -g -pthread -ffp-contract=off -D_GNU_SOURCE -I$(srcdir)/src -Wall -Wextra
 
-SERVER_WRAP = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign,--wrap=aligned_alloc,--wrap=free
+SERVER_WRAP = -Wl,--wrap=getsockopt,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign,--wrap=aligned_alloc,--wrap=free
 
 SERVER_plain =
 SERVER_asan = -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer

@@ -2365,6 +2365,34 @@ closed(client *c)
 	return recv(c->fd, &byte, 1, 0) == 0;
 }
 
+/* An engine whose clients look like processes of another user, or group */
+static engine
+start_among(const char *who)
+{
+	engine		e;
+
+	setenv("GPUVEC_PEERS", who, 1);
+	e = engine_start(NULL, plain);
+	unsetenv("GPUVEC_PEERS");
+	return e;
+}
+
+/* Only processes of the engine's own user are served, whatever their group */
+static void
+test_strangers(void)
+{
+	engine		e = start_among("user");
+	client		c;
+
+	check(client_connect(&c, &e) && !client_hello(&c, GPUVEC_PROTOCOL_VERSION, 0), "a process of another user is not served");
+	client_close(&c);
+	engine_stop(&e);
+	e = start_among("group");
+	check(client_connect(&c, &e) && client_hello(&c, GPUVEC_PROTOCOL_VERSION, 0), "one of another group is");
+	client_close(&c);
+	engine_stop(&e);
+}
+
 /*
  * An engine that is full closes the connection that has been idle longest, if
  * it may
@@ -2802,6 +2830,7 @@ static const struct
 	const char *name;
 	void		(*run) (void);
 }			tests[] = {
+	{"strangers", test_strangers},
 	{"options", test_options},
 	{"search", test_search},
 	{"all_rows", test_all_rows},

@@ -60,9 +60,11 @@ lone() {
 		sed -n 's/^latency average = \([0-9.]*\) ms$/\1/p'
 }
 
-# many IGNORED TABLE K: milliseconds of a batch
+# many IGNORED TABLE K: milliseconds of a session's second batch: the first one finds out what the partitions are
 many() {
-	printf '\\timing on\nSELECT count(*) FROM %s;\n' "$(batch "$2" "$3")" | psql_ | times
+	local batch
+	batch="SELECT count(*) FROM $(batch "$2" "$3");"
+	printf '%s\n\\timing on\n%s\n' "$batch" "$batch" | psql_ | times
 }
 
 # scores KIND TABLE K: of some queries

@@ -75,13 +75,24 @@ $first->wait_for_catchup($second, 'replay');
 
 # ---- a backend that hangs ----
 
+# hosts that are not stopped are not hedged, however slow the machine is
 my $session = $main->background_psql('postgres');
-ask($session, q{SET gpuvec.hedging_delay = '50ms'});
+ask($session, q{SET gpuvec.hedging_delay = '1h'});
+
+# A search while processes are stopped, which is hedged
+sub hedged
+{
+	ask($session, q{SET gpuvec.hedging_delay = '50ms'});
+	my $result = while_stopped(\@_, sub { ask($session, search('pair')) });
+	ask($session, q{SET gpuvec.hedging_delay = '1h'});
+	return $result;
+}
+
 is(ask($session, search('pair')), $right, 'both hosts are there: the answer');
 my @slow = backends('first');
 is(scalar(@slow), 1, 'of the first host');
 is(scalar(backends('second')), 0, 'and the second is not asked');
-is(while_stopped(\@slow, sub { ask($session, search('pair')) }), $right, 'the first host hangs: the same answer');
+is(hedged(@slow), $right, 'the first host hangs: the same answer');
 is(scalar(backends('second')), 1, 'of the second one');
 is(ask($session, search('pair')), $right, 'the connection is kept');
 wait_for(sub { !backends('first') }, 'the end of the first connection');
@@ -89,7 +100,7 @@ is(scalar(backends('second')), 1, 'and used again');
 
 # the other way round
 @slow = backends('second');
-is(while_stopped(\@slow, sub { ask($session, search('pair')) }), $right, 'the second host hangs: the same answer');
+is(hedged(@slow), $right, 'the second host hangs: the same answer');
 is(scalar(backends('first')), 1, 'of the first one');
 
 # entries of connections that were taken over are used again: more of them would need more memory
@@ -102,7 +113,7 @@ if ($main->pg_version >= 14)
 	foreach my $round (1 .. 18)
 	{
 		@slow = backends($hosts[0]);
-		while_stopped(\@slow, sub { ask($session, search('pair')) });
+		hedged(@slow);
 		wait_for(sub { !backends($hosts[0]) }, "the end of the connection of round $round");
 		@hosts = reverse @hosts;
 	}
@@ -116,7 +127,7 @@ $first->safe_psql('postgres', q{UPDATE one SET tokens = '{3,5,103,105,200}' WHER
 my $new = ask($session, search('pair'));
 isnt($new, $right, 'rows have changed');
 @slow = backends('first');
-is(while_stopped(\@slow, sub { ask($session, search('pair')) }), $right, 'a standby that lags behind answers as of its snapshot');
+is(hedged(@slow), $right, 'a standby that lags behind answers as of its snapshot');
 $second->safe_psql('postgres', 'SELECT pg_wal_replay_resume()');
 $first->wait_for_catchup($second, 'replay');
 is(ask($session, search('pair')), $new, 'and has all rows later');
@@ -187,7 +198,8 @@ sub hedged_in_vain
 	my $hanging = $main->background_psql('postgres');
 	my $from = -s $log->logfile;
 
-	ask($hanging, "SET gpuvec.hedging_delay = '50ms'; $settings; " . search($table));
+	ask($hanging, "SET gpuvec.hedging_delay = '1h'; $settings; " . search($table));
+	ask($hanging, q{SET gpuvec.hedging_delay = '50ms'});
 	my @pids = backends('first');
 	stop_processes(@pids);
 	$hanging->query_until(qr/asking/, "\\echo asking\n" . search($table) . ";\n");

@@ -118,7 +118,9 @@ take_out(gpuvec_compounds *all, gpuvec_compound **link)
 	gpuvec_compound *c = *link;
 	gpuvec_leftover charge = {.device = c->device, .charged = c->charged};
 
+	pthread_mutex_lock(&all->joint_mutex);
 	*link = c->next;
+	pthread_mutex_unlock(&all->joint_mutex);
 	c->charged = 0;
 	c->gone = true;
 	__atomic_store_n(&c->stop, 1, __ATOMIC_RELAXED);
@@ -196,16 +198,18 @@ find_compound(gpuvec_compounds *all, gpuvec_device *device, const gpuvec_compoun
 	c = new_compound(device, partitions, n);
 	if (c)
 	{
+		pthread_mutex_lock(&all->joint_mutex);
 		c->next = all->list;
 		all->list = c;
+		pthread_mutex_unlock(&all->joint_mutex);
 	}
 	return c;
 }
 
 gpuvec_leftover
-gpuvec_compound_take_rows(gpuvec_compound *c)
+gpuvec_compound_take_rows(gpuvec_compounds *all, gpuvec_compound *c)
 {
-	gpuvec_leftover gone = {c->rows, gpuvec_joint_take(c, true), c->device, c->charged};
+	gpuvec_leftover gone = {c->rows, gpuvec_joint_take(all, c, true), c->device, c->charged};
 
 	c->rows = no_rows;
 	c->charged = 0;
@@ -294,14 +298,14 @@ leave_out(gpuvec_compounds *all, gpuvec_compound *c, const gpuvec_compound_parti
 	if (!changed)
 		return old;
 	old.rows.view = c->rows.view;
-	old.joint = gpuvec_joint_take(c, true);
+	old.joint = gpuvec_joint_take(all, c, true);
 	c->rows.view = view_without(c, partitions, all->pool);
 	for (uint32_t i = 0; i < c->npartitions; i++)
 		if (has_changed(&c->partitions[i], &partitions[i]))
 			c->partitions[i].copied = 0;
 	if (c->rows.view && c->rows.view->nrows >= c->nrows / 2)
 		return old;
-	all_rows = gpuvec_compound_take_rows(c);
+	all_rows = gpuvec_compound_take_rows(all, c);
 	/* what is left shares the segments of the old view */
 	gpuvec_view_unref(all_rows.rows.view);
 	all_rows.rows.view = old.rows.view;
@@ -493,7 +497,7 @@ gpuvec_compound_find(gpuvec_store *store, gpuvec_device *device, const gpuvec_co
 		rows = use(all, c, partitions, covered, &gone[1]);
 	}
 	if (c)
-		*joint = gpuvec_joint_get(c, together, partitions, covered, rows.view);
+		*joint = gpuvec_joint_get(all, c, together, partitions, covered, rows.view);
 	pthread_mutex_unlock(&all->mutex);
 	gpuvec_compound_free_leftover(store, &gone[0]);
 	gpuvec_compound_free_leftover(store, &gone[1]);
@@ -537,7 +541,7 @@ gpuvec_compounds_drop(gpuvec_store *store, const gpuvec_device *device, const gp
 
 /* Give up the rows of a compound, as memory is short; returns their charge */
 static size_t
-give_way(gpuvec_compound *c, uint64_t now)
+give_way(gpuvec_compounds *all, gpuvec_compound *c, uint64_t now)
 {
 	gpuvec_leftover rows;
 
@@ -547,11 +551,10 @@ give_way(gpuvec_compound *c, uint64_t now)
 		c->not_before = now + GPUVEC_COMPOUND_RETRY;
 	if (c->rows.view == NULL)
 		return 0;
-	rows = gpuvec_compound_take_rows(c);
+	rows = gpuvec_compound_take_rows(all, c);
 	/* the thread has freed what was here before it has made these */
 	c->dropped = rows.rows;
-	if (rows.joint)
-		c->joints[true].old = rows.joint;
+	gpuvec_joint_leave(all, c, rows.joint);
 	return rows.charged;
 }
 
@@ -567,7 +570,7 @@ gpuvec_compounds_give_way(gpuvec_store *store, const gpuvec_device *device)
 	pthread_mutex_lock(&all->mutex);
 	for (gpuvec_compound *c = all->list; c; c = c->next)
 		if (c->device == device)
-			bytes += give_way(c, now);
+			bytes += give_way(all, c, now);
 	if (bytes > 0)
 		pthread_cond_signal(&all->work);
 	pthread_mutex_unlock(&all->mutex);

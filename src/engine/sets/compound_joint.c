@@ -56,27 +56,69 @@ joined_number(const gpuvec_compound_partition *partition, bool covered)
 	return partition->view && !covered ? partition->view->number : 0;
 }
 
-gpuvec_view *
-gpuvec_joint_get(const gpuvec_compound *c, bool together, const gpuvec_compound_partition *partitions,
-				 const bool *covered, const gpuvec_view *rows)
+/* True if a joint view has just these rows and partitions */
+static bool
+joint_fits(const gpuvec_compound *c, bool together, const gpuvec_compound_partition *partitions,
+		   const bool *covered, const gpuvec_view *rows)
 {
 	const gpuvec_joint *joint = &c->joints[together];
 
 	if (joint->view == NULL || joint->rows != (rows ? rows->number : 0))
-		return NULL;
+		return false;
 	for (uint32_t i = 0; i < c->npartitions; i++)
 		if (c->partitions[i].joined[together] != joined_number(&partitions[i], covered[i]))
-			return NULL;
-	return gpuvec_view_ref(joint->view);
+			return false;
+	return true;
 }
 
 gpuvec_view *
-gpuvec_joint_take(gpuvec_compound *c, bool together)
+gpuvec_joint_get(gpuvec_compounds *all, const gpuvec_compound *c, bool together,
+				 const gpuvec_compound_partition *partitions, const bool *covered, const gpuvec_view *rows)
 {
-	gpuvec_view *view = c->joints[together].view;
+	gpuvec_view *view = NULL;
 
-	c->joints[together].view = NULL;
+	pthread_mutex_lock(&all->joint_mutex);
+	if (joint_fits(c, together, partitions, covered, rows))
+		view = gpuvec_view_ref(c->joints[together].view);
+	pthread_mutex_unlock(&all->joint_mutex);
 	return view;
+}
+
+/* Take what *slot has; NULL is left there */
+static gpuvec_view *
+take(gpuvec_compounds *all, gpuvec_view **slot)
+{
+	gpuvec_view *view;
+
+	pthread_mutex_lock(&all->joint_mutex);
+	view = *slot;
+	*slot = NULL;
+	pthread_mutex_unlock(&all->joint_mutex);
+	return view;
+}
+
+gpuvec_view *
+gpuvec_joint_take(gpuvec_compounds *all, gpuvec_compound *c, bool together)
+{
+	return take(all, &c->joints[together].view);
+}
+
+gpuvec_view *
+gpuvec_joint_take_old(gpuvec_compounds *all, gpuvec_compound *c)
+{
+	gpuvec_view *old = take(all, &c->joints[false].old);
+
+	return old ? old : take(all, &c->joints[true].old);
+}
+
+void
+gpuvec_joint_leave(gpuvec_compounds *all, gpuvec_compound *c, gpuvec_view *joint)
+{
+	if (joint == NULL)
+		return;
+	pthread_mutex_lock(&all->joint_mutex);
+	c->joints[true].old = joint;
+	pthread_mutex_unlock(&all->joint_mutex);
 }
 
 /* Mark the views of a joint one; false: some were replaced meanwhile */
@@ -96,28 +138,36 @@ mark_joined(const gpuvec_compound_partition *partitions, const bool *covered, ui
 	return true;
 }
 
+/* Put a joint view in the place of another; *old are those that were there */
+static void
+replace(gpuvec_compound *c, bool together, const gpuvec_compound_partition *partitions, const bool *covered,
+		const gpuvec_view *rows, gpuvec_view *joint, gpuvec_joint *old)
+{
+	*old = c->joints[together];
+	c->joints[together].view = gpuvec_view_ref(joint);
+	c->joints[together].old = NULL;
+	c->joints[together].rows = rows ? rows->number : 0;
+	for (uint32_t i = 0; i < c->npartitions; i++)
+		c->partitions[i].joined[together] = joined_number(&partitions[i], covered[i]);
+}
+
 void
 gpuvec_joint_keep(gpuvec_store *store, const gpuvec_device *device, const gpuvec_compound_partition *partitions,
 				  uint32_t n, bool together, const bool *covered, const gpuvec_view *rows, gpuvec_view *joint)
 {
 	gpuvec_compounds *all = store->compounds;
-	gpuvec_view *old = NULL;
+	gpuvec_joint old = {NULL, NULL, 0};
 	gpuvec_compound *c;
 
 	pthread_mutex_lock(&all->mutex);
+	pthread_mutex_lock(&all->joint_mutex);
 	c = gpuvec_compound_listed(all, device, partitions, n);
-	/* one that is to be freed must be, before there can be the next one */
-	if (c && c->joints[together].old == NULL && (rows == NULL || rows == c->rows.view) &&
-		mark_joined(partitions, covered, n))
-	{
-		old = gpuvec_joint_take(c, together);
-		c->joints[together].view = gpuvec_view_ref(joint);
-		c->joints[together].rows = rows ? rows->number : 0;
-		for (uint32_t i = 0; i < n; i++)
-			c->partitions[i].joined[together] = joined_number(&partitions[i], covered[i]);
-	}
+	if (c && (rows == NULL || rows == c->rows.view) && mark_joined(partitions, covered, n))
+		replace(c, together, partitions, covered, rows, joint, &old);
+	pthread_mutex_unlock(&all->joint_mutex);
 	pthread_mutex_unlock(&all->mutex);
-	gpuvec_view_unref(old);
+	gpuvec_view_unref(old.view);
+	gpuvec_view_unref(old.old);
 }
 
 /* True if a joint view has the entries of this view */
@@ -138,13 +188,15 @@ gpuvec_joints_forget(gpuvec_store *store, gpuvec_view *view)
 	__atomic_store_n(&view->replaced, true, __ATOMIC_SEQ_CST);
 	if (all == NULL || !__atomic_load_n(&view->joined, __ATOMIC_SEQ_CST))
 		return;
-	pthread_mutex_lock(&all->mutex);
+	pthread_mutex_lock(&all->joint_mutex);
 	for (gpuvec_compound *c = all->list; c; c = c->next)
 		for (int together = 0; together < 2; together++)
 			if (has_view(c, together, view))
 			{
-				c->joints[together].old = gpuvec_joint_take(c, together);
-				pthread_cond_signal(&all->work);
+				c->joints[together].old = c->joints[together].view;
+				c->joints[together].view = NULL;
 			}
-	pthread_mutex_unlock(&all->mutex);
+	pthread_mutex_unlock(&all->joint_mutex);
+	/* if the thread does not hear that, the next search frees them */
+	pthread_cond_signal(&all->work);
 }

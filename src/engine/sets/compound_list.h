@@ -73,9 +73,16 @@ typedef struct gpuvec_compound
 	gpuvec_partition_copy partitions[];
 } gpuvec_compound;
 
+/*
+ * Who publishes a view takes joint_mutex alone, for it holds the store's mutex
+ * and must not wait for what takes some time.  It comes after the other.
+ */
 struct gpuvec_compounds
 {
-	pthread_mutex_t mutex;		/* guards all below */
+	pthread_mutex_t mutex;		/* guards all below but the pool, and ... */
+	pthread_mutex_t joint_mutex;	/* ... so does this, if they have to do
+									 * with joint views, and all changes of
+									 * the list */
 	pthread_cond_t work;		/* a compound is wanted, or dead */
 	gpuvec_compound *list;
 	gpuvec_compound *dead;		/* to be freed; not charged any more */
@@ -95,20 +102,23 @@ typedef struct gpuvec_leftover
 extern void gpuvec_compound_free(gpuvec_compound *c);
 
 /* Give up a compound's rows; the caller holds the mutex */
-extern gpuvec_leftover gpuvec_compound_take_rows(gpuvec_compound *c);
+extern gpuvec_leftover gpuvec_compound_take_rows(gpuvec_compounds *all, gpuvec_compound *c);
 
 /*
  * compound_joint.c; the caller holds the mutex.  listed: the compound of these
  * partitions, or NULL.  get: a joint view, with a reference, if that has just
  * these rows, which may be NULL, and partitions.  take: it is not kept any
- * more; the caller drops its reference, but not while it holds the mutex.
+ * more; take_old: nor has it to be freed.  The caller drops the reference of
+ * these, but not while it holds the mutex.  leave: the thread is to do so.
  */
 extern gpuvec_compound *gpuvec_compound_listed(gpuvec_compounds *all, const gpuvec_device *device,
 											   const gpuvec_compound_partition *partitions, uint32_t n);
-extern gpuvec_view *gpuvec_joint_get(const gpuvec_compound *c, bool together,
+extern gpuvec_view *gpuvec_joint_get(gpuvec_compounds *all, const gpuvec_compound *c, bool together,
 									 const gpuvec_compound_partition *partitions, const bool *covered,
 									 const gpuvec_view *rows);
-extern gpuvec_view *gpuvec_joint_take(gpuvec_compound *c, bool together);
+extern gpuvec_view *gpuvec_joint_take(gpuvec_compounds *all, gpuvec_compound *c, bool together);
+extern gpuvec_view *gpuvec_joint_take_old(gpuvec_compounds *all, gpuvec_compound *c);
+extern void gpuvec_joint_leave(gpuvec_compounds *all, gpuvec_compound *c, gpuvec_view *joint);
 
 /* Free what is not needed, and its charge; the caller holds no mutex */
 extern void gpuvec_compound_free_leftover(gpuvec_store *store, const gpuvec_leftover *gone);

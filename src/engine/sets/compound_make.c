@@ -278,7 +278,7 @@ static gpuvec_leftover
 set_rows(const compound_making *m)
 {
 	gpuvec_compound *c = m->compound;
-	gpuvec_leftover old = gpuvec_compound_take_rows(c);
+	gpuvec_leftover old = gpuvec_compound_take_rows(m->store->compounds, c);
 
 	c->rows = m->made;
 	c->charged = m->charged;
@@ -361,12 +361,9 @@ free_next(gpuvec_compounds *all)
 
 	for (gpuvec_compound *c = all->list; dead == NULL && rows.view == NULL && joint == NULL && c; c = c->next)
 	{
-		gpuvec_joint *old = c->joints[0].old ? &c->joints[0] : &c->joints[1];
-
 		rows = c->dropped;
-		joint = old->old;
+		joint = gpuvec_joint_take_old(all, c);
 		memset(&c->dropped, 0, sizeof(c->dropped));
-		old->old = NULL;
 	}
 	if (dead)
 		all->dead = dead->next;
@@ -394,7 +391,7 @@ give_up_idle(gpuvec_store *store)
 		c = c->next;
 	if (c == NULL)
 		return false;
-	unused = gpuvec_compound_take_rows(c);
+	unused = gpuvec_compound_take_rows(all, c);
 	pthread_mutex_unlock(&all->mutex);
 	gpuvec_compound_free_leftover(store, &unused);
 	pthread_mutex_lock(&all->mutex);
@@ -446,6 +443,7 @@ gpuvec_compounds_start(gpuvec_store *store)
 		return false;
 	}
 	gpuvec_waiting_init(&all->mutex, &all->work);
+	pthread_mutex_init(&all->joint_mutex, NULL);
 	store->compounds = all;
 	return gpuvec_thread_start(compounds_thread, store);
 }

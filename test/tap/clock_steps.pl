@@ -131,12 +131,12 @@ for my $wait (qw(long short))
 	my $first = start_psql($node, "SET application_name = 'first'; SET gpuvec.injection_point = 'load-after-first-page'; $asked");
 	wait_for(sub { $node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE application_name = 'first' AND wait_event = 'advisory'}) eq '1' }, "a load");
 	ask($waiter, "SET gpuvec.load_patience = '1h'") if $wait eq 'short';
-	$waiter->query_until(qr/asked/, "\\echo asked\n$asked;\n");
+	$waiter->query_until(qr/asked/, "\\echo asked\n$asked;\n\\echo done :SQLSTATE\n");
 	wait_for(sub { $node->safe_psql('postgres', "SELECT wait_event FROM pg_stat_activity WHERE pid = $waiter_pid") eq 'userlock' }, "a $wait wait");
 	$wait eq 'long' ? step_back() : $node->safe_psql('postgres', "SELECT pg_cancel_backend($waiter_pid)");
-	wait_for(sub { $node->safe_psql('postgres', "SELECT state FROM pg_stat_activity WHERE pid = $waiter_pid") eq 'idle' }, "the end of a $wait wait");
-	ask($waiter, 'RESET gpuvec.load_patience');
-	$wait eq 'long' ? is($waiter->{stderr}, '', 'patience ends') : like($waiter->{stderr}, qr/canceling statement due to user request/, 'a user cancels the next wait');
+	my $state = '';
+	wait_for(sub { $waiter->{run}->pump_nb; ($state) = $waiter->{stdout} =~ /done (\w+)/; defined $state }, "the end of a $wait wait");
+	$wait eq 'long' ? is($state, '00000', 'patience ends') : is($state, '57014', 'a user cancels the next wait');
 	ask($holder, 'SELECT pg_advisory_unlock(71866, 0)');
 	is(finish_psql($first), '5', "the first one goes on after a $wait wait");
 }

@@ -131,6 +131,23 @@ CREATE TEMP TABLE own AS SELECT * FROM docs;
 CREATE INDEX ON own USING gpuvec (tokens);
 ANALYZE own;
 SELECT compare('tokens @> ANY (''{"{5,105}","{6,106}",NULL}'')', 'own'), compare('tokens = ANY (''{}''::idset[])', 'own');
+-- what all values find again and again takes no memory
+CREATE FUNCTION held() RETURNS int8 LANGUAGE plpgsql AS $$
+DECLARE
+	bytes int8;
+BEGIN
+	EXECUTE 'SELECT sum(total_bytes) FROM pg_backend_memory_contexts WHERE name = ''gpuvec index scan''' INTO bytes;
+	RETURN bytes;
+-- before version 14
+EXCEPTION WHEN undefined_table THEN RETURN 0;
+END $$;
+SET enable_seqscan = off; SET enable_bitmapscan = off;
+BEGIN;
+DECLARE c CURSOR FOR SELECT count(*) OVER () > 5000 AS most FROM docs WHERE tokens && ANY (ARRAY(SELECT (SELECT idset_agg(i) FROM generate_series(0, 96) i) | ARRAY[2000 + j]::idset FROM generate_series(1, 40) j));
+FETCH 1 FROM c;
+SELECT CASE WHEN held() < 2000000 THEN 'as much as once' ELSE held()::text END AS roots;
+COMMIT;
+RESET enable_seqscan; RESET enable_bitmapscan;
 -- partitions, expressions, predicates
 CREATE TABLE parts (LIKE docs) PARTITION BY HASH (id);
 CREATE TABLE parts_0 PARTITION OF parts FOR VALUES WITH (MODULUS 2, REMAINDER 0);

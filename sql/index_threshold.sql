@@ -186,6 +186,11 @@ SELECT amvalidate(oid) FROM pg_opclass WHERE opcname = 'odd_ops';
 CREATE OPERATOR CLASS some_ops FOR TYPE idset USING gpuvec AS
 	OPERATOR 1 <-> (idset, idset) FOR ORDER BY float_ops, OPERATOR 10 <<->> (idset, idset_threshold);
 SELECT amvalidate(oid) FROM pg_opclass WHERE opcname = 'some_ops';
+-- one distance is enough, whichever it is; a search operator is none
+CREATE OPERATOR CLASS last_ops FOR TYPE idset USING gpuvec AS OPERATOR 5 <~> (idset, idset) FOR ORDER BY float_ops;
+SELECT amvalidate(oid) FROM pg_opclass WHERE opcname = 'last_ops';
+CREATE OPERATOR CLASS none_ops FOR TYPE idset USING gpuvec AS OPERATOR 6 && (idset, idset);
+SELECT amvalidate(oid) FROM pg_opclass WHERE opcname = 'none_ops';
 TRUNCATE docs;
 RESET enable_seqscan;
 SELECT same('tokens <@ ''{}''') AS none, same('tokens <<->> (''{}'', -1, ''hamming'')') AS none;

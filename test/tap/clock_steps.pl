@@ -119,6 +119,30 @@ for my $how (qw(load refresh))
 	$holder->quit;
 }
 
+# who has once lost patience with a load can be canceled in the next wait
+my $holder = $node->background_psql('postgres');
+my $waiter = $node->background_psql('postgres', on_error_stop => 0);
+my $waiter_pid = ask($waiter, 'SELECT pg_backend_pid()');
+my $asked = q{SELECT count(*) FROM gpuvec_topk('bare', 'tokens', '{1,7}', 5)};
+for my $wait (qw(long short))
+{
+	$node->safe_psql('postgres', 'SELECT gpuvec_evict_all()');
+	ask($holder, 'SELECT pg_advisory_lock(71866, 0)');
+	my $first = start_psql($node, "SET application_name = 'first'; SET gpuvec.injection_point = 'load-after-first-page'; $asked");
+	wait_for(sub { $node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE application_name = 'first' AND wait_event = 'advisory'}) eq '1' }, "a load");
+	ask($waiter, "SET gpuvec.load_patience = '1h'") if $wait eq 'short';
+	$waiter->query_until(qr/asked/, "\\echo asked\n$asked;\n\\echo done :SQLSTATE\n");
+	wait_for(sub { $node->safe_psql('postgres', "SELECT wait_event FROM pg_stat_activity WHERE pid = $waiter_pid") eq 'userlock' }, "a $wait wait");
+	$wait eq 'long' ? step_back() : $node->safe_psql('postgres', "SELECT pg_cancel_backend($waiter_pid)");
+	my $state = '';
+	wait_for(sub { $waiter->{run}->pump_nb; ($state) = $waiter->{stdout} =~ /done (\w+)/; defined $state }, "the end of a $wait wait");
+	$wait eq 'long' ? is($state, '00000', 'patience ends') : is($state, '57014', 'a user cancels the next wait');
+	ask($holder, 'SELECT pg_advisory_unlock(71866, 0)');
+	is(finish_psql($first), '5', "the first one goes on after a $wait wait");
+}
+$waiter->quit;
+$holder->quit;
+
 # a copy for which there was no room is tried again, once the table is smaller
 $pid = engine_pid($node);
 $node->append_conf('postgresql.conf', "gpuvec.device_memory = 1\n");

@@ -235,6 +235,7 @@ $node->safe_psql($database, q{
 	CREATE TABLE docs (id int, tokens idset, v real[]);
 	CREATE TABLE chunk_1 () INHERITS (docs);
 	CREATE TABLE chunk_2 () INHERITS (docs);
+	CREATE UNIQUE INDEX ON chunk_2 (id);
 	INSERT INTO chunk_1 VALUES (1, '{3,17}', '{1,0}');
 	INSERT INTO chunk_2 VALUES (2, '{3}', '{0,1}');
 	CREATE SCHEMA _timescaledb_catalog});
@@ -280,6 +281,8 @@ foreach my $version ([ 'older', @before ], [ 'newer', @after ], [ 'included', @i
 	all_fail({ gpuvec_topk => $sets{gpuvec_topk}, gpuvec_prewarm => $sets{gpuvec_prewarm} }, $_,
 		"$compressed${all_rows}decompress_chunk brings them back.", "$name, $_") for qw(docs chunk_2);
 	all_fail(\%vectors, 'docs', "${compressed}decompress_chunk brings them back.", "$name, vectors");
+	# SQL writes a compressed chunk, and sees all of its rows
+	none_fails({ gpuvec_ensure_keys => $writers{gpuvec_ensure_keys} }, 'chunk_2', "$name, writing a compressed chunk");
 	is(topk('chunk_1'), '1', "$name: another chunk");
 	$node->safe_psql($database, $decompress);
 	is(topk('docs'), '1 2', "$name: decompressed");

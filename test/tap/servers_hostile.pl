@@ -93,6 +93,7 @@ my %says = (
 	'no rank' => [ then_says($rows . odd_row(1 => undef) . $done), $wrong ],
 	'no score' => [ then_says($rows . odd_row(2 => pack('H16', '7ff8000000000000')) . $done), $wrong ],
 	'no place of gpuvec' => [ sub { $_[1]->($home . data_row(undef, undef, undef, undef) . $done); }, qr/does not exist on server/ ],
+	'no version of gpuvec' => [ sub { $_[1]->($home . data_row('public', undef, chr(1), number($set)) . $done); }, qr/does not exist on server/ ],
 	'statements for a schema' => [ sub { my ($sql, $put) = @_; $put->($sql =~ /pg_extension/ ? $home . data_row('x".f(); --', '0', chr(1), number($set)) . $done : text_error('22000', "<$sql>")); }, qr/<SELECT [^;]+ FROM "x"".f\(\); --".gpuvec_topk_batch_rows\(/ ],
 	'places of gpuvec without end' => [ sub { flood($_[1], $home, data_row($long, '0', chr(1), number($set))) }, $wrong ],
 	'rows without end' => [ then_says(sub { flood($_[0], $rows, $row) }), $wrong ],

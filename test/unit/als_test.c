@@ -330,6 +330,7 @@ test_instruction_sets(void)
 		sets[nsets++] = &gpuvec_als_math_avx2;
 	if (gpuvec_processor_has("avx512f"))
 		sets[nsets++] = &gpuvec_als_math_avx512;
+	check(gpuvec_als_best_math() == sets[nsets - 1], "the best one is taken");
 	for (int i = 0; i < FIXED * STRIDE; i++)
 		fixed[i] = ((float) random_below(1 << 24) / (1 << 23) - 1) * 0.3f;
 	for (int row = 0; row < ROWS; row++)

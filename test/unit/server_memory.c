@@ -39,8 +39,9 @@ static long *left;				/* shared with the engine: see failing_malloc.c */
 static const long *live;		/* the same */
 static bool lost = false;		/* was any memory? */
 
-engine
-memory_engine(void)
+/* An engine with a fault, whose allocations can be made to fail */
+static engine
+faulty_engine(const char *fault)
 {
 	static const char *const arguments[] = {"--cpu-threads", "2", NULL};
 	engine		e;
@@ -54,9 +55,15 @@ memory_engine(void)
 	close(fd);
 	live = left + 1;
 	setenv("GPUVEC_FAILING_MALLOC", path, 1);
-	e = engine_start("lists:1", arguments);
+	e = engine_start(fault, arguments);
 	unsetenv("GPUVEC_FAILING_MALLOC");
 	return e;
+}
+
+engine
+memory_engine(void)
+{
+	return faulty_engine("lists:1");
 }
 
 void
@@ -397,6 +404,23 @@ search_cold(client *c, const searching *s)
 	model_free(&cold.m);
 }
 
+/*
+ * Searches of rows that the first device has no memory to search, so that the
+ * others do, if there are any
+ */
+static void
+search_elsewhere(searching *s)
+{
+	engine		e = faulty_engine("lists:1,part-search:0");
+	client		c = client_open(&e);
+
+	s->m.refresh = 0;
+	check(model_load(&c, &s->m), "load");
+	memory_none_lost(&c, "a search on another device loses no memory", ask_search, s, false);
+	client_close(&c);
+	memory_engine_stop(&e);
+}
+
 void
 test_memory(void)
 {
@@ -426,9 +450,10 @@ test_memory(void)
 	wide_from = 0;
 	model_free(&wide.m);
 	search_cold(&c, &s);
+	client_close(&c);
+	memory_engine_stop(&e);
+	search_elsewhere(&s);
 	for (int i = 0; i < 8; i++)
 		free(s.queries[i].ids);
 	model_free(&s.m);
-	client_close(&c);
-	memory_engine_stop(&e);
 }

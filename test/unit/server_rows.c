@@ -1233,7 +1233,7 @@ ask_kept(client *c, fed_table *t)
 
 	insert_row(t, 3, 4);
 	state = keep_rows(c, t, t->applied, t->number);
-	for (int i = 0; i < 5000 && state.applied != t->number; i++)
+	for (double begin = seconds(); state.applied != t->number && seconds() - begin < patience();)
 	{
 		usleep(1000);
 		state = keep_rows(c, t, t->number, t->number);

@@ -1189,6 +1189,84 @@ test_release(gpuvec_backend *b)
 	free_table(&t);
 }
 
+/* ---- the choice between lists and a scan ---- */
+
+/* Rows of so many ids, of which each is in one row of CHOICE_STEP */
+#define CHOICE_ROWS		40000
+#define CHOICE_IDS		20
+#define CHOICE_STEP		100
+
+static table
+make_choice(void)
+{
+	table		t = {.n = CHOICE_ROWS};
+
+	t.rows = allocate(t.n * sizeof(*t.rows));
+	t.dead = allocate(t.n);
+	for (uint32_t i = 0; i < t.n; i++)
+	{
+		uint16_t   *ids = allocate(CHOICE_IDS * sizeof(uint16_t));
+
+		for (uint32_t j = 0; j < CHOICE_IDS; j++)
+			ids[j] = (uint16_t) (j * CHOICE_STEP + random32() % CHOICE_STEP);
+		t.rows[i] = (gpuvec_source_row) {(uint64_t) (i + 1) * 7, CHOICE_IDS, 0, ids, NULL};
+	}
+	return t;
+}
+
+/* The ways of a batch of queries with every step-th id */
+static uint32_t
+ways_of_batch(gpuvec_backend *b, const gpuvec_view *view, gpuvec_method method, uint32_t step)
+{
+	static uint16_t ids[CHOICE_IDS * CHOICE_STEP];
+	static gpuvec_match matches[64];
+	gpuvec_topk_query queries[64] = {0};
+	gpuvec_scoring scoring = scoring_of(GPUVEC_JACCARD);
+	uint32_t	ways = 0;
+	gpuvec_error error;
+
+	for (int i = 0; i < 64; i++)
+	{
+		queries[i].ids = ids;
+		queries[i].k = 1;
+		queries[i].matches = &matches[i];
+	}
+	for (uint32_t id = 0; id < CHOICE_IDS * CHOICE_STEP; id += step)
+	{
+		ids[id / step] = (uint16_t) id;
+		for (int i = 0; i < 64; i++)
+			queries[i].len++;
+	}
+	check(b->topk(b, view, &scoring, method, queries, 64, &error), "a batch of equal queries");
+	for (int i = 0; i < 64; i++)
+		ways |= queries[i].ways;
+	return ways;
+}
+
+/*
+ * Few ids are counted by their lists.  The lists of many have more row numbers
+ * than there are ids in the rows that a batch scans together.
+ */
+static void
+test_choice(gpuvec_backend **backends, int nbackends)
+{
+	table		t = make_choice();
+
+	for (int b = 0; b < nbackends; b++)
+	{
+		gpuvec_view *view = make_view(backends[b], &t);
+		uint32_t	lists = gpuvec_way_bit(GPUVEC_WAY_LISTS);
+
+		/* then the lists are there */
+		check(ways_of_batch(backends[b], view, GPUVEC_METHOD_INVERTED, 1) == lists, "lists, as asked");
+		check(ways_of_batch(backends[b], view, GPUVEC_METHOD_AUTO, 500) == lists, "lists of few ids");
+		check(ways_of_batch(backends[b], view, GPUVEC_METHOD_AUTO, 4) == gpuvec_way_bit(GPUVEC_WAY_SCAN),
+			  "a scan instead of lists of many ids");
+		gpuvec_view_unref(view);
+	}
+	free_table(&t);
+}
+
 int
 main(void)
 {
@@ -1203,6 +1281,7 @@ main(void)
 	test_fenced();
 	test_all_ids();
 	test_near_lengths(backends, n);
+	test_choice(backends, n);
 	test_release(backends[0]);
 	t = make_table(0, 0, 1);
 	test_table("no rows", backends, n, &t, 5, 5, 10, 3);

@@ -84,6 +84,23 @@ rounds(1 .. 16);
 	is($node->safe_psql('postgres', 'SELECT wrong()'), $right, 'and found there');
 }
 
+# Partitions without an index follow the WAL.  What a session does not know of
+# them it learns from one request; then it asks once, however many are behind
+$node->safe_psql('postgres', q{
+	CREATE TABLE plain (id int, tokens idset) PARTITION BY LIST (id);
+	SELECT format('CREATE TABLE plain_%s PARTITION OF plain FOR VALUES IN (%1$s)', i) FROM generate_series(0, 7) i \gexec
+	INSERT INTO plain SELECT id, tokens FROM some_rows(1, 2400);
+	SELECT gpuvec_prewarm('plain', 'tokens')});
+my $emit = q{SELECT pg_logical_emit_message(false, 'any', 'thing')};
+my $explain = q{EXPLAIN (ANALYZE, COSTS OFF) SELECT score FROM gpuvec_topk('plain', 'tokens', '{1,11}', 5)};
+foreach my $session (1, 2)
+{
+	my @plans = split(/Function Scan|Custom Scan/, $node->safe_psql('postgres', "$emit; $explain; $emit; $explain"));
+
+	like($plans[1], qr/Engine Requests: [12]\n/, "session $session: a first search");
+	like($plans[2], qr/Engine Requests: 1\n/, 'and the next one');
+}
+
 # an engine that answers what nobody has asked is not believed
 {
 	local $ENV{GPUVEC_ENGINE_FAULT} = 'another-query';

@@ -604,6 +604,31 @@ take_answer(MirrorConversation *conversation, MirrorRequest *request, Answer *an
 	return true;
 }
 
+/* Note how long a request took that had to wait for rows or pages; 0: none */
+static void
+note_wait(const MirrorConversation *conversation, int64 since)
+{
+	if (since == 0)
+		return;
+	MirrorUsed.waits++;
+	CostsNoteWait(&conversation->target->key, gpuvec_clock_us() - since);
+}
+
+bool
+MirrorConversationCatchUp(MirrorConversation *conversation)
+{
+	int64		since;
+
+	if (!conversation->is_behind)
+		return true;
+	since = gpuvec_clock_us();
+	if (!ensure(conversation, &conversation->behind))
+		return false;
+	conversation->is_behind = false;
+	note_wait(conversation, since);
+	return true;
+}
+
 bool
 MirrorConversationNeed(const MirrorConversation *conversation, gpuvec_freshness *need)
 {
@@ -618,16 +643,6 @@ MirrorTakeReply(MirrorConversation *conversation, MirrorRequest *request, Gpuvec
 
 	memcpy(&answer.state, reply->data + request->answer_state, sizeof(gpuvec_state));
 	return take_answer(conversation, request, &answer);
-}
-
-/* Note how long a request took that had to wait for rows or pages; 0: none */
-static void
-note_wait(const MirrorConversation *conversation, int64 since)
-{
-	if (since == 0)
-		return;
-	MirrorUsed.waits++;
-	CostsNoteWait(&conversation->target->key, gpuvec_clock_us() - since);
 }
 
 bool

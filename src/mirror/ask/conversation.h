@@ -135,10 +135,12 @@ extern bool MirrorConversationEnd(MirrorConversation *conversation, bool ok, con
 extern bool MirrorAsk(MirrorConversation *conversation, MirrorRequest *request, GpuvecReply *answer);
 
 /*
- * For a request that others than MirrorAsk() send, once after the beginning:
- * set how fresh the mirror must be.  False: it is known to be behind, or to
- * need patience.
+ * For a request that others than MirrorAsk() send, once after the beginning.
+ * CatchUp: refresh the mirror, if it is known to be behind; false: there is no
+ * engine any more.  Need: set how fresh the mirror must be.  False: it needs
+ * patience, or is behind all the same.
  */
+extern bool MirrorConversationCatchUp(MirrorConversation *conversation);
 extern bool MirrorConversationNeed(const MirrorConversation *conversation, gpuvec_freshness *need);
 
 /*

@@ -6,9 +6,11 @@
  * For each relation a conversation begins as for a search of it alone: what
  * makes the answers exact is said of each mirror by itself (conversation.c).
  * Then one request names all mirrors, and how fresh each has to be.  A mirror
- * that is known to be behind only keeps its place, as the engine knows lists
- * of mirrors that are searched together (sets/compound.c).  It is searched
- * alone, as is one that turns out not to be as fresh.
+ * that is known to be behind is refreshed first.  One that waits for rows of
+ * the feed only keeps its place, as the engine knows lists of mirrors that are
+ * searched together (sets/compound.c).  It is searched alone, as is one that
+ * turns out not to be as fresh.  But if most turn out so, as where a session
+ * asks for the first time, the request is repeated.
  *
  * The engine returns the n best rows of all mirrors that it has searched, in
  * the order (score descending, relation, tid).  These are the best rows of
@@ -47,6 +49,7 @@
 #include "mirror/ask/search_partitions.h"
 #include "mirror/ask/search_request.h"
 #include "mirror/describe/usage.h"
+#include "mirror/fresh/known.h"
 #include "mirror/fresh/load_targets.h"
 
 /* Where a query's rows end */
@@ -84,6 +87,9 @@ struct MirrorPartitions
 
 /* Attempts to begin all conversations with one engine */
 #define OPEN_ATTEMPTS	2
+
+/* Requests for the same, if most mirrors turn out to be behind */
+#define ASK_ATTEMPTS	2
 
 /* A query of the search that was not sent */
 #define NOT_SENT	PG_UINT32_MAX
@@ -133,6 +139,8 @@ open_partition(MirrorPartitions *partitions, int number, MirrorTarget *target, c
 	if (!MirrorConversationBegin(&partition->conversation, &reason))
 		return false;
 	partition->open = true;
+	if (!MirrorConversationCatchUp(&partition->conversation))
+		return false;
 	wire->key = target->key;
 	wire->known = partition->conversation.known;
 	if (MirrorConversationNeed(&partition->conversation, &wire->need))
@@ -397,12 +405,57 @@ load_absent(MirrorPartitions *partitions, MirrorTarget *targets, const MirrorSea
 	pfree(absent);
 }
 
+/* True if a mirror that was to be searched is not fresh enough */
+static bool
+turned_out_behind(const Partition *partition)
+{
+	return partition->open && !partition->known && partition->answer.head.state.state == GPUVEC_READY;
+}
+
+/*
+ * True if most mirrors that were to be searched turned out to be behind.  That
+ * is remembered, so that another request begins with refreshing them.
+ */
+static bool
+most_are_behind(const MirrorPartitions *partitions)
+{
+	int			behind = 0;
+
+	for (int i = 0; i < partitions->ntargets; i++)
+		behind += turned_out_behind(&partitions->partitions[i]);
+	if (behind < 2 || behind * 2 <= partitions->nopen)
+		return false;
+	for (int i = 0; i < partitions->ntargets; i++)
+	{
+		const Partition *partition = &partitions->partitions[i];
+
+		if (turned_out_behind(partition))
+			MirrorRemember(&partition->conversation.target->key, &partition->answer.head.state);
+	}
+	return true;
+}
+
+/* Ask the engine.  False: that is not possible, or does not pay. */
+static bool
+ask_all(MirrorPartitions *partitions, MirrorTarget *targets, MirrorSearch *search, uint32 times)
+{
+	GpuvecReply reply;
+
+	MirrorSearchReset(search);
+	if (!open_partitions(partitions, targets, search))
+		return false;
+	make_queries(partitions, search, times);
+	partitions->cuts = palloc0_array(PartitionsCut, partitions->request.n);
+	if (!ask(partitions, search, &reply))
+		return false;
+	take_partitions(partitions, search, &reply);
+	return true;
+}
+
 MirrorPartitions *
 MirrorPartitionsSearch(MirrorTarget *targets, int ntargets, MirrorSearch *search, uint32 times)
 {
 	MirrorPartitions *partitions = palloc0_object(MirrorPartitions);
-	GpuvecReply reply;
-	bool		ok;
 
 	partitions->ntargets = ntargets;
 	partitions->head.xmin = MirrorSnapshotXmin(search->snapshot);
@@ -410,21 +463,20 @@ MirrorPartitionsSearch(MirrorTarget *targets, int ntargets, MirrorSearch *search
 	partitions->wire = palloc0_array(gpuvec_search_partition, ntargets);
 	partitions->whose = palloc_array(int, ntargets);
 	partitions->numbers = palloc_array(uint32, search->nqueries);
-	MirrorSearchReset(search);
-	ok = open_partitions(partitions, targets, search);
-	if (ok)
+	for (int attempt = 0; attempt < ASK_ATTEMPTS; attempt++)
 	{
-		make_queries(partitions, search, times);
-		partitions->cuts = palloc0_array(PartitionsCut, partitions->request.n);
-		ok = ask(partitions, search, &reply);
+		bool		ok = ask_all(partitions, targets, search, times);
+
+		if (ok && (attempt + 1 == ASK_ATTEMPTS || !most_are_behind(partitions)))
+		{
+			load_absent(partitions, targets, search);
+			return partitions;
+		}
+		MirrorPartitionsEnd(partitions);
+		if (!ok)
+			break;
+		memset(partitions->partitions, 0, ntargets * sizeof(Partition));
 	}
-	if (ok)
-	{
-		take_partitions(partitions, search, &reply);
-		load_absent(partitions, targets, search);
-		return partitions;
-	}
-	MirrorPartitionsEnd(partitions);
 	return NULL;
 }
 

@@ -608,20 +608,18 @@ take_answer(MirrorConversation *conversation, MirrorRequest *request, Answer *an
 static void
 note_wait(const MirrorConversation *conversation, int64 since)
 {
-	if (since == 0)
-		return;
-	MirrorUsed.waits++;
-	CostsNoteWait(&conversation->target->key, gpuvec_clock_us() - since);
+	MirrorUsed.waits += since != 0;
+	if (since != 0)
+		CostsNoteWait(&conversation->target->key, gpuvec_clock_us() - since);
 }
 
 bool
 MirrorConversationCatchUp(MirrorConversation *conversation)
 {
-	int64		since;
+	int64		since = gpuvec_clock_us();
 
 	if (!conversation->is_behind)
 		return true;
-	since = gpuvec_clock_us();
 	if (!ensure(conversation, &conversation->behind))
 		return false;
 	conversation->is_behind = false;

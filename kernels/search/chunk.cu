@@ -93,8 +93,8 @@ count_each(struct chunk *c)
 	c->each = c->apart ? 0 : c->n;
 	for (uint32_t i = 0; i < c->n && c->apart; i++)
 	{
-		bool next = i > 0 && chunk_query(c, i)->query->partition ==
-								 chunk_query(c, i - 1)->query->partition;
+		bool next =
+			i > 0 && chunk_query(c, i)->query->partition == chunk_query(c, i - 1)->query->partition;
 
 		same = next ? same + 1 : 1;
 		c->each = std::max(c->each, same);

@@ -204,8 +204,7 @@ choose_blocks_apart(const struct search *s, const struct chunk *c, int kind, uin
 	{
 		struct block_list blocks = blocks_of(s, c, q, kind);
 		uint32_t n = c->again ? 0 : sampled_apart(s, c, q, kind);
-		uint32_t from =
-			first_block(s, kind, blocks, n, best_length(s, chunk_query(c, q)->query));
+		uint32_t from = first_block(s, kind, blocks, n, best_length(s, chunk_query(c, q)->query));
 
 		for (uint32_t i = from; i < from + n; i++)
 		{

@@ -431,8 +431,9 @@ share_of_rows(const struct search *s, const struct work_query *w)
 {
 	double share = w->filter ? w->filter->nrows / (s->view->ntiles * 32.0) : 1;
 
-	return w->query->in_partition ? share * rows_of_partition(s, w->query) / (s->view->ntiles * 32.0)
-								  : share;
+	return w->query->in_partition
+			   ? share * rows_of_partition(s, w->query) / (s->view->ntiles * 32.0)
+			   : share;
 }
 
 /* Candidates to make room for, for each query of a chunk with this one */

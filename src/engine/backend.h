@@ -152,8 +152,8 @@ struct gpuvec_backend
 								 * when it is adopted */
 	bool		takes_unordered;	/* queries may be unordered */
 	bool		takes_partitions;	/* views may be of several mirrors, ... */
-	bool		takes_in_partition; /* ... and queries of one of them, unless rows
-									 * of several share segments */
+	bool		takes_in_partition; /* ... and queries of one of them, unless
+									 * rows of several share segments */
 	gpuvec_vectors *vectors;	/* stores the vectors of embedding tables; not
 								 * of a replica */
 	gpuvec_trainer *trainer;	/* trains factors; not of a replica */

@@ -35,7 +35,7 @@ build/test/cuda_filter: build/test/cuda_filter.o $(ENGINE_LIB)
 # the test of several devices; one GPU counts as several
 build/test/cuda_shards.o: $(srcdir)/test/unit/shards_test.c $(CUDA_TEST_HEADERS) $(srcdir)/test/unit/unit_test.h
 	@mkdir -p $(@D)
-	$(ENGINE_CC) -std=gnu11 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -DPARTS_TEST_GPU \
+	$(ENGINE_CC) -std=gnu11 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -DSHARDS_TEST_GPU \
 		-I$(srcdir)/src -I$(srcdir) -c -o $@ $<
 
 build/test/cuda_shards: build/test/cuda_shards.o $(ENGINE_LIB)

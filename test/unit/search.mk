@@ -82,7 +82,7 @@ $(EMULATION_DIR)/cuda_filter: $(EMULATION_DIR)/cuda_filter.o $(SEARCH_OBJS) $(SE
 # several devices, against the CPU
 $(EMULATION_DIR)/cuda_shards.o: $(srcdir)/test/unit/shards_test.c $(srcdir)/test/unit/unit_test.h
 	@mkdir -p $(@D)
-	$(ENGINE_CC) -std=gnu11 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -DPARTS_TEST_GPU \
+	$(ENGINE_CC) -std=gnu11 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -DSHARDS_TEST_GPU \
 		-I$(srcdir)/src -I$(srcdir) -c -o $@ $<
 
 $(EMULATION_DIR)/cuda_shards: $(EMULATION_DIR)/cuda_shards.o $(SEARCH_OBJS) $(SEARCH_LIB)

@@ -707,18 +707,21 @@ test_random(int ntables)
 #ifndef SHARDS_TEST_GPU
 /* ---- views of several mirrors ---- */
 
-/* A view of two tables that nobody has adopted; its segments are */
+/* A view of two tables */
 static gpuvec_view *
 joint_view(gpuvec_backend *b, const table *t)
 {
 	gpuvec_view_entry entries[2 * MOST_SEGMENTS];
 	uint32_t	first = adopt_entries(b, &t[0], entries);
 	uint32_t	n = first + adopt_entries(b, &t[1], entries + first);
+	gpuvec_view *view;
 	gpuvec_error error;
 
 	for (uint32_t i = 0; i < n; i++)
 		entries[i].partition = gpuvec_partition_tid(i < first ? 0 : 1);
-	return gpuvec_view_new(entries, n, &error);
+	view = gpuvec_view_new(entries, n, &error);
+	check(b->adopt_view(b, view, &error), "a view of several mirrors is adopted");
+	return view;
 }
 
 /* The answer of a view of two tables is that of each of them */

@@ -1469,7 +1469,7 @@ test_partitions(void)
 		for (uint32_t vocab : {40u, 3000u})
 		{
 			dataset		d = random_dataset(("partitions: " + std::to_string(p[0])).c_str(),
-										   emulated || tiny ? 6000 : 40000, vocab, vocab == 40 ? 0 : 1,
+										   emulated || tiny ? 3000 : 40000, vocab, vocab == 40 ? 0 : 1,
 										   vocab == 40 ? 8 : 40, vocab == 3000);
 
 			kill_some(d, 30);
@@ -1483,7 +1483,7 @@ test_partitions(void)
 			else
 				build_view(d, p[0] < 5 ? 500 : 65536, true);
 			if (emulated || tiny)
-				test_dataset(d, {p[0] == 64 ? 64u : 5u}, {6}, 2);
+				test_dataset(d, {p[0] == 64 ? 16u : 5u}, {6}, 2);
 			else
 				test_dataset(d, {1, p[0], 150}, {6, 300}, 4);
 			free_dataset(d);

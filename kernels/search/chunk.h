@@ -112,7 +112,7 @@ struct chunk
 	bool lone;     /* the queries are parameters of a kernel */
 	bool direct;   /* the last kernel writes results and states to the host */
 	bool again;    /* its queries overflowed before: they have good bounds */
-	bool apart;    /* each query is of one partition; they are in order of these */
+	bool apart;    /* each query is of one partition, in order of these */
 	uint32_t each; /* queries of the partition with the most of them; else n */
 	/* rows that pass the queries' filters are counted one by one */
 	bool gathered;

@@ -123,7 +123,7 @@ struct device_segment
 	 */
 	const uint32_t *hot_len;
 	const uint64_t *tid;  /* [ntiles * 32]: key_from_tid() */
-	uint64_t partition;   /* bits of the row_key.lo of all rows: in which mirror they are */
+	uint64_t partition;   /* partition_key() of all rows, or 0 */
 	const uint32_t *live; /* [ntiles] bits of live rows; NULL: all are */
 	uint32_t nrows;
 	uint32_t ntiles;

@@ -56,8 +56,9 @@ struct cuda_livemap
  */
 struct view_partitions
 {
-	uint32_t bits = 0; /* upper bits of row keys that tell the mirror; 0: there is one */
-	uint32_t n = 0;    /* one more than the largest number */
+	/* upper bits of row keys that tell the mirror; 0: there is one mirror */
+	uint32_t bits = 0;
+	uint32_t n = 0;                   /* one more than the largest number */
 	std::unique_ptr<uint32_t[]> rows; /* [n] rows of their tiles */
 	/*
 	 * Blocks of each kind, in order of mirror and length: positions in

@@ -158,7 +158,7 @@ typedef struct gpuvec_view
 {
 	int			refs;			/* changed by __atomic builtins only */
 	uint32_t	nentries;
-	uint64_t	number;			/* no other view has it while the engine runs */
+	uint64_t	number;			/* no other view of this engine has it */
 	uint64_t	nrows;			/* live rows */
 	uint64_t	nids;			/* ids of all rows, dead ones included */
 	gpuvec_backend *backend;

@@ -60,7 +60,8 @@ lone() {
 		sed -n 's/^latency average = \([0-9.]*\) ms$/\1/p'
 }
 
-# many IGNORED TABLE K: milliseconds of a session's second batch: the first one finds out what the partitions are
+# many IGNORED TABLE K: milliseconds of a session's second batch: the first one
+# finds out what the partitions are
 many() {
 	local batch
 	batch="SELECT count(*) FROM $(batch "$2" "$3");"

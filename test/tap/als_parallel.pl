@@ -6,7 +6,8 @@ use GpuvecTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-# what workers share is used again and again, where the server can do that (from PostgreSQL 14 on), and then it is not zeroed
+# what workers share is used again and again, where the server can do that (from
+# PostgreSQL 14 on), and then it is not zeroed
 my $node = new_node('main', started => 0);
 $node->append_conf('postgresql.conf', "min_dynamic_shared_memory = '64MB'") if $node->pg_version >= 14;
 $node->start;

@@ -77,7 +77,8 @@ SKIP:
 	skip('this server has no lz4', 2) if $version < 14 || result(q{SELECT 'lz4' = ANY (enumvals) FROM pg_settings WHERE name = 'default_toast_compression'}) ne 't';
 	compressed('lz4');
 }
-# from 15 on a custom scan tells the planner that it computes columns itself (flag 4): else another node would stand between it and its loop
+# from 15 on a custom scan tells the planner that it computes columns itself
+# (flag 4): else another node would stand between it and its loop
 $node->safe_psql('postgres', q{CREATE TABLE many (id int, tokens idset);
 	INSERT INTO many SELECT i, ARRAY[i % 97, i % 89 + 100]::idset FROM generate_series(1, 2000) i;
 	CREATE INDEX ON many USING gpuvec (tokens); ANALYZE many});

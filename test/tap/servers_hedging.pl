@@ -103,7 +103,8 @@ is(scalar(backends('second')), 1, 'and used again');
 is(hedged(@slow), $right, 'the second host hangs: the same answer');
 is(scalar(backends('first')), 1, 'of the first one');
 
-# entries of connections that were taken over are used again: more of them would need more memory
+# entries of connections that were taken over are used again: more of them would
+# need more memory
 if ($main->pg_version >= 14)
 {
 	my $memory = q{SELECT used_bytes FROM pg_backend_memory_contexts WHERE name = 'gpuvec connections'};

@@ -39,10 +39,10 @@ struct row
 struct dataset
 {
 	std::string name;
-	std::vector<row> rows;		/* tids tell the partition, if there are several */
+	std::vector<row> rows;		/* their tids tell the partition */
 	uint32_t	vocab;
 	gpuvec_view *view;
-	std::vector<uint32_t> partitions;	/* numbers of a view's mirrors, ascending */
+	std::vector<uint32_t> partitions;	/* ascending numbers of mirrors */
 	uint32_t	shared_bits = 0;	/* rows of several share segments: bits of
 									 * these numbers */
 };

@@ -140,10 +140,9 @@ keep_map(MirrorConversation *conversation)
 }
 
 /*
- * Set *refresh to a refresh number that is known, or 0.  If at least
- * MAP_ASK_ROWS rows depend on it, it is the last one; but for one of many
- * partitions the engine is asked only if none is known.  False: the connection
- * was lost, or the engine refused.
+ * Set *refresh to a refresh number that is known, or 0.  If MAP_ASK_ROWS rows
+ * depend on it, it is the last one; of one of many partitions only if none is
+ * known.  False: the connection was lost, or the engine refused.
  */
 static bool
 refresh_number(MirrorConversation *conversation, double rows, uint64 *refresh)
@@ -617,11 +616,12 @@ bool
 MirrorConversationCatchUp(MirrorConversation *conversation)
 {
 	int64		since = gpuvec_clock_us();
+	const char *reason;
 
 	if (!conversation->is_behind)
 		return true;
 	if (!ensure(conversation, &conversation->behind))
-		return false;
+		return MirrorRefused(&reason);
 	conversation->is_behind = false;
 	note_wait(conversation, since);
 	return true;

@@ -136,9 +136,9 @@ extern bool MirrorAsk(MirrorConversation *conversation, MirrorRequest *request, 
 
 /*
  * For a request that others than MirrorAsk() send, once after the beginning.
- * CatchUp: refresh the mirror, if it is known to be behind; false: there is no
- * engine any more.  Need: set how fresh the mirror must be.  False: it needs
- * patience, or is behind all the same.
+ * CatchUp: refresh the mirror, if it is known to be behind, unless the engine
+ * refuses; false: there is none any more.  Need: set how fresh the mirror must
+ * be; false: it needs patience, or is behind all the same.
  */
 extern bool MirrorConversationCatchUp(MirrorConversation *conversation);
 extern bool MirrorConversationNeed(const MirrorConversation *conversation, gpuvec_freshness *need);

@@ -405,6 +405,15 @@ GpuvecRelationSmgr(Relation rel)
 #define GpuvecNotNullHolds(rel, attnum) true
 #endif
 
+/* The children that pruning leaves when a scan begins */
+#if PG_VERSION_NUM >= 180000
+#define GpuvecFindMatchingSubPlans(prune) ExecFindMatchingSubPlans(prune, false, NULL)
+#elif PG_VERSION_NUM >= 150000
+#define GpuvecFindMatchingSubPlans(prune) ExecFindMatchingSubPlans(prune, false)
+#else
+#define GpuvecFindMatchingSubPlans(prune) ExecFindMatchingSubPlans(prune)
+#endif
+
 /*
  * From 15 on a window may end early: whether one does, by which conditions,
  * and by which functions

@@ -78,7 +78,7 @@ extern int64 gpuvec_getbitmap(IndexScanDesc scan, TIDBitmap *bitmap);
 extern bool gpuvec_gettuple(IndexScanDesc scan, ScanDirection direction);
 extern void gpuvec_endscan(IndexScanDesc scan);
 
-/* ranked_rows.c */
+/* scan_query.c */
 extern double GpuvecRankDistance(gpuvec_measure measure, double score);
 
 /* key_search.c: the rows that may satisfy the search keys */

@@ -24,7 +24,7 @@
 
 #include "executor/executor.h"
 #include "index/index_am.h"
-#include "index/knn_scan.h"
+#include "index/merge.h"
 #include "index/read_ahead.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
@@ -268,10 +268,7 @@ executor_start(QueryDesc *query, int eflags)
 		(eflags & (EXEC_FLAG_EXPLAIN_ONLY | EXEC_FLAG_REWIND | EXEC_FLAG_BACKWARD)) == 0)
 		look_at(query->planstate, false);
 	if ((eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0)
-	{
 		ExpectedBegin(query->planstate);
-		SiblingsNote(query);
-	}
 }
 
 /* Called once, when the library is loaded */
@@ -279,6 +276,7 @@ void
 GpuvecJoinedInit(void)
 {
 	ReadAheadInit();
+	MergeInit();
 	previous_hook = ExecutorStart_hook;
 	ExecutorStart_hook = executor_start;
 }

@@ -10,7 +10,6 @@
 
 #include "postgres.h"
 
-#include "executor/execdesc.h"
 #include "executor/tuptable.h"
 #include "index/index_am.h"
 #include "mirror/describe/usage.h"
@@ -65,6 +64,8 @@ typedef struct KnnState
 	MirrorSearch search;
 	MirrorQuery wire;
 	bool		complete;		/* no rows follow those in rows[] */
+	double		known;			/* all rows before this distance are in
+								 * rows[]; infinity: all that rank */
 	KnnRow	   *rows;			/* [nrows], of the batches so far */
 	uint64		nrows;
 	uint64		maxrows;
@@ -132,6 +133,16 @@ extern IdSet *KnnReadKeys(IndexScanDesc scan, GpuvecConditions *conditions);
 extern void KnnMakeQuery(gpuvec_measure measure, const IdSet *query,
 						 const GpuvecConditions *conditions, MirrorQuery *wire);
 
+/*
+ * True if a scan has rows to return.  The distance of the row that it returned
+ * last; infinity: it does not rank, or that is not known.  A distance that its
+ * next row has at least, if those that are not in rows[] have `behind`;
+ * infinity: no more rank.
+ */
+extern bool KnnHasRows(const KnnState *state);
+extern double KnnLastDistance(const KnnState *state);
+extern double KnnNextDistance(const KnnState *state, double behind);
+
 /* keyed.c: true if a row comes behind the last one that was returned */
 extern bool KnnComesNext(const KnnState *state, const KeyedRow *row);
 
@@ -142,14 +153,5 @@ extern void KnnBeginOthers(IndexScanDesc scan, KnnState *state);
 
 /* Get the next of these rows.  False: there is none. */
 extern bool KnnNextOther(KnnState *state, KnnRow *row);
-
-/*
- * siblings.c.  Note the scans of a plan that has started, and of several scans
- * below one Merge Append get the first batch at once.  SiblingsFirstRows sets
- * the hits of the scan's query, and search.k, which it was asked for.  False:
- * the scan has to ask by itself.
- */
-extern void SiblingsNote(QueryDesc *query);
-extern bool SiblingsFirstRows(IndexScanDesc scan, KnnState *state);
 
 #endif							/* GPUVEC_KNN_SCAN_H */

@@ -44,6 +44,7 @@
 #include "catalog/pg_type.h"
 #include "idset/idset_spelling.h"
 #include "index/index_am.h"
+#include "index/merge.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/clauses.h"
@@ -311,6 +312,8 @@ upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input, RelOp
 		previous_hook(root, stage, input, output, extra);
 	if (stage == UPPERREL_WINDOW && list_length(root->parse->windowClause) == 1)
 		add_early_windows(root, input, output);
+	if (stage == UPPERREL_FINAL)
+		MergePutInto(root, output);
 }
 
 /* Called once, when the library is loaded */

@@ -30,23 +30,14 @@
  */
 #include "gpuvec.h"
 
+#include <math.h>
+
 #include "access/relscan.h"
 #include "idset/idset.h"
-#include "index/knn_scan.h"
+#include "index/merge.h"
 #include "link/engine_link.h"
 #include "mirror/describe/mirror.h"
 #include "utils/memutils.h"
-
-/*
- * A number that sorts like the distance of a row that ranks.  A larger score
- * is a smaller distance.  But distances that are 1 - score may be equal
- * though the scores are not.
- */
-double
-GpuvecRankDistance(gpuvec_measure measure, double score)
-{
-	return measure == GPUVEC_COSINE ? 1.0 - score : -score;
-}
 
 static int
 compare_rows(const void *a, const void *b)
@@ -100,6 +91,15 @@ same_group(const KnnState *state, const KnnRow *a, const KnnRow *b)
 		(state->measure == GPUVEC_COSINE || tid_number_block(a->root) == tid_number_block(b->root));
 }
 
+/* True if rows of this row's group may not be known yet */
+static bool
+may_grow(const KnnState *state, const KnnRow *row)
+{
+	if (state->measure == GPUVEC_COSINE)
+		return row->distance >= state->known;
+	return same_group(state, row, &state->rows[state->nrows - 1]);
+}
+
 /* Only whole groups are ready: not the last group, unless nothing follows */
 static void
 finish_groups(KnnState *state)
@@ -110,7 +110,7 @@ finish_groups(KnnState *state)
 	if (state->measure != GPUVEC_COSINE && state->search.roots)
 		state->nsorted = n;
 	else if (!state->complete)
-		while (n > 0 && same_group(state, &state->rows[n - 1], &state->rows[state->nrows - 1]))
+		while (n > 0 && may_grow(state, &state->rows[n - 1]))
 			n--;
 	state->nready = n;
 }
@@ -145,22 +145,37 @@ note_passed(KnnState *state)
 	return true;
 }
 
-bool
-KnnNextBatch(IndexScanDesc scan, KnnState *state)
+/* Find the rows of the next batch.  False: the engine is not available. */
+static bool
+find_batch(IndexScanDesc scan, KnnState *state)
 {
 	MirrorSearch *search = &state->search;
-	MemoryContext old = MemoryContextSwitchTo(state->context);
 	const char *reason = NULL;
 
-	if (!KnnComingTake(state) &&
-		(state->wire.resumes || !SiblingsFirstRows(scan, state)) &&
-		!MirrorTopK(&state->target, search, &reason))
+	if (MergeRowsTake(scan, state))
+		return true;
+	if (!KnnComingTake(state) && !MirrorTopK(&state->target, search, &reason))
 	{
-		MemoryContextSwitchTo(old);
 		GpuvecLinkWarn(reason);
 		return false;
 	}
-	state->complete = state->wire.nhits < search->k;
+	state->known = state->wire.nhits < search->k ? INFINITY :
+		GpuvecRankDistance(state->measure, state->wire.hits[state->wire.nhits - 1].score);
+	search->k = Min(search->k * GPUVEC_BATCH_GROWTH, GPUVEC_MAX_K);
+	return true;
+}
+
+bool
+KnnNextBatch(IndexScanDesc scan, KnnState *state)
+{
+	MemoryContext old = MemoryContextSwitchTo(state->context);
+
+	if (!find_batch(scan, state))
+	{
+		MemoryContextSwitchTo(old);
+		return false;
+	}
+	state->complete = isinf(state->known);
 	if (!note_passed(state))
 	{
 		MemoryContextSwitchTo(old);
@@ -187,7 +202,7 @@ KnnNextBatch(IndexScanDesc scan, KnnState *state)
 
 		row->distance = GpuvecRankDistance(state->measure, hit->score);
 		row->root = hit_root(hit);
-		row->version = !search->roots;
+		row->version = !state->search.roots;
 	}
 	if (!state->complete)
 	{
@@ -196,7 +211,6 @@ KnnNextBatch(IndexScanDesc scan, KnnState *state)
 		state->wire.resumes = true;
 		state->wire.resume_score = last->score;
 		state->wire.resume_tid = mirror_behind(last->place);
-		search->k = Min(search->k * GPUVEC_BATCH_GROWTH, GPUVEC_MAX_K);
 	}
 	finish_groups(state);
 	MemoryContextSwitchTo(old);

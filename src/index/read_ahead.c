@@ -30,11 +30,11 @@
 #include "access/relscan.h"
 #include "executor/executor.h"
 #include "executor/nodeIndexscan.h"
+#include "index/custom_node.h"
 #include "index/index_am.h"
 #include "index/knn_scan.h"
 #include "index/read_ahead.h"
 #include "miscadmin.h"
-#include "nodes/extensible.h"
 #include "optimizer/paths.h"
 #include "utils/memutils.h"
 
@@ -112,24 +112,6 @@ orders_for_rows(const Path *path)
 	return false;
 }
 
-/* The node's path above that of an outer side */
-static Path *
-make_path(Path *outer)
-{
-	CustomPath *path = makeNode(CustomPath);
-
-	path->path = *outer;
-	path->path.type = T_CustomPath;
-	path->path.pathtype = T_CustomScan;
-	path->path.parallel_aware = false;
-#if PG_VERSION_NUM >= 150000
-	path->flags = CUSTOMPATH_SUPPORT_PROJECTION;
-#endif
-	path->custom_paths = list_make1(outer);
-	path->methods = &path_methods;
-	return &path->path;
-}
-
 static bool
 is_ours(const Path *path)
 {
@@ -148,7 +130,7 @@ put_into(List *paths)
 
 		if (IsA(loop, NestPath) && !is_ours(loop->outerjoinpath) &&
 			PATH_REQ_OUTER(loop->innerjoinpath) != NULL && orders_for_rows(loop->innerjoinpath))
-			loop->outerjoinpath = make_path(loop->outerjoinpath);
+			loop->outerjoinpath = CustomNodePath(loop->outerjoinpath, &path_methods);
 	}
 }
 
@@ -165,46 +147,21 @@ add_to_joins(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *outerrel, RelOp
 	put_into(joinrel->partial_pathlist);
 }
 
-/* The outer side has evaluated all clauses */
+/* PlanCustomPath */
 static Plan *
 plan_read_ahead(PlannerInfo *root, RelOptInfo *rel, struct CustomPath *path, List *tlist,
 				List *clauses, List *custom_plans)
 {
-	CustomScan *scan = makeNode(CustomScan);
-
-	scan->scan.plan.targetlist = tlist;
-	scan->custom_plans = custom_plans;
-	scan->custom_scan_tlist = copyObject(linitial_node(Plan, custom_plans)->targetlist);
-	scan->flags = path->flags;
-	scan->methods = &scan_methods;
-	return &scan->scan.plan;
+	return CustomNodePlan(path, tlist, linitial(custom_plans), &scan_methods);
 }
 
 /* ---- rows ---- */
 
-/*
- * The next row as this node returns it: what comes from below, in a slot of
- * the kind that the loop expects, and with the columns that it wants
- */
+/* The next row as this node returns it */
 static TupleTableSlot *
 make_row(ReadAheadState *state)
 {
-	TupleTableSlot *row = ExecProcNode(linitial(state->css.custom_ps));
-	TupleTableSlot *slot = state->css.ss.ss_ScanTupleSlot;
-	ProjectionInfo *projection = state->css.ss.ps.ps_ProjInfo;
-
-	ExecClearTuple(slot);
-	if (TupIsNull(row))
-		return slot;
-	slot_getallattrs(row);
-	memcpy(slot->tts_values, row->tts_values, row->tts_nvalid * sizeof(Datum));
-	memcpy(slot->tts_isnull, row->tts_isnull, row->tts_nvalid * sizeof(bool));
-	ExecStoreVirtualTuple(slot);
-	if (projection == NULL)
-		return slot;
-	ResetExprContext(projection->pi_exprContext);
-	projection->pi_exprContext->ecxt_scantuple = slot;
-	return ExecProject(projection);
+	return CustomNodeRow(&state->css, ExecProcNode(CustomNodeBelow(&state->css)));
 }
 
 /* Set the parameters of the loop by a row, as the loop does it */
@@ -291,14 +248,6 @@ read_rows(ReadAheadState *state)
 
 /* ---- execution ---- */
 
-static void
-begin(CustomScanState *node, EState *estate, int eflags)
-{
-	const CustomScan *scan = (const CustomScan *) node->ss.ps.plan;
-
-	node->custom_ps = list_make1(ExecInitNode(linitial(scan->custom_plans), estate, eflags));
-}
-
 static TupleTableSlot *
 next_row(CustomScanState *node)
 {
@@ -313,41 +262,28 @@ next_row(CustomScanState *node)
 }
 
 static void
-end(CustomScanState *node)
-{
-	ExecEndNode(linitial(node->custom_ps));
-}
-
-static void
 rescan(CustomScanState *node)
 {
 	ReadAheadState *state = (ReadAheadState *) node;
-	PlanState  *child = linitial(node->custom_ps);
 
 	state->n = state->next = 0;
 	state->capacity = 1;
 	state->ended = false;
-	if (node->ss.ps.chgParam != NULL)
-		UpdateChangedParamSet(child, node->ss.ps.chgParam);
-	if (child->chgParam == NULL)
-		ExecReScan(child);
+	CustomNodeRescan(node);
 }
 
 static const CustomExecMethods exec_methods = {
 	.CustomName = "gpuvec read-ahead",
-	.BeginCustomScan = begin,
+	.BeginCustomScan = CustomNodeBegin,
 	.ExecCustomScan = next_row,
-	.EndCustomScan = end,
+	.EndCustomScan = CustomNodeEnd,
 	.ReScanCustomScan = rescan,
 };
 
 static Node *
 create_state(CustomScan *scan)
 {
-	ReadAheadState *state = (ReadAheadState *) newNode(sizeof(ReadAheadState), T_CustomScanState);
-
-	state->css.methods = &exec_methods;
-	return (Node *) state;
+	return CustomNodeState(sizeof(ReadAheadState), &exec_methods);
 }
 
 PlanState *
@@ -355,7 +291,7 @@ ReadAheadChild(PlanState *node)
 {
 	if (!IsA(node, CustomScanState) || ((CustomScanState *) node)->methods != &exec_methods)
 		return NULL;
-	return linitial(((CustomScanState *) node)->custom_ps);
+	return CustomNodeBelow((CustomScanState *) node);
 }
 
 void

@@ -28,7 +28,7 @@
 #include "access/table.h"
 #include "idset/idset.h"
 #include "index/entry_queue.h"
-#include "index/knn_scan.h"
+#include "index/merge.h"
 #include "pgstat.h"
 #include "storage/bufmgr.h"
 #include "utils/builtins.h"
@@ -121,6 +121,7 @@ gpuvec_rescan(IndexScanDesc scan, ScanKey keys, int nkeys, ScanKey orderbys, int
 		return;
 	state->measure = GpuvecStrategyMeasure(scan->orderByData[0].sk_strategy);
 	state->phase = SCAN_ENGINE;
+	state->known = -INFINITY;
 }
 
 void
@@ -304,7 +305,8 @@ check_snapshot(Snapshot snapshot)
 static void
 count_scan(IndexScanDesc scan)
 {
-	pgstat_count_index_scan(scan->indexRelation);
+	if (!MergeRowsCounted(scan))
+		pgstat_count_index_scan(scan->indexRelation);
 #if PG_VERSION_NUM >= 180000
 	if (scan->instrument)
 		scan->instrument->nsearches++;

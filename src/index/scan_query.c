@@ -1,11 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * scan_query.c
- *	  The query of an ordered scan, out of its keys.
+ *	  The query of an ordered scan, out of its keys, and how far it has come.
  *
  *-------------------------------------------------------------------------
  */
 #include "gpuvec.h"
+
+#include <math.h>
 
 #include "access/relscan.h"
 #include "index/knn_scan.h"
@@ -31,4 +33,37 @@ KnnMakeQuery(gpuvec_measure measure, const IdSet *query, const GpuvecConditions 
 		wire->filter = &conditions->filter;
 		wire->disjoint = !gpuvec_ranks_disjoint(measure);
 	}
+}
+
+/*
+ * A number that sorts like the distance of a row that ranks.  A larger score
+ * is a smaller distance.  But distances that are 1 - score may be equal
+ * though the scores are not.
+ */
+double
+GpuvecRankDistance(gpuvec_measure measure, double score)
+{
+	return measure == GPUVEC_COSINE ? 1.0 - score : -score;
+}
+
+double
+KnnLastDistance(const KnnState *state)
+{
+	return state->phase == SCAN_ENGINE && state->returned ? state->last.distance : INFINITY;
+}
+
+bool
+KnnHasRows(const KnnState *state)
+{
+	return state->phase != SCAN_ENGINE || state->next < state->nrows;
+}
+
+double
+KnnNextDistance(const KnnState *state, double behind)
+{
+	if (state->phase != SCAN_ENGINE)
+		return state->phase == SCAN_OTHERS && !state->everything ? INFINITY : -INFINITY;
+	if (state->next < state->nrows)
+		return state->rows[state->next].distance;
+	return Max(state->known, behind);
 }

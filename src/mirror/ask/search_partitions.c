@@ -498,6 +498,16 @@ MirrorPartitionsHits(const MirrorPartitions *partitions, uint32 query)
 }
 
 bool
+MirrorPartitionsCut(const MirrorPartitions *partitions, uint32 query, double *score, int *target)
+{
+	const PartitionsCut *cut = &partitions->cuts[partitions->numbers[query]];
+
+	*score = cut->last.score;
+	*target = cut->target;
+	return cut->is_cut;
+}
+
+bool
 MirrorPartitionsTake(MirrorPartitions *partitions, int target, MirrorSearch *search,
 					 uint32 *with, uint32 *nwith)
 {

@@ -28,6 +28,14 @@ extern MirrorPartitions *MirrorPartitionsSearch(MirrorTarget *targets, int ntarg
 /* True if all targets were part of the request, and their mirrors are fresh */
 extern bool MirrorPartitionsAllKnown(const MirrorPartitions *partitions);
 
+/*
+ * The last row of all, for a query that wants rows: its score, and the target
+ * that it is from.  What ranks before it is known of each target whose rows
+ * can be taken.  False: all rows are known.
+ */
+extern bool MirrorPartitionsCut(const MirrorPartitions *partitions, uint32 query, double *score,
+								int *target);
+
 /* Hits of a query, of all targets, that the engine has found */
 extern uint64 MirrorPartitionsHits(const MirrorPartitions *partitions, uint32 query);
 

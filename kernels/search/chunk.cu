@@ -84,23 +84,6 @@ query_bytes(uint32_t kmax, uint32_t capacity)
 	return sizeof(struct query_state) + sizeof(struct row_key) * ((size_t) 3 * kmax + capacity);
 }
 
-/* Count the queries of the partition with the most of them */
-static void
-count_each(struct chunk *c)
-{
-	uint32_t same = 0;
-
-	c->each = c->apart ? 0 : c->n;
-	for (uint32_t i = 0; i < c->n && c->apart; i++)
-	{
-		bool next =
-			i > 0 && chunk_query(c, i)->query->partition == chunk_query(c, i - 1)->query->partition;
-
-		same = next ? same + 1 : 1;
-		c->each = std::max(c->each, same);
-	}
-}
-
 /* Lay out the scratch memory of a chunk */
 void
 lay_out(const struct search *s, struct chunk *c)
@@ -119,7 +102,6 @@ lay_out(const struct search *s, struct chunk *c)
 		c->nids += len;
 		c->nentries += query_entries(len);
 	}
-	count_each(c);
 	count_cold_slots(s, c);
 	c->results = at.reserve(c->kmax <= GPUVEC_FAST_K ? list : 0);
 	c->states = at.reserve(sizeof(struct query_state) * c->n);
@@ -127,7 +109,7 @@ lay_out(const struct search *s, struct chunk *c)
 	c->ids = at.reserve(sizeof(uint16_t) * c->nids);
 	c->cold = at.reserve(sizeof(uint32_t) * c->ncold);
 	c->pieces = at.reserve(sizeof(uint2) * c->npieces);
-	c->ranges = at.reserve(c->lists ? sizeof(uint2) * (c->apart ? 3 : 2) * nblocks : 0);
+	c->ranges = at.reserve(c->lists ? sizeof(uint2) * 2 * nblocks : 0);
 	c->uploaded = at.used;
 	c->entries = at.reserve(c->lists ? sizeof(uint4) * c->nentries * nsegments : 0);
 	c->nentries_of = at.reserve(c->lists ? sizeof(uint4) * c->n * nsegments : 0);
@@ -144,16 +126,12 @@ lay_out(const struct search *s, struct chunk *c)
 
 /* Write one query's state for the device */
 static void
-fill_state(const struct search *s, struct query_state *state, const struct work_query *w,
-		   uint32_t ids)
+fill_state(struct query_state *state, const struct work_query *w, uint32_t ids)
 {
 	const gpuvec_topk_query *q = w->query;
 
 	memset(state, 0, sizeof(*state));
 	state->limits.bound = w->bound;
-	state->limits.partition = q->in_partition
-								  ? partition_key(query_partition(q), s->view->partitions.bits)
-								  : ANY_PARTITION;
 	if (q->has_after)
 	{
 		uint64_t block = q->after_tid >> 16;
@@ -186,7 +164,7 @@ fill_queries(const struct search *s, const struct chunk *c, struct query_state *
 	{
 		const struct work_query *w = chunk_query(c, i);
 
-		fill_state(s, &states[i], w, at);
+		fill_state(&states[i], w, at);
 		fill_filter(w, &states[i]);
 		states[i].entries = entries;
 		entries += query_entries(w->query->len);

@@ -44,10 +44,7 @@ struct work_query
 	gpuvec_topk_query *query;
 	uint32_t k;    /* query->k, but at most the view's rows */
 	uint32_t kind; /* queries of one kind share a chunk */
-	/*
-	 * queries are worked on in this order: kind, partition, length, largest
-	 * id
-	 */
+	/* queries are worked on in this order: kind, length, largest id */
 	uint64_t order;
 	struct row_key bound;
 	const struct filter_rows *filter; /* NULL: all live rows take part */
@@ -107,13 +104,11 @@ struct chunk
 	const uint32_t *positions; /* [n] positions in work[]; NULL: the first n */
 	uint32_t n;
 	uint32_t kmax;
-	bool lists;    /* count by lists */
-	bool dense;    /* count by bit vectors, where segments have them */
-	bool lone;     /* the queries are parameters of a kernel */
-	bool direct;   /* the last kernel writes results and states to the host */
-	bool again;    /* its queries overflowed before: they have good bounds */
-	bool apart;    /* each query is of one partition, in order of these */
-	uint32_t each; /* queries of the partition with the most of them; else n */
+	bool lists;  /* count by lists */
+	bool dense;  /* count by bit vectors, where segments have them */
+	bool lone;   /* the queries are parameters of a kernel */
+	bool direct; /* the last kernel writes results and states to the host */
+	bool again;  /* its queries overflowed before: they have good bounds */
 	/* rows that pass the queries' filters are counted one by one */
 	bool gathered;
 	double share; /* of the rows that take part, of the query with the most */
@@ -137,7 +132,7 @@ struct chunk
 	size_t ids;
 	size_t cold;     /* cold numbers */
 	size_t pieces;   /* of cold numbers */
-	size_t ranges;   /* for each round and block the queries that count it */
+	size_t ranges;   /* for each block the queries that sample it */
 	size_t uploaded; /* end of what is copied in */
 	size_t entries;  /* of the queries, for each segment */
 	size_t nentries_of;
@@ -168,22 +163,6 @@ static inline struct work_query *
 chunk_query(const struct chunk *c, uint32_t i)
 {
 	return &c->work[c->positions ? c->positions[i] : i];
-}
-
-/* The number of the partition that a query is of */
-static inline uint32_t
-query_partition(const gpuvec_topk_query *query)
-{
-	return (uint32_t) (query->partition >> GPUVEC_PARTITION_SHIFT);
-}
-
-/* Rows of the tiles of the partition that a query is of */
-static inline uint32_t
-rows_of_partition(const struct search *s, const gpuvec_topk_query *query)
-{
-	uint32_t number = query_partition(query);
-
-	return number < s->view->partitions.n ? s->view->partitions.rows[number] : 0;
 }
 
 static inline bool

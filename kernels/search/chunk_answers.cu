@@ -184,7 +184,7 @@ finish_chunk(struct search *s, const struct chunk *c)
 	uint32_t slices = (uint32_t) divide_up(c->n, s->policy.decode_queries);
 
 	d.slice_queries = s->policy.decode_queries;
-	d.partition_bits = s->view->partitions.bits;
+	d.partition_bits = s->view->partition_bits;
 	d.chunk = c;
 	d.states = (const struct query_state *) (download + (c->states - c->results));
 	d.lists =

@@ -83,7 +83,7 @@ choose_dense(const struct search *s, struct chunk *c, uint32_t n)
 		return;
 	/* products know no filters: scans and lists do */
 	for (uint32_t i = 0; i < n; i++)
-		if (c->work[i].filter || c->work[i].query->in_partition)
+		if (c->work[i].filter)
 			return;
 	c->dense =
 		s->method == GPUVEC_METHOD_DENSE || (s->method == GPUVEC_METHOD_AUTO && dense_pays(s, n));

@@ -149,8 +149,7 @@ __launch_bounds__(GATHER_SLICE) gather_rows(const __grid_constant__ struct gathe
 		const struct device_segment *segment = &params.segments[place.x];
 		uint32_t common = count_hot(shared->bitmap, segment, place.y, segment->hot_len[place.y]);
 
-		ranks = in_partition(&query->limits, segment) &&
-				rank_row(sink, &query->limits, {common, query->limits.len, segment->len[place.y]},
+		ranks = rank_row(sink, &query->limits, {common, query->limits.len, segment->len[place.y]},
 						 key_of_row(segment, place.y), query->disjoint != 0, &key);
 	}
 	if (query->k < GATHER_SLICE && query->ncold == 0)

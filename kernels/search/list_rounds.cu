@@ -36,61 +36,7 @@ enum list_round
 	ROUND_REST    /* the other blocks */
 };
 
-/* Blocks of a kind, and where each one is in the view's blocks of the kind */
-struct block_list
-{
-	uint32_t n;
-	const uint32_t *position; /* [n] ascending; NULL: all of the view */
-};
-
-/* The blocks among which a query samples: those of its partition */
-static struct block_list
-blocks_of(const struct search *s, const struct chunk *c, uint32_t query, int kind)
-{
-	const struct view_partitions *parts = &s->view->partitions;
-	uint32_t number = query_partition(chunk_query(c, query)->query);
-
-	if (!c->apart)
-		return {s->view->nblocks[kind], NULL};
-	return {parts->first[kind][number + 1] - parts->first[kind][number],
-			parts->position[kind].get() + parts->first[kind][number]};
-}
-
-/* True if a view or partition has so few rows that all are counted at once */
-static bool
-is_unsampled(const struct chunk *c, uint64_t rows)
-{
-	return rows <= std::min(c->capacity, (uint32_t) UNSAMPLED_ROWS);
-}
-
-/* Blocks that a query samples of nblocks of a kind */
-static uint32_t
-sampled_blocks(const struct search *s, uint32_t nblocks, int kind)
-{
-	return std::min(kind == 0 ? s->policy.sample_tiled : s->policy.sample_whole, (nblocks + 7) / 8);
-}
-
-/* Blocks that a query of one partition samples */
-static uint32_t
-sampled_apart(const struct search *s, const struct chunk *c, uint32_t query, int kind)
-{
-	return is_unsampled(c, rows_of_partition(s, chunk_query(c, query)->query))
-			   ? 0
-			   : sampled_blocks(s, blocks_of(s, c, query, kind).n, kind);
-}
-
-/* The most blocks that some query of one partition samples */
-static uint32_t
-most_sampled(const struct search *s, const struct chunk *c, int kind)
-{
-	uint32_t most = 0;
-
-	for (uint32_t q = 0; q < c->n; q++)
-		most = std::max(most, sampled_apart(s, c, q, kind));
-	return most;
-}
-
-/* Number of blocks of a kind that a query counts in a round, at most */
+/* Number of blocks of a kind that a query counts in a round */
 static uint32_t
 round_blocks(const struct search *s, const struct chunk *c, enum list_round round, int kind)
 {
@@ -98,12 +44,12 @@ round_blocks(const struct search *s, const struct chunk *c, enum list_round roun
 
 	if (round == ROUND_REST)
 		return nblocks;
-	if (c->again || is_unsampled(c, (uint64_t) s->view->ntiles * 32))
+	if (c->again ||
+		(uint64_t) s->view->ntiles * 32 <= std::min(c->capacity, (uint32_t) UNSAMPLED_ROWS))
 		return 0;
-	if (c->apart)
-		return round == ROUND_SAMPLE ? most_sampled(s, c, kind) : 0;
 	if (round == ROUND_SAMPLE)
-		return sampled_blocks(s, nblocks, kind);
+		return std::min(kind == 0 ? s->policy.sample_tiled : s->policy.sample_whole,
+						(nblocks + 7) / 8);
 	return c->n <= s->policy.near_queries ? 0 : nblocks / s->policy.near_fraction;
 }
 
@@ -130,38 +76,17 @@ best_length(const struct search *s, const gpuvec_topk_query *query)
 	}
 }
 
-/* How many of some blocks of a kind are shorter than a length, or equal */
+/* The first of the n blocks of a kind around a length */
 static uint32_t
-shorter_blocks(const struct search *s, int kind, const struct block_list &blocks, uint32_t len,
-			   bool or_equal)
+first_block(const struct search *s, int kind, uint32_t n, uint32_t best)
 {
-	const uint32_t *block_len = s->view->block_len[kind].get();
-	uint32_t low = 0;
-	uint32_t high = blocks.n;
-
-	while (low < high)
-	{
-		uint32_t middle = low + (high - low) / 2;
-		uint32_t its = block_len[blocks.position ? blocks.position[middle] : middle];
-
-		if (its < len || (or_equal && its == len))
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
-
-/* The first of n consecutive ones of some blocks of a kind, around a length */
-static uint32_t
-first_block(const struct search *s, int kind, const struct block_list &blocks, uint32_t n,
-			uint32_t best)
-{
-	uint32_t from = shorter_blocks(s, kind, blocks, best, false);
-	uint32_t upto = shorter_blocks(s, kind, blocks, best, true);
+	uint32_t nblocks = s->view->nblocks[kind];
+	const uint32_t *len = s->view->block_len[kind].get();
+	uint32_t from = (uint32_t) (std::lower_bound(len, len + nblocks, best) - len);
+	uint32_t upto = (uint32_t) (std::upper_bound(len, len + nblocks, best) - len);
 	uint32_t middle = from + (upto - from) / 2;
 
-	return std::min(middle > n / 2 ? middle - n / 2 : 0, blocks.n - n);
+	return std::min(middle > n / 2 ? middle - n / 2 : 0, nblocks - n);
 }
 
 /*
@@ -177,7 +102,7 @@ choose_blocks(const struct search *s, const struct chunk *c, int kind, uint32_t 
 	for (uint32_t q = 0, next; q < c->n; q = next)
 	{
 		uint32_t best = best_length(s, chunk_query(c, q)->query);
-		uint32_t from = first_block(s, kind, {s->view->nblocks[kind], NULL}, n, best);
+		uint32_t from = first_block(s, kind, n, best);
 
 		for (next = q + 1; next < c->n; next++)
 			if (best_length(s, chunk_query(c, next)->query) != best)
@@ -191,71 +116,18 @@ choose_blocks(const struct search *s, const struct chunk *c, int kind, uint32_t 
 	}
 }
 
-/*
- * The same for queries of one partition each, which choose as many blocks of
- * that as they sample.  Queries of a partition are consecutive, and choose the
- * same blocks if they have the same best length.
- */
-static void
-choose_blocks_apart(const struct search *s, const struct chunk *c, int kind, uint2 *ranges)
-{
-	memset(ranges, 0, sizeof(uint2) * s->view->nblocks[kind]);
-	for (uint32_t q = 0; q < c->n; q++)
-	{
-		struct block_list blocks = blocks_of(s, c, q, kind);
-		uint32_t n = c->again ? 0 : sampled_apart(s, c, q, kind);
-		uint32_t from = first_block(s, kind, blocks, n, best_length(s, chunk_query(c, q)->query));
-
-		for (uint32_t i = from; i < from + n; i++)
-		{
-			uint2 *range = &ranges[blocks.position[i]];
-
-			if (range->y == 0)
-				range->x = q;
-			range->y = q + 1 - range->x;
-		}
-	}
-}
-
-/* For each block, the queries of its partition */
-static void
-fill_partition_ranges(const struct search *s, const struct chunk *c, int kind, uint2 *ranges)
-{
-	memset(ranges, 0, sizeof(uint2) * s->view->nblocks[kind]);
-	for (uint32_t q = 0, next; q < c->n; q = next)
-	{
-		struct block_list blocks = blocks_of(s, c, q, kind);
-
-		for (next = q + 1; next < c->n; next++)
-			if (chunk_query(c, next)->query->partition != chunk_query(c, q)->query->partition)
-				break;
-		for (uint32_t i = 0; i < blocks.n; i++)
-			ranges[blocks.position[i]] = make_uint2(q, next - q);
-	}
-}
-
 /* Position of the ranges of a round and kind among all ranges */
 static uint32_t
 ranges_at(const struct search *s, enum list_round round, int kind)
 {
-	return (uint32_t) round * (s->view->nblocks[0] + s->view->nblocks[1]) +
+	return (round == ROUND_SAMPLE ? 0 : s->view->nblocks[0] + s->view->nblocks[1]) +
 		   (kind == 0 ? 0 : s->view->nblocks[0]);
 }
 
-/*
- * Choose the blocks of the first two rounds; if queries are of one partition
- * each, those of all rounds
- */
+/* Choose the blocks of the first two rounds */
 void
 fill_ranges(const struct search *s, const struct chunk *c, uint2 *ranges)
 {
-	for (int kind = 0; kind < 2 && c->apart; kind++)
-	{
-		choose_blocks_apart(s, c, kind, ranges + ranges_at(s, ROUND_SAMPLE, kind));
-		fill_partition_ranges(s, c, kind, ranges + ranges_at(s, ROUND_REST, kind));
-	}
-	if (c->apart)
-		return;
 	for (int kind = 0; kind < 2; kind++)
 	{
 		choose_blocks(s, c, kind, round_blocks(s, c, ROUND_SAMPLE, kind),
@@ -281,12 +153,12 @@ queue_blocks(struct search *s, struct chunk *c, struct list_params *p, int kind)
 	if (c->launches == MAX_ROUNDS && !reset_counters(s, c))
 		return false;
 	p->next_item = scratch_at<uint32_t>(s, c->counters) + c->launches++;
-	slices = p->own_blocks > 0 ? 1 : (c->each + item_queries - 1) / item_queries;
+	slices = p->own_blocks > 0 ? 1 : (c->n + item_queries - 1) / item_queries;
 	if (kind == 0)
 		/* with fewer slices, bitmaps are staged less often */
 		slices = std::min(slices, 16 * (uint32_t) b->device.sms / p->nblocks + 1);
-	p->item_queries = (c->each + slices - 1) / slices;
-	p->nslices = (c->each + p->item_queries - 1) / p->item_queries;
+	p->item_queries = (c->n + slices - 1) / slices;
+	p->nslices = (c->n + p->item_queries - 1) / p->item_queries;
 	b->stats.own_rounds += p->own_blocks > 0;
 	if (kind == 1)
 	{
@@ -295,9 +167,9 @@ queue_blocks(struct search *s, struct chunk *c, struct list_params *p, int kind)
 		rc = plain ? lists_count_plain(p, b->device.sms, s->stream)
 				   : lists_count_whole(p, c->list_planes, b->device.sms, s->stream);
 	}
-	else if (c->each <= policy.lone_queries)
+	else if (c->n <= policy.lone_queries)
 		rc = lists_count_lone(p, c->list_planes, s->stream);
-	else if (c->each <= policy.direct_queries)
+	else if (c->n <= policy.direct_queries)
 		rc = lists_count_direct(p, c->list_planes, s->stream);
 	else
 		rc = lists_count_tiled(p, c->list_planes, b->device.shared_limit, s->view->nstaged,
@@ -336,8 +208,7 @@ choose_own_blocks(const struct search *s, const struct chunk *c, struct list_par
 				  uint32_t n)
 {
 	for (uint32_t q = 0; q < c->n; q++)
-		p->own_first[q] = first_block(s, kind, {s->view->nblocks[kind], NULL}, n,
-									  best_length(s, chunk_query(c, q)->query));
+		p->own_first[q] = first_block(s, kind, n, best_length(s, chunk_query(c, q)->query));
 	p->own_blocks = n;
 	p->nblocks = n * c->n;
 }
@@ -364,7 +235,7 @@ queue_lists(struct search *s, struct chunk *c, struct list_params *p, enum list_
 		p->ranges = NULL;
 		if (round != ROUND_REST && c->lone)
 			choose_own_blocks(s, c, p, kind, round_blocks(s, c, round, kind));
-		else if (round != ROUND_REST || c->apart)
+		else if (round != ROUND_REST)
 			p->ranges = ranges + ranges_at(s, round, kind);
 		p->counted = round == ROUND_REST && near ? ranges + ranges_at(s, ROUND_NEAR, kind) : NULL;
 		if (round_blocks(s, c, round, kind) > 0 && !queue_blocks(s, c, p, kind))

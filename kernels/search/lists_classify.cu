@@ -87,8 +87,7 @@ __launch_bounds__(CLASSIFY_WARPS * 32)
 	{
 		const struct query_state *query = &params.queries[q];
 
-		if (in_partition(&query->limits, &params.segments[blockIdx.y]))
-			classify(params, blockIdx.y, q, params.ids + query->ids, query->nids, query->entries);
+		classify(params, blockIdx.y, q, params.ids + query->ids, query->nids, query->entries);
 	}
 }
 

@@ -51,24 +51,6 @@ struct cuda_livemap
 };
 
 /*
- * The mirrors that a view of several is made of.  Their numbers may have
- * gaps: some have no rows.
- */
-struct view_partitions
-{
-	/* upper bits of row keys that tell the mirror; 0: there is one mirror */
-	uint32_t bits = 0;
-	uint32_t n = 0;                   /* one more than the largest number */
-	std::unique_ptr<uint32_t[]> rows; /* [n] rows of their tiles */
-	/*
-	 * Blocks of each kind, in order of mirror and length: positions in
-	 * blocks[], and [n + 1] where those of each mirror begin
-	 */
-	std::unique_ptr<uint32_t[]> position[2];
-	std::unique_ptr<uint32_t[]> first[2];
-};
-
-/*
  * A view on the device.  Scans take the tiles in groups of 32 consecutive
  * tiles of one segment; groups[] has the segment and the first tile of each
  * group.
@@ -104,7 +86,8 @@ struct cuda_view
 	uint32_t maxlen = 0;                       /* ids of the longest row */
 	std::unique_ptr<uint32_t[]> segment_tiles; /* tiles of each segment */
 	struct kept_masks kept;
-	struct view_partitions partitions;
+	/* upper bits of row keys that tell the mirror; 0: there is one mirror */
+	uint32_t partition_bits = 0;
 
 	/*
 	 * for scans by rounds; counted when the first scan needs it

@@ -42,24 +42,12 @@ struct __align__(16) query_limits
 	float score;          /* the scan keeps bound_score(bound.hi) here */
 	/* rows that take part, a word for each tile of the view; NULL: all live */
 	const uint32_t *mask;
-	uint64_t partition; /* only segments of this one; ANY_PARTITION: of all */
 };
-
-#define ANY_PARTITION (~UINT64_C(0))
-
-/* True if the rows of a segment may take part */
-static __forceinline__ __device__ bool
-in_partition(const struct query_limits *limits, const struct device_segment *segment)
-{
-	return limits->partition == ANY_PARTITION || limits->partition == segment->partition;
-}
 
 /* The rows of a segment's tile that take part */
 static __forceinline__ __device__ uint32_t
 mask_word(const struct query_limits *limits, const struct device_segment *segment, uint32_t tile)
 {
-	if (!in_partition(limits, segment))
-		return 0;
 	return limits->mask ? limits->mask[segment->first_tile + tile] : ~0u;
 }
 

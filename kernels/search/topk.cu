@@ -59,9 +59,8 @@ namespace gpuvec
 /* Ids of all queries of a chunk, at most */
 #define CHUNK_IDS ((uint64_t) 1 << 26)
 
-/* Bits of the kind of queries whose rows are gathered, and of one partition */
+/* Bit of the kind of queries whose rows are gathered */
 #define GATHERED_KIND (1u << 16)
-#define APART_KIND (1u << 17)
 
 /* Queries per chunk when queries are run again */
 #define RETRY_QUERIES 32
@@ -194,7 +193,7 @@ run_chunk(struct search *s, struct chunk *c)
 	s->b->stats.chunks++;
 	lay_out(s, c);
 	note_way(c);
-	c->lone = c->lists && !c->apart && c->ncold == 0 && c->nids <= LONE_IDS &&
+	c->lone = c->lists && c->ncold == 0 && c->nids <= LONE_IDS &&
 			  c->n <= std::min(s->policy.lone_queries, (uint32_t) LONE_QUERIES);
 	c->direct = fast && c->n <= LONE_QUERIES;
 	s->b->stats.lone_chunks += c->lone;
@@ -302,13 +301,6 @@ lists_pay(const struct search *s, const struct work_query *w)
 	return !(w->kind & 1) && s->view->listed_rows * 2 >= rows;
 }
 
-/* True if a query is of one of several partitions */
-static bool
-is_apart(const struct search *s, const gpuvec_topk_query *query)
-{
-	return query->in_partition && s->view->partitions.bits > 0;
-}
-
 /* The planes that counters need for the largest possible count */
 static uint32_t
 planes_for(const struct search *s, uint32_t len)
@@ -368,7 +360,6 @@ run_overflowed_by_lists(struct search *s)
 		c.positions = positions;
 		c.lists = true;
 		c.again = true;
-		c.apart = is_apart(s, first->query);
 		c.share = 1;
 		c.capacity = fit_capacity(s, retry_capacity(s, &c));
 		c.slots = c.capacity;
@@ -429,11 +420,7 @@ run_overflowed(struct search *s)
 static double
 share_of_rows(const struct search *s, const struct work_query *w)
 {
-	double share = w->filter ? w->filter->nrows / (s->view->ntiles * 32.0) : 1;
-
-	return w->query->in_partition
-			   ? share * rows_of_partition(s, w->query) / (s->view->ntiles * 32.0)
-			   : share;
+	return w->filter ? w->filter->nrows / (s->view->ntiles * 32.0) : 1;
 }
 
 /* Candidates to make room for, for each query of a chunk with this one */
@@ -463,7 +450,6 @@ next_chunk(struct search *s, uint32_t from, struct chunk *c)
 	if (!choose_kernel(s, c, s->work[from].kind & 1 ? 17 : 8))
 		return false;
 	c->gathered = s->work[from].filter && s->work[from].filter->gathered;
-	c->apart = is_apart(s, s->work[from].query);
 	c->lists = !c->gathered && lists_pay(s, &s->work[from]);
 	for (uint32_t i = from; i < s->nwork && n < policy.chunk_queries; i++, n++)
 	{
@@ -485,7 +471,7 @@ next_chunk(struct search *s, uint32_t from, struct chunk *c)
 		c->capacity = capacity;
 		c->share = std::max(c->share, share_of_rows(s, w));
 	}
-	if (c->lists && !c->apart && s->method == GPUVEC_METHOD_AUTO && s->view->nblocks[0] > 0 &&
+	if (c->lists && s->method == GPUVEC_METHOD_AUTO && s->view->nblocks[0] > 0 &&
 		n > policy.scan_above && n < policy.scan_below)
 		c->lists = false;
 	choose_dense(s, c, n);
@@ -514,8 +500,7 @@ static bool
 can_match(const struct search *s, const gpuvec_view *view, const gpuvec_topk_query *q,
 		  const struct filter_rows *rows)
 {
-	if (view->nrows == 0 || q->k == 0 || is_canceled(q) || (rows && rows->nrows == 0) ||
-		(q->in_partition && rows_of_partition(s, q) == 0))
+	if (view->nrows == 0 || q->k == 0 || is_canceled(q) || (rows && rows->nrows == 0))
 		return false;
 	return q->len + searched_cold(s, q) > 0 || gpuvec_ranks_disjoint(s->scoring.measure) ||
 		   (rows && rows->gathered && q->disjoint);
@@ -552,10 +537,8 @@ collect_work(struct search *s, const gpuvec_view *view, gpuvec_topk_query *queri
 			w->kind += 2;
 		if (rows && rows->gathered)
 			w->kind |= GATHERED_KIND;
-		if (q->in_partition)
-			w->kind |= APART_KIND;
-		w->order = (uint64_t) w->kind << 45 | (uint64_t) query_partition(q) << 33 |
-				   (uint64_t) gpuvec_query_len(q) << 16 | (q->len > 0 ? q->ids[q->len - 1] : 0);
+		w->order = (uint64_t) w->kind << 40 | (uint64_t) gpuvec_query_len(q) << 16 |
+				   (q->len > 0 ? q->ids[q->len - 1] : 0);
 		w->bound.hi = q->has_min_score ? gpuvec_score_key(q->min_score + 0.0) : ~UINT64_C(0);
 		w->bound.lo = ~UINT64_C(0);
 		s->nwork++;

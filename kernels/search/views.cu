@@ -150,57 +150,30 @@ partition_of(const gpuvec_view_entry *entry)
 }
 
 /*
- * Number the mirrors, and find out how many bits their numbers take.  If rows
- * of several share segments, these tell.  Fails if a block number needs some
- * of these bits.
+ * Find out how many bits of row keys tell the mirror.  If rows of several
+ * share segments, these know.  Fails if a block number needs some of the bits.
  */
 static bool
-number_partitions(const gpuvec_view *view, struct view_partitions *parts, gpuvec_error *error)
+find_partition_bits(const gpuvec_view *view, uint32_t *bits, gpuvec_error *error)
 {
-	uint32_t blocks = 0; /* the largest number of all */
+	uint32_t n = 0;      /* one more than the largest number of a mirror */
+	uint32_t blocks = 0; /* the largest block number */
 
+	*bits = 0;
 	for (uint32_t s = 0; s < view->nentries; s++)
 	{
 		const gpuvec_segment *segment = view->entries[s].segment;
 
-		parts->n = std::max(parts->n, partition_of(&view->entries[s]) + 1);
-		parts->bits = std::max(parts->bits, segment->partition_bits);
+		n = std::max(n, partition_of(&view->entries[s]) + 1);
+		*bits = std::max(*bits, segment->partition_bits);
 		if (segment->partition_bits == 0)
 			blocks = std::max(blocks, (uint32_t) gpuvec_tid_block(segment->last_tid));
 	}
-	while (parts->n > 1u << parts->bits)
-		parts->bits++;
-	if (parts->bits > 0 && blocks >> (32 - parts->bits) != 0)
+	while (n > 1u << *bits)
+		(*bits)++;
+	if (*bits > 0 && blocks >> (32 - *bits) != 0)
 		return gpuvec_fail(error, GPUVEC_LIMIT_EXCEEDED, NULL, NULL,
 						   "partitions are too large to be searched as one view");
-	parts->rows.reset(new (std::nothrow) uint32_t[parts->n]());
-	if (parts->rows == NULL)
-		return gpuvec_fail_memory(error, parts->n * sizeof(uint32_t));
-	for (uint32_t s = 0; s < view->nentries; s++)
-		parts->rows[partition_of(&view->entries[s])] +=
-			view->entries[s].segment->ntiles * GPUVEC_TILE_ROWS;
-	return true;
-}
-
-/* Note which blocks each mirror has; false if out of memory */
-static bool
-deal_blocks(const gpuvec_view *view, struct view_partitions *parts, int kind, const uint2 *blocks,
-			uint32_t nblocks)
-{
-	uint32_t *first = new (std::nothrow) uint32_t[parts->n + 2]();
-	uint32_t *position = new (std::nothrow) uint32_t[nblocks];
-
-	parts->first[kind].reset(first);
-	parts->position[kind].reset(position);
-	if (first == NULL || position == NULL)
-		return false;
-	for (uint32_t i = 0; i < nblocks; i++)
-		first[partition_of(&view->entries[blocks[i].x]) + 2]++;
-	/* first[p + 1]: where those of p begin, and in the end where they end */
-	for (uint32_t p = 2; p <= parts->n; p++)
-		first[p] += first[p - 1];
-	for (uint32_t i = 0; i < nblocks; i++)
-		position[first[partition_of(&view->entries[blocks[i].x]) + 1]++] = i;
 	return true;
 }
 
@@ -241,7 +214,7 @@ fill_view(const gpuvec_view *view, struct cuda_view *mine, char *head, const str
 		const struct cuda_segment *segment = (const struct cuda_segment *) entry->segment->device;
 
 		segments[s] = segment->desc;
-		segments[s].partition = partition_key(partition_of(entry), mine->partitions.bits);
+		segments[s].partition = partition_key(partition_of(entry), mine->partition_bits);
 		if (entry->live != NULL)
 			segments[s].live =
 				(const uint32_t *) ((const struct cuda_livemap *) entry->live->device)->bits.get();
@@ -265,14 +238,8 @@ fill_view(const gpuvec_view *view, struct cuda_view *mine, char *head, const str
 	mine->nplain = mine->ngroups;
 	add_groups(mine, segments, view->nentries, true, groups);
 	for (int kind = 0; kind < 2; kind++)
-	{
-		uint2 *blocks = (uint2 *) (head + at->blocks[kind]);
-
-		if (!order_blocks(view, mine, kind, blocks) ||
-			(mine->partitions.bits > 0 &&
-			 !deal_blocks(view, &mine->partitions, kind, blocks, mine->nblocks[kind])))
+		if (!order_blocks(view, mine, kind, (uint2 *) (head + at->blocks[kind])))
 			return false;
-	}
 	return true;
 }
 
@@ -303,7 +270,7 @@ adopt_view(gpuvec_backend *backend, gpuvec_view *view, gpuvec_error *error)
 	std::unique_ptr<char[]> head(new (std::nothrow) char[at.bytes]());
 	char *memory;
 
-	if (mine && !number_partitions(view, &mine->partitions, error))
+	if (mine && !find_partition_bits(view, &mine->partition_bits, error))
 		return false;
 	if (mine == NULL || head == NULL || !fill_view(view, mine.get(), head.get(), &at))
 		return gpuvec_fail_memory(error, sizeof(*mine) + at.bytes);

@@ -135,10 +135,9 @@ typedef struct gpuvec_page_rows
  * has: a gpuvec_result, and what follows it.  engine_us and ways are those of
  * the whole request in the first one, and 0 in the others.
  *
- * With `together` a query's k rows are the first ones of all partitions that
- * were searched, in the order (score descending, partition, tid): all
- * partitions together have at most k rows.  Otherwise each partition has its
- * own k first rows.
+ * A query's k rows are the first ones of all partitions that were searched, in
+ * the order (score descending, partition, tid): all partitions together have
+ * at most k rows.
  */
 typedef struct gpuvec_search_partitions
 {
@@ -146,8 +145,6 @@ typedef struct gpuvec_search_partitions
 	uint32_t	method;			/* gpuvec_method */
 	uint32_t	npartitions;	/* 1 .. GPUVEC_MAX_PARTITIONS */
 	uint32_t	nqueries;
-	uint32_t	together;		/* 1: rows of all partitions rank together */
-	uint32_t	padding;
 	uint64_t	xmin;			/* as in gpuvec_search */
 	uint64_t	nids;
 } gpuvec_search_partitions;

@@ -83,10 +83,6 @@ typedef struct gpuvec_topk_query
 								 * of the view's segments */
 	bool		disjoint;		/* only with a filter */
 	bool		bare;			/* only tids are wanted; only if unordered */
-	bool		in_partition;	/* only rows of one partition of a view of
-								 * several mirrors; only for backends that
-								 * take it, and without a filter */
-	uint64_t	partition;		/* gpuvec_partition_tid() of that one */
 	uint64_t   *bound;			/* NULL; or atomic, and shared with searches
 								 * of other parts of a view: no row with a
 								 * greater gpuvec_score_key() is wanted, and k
@@ -151,9 +147,7 @@ struct gpuvec_backend
 	bool		on_device;		/* true: a segment's ids are moved to the GPU
 								 * when it is adopted */
 	bool		takes_unordered;	/* queries may be unordered */
-	bool		takes_partitions;	/* views may be of several mirrors, ... */
-	bool		takes_in_partition; /* ... and queries of one of them, unless
-									 * rows of several share segments */
+	bool		takes_partitions;	/* views may be of several mirrors */
 	gpuvec_vectors *vectors;	/* stores the vectors of embedding tables; not
 								 * of a replica */
 	gpuvec_trainer *trainer;	/* trains factors; not of a replica */

@@ -57,8 +57,6 @@ struct question
 	double		min_score = 0;
 	double		after_score = 0;
 	uint64_t	after_tid = 0;
-	bool		in_partition = false;
-	uint64_t	partition = 0;
 };
 
 /* A row's tid in its mirror */
@@ -530,8 +528,7 @@ reference(const dataset &d, gpuvec_measure measure, const question &q, const uin
 		gpuvec_match m;
 		gpuvec_match after = {q.after_score, q.after_tid, 0, 0};
 
-		if (!d.rows[r].live || (common[r] == 0 && measure != GPUVEC_HAMMING) ||
-			(q.in_partition && d.rows[r].tid - own_tid(d.rows[r]) != q.partition))
+		if (!d.rows[r].live || (common[r] == 0 && measure != GPUVEC_HAMMING))
 			continue;
 		m.score = formula(measure, common[r], q.ids.size(), d.rows[r].ids.size());
 		m.tid = d.rows[r].tid;
@@ -593,8 +590,6 @@ make_query(const question &q, gpuvec_match *matches)
 	query.min_score = q.min_score;
 	query.after_score = q.after_score;
 	query.after_tid = q.after_tid;
-	query.in_partition = q.in_partition;
-	query.partition = q.partition;
 	query.canceled = NULL;
 	query.matches = matches;
 	query.nmatches = 12345;
@@ -647,11 +642,11 @@ compare(const dataset &d, gpuvec_measure measure, const std::vector<question> &q
 	{
 		char		text[600];
 
-		snprintf(text, sizeof(text), "%s, %s, %s, %s, query %zu of %zu (%zu ids, k %u%s%s%s): %s",
+		snprintf(text, sizeof(text), "%s, %s, %s, %s, query %zu of %zu (%zu ids, k %u%s%s): %s",
 				 d.name.c_str(), measure == GPUVEC_TVERSKY ? "tversky" : measure_names[measure], method_names[method], about, i + 1, questions.size(),
 				 questions[i].ids.size(), questions[i].k,
 				 questions[i].has_min_score ? ", min_score" : "",
-				 questions[i].has_after ? ", after" : "", questions[i].in_partition ? ", in a partition" : "",
+				 questions[i].has_after ? ", after" : "",
 				 wrong[i].c_str());
 		report(wrong[i].empty(), "FAILED: %s\n", text);
 	}
@@ -698,31 +693,6 @@ ask_for_parts(const dataset &d, gpuvec_measure measure, std::vector<question> &q
 			if (random_below(10) == 0)
 				q.after_tid = random_below(2) ? UINT64_MAX : 0;
 		}
-	}
-}
-
-/*
- * Let questions ask for one partition each, of those that have rows or not.
- * Some batches ask for no partition, some for any, and some for all, as
- * searches do where each partition ranks for itself.  Where rows of several
- * share segments there are no such searches.
- */
-static void
-ask_in_partitions(const dataset &d, std::vector<question> &questions)
-{
-	uint32_t	how = d.partitions.empty() || d.shared_bits > 0 ? 0 : random_below(3);
-	uint32_t	from = random_below(1000);
-
-	for (size_t i = 0; i < questions.size(); i++)
-	{
-		question   &q = questions[i];
-		uint32_t	number = how == 1 ? random_below((uint32_t) d.partitions.size()) :
-			(uint32_t) ((from + i) % std::max(d.partitions.size(), (size_t) 1));
-
-		q.in_partition = how == 2 || (how == 1 && random_below(3) > 0);
-		q.partition = 0;
-		if (q.in_partition)
-			q.partition = gpuvec_partition_tid(random_below(20) == 0 ? random_below(4096) : d.partitions[number]);
 	}
 }
 
@@ -809,7 +779,6 @@ test_dataset(dataset &d, const std::vector<uint32_t> &batches, const std::vector
 					q.k = k;
 					q.has_min_score = q.has_after = false;
 				}
-				ask_in_partitions(d, questions);
 				set_policy(defaults);
 				for (int method = 0; method < GPUVEC_N_METHODS; method++)
 					compare(d, (gpuvec_measure) m, questions, common, "defaults",
@@ -820,8 +789,7 @@ test_dataset(dataset &d, const std::vector<uint32_t> &batches, const std::vector
 
 					for (question &q : questions)
 						q.k = random_below(2) ? k : 1 + random_below(2 * k);
-					ask_in_partitions(d, questions);
-					if (i > 0)
+						if (i > 0)
 						ask_for_parts(d, (gpuvec_measure) m, questions, common);
 					set_policy(r.policy);
 					compare(d, (gpuvec_measure) m, questions, common, r.settings.c_str(),
@@ -1456,10 +1424,7 @@ deal_rows(dataset &d, uint32_t n, uint32_t gap)
 		r.tid |= gpuvec_partition_tid(d.partitions[random_below(1 + random_below(n))]);
 }
 
-/*
- * Views of several mirrors: rows rank by (score, partition, tid), and queries
- * may be of one of the partitions
- */
+/* Views of several mirrors: rows rank by (score, partition, tid) */
 static void
 test_partitions(void)
 {

@@ -121,11 +121,11 @@ keep_best(hit_list alone[PARTITIONS][QUERIES], uint32_t npartitions, uint32_t qu
 
 /* The request */
 static void
-partitions_request(buffer *b, const partitions_search *s, bool together)
+partitions_request(buffer *b, const partitions_search *s)
 {
 	gpuvec_search_partitions head = {
 		.measure = s->measure,.method = random_below(GPUVEC_N_METHODS),.npartitions = s->npartitions,
-		.nqueries = s->n,.together = together
+		.nqueries = s->n
 	};
 	buffer		one = {0};
 	size_t		at = sizeof(gpuvec_search);
@@ -165,7 +165,7 @@ free_lists(hit_list lists[PARTITIONS][QUERIES])
 
 /* Ask for all partitions, and compare with what each answers alone */
 static void
-check_partitions(client *c, const partitions_search *s, bool together)
+check_partitions(client *c, const partitions_search *s)
 {
 	hit_list	alone[PARTITIONS][QUERIES] = {{{0}}};
 	hit_list	found[PARTITIONS][QUERIES] = {{{0}}};
@@ -175,9 +175,9 @@ check_partitions(client *c, const partitions_search *s, bool together)
 
 	for (uint32_t p = 0; p < s->npartitions && ok; p++)
 		ok = ask_alone(c, s, p, alone[p]);
-	for (uint32_t i = 0; together && i < s->n; i++)
+	for (uint32_t i = 0; i < s->n; i++)
 		keep_best(alone, s->npartitions, i, s->queries[i].wire.k);
-	partitions_request(&b, s, together);
+	partitions_request(&b, s);
 	ok = ok && check(client_call(c, GPUVEC_MSG_SEARCH_PARTITIONS, b.data, b.length, GPUVEC_MSG_PARTITIONS_RESULT),
 					 "a search of parts");
 	at = c->data;
@@ -189,8 +189,7 @@ check_partitions(client *c, const partitions_search *s, bool together)
 			check(result.state.state == GPUVEC_READY &&
 				  result.nqueries == (p == s->late ? 0 : s->n), "is searched if it is fresh");
 		for (uint32_t i = 0; i < s->n && ok; i++)
-			ok = check(same_hits(&alone[p][i], &found[p][i]),
-					   together ? "the best rows of all parts" : "the best rows of each part");
+			ok = check(same_hits(&alone[p][i], &found[p][i]), "the best rows of all parts");
 	}
 	check(!ok || at == c->data + c->frame.length, "nothing follows");
 	free_lists(alone);
@@ -223,7 +222,7 @@ random_partitions_request(buffer *b, const model *m, const shape *s)
 	};
 
 	make_queries(queries, s);
-	partitions_request(b, &search, random_below(2) == 0);
+	partitions_request(b, &search);
 	for (int i = 0; i < QUERIES; i++)
 		free(queries[i].ids);
 }
@@ -243,7 +242,7 @@ search_partitions(client *c, model *models, uint32_t npartitions, const shape *s
 		search.late = i % 5 == 0 ? (uint32_t) random_below(npartitions) : PARTITIONS;
 		search.known = i % 3 == 0 ? 0 : models[0].refresh;
 		search.xmin = random_below(MODEL_XIDS + 2);
-		check_partitions(c, &search, i % 7 != 0);
+		check_partitions(c, &search);
 	}
 	for (int i = 0; i < QUERIES; i++)
 		free(queries[i].ids);
@@ -257,23 +256,22 @@ bad_requests(engine *e, model *models)
 	partitions_search search = {.models = models,.npartitions = 3,.late = PARTITIONS,.queries = queries,.n = 2};
 
 	make_queries(queries, &many_ids);
-	for (int i = 0; i < 9; i++)
+	for (int i = 0; i < 8; i++)
 	{
 		client		d = client_open(e);
 		buffer		b = {0};
 		gpuvec_search_partitions *head;
 		gpuvec_query *query;
 
-		partitions_request(&b, &search, true);
+		partitions_request(&b, &search);
 		head = (gpuvec_search_partitions *) b.data;
 		query = (gpuvec_query *) (b.data + sizeof(*head) + 3 * sizeof(gpuvec_search_partition));
 		head->npartitions = i == 0 ? 0 : i == 1 ? 4 : i == 2 ? GPUVEC_MAX_PARTITIONS + 1 : 3;
-		head->together = i == 3 ? 2 : 1;
-		b.length -= i == 4 ? 1 : 0;
-		query->flags |= i == 5 ? GPUVEC_QUERY_AFTER : 0;
-		query->k = i == 6 ? GPUVEC_ALL_ROWS : query->k;
-		query->nconditions = i == 7 ? 1 : 0;
-		b.length = i == 8 ? 10 : b.length;
+		b.length -= i == 3 ? 1 : 0;
+		query->flags |= i == 4 ? GPUVEC_QUERY_AFTER : 0;
+		query->k = i == 5 ? GPUVEC_ALL_ROWS : query->k;
+		query->nconditions = i == 6 ? 1 : 0;
+		b.length = i == 7 ? 10 : b.length;
 		check(!client_call(&d, GPUVEC_MSG_SEARCH_PARTITIONS, b.data, b.length, GPUVEC_MSG_PARTITIONS_RESULT) &&
 			  client_failed_with(&d, "08P01"), "a search of parts that is invalid");
 		client_close(&d);
@@ -365,7 +363,7 @@ wait_for_compound(client *c, model *models, uint32_t n)
 	{
 		uint64_t	before = used;
 
-		check_partitions(c, &search, true);
+		check_partitions(c, &search);
 		usleep(5000);
 		used = client_engine_info(c).memory_used;
 		made = i > 10 && used == before && used > mirrors_bytes(c, models, n);
@@ -386,7 +384,7 @@ search_without(client *c, model *models, uint32_t partition)
 	{
 		search.measure = (gpuvec_measure) random_below(GPUVEC_TVERSKY);
 		search.late = i < 12 ? partition : PARTITIONS;
-		check_partitions(c, &search, true);
+		check_partitions(c, &search);
 	}
 	for (int i = 0; i < QUERIES; i++)
 		free(queries[i].ids);

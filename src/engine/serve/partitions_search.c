@@ -3,15 +3,13 @@
  * partitions_search.c
  *	  Searching several mirrors at once.
  *
- * If the partitions rank together, small ones may have their rows in common
- * segments (compound.c), and a backend that takes such views searches a joint
- * view, with the segments of all partitions.  Bounds hold for all of them
- * then, and its threads share the work as in one mirror.  Otherwise the rows
- * of common segments come first, then partition after partition.  Once a query
- * has its k rows, a row counts only if it ranks before the k-th.
- *
- * If each partition ranks for itself, a backend that takes such queries
- * searches a joint view, too: with each query once for each partition.
+ * Rows of all partitions rank together.  Small partitions may have their rows
+ * in common segments (compound.c), and a backend that takes such views
+ * searches a joint view, with the segments of all partitions.  Bounds hold for
+ * all of them then, and its threads share the work as in one mirror.
+ * Otherwise the rows of common segments come first, then partition after
+ * partition.  Once a query has its k rows, a row counts only if it ranks
+ * before the k-th.
  *
  *-------------------------------------------------------------------------
  */
@@ -66,7 +64,7 @@ open_compound(gpuvec_session *s, partitions_run *run)
 {
 	gpuvec_compound_partition *partitions;
 
-	if (!on_one_device(run) || !(run->head.together || first_device(run)->backend->takes_in_partition))
+	if (!on_one_device(run))
 		return;
 	run->shared = true;
 	for (uint32_t i = 0; i < run->head.npartitions; i++)
@@ -74,8 +72,7 @@ open_compound(gpuvec_session *s, partitions_run *run)
 	partitions = run->shared ? compound_partitions(run) : NULL;
 	if (partitions)
 		run->compound = gpuvec_compound_find(&s->server->store, first_device(run), partitions,
-											 run->head.npartitions, run->head.together, run->covered,
-											 &run->joint);
+											 run->head.npartitions, run->covered, &run->joint);
 	free(partitions);
 }
 
@@ -106,28 +103,12 @@ most_rows(const partitions_run *run, uint32_t query, uint64_t nrows)
 	return k < nrows ? k : nrows;
 }
 
-/*
- * Most rows that a query has in the answer: its k rows, of all partitions or
- * of each
- */
-static uint64_t
-most_found(const partitions_run *run, uint32_t query)
-{
-	uint64_t	most = 0;
-
-	if (run->head.together)
-		return most_rows(run, query, count_rows(run, false));
-	for (uint32_t i = 0; i < run->head.npartitions; i++)
-		if (run->mirrors[i].view)
-			most += most_rows(run, query, run->mirrors[i].view->nrows);
-	return most;
-}
-
 /* Allocate the rows of all queries.  Fails if they may not fit a frame. */
 static bool
 allocate_rows(partitions_run *run, gpuvec_error *error)
 {
 	uint64_t	largest = count_rows(run, true);
+	uint64_t	all = count_rows(run, false);
 	uint64_t	total = 0;
 	uint64_t	some = 0;
 	uint64_t	heads = run->head.npartitions * (sizeof(gpuvec_result) + (run->head.nqueries + (uint64_t) 1) *
@@ -135,7 +116,7 @@ allocate_rows(partitions_run *run, gpuvec_error *error)
 
 	for (uint32_t i = 0; i < run->head.nqueries; i++)
 	{
-		total += most_found(run, i);
+		total += most_rows(run, i, all);
 		some += most_rows(run, i, largest);
 	}
 	if (heads > GPUVEC_MAX_FRAME || total > (GPUVEC_MAX_FRAME - heads) / sizeof(gpuvec_hit))
@@ -151,24 +132,12 @@ allocate_rows(partitions_run *run, gpuvec_error *error)
 	for (uint32_t i = 0; i < run->head.nqueries; i++)
 	{
 		run->found[i].rows = run->rows + total;
-		total += most_found(run, i);
+		total += most_rows(run, i, all);
 	}
 	return true;
 }
 
 /* ---- a joint view ---- */
-
-/* True if the backend takes queries of these partitions in a joint view */
-static bool
-backend_joins(const partitions_run *run)
-{
-	const gpuvec_backend *backend = first_device(run)->backend;
-
-	if (run->head.together)
-		return backend->takes_partitions;
-	return backend->takes_in_partition &&
-		(uint64_t) run->head.nqueries * run->head.npartitions <= GPUVEC_MAX_QUERIES;
-}
 
 /*
  * True if the partitions can be searched as one view: a backend takes it that
@@ -177,7 +146,7 @@ backend_joins(const partitions_run *run)
 static bool
 can_join(const partitions_run *run)
 {
-	if (run->compound.numbers || !on_one_device(run) || !backend_joins(run))
+	if (run->compound.numbers || !on_one_device(run) || !first_device(run)->backend->takes_partitions)
 		return false;
 	for (uint32_t i = 0; i < run->head.nqueries; i++)
 		if (run->q.wire[i].wide)
@@ -275,7 +244,7 @@ open_joint(gpuvec_session *s, partitions_run *run)
 	partitions = run->joint && run->shared ? compound_partitions(run) : NULL;
 	if (partitions)
 		gpuvec_joint_keep(&s->server->store, first_device(run), partitions, run->head.npartitions,
-						  run->head.together, run->covered, run->compound.view, run->joint);
+						  run->covered, run->compound.view, run->joint);
 	free(partitions);
 }
 
@@ -289,9 +258,9 @@ search_view(partitions_run *run, const gpuvec_device *device, const gpuvec_view 
 								 run->head.nqueries, error);
 }
 
-/* Search the joint view: all partitions rank together */
+/* Search the joint view */
 static bool
-search_together(partitions_run *run, gpuvec_error *error)
+search_joint(partitions_run *run, gpuvec_error *error)
 {
 	for (uint32_t i = 0; i < run->head.nqueries; i++)
 		run->q.queries[i].matches = run->found[i].rows;
@@ -303,73 +272,6 @@ search_together(partitions_run *run, gpuvec_error *error)
 		run->found[i].ways = run->q.queries[i].ways;
 	}
 	return true;
-}
-
-/*
- * All queries for each partition that is open, partition by partition.  Where
- * a query's rows are found, there is room for those of all partitions.
- */
-static void
-divide_queries(const partitions_run *run, gpuvec_topk_query *queries)
-{
-	for (uint32_t i = 0; i < run->head.nqueries; i++)
-	{
-		gpuvec_match *rows = run->found[i].rows;
-		uint32_t	n = i;
-
-		for (uint32_t p = 0; p < run->head.npartitions; p++)
-		{
-			if (run->mirrors[p].view == NULL)
-				continue;
-			queries[n] = run->plain[i];
-			queries[n].in_partition = true;
-			queries[n].partition = gpuvec_partition_tid(p);
-			queries[n].matches = rows;
-			rows += most_rows(run, i, run->mirrors[p].view->nrows);
-			n += run->head.nqueries;
-		}
-	}
-}
-
-/* Put the rows of a query in all partitions behind each other */
-static void
-unite_rows(found_rows *found, const gpuvec_topk_query *queries, uint32_t n, uint32_t step)
-{
-	for (uint32_t i = 0; i < n; i += step)
-	{
-		const gpuvec_topk_query *query = &queries[i];
-
-		memmove(found->rows + found->n, query->matches, query->nmatches * sizeof(gpuvec_match));
-		found->n += query->nmatches;
-		found->ways |= query->ways;
-	}
-}
-
-/* Search the joint view: each partition ranks for itself */
-static bool
-search_apart(partitions_run *run, gpuvec_error *error)
-{
-	gpuvec_device *device = first_device(run);
-	uint32_t	n = run->head.nqueries * run->nopen;
-	gpuvec_topk_query *queries = calloc(n, sizeof(*queries));
-	bool		ok;
-
-	if (queries == NULL)
-		return gpuvec_fail_memory(error, n * sizeof(*queries));
-	divide_queries(run, queries);
-	ok = gpuvec_scheduler_topk(device->scheduler, run->joint, &run->q.scoring,
-							   (gpuvec_method) run->head.method, queries, n, error);
-	for (uint32_t i = 0; ok && i < run->head.nqueries; i++)
-		unite_rows(&run->found[i], queries + i, n - i, run->head.nqueries);
-	free(queries);
-	return ok;
-}
-
-/* Search the joint view */
-static bool
-search_joint(partitions_run *run, gpuvec_error *error)
-{
-	return run->head.together ? search_together(run, error) : search_apart(run, error);
 }
 
 /* ---- partition by partition ---- */
@@ -401,7 +303,7 @@ begin_partition(partitions_run *run, uint32_t partition)
 		*query = run->plain[i];
 		query->matches = run->some + total;
 		total += most_rows(run, i, largest);
-		if (!run->head.together || found->n < query->k)
+		if (found->n < query->k)
 			continue;
 		query->has_min_score = true;
 		query->min_score = least_score(&found->rows[query->k - 1], partition);
@@ -445,13 +347,7 @@ end_partition(partitions_run *run, uint32_t partition)
 		found->ways |= query->ways;
 		for (uint32_t j = 0; j < query->nmatches; j++)
 			query->matches[j].tid |= gpuvec_partition_tid(partition);
-		if (run->head.together)
-			merge_partition(found, query->matches, query->nmatches, query->k);
-		else if (query->nmatches > 0)
-		{
-			memcpy(found->rows + found->n, query->matches, query->nmatches * sizeof(gpuvec_match));
-			found->n += query->nmatches;
-		}
+		merge_partition(found, query->matches, query->nmatches, query->k);
 	}
 }
 

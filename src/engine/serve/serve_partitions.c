@@ -58,7 +58,7 @@ parse_head(partitions_run *run, const gpuvec_request *request, gpuvec_error *err
 	if (head->method >= GPUVEC_N_METHODS)
 		return gpuvec_violation(error, "The method is unknown.");
 	if (head->npartitions == 0 || head->npartitions > GPUVEC_MAX_PARTITIONS ||
-		head->nqueries > GPUVEC_MAX_QUERIES || head->together > 1 ||
+		head->nqueries > GPUVEC_MAX_QUERIES ||
 		head->nids > (uint64_t) GPUVEC_MAX_QUERIES * GPUVEC_MAX_IDS * 2)
 		return gpuvec_violation(error, "SEARCH_PARTS is invalid.");
 	run->q.head.measure = head->measure;

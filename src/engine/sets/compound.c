@@ -100,11 +100,8 @@ gpuvec_compound_free(gpuvec_compound *c)
 	drop_sources(c);
 	gpuvec_compound_rows_unref(&c->rows);
 	gpuvec_compound_rows_unref(&c->dropped);
-	for (int together = 0; together < 2; together++)
-	{
-		gpuvec_view_unref(c->joints[together].view);
-		gpuvec_view_unref(c->joints[together].old);
-	}
+	gpuvec_view_unref(c->joint.view);
+	gpuvec_view_unref(c->joint.old);
 	free(c);
 }
 
@@ -209,7 +206,7 @@ find_compound(gpuvec_compounds *all, gpuvec_device *device, const gpuvec_compoun
 gpuvec_leftover
 gpuvec_compound_take_rows(gpuvec_compounds *all, gpuvec_compound *c)
 {
-	gpuvec_leftover gone = {c->rows, gpuvec_joint_take(all, c, true), c->device, c->charged};
+	gpuvec_leftover gone = {c->rows, gpuvec_joint_take(all, c), c->device, c->charged};
 
 	c->rows = no_rows;
 	c->charged = 0;
@@ -298,7 +295,7 @@ leave_out(gpuvec_compounds *all, gpuvec_compound *c, const gpuvec_compound_parti
 	if (!changed)
 		return old;
 	old.rows.view = c->rows.view;
-	old.joint = gpuvec_joint_take(all, c, true);
+	old.joint = gpuvec_joint_take(all, c);
 	c->rows.view = view_without(c, partitions, all->pool);
 	for (uint32_t i = 0; i < c->npartitions; i++)
 		if (has_changed(&c->partitions[i], &partitions[i]))
@@ -477,7 +474,7 @@ want(gpuvec_compounds *all, gpuvec_compound *c, const gpuvec_compound_partition 
 
 gpuvec_compound_rows
 gpuvec_compound_find(gpuvec_store *store, gpuvec_device *device, const gpuvec_compound_partition *partitions,
-					 uint32_t n, bool together, bool *covered, gpuvec_view **joint)
+					 uint32_t n, bool *covered, gpuvec_view **joint)
 {
 	gpuvec_compounds *all = store->compounds;
 	int			threads = gpuvec_thread_pool_threads(store->pool);
@@ -490,14 +487,13 @@ gpuvec_compound_find(gpuvec_store *store, gpuvec_device *device, const gpuvec_co
 	pthread_mutex_lock(&all->mutex);
 	now = gpuvec_clock_ns();
 	c = find_compound(all, device, partitions, n, now, &gone[0]);
-	if (c && together)
+	if (c)
 	{
 		note_views(c, partitions, now);
 		want(all, c, partitions, threads, now);
 		rows = use(all, c, partitions, covered, &gone[1]);
+		*joint = gpuvec_joint_get(all, c, partitions, covered, rows.view);
 	}
-	if (c)
-		*joint = gpuvec_joint_get(all, c, together, partitions, covered, rows.view);
 	pthread_mutex_unlock(&all->mutex);
 	gpuvec_compound_free_leftover(store, &gone[0]);
 	gpuvec_compound_free_leftover(store, &gone[1]);

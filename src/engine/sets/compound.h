@@ -40,16 +40,15 @@ extern size_t gpuvec_compounds_give_way(gpuvec_store *store, const gpuvec_device
 extern bool gpuvec_compounds_start(gpuvec_store *store);
 
 /*
- * Note a search of n partitions, which lie on this device.  If they rank
- * together, and there is a compound of them, its rows: the live rows of the
- * views of the partitions that it sets in covered[n], and no others, with the
- * partitions' numbers in their tids.  *joint is a view of these and of the
- * partitions that are not covered, if one was kept, or NULL.  The caller drops
- * the references.
+ * Note a search of n partitions, which lie on this device.  If there is a
+ * compound of them, its rows: the live rows of the views of the partitions
+ * that it sets in covered[n], and no others, with the partitions' numbers in
+ * their tids.  *joint is a view of these and of the partitions that are not
+ * covered, if one was kept, or NULL.  The caller drops the references.
  */
 extern gpuvec_compound_rows gpuvec_compound_find(gpuvec_store *store, gpuvec_device *device,
 												 const gpuvec_compound_partition *partitions, uint32_t n,
-												 bool together, bool *covered, gpuvec_view **joint);
+												 bool *covered, gpuvec_view **joint);
 
 /*
  * compound_joint.c.  keep: keep such a view, with a reference of its own, for
@@ -57,8 +56,8 @@ extern gpuvec_compound_rows gpuvec_compound_find(gpuvec_store *store, gpuvec_dev
  * its mirror replaces, or which goes with its mirror.
  */
 extern void gpuvec_joint_keep(gpuvec_store *store, const gpuvec_device *device,
-							  const gpuvec_compound_partition *partitions, uint32_t n, bool together,
-							  const bool *covered, const gpuvec_view *rows, gpuvec_view *joint);
+							  const gpuvec_compound_partition *partitions, uint32_t n, const bool *covered,
+							  const gpuvec_view *rows, gpuvec_view *joint);
 extern void gpuvec_joints_forget(gpuvec_store *store, gpuvec_view *view);
 extern void gpuvec_compound_rows_unref(const gpuvec_compound_rows *rows);
 

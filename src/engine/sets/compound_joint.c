@@ -4,12 +4,10 @@
  *	  Views of several mirrors that are kept with a compound.
  *
  * A search of partitions reads a joint view: the segments of the compound, if
- * there is one, and those of all partitions that it does not cover.  If each
- * partition ranks for itself, it reads those of all partitions.  A joint view
- * copies no rows.  But a GPU has to be told of the segments, and searches
- * run as one batch only if they read the same view.  So it is kept for the
- * next search of the same partitions, with the numbers of the views that it
- * was made of.
+ * there is one, and those of all partitions that it does not cover.  It copies
+ * no rows.  But a GPU has to be told of the segments, and searches run as one
+ * batch only if they read the same view.  So it is kept for the next search of
+ * the same partitions, with the numbers of the views that it was made of.
  *
  * A joint view keeps the segments that it has from being freed, which nobody
  * is charged for then.  So it goes as soon as the view of one of its mirrors
@@ -58,28 +56,28 @@ joined_number(const gpuvec_compound_partition *partition, bool covered)
 
 /* True if a joint view has just these rows and partitions */
 static bool
-joint_fits(const gpuvec_compound *c, bool together, const gpuvec_compound_partition *partitions,
-		   const bool *covered, const gpuvec_view *rows)
+joint_fits(const gpuvec_compound *c, const gpuvec_compound_partition *partitions, const bool *covered,
+		   const gpuvec_view *rows)
 {
-	const gpuvec_joint *joint = &c->joints[together];
+	const gpuvec_joint *joint = &c->joint;
 
 	if (joint->view == NULL || joint->rows != (rows ? rows->number : 0))
 		return false;
 	for (uint32_t i = 0; i < c->npartitions; i++)
-		if (c->partitions[i].joined[together] != joined_number(&partitions[i], covered[i]))
+		if (c->partitions[i].joined != joined_number(&partitions[i], covered[i]))
 			return false;
 	return true;
 }
 
 gpuvec_view *
-gpuvec_joint_get(gpuvec_compounds *all, const gpuvec_compound *c, bool together,
-				 const gpuvec_compound_partition *partitions, const bool *covered, const gpuvec_view *rows)
+gpuvec_joint_get(gpuvec_compounds *all, const gpuvec_compound *c, const gpuvec_compound_partition *partitions,
+				 const bool *covered, const gpuvec_view *rows)
 {
 	gpuvec_view *view = NULL;
 
 	pthread_mutex_lock(&all->joint_mutex);
-	if (joint_fits(c, together, partitions, covered, rows))
-		view = gpuvec_view_ref(c->joints[together].view);
+	if (joint_fits(c, partitions, covered, rows))
+		view = gpuvec_view_ref(c->joint.view);
 	pthread_mutex_unlock(&all->joint_mutex);
 	return view;
 }
@@ -98,17 +96,15 @@ take(gpuvec_compounds *all, gpuvec_view **slot)
 }
 
 gpuvec_view *
-gpuvec_joint_take(gpuvec_compounds *all, gpuvec_compound *c, bool together)
+gpuvec_joint_take(gpuvec_compounds *all, gpuvec_compound *c)
 {
-	return take(all, &c->joints[together].view);
+	return take(all, &c->joint.view);
 }
 
 gpuvec_view *
 gpuvec_joint_take_old(gpuvec_compounds *all, gpuvec_compound *c)
 {
-	gpuvec_view *old = take(all, &c->joints[false].old);
-
-	return old ? old : take(all, &c->joints[true].old);
+	return take(all, &c->joint.old);
 }
 
 void
@@ -117,7 +113,7 @@ gpuvec_joint_leave(gpuvec_compounds *all, gpuvec_compound *c, gpuvec_view *joint
 	if (joint == NULL)
 		return;
 	pthread_mutex_lock(&all->joint_mutex);
-	c->joints[true].old = joint;
+	c->joint.old = joint;
 	pthread_mutex_unlock(&all->joint_mutex);
 }
 
@@ -140,20 +136,20 @@ mark_joined(const gpuvec_compound_partition *partitions, const bool *covered, ui
 
 /* Put a joint view in the place of another; *old are those that were there */
 static void
-replace(gpuvec_compound *c, bool together, const gpuvec_compound_partition *partitions, const bool *covered,
+replace(gpuvec_compound *c, const gpuvec_compound_partition *partitions, const bool *covered,
 		const gpuvec_view *rows, gpuvec_view *joint, gpuvec_joint *old)
 {
-	*old = c->joints[together];
-	c->joints[together].view = gpuvec_view_ref(joint);
-	c->joints[together].old = NULL;
-	c->joints[together].rows = rows ? rows->number : 0;
+	*old = c->joint;
+	c->joint.view = gpuvec_view_ref(joint);
+	c->joint.old = NULL;
+	c->joint.rows = rows ? rows->number : 0;
 	for (uint32_t i = 0; i < c->npartitions; i++)
-		c->partitions[i].joined[together] = joined_number(&partitions[i], covered[i]);
+		c->partitions[i].joined = joined_number(&partitions[i], covered[i]);
 }
 
 void
 gpuvec_joint_keep(gpuvec_store *store, const gpuvec_device *device, const gpuvec_compound_partition *partitions,
-				  uint32_t n, bool together, const bool *covered, const gpuvec_view *rows, gpuvec_view *joint)
+				  uint32_t n, const bool *covered, const gpuvec_view *rows, gpuvec_view *joint)
 {
 	gpuvec_compounds *all = store->compounds;
 	gpuvec_joint old = {NULL, NULL, 0};
@@ -163,7 +159,7 @@ gpuvec_joint_keep(gpuvec_store *store, const gpuvec_device *device, const gpuvec
 	pthread_mutex_lock(&all->joint_mutex);
 	c = gpuvec_compound_listed(all, device, partitions, n);
 	if (c && (rows == NULL || rows == c->rows.view) && mark_joined(partitions, covered, n))
-		replace(c, together, partitions, covered, rows, joint, &old);
+		replace(c, partitions, covered, rows, joint, &old);
 	pthread_mutex_unlock(&all->joint_mutex);
 	pthread_mutex_unlock(&all->mutex);
 	gpuvec_view_unref(old.view);
@@ -172,10 +168,10 @@ gpuvec_joint_keep(gpuvec_store *store, const gpuvec_device *device, const gpuvec
 
 /* True if a joint view has the entries of this view */
 static bool
-has_view(const gpuvec_compound *c, int together, const gpuvec_view *view)
+has_view(const gpuvec_compound *c, const gpuvec_view *view)
 {
-	for (uint32_t i = 0; c->joints[together].view && i < c->npartitions; i++)
-		if (c->partitions[i].joined[together] == view->number)
+	for (uint32_t i = 0; c->joint.view && i < c->npartitions; i++)
+		if (c->partitions[i].joined == view->number)
 			return true;
 	return false;
 }
@@ -190,12 +186,11 @@ gpuvec_joints_forget(gpuvec_store *store, gpuvec_view *view)
 		return;
 	pthread_mutex_lock(&all->joint_mutex);
 	for (gpuvec_compound *c = all->list; c; c = c->next)
-		for (int together = 0; together < 2; together++)
-			if (has_view(c, together, view))
-			{
-				c->joints[together].old = c->joints[together].view;
-				c->joints[together].view = NULL;
-			}
+		if (has_view(c, view))
+		{
+			c->joint.old = c->joint.view;
+			c->joint.view = NULL;
+		}
 	pthread_mutex_unlock(&all->joint_mutex);
 	/* if the thread does not hear that, the next search frees them */
 	pthread_cond_signal(&all->work);

@@ -37,8 +37,8 @@ typedef struct gpuvec_partition_copy
 	uint64_t	copied;			/* number of the view whose rows are in the
 								 * compound; 0: no row of the partition is */
 	bool		coming;			/* rows of it are being copied, or will be */
-	uint64_t	joined[2];		/* number of the view that joint views were
-								 * made of; 0: they have no rows of it */
+	uint64_t	joined;			/* number of the view that the joint view was
+								 * made of; 0: it has no rows of it */
 } gpuvec_partition_copy;
 
 /* A joint view that is kept (compound_joint.c) */
@@ -60,8 +60,7 @@ typedef struct gpuvec_compound
 	size_t		charged;		/* for them, by the device */
 	uint64_t	nrows;			/* when they were made */
 	gpuvec_compound_rows dropped;	/* rows that are to be freed */
-	gpuvec_joint joints[2];		/* of searches in which partitions rank apart,
-								 * and together */
+	gpuvec_joint joint;
 	gpuvec_compound_rows *sources;	/* [npartitions] what it is to be made of,
 									 * with references; NULL: none is wanted */
 	bool		making;			/* by a thread, which has the sources */
@@ -113,10 +112,10 @@ extern gpuvec_leftover gpuvec_compound_take_rows(gpuvec_compounds *all, gpuvec_c
  */
 extern gpuvec_compound *gpuvec_compound_listed(gpuvec_compounds *all, const gpuvec_device *device,
 											   const gpuvec_compound_partition *partitions, uint32_t n);
-extern gpuvec_view *gpuvec_joint_get(gpuvec_compounds *all, const gpuvec_compound *c, bool together,
+extern gpuvec_view *gpuvec_joint_get(gpuvec_compounds *all, const gpuvec_compound *c,
 									 const gpuvec_compound_partition *partitions, const bool *covered,
 									 const gpuvec_view *rows);
-extern gpuvec_view *gpuvec_joint_take(gpuvec_compounds *all, gpuvec_compound *c, bool together);
+extern gpuvec_view *gpuvec_joint_take(gpuvec_compounds *all, gpuvec_compound *c);
 extern gpuvec_view *gpuvec_joint_take_old(gpuvec_compounds *all, gpuvec_compound *c);
 extern void gpuvec_joint_leave(gpuvec_compounds *all, gpuvec_compound *c, gpuvec_view *joint);
 

@@ -202,12 +202,10 @@ make_queries(MirrorPartitions *partitions, MirrorSearch *search, uint32 times)
 	for (uint32 i = 0, n = 0; i < search->nqueries; i++)
 		partitions->numbers[i] = search->queries[i].done ? NOT_SENT : n++;
 	for (uint32 i = 0; i < request->n; i++)
-		request->queries[i].k = Min(times == MIRROR_PARTITIONS_EACH ? search->k :
-									(uint64) request->queries[i].k * times, GPUVEC_MAX_K);
+		request->queries[i].k = Min((uint64) request->queries[i].k * times, GPUVEC_MAX_K);
 	partitions->head.measure = search->scoring.measure;
 	partitions->head.method = gpuvec_method_choice;
 	partitions->head.nqueries = request->n;
-	partitions->head.together = times != MIRROR_PARTITIONS_EACH;
 	partitions->head.nids = request->nids;
 	partitions->weights.alpha = gpuvec_given_weight(tversky, tversky->alpha);
 	partitions->weights.beta = gpuvec_given_weight(tversky, tversky->beta);
@@ -280,8 +278,6 @@ note_cuts(MirrorPartitions *partitions, int target)
 			refuse_answer();
 		left -= n;
 		hits += n;
-		if (!partitions->head.together)
-			continue;
 		if (cut->n == 0 || hits[-1].score <= cut->last.score)
 		{
 			cut->last = hits[-1];
@@ -295,9 +291,8 @@ note_cuts(MirrorPartitions *partitions, int target)
 }
 
 /*
- * What a partition has given, as if it had been asked for that alone (it was
- * if partitions do not rank together): all rows with the score of the cut or a
- * greater one.  Of the cut's own partition, rows behind the cut may be
+ * What a partition has given, as if it had been asked for that alone: all rows
+ * with the score of the cut or a greater one.  Of the cut's own partition, rows behind the cut may be
  * missing; those that are laid over it there are dropped later
  * (MirrorTakePartition).
  */
@@ -311,8 +306,6 @@ restrict_questions(const MirrorPartitions *partitions, int target, gpuvec_query 
 			nextafter(cut->last.score, INFINITY);
 
 		sent[i] = partitions->request.queries[i];
-		if (!partitions->head.together)
-			continue;
 		sent[i].k = GPUVEC_ALL_ROWS - 1;
 		if (!cut->is_cut)
 			continue;

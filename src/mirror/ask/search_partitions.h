@@ -15,13 +15,10 @@ typedef struct MirrorPartitions MirrorPartitions;
 
 /*
  * Search all targets by one request: for the best rows of all of them, which
- * are in ascending order of oid, `times` as many as are likely to do.  Or for
- * the search->k best rows of each, if times is MIRROR_PARTITIONS_EACH; then
- * search->roots must be set.  NULL: that is not possible, or does not pay.
- * All is palloc'd in the current context.
+ * are in ascending order of oid, `times` as many as are likely to do.  NULL:
+ * that is not possible, or does not pay.  All is palloc'd in the current
+ * context.
  */
-#define MIRROR_PARTITIONS_EACH	0
-
 extern MirrorPartitions *MirrorPartitionsSearch(MirrorTarget *targets, int ntargets, MirrorSearch *search,
 												uint32 times);
 

@@ -100,7 +100,7 @@ typedef enum gpuvec_message
 								 * factors] */
 	GPUVEC_MSG_ALS_STATES,		/* gpuvec_als_state[] */
 	GPUVEC_MSG_NEIGHBORS_FOUND, /* gpuvec_als_state, gpuvec_neighbor[] */
-	GPUVEC_MSG_PARTITIONS_RESULT,	/* gpuvec_result ... for each partition */
+	GPUVEC_MSG_PARTITIONS_RESULT,	/* gpuvec_result[], ... */
 	GPUVEC_MSG_DEVICES_INFO,	/* gpuvec_device_info[] */
 	GPUVEC_MSG_PLACES_INFO		/* gpuvec_place_info[] */
 } gpuvec_message;

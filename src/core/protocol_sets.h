@@ -131,13 +131,15 @@ typedef struct gpuvec_page_rows
  * uint16_t ids[nids], as in a gpuvec_search.  Queries have no filters, no
  * AFTER, and a number of rows.
  *
- * The answer has for each partition, in the order of the request, what RESULT
- * has: a gpuvec_result, and what follows it.  engine_us and ways are those of
- * the whole request in the first one, and 0 in the others.
- *
  * A query's k rows are the first ones of all partitions that were searched, in
- * the order (score descending, partition, tid): all partitions together have
- * at most k rows.
+ * the order (score descending, partition, tid).
+ *
+ * The answer has a gpuvec_result for each partition, in the order of the
+ * request: nqueries is 0 for one that was not searched, nhits are the rows of
+ * all queries that it has.  engine_us and ways are those of the whole request
+ * in the first one, and 0 in the others.  Behind these come
+ * uint32_t counts[nqueries], filled up to 8 bytes, gpuvec_hit hits[], query by
+ * query, and uint16_t whose[]: the partition of each hit.
  */
 typedef struct gpuvec_search_partitions
 {

@@ -260,9 +260,9 @@ search_next(MirrorTarget *targets, int number, MirrorSearch *search, MirrorParti
 }
 
 /*
- * Take the rows of all targets, which `partitions` knows.  These are few more
- * than k rows, with which nothing is searched any more: so they are sorted in
- * the end.
+ * Take the rows of all targets, which `partitions` knows, target by target.
+ * These are few more than k rows, with which nothing is searched any more: so
+ * they are sorted in the end.
  */
 static void
 take_all(int ntargets, MirrorSearch *search, MirrorPartitions *partitions, SearchAnswer *answers)
@@ -293,6 +293,31 @@ take_all(int ntargets, MirrorSearch *search, MirrorPartitions *partitions, Searc
 	pfree(with);
 }
 
+/* Take the rows of all targets, which are in the order of the answer */
+static void
+take_in_order(MirrorSearch *search, MirrorPartitions *partitions, SearchAnswer *answers)
+{
+	for (uint32 i = 0; i < search->nqueries; i++)
+	{
+		uint64		at = 0;
+		int			target = 0;
+
+		reserve_answer(&answers[i], MirrorPartitionsHits(partitions, i));
+		while (!search->queries[i].skip && target >= 0)
+		{
+			MemoryContext old = MemoryContextSwitchTo(search->context);
+
+			forget_hits(&search->queries[i]);
+			target = MirrorPartitionsNext(partitions, search, i, &at);
+			MemoryContextSwitchTo(old);
+			append_hits(&answers[i], &search->queries[i], target);
+		}
+		forget_hits(&search->queries[i]);
+		MemoryContextReset(search->context);
+		answers[i].nhits = Min(answers[i].nhits, search->k);
+	}
+}
+
 /*
  * Search several targets one after another, but those that `partitions` knows,
  * and merge their rows
@@ -306,7 +331,9 @@ search_several(MirrorTarget *targets, int ntargets, MirrorSearch *search, Mirror
 	bool		all_known = partitions && MirrorPartitionsAllKnown(partitions);
 
 	search->context = context;
-	if (all_known)
+	if (all_known && MirrorPartitionsInOrder(partitions))
+		take_in_order(search, partitions, answers);
+	else if (all_known)
 		take_all(ntargets, search, partitions, answers);
 	for (int t = 0; t < ntargets && !all_known; t++)
 	{

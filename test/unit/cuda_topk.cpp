@@ -789,7 +789,7 @@ test_dataset(dataset &d, const std::vector<uint32_t> &batches, const std::vector
 
 					for (question &q : questions)
 						q.k = random_below(2) ? k : 1 + random_below(2 * k);
-						if (i > 0)
+					if (i > 0)
 						ask_for_parts(d, (gpuvec_measure) m, questions, common);
 					set_policy(r.policy);
 					compare(d, (gpuvec_measure) m, questions, common, r.settings.c_str(),

@@ -163,6 +163,50 @@ free_lists(hit_list lists[PARTITIONS][QUERIES])
 			free(lists[p][i].hits);
 }
 
+/*
+ * Deal the hits of an answer to lists; false if it is malformed, or the hits of
+ * a query are not in the order (score descending, partition, tid)
+ */
+static bool
+deal_answer(const client *c, const partitions_search *s, hit_list found[PARTITIONS][QUERIES])
+{
+	const char *counts = c->data + s->npartitions * sizeof(gpuvec_result);
+	const gpuvec_hit *hits = (const gpuvec_hit *) (counts + (s->n + 1) / 2 * 2 * sizeof(uint32_t));
+	size_t		bytes = (const char *) hits - c->data;
+	size_t		n = c->frame.length < bytes ? 0 : (c->frame.length - bytes) / (sizeof(gpuvec_hit) + sizeof(uint16_t));
+	const uint16_t *whose = (const uint16_t *) (hits + n);
+	size_t		at = 0;
+
+	if (c->frame.length != bytes + n * (sizeof(gpuvec_hit) + sizeof(uint16_t)))
+		return false;
+	for (uint32_t i = 0; i < s->n; i++)
+	{
+		uint32_t	count;
+
+		memcpy(&count, counts + i * sizeof(count), sizeof(count));
+		if (count > n - at)
+			return false;
+		for (uint32_t p = 0; p < s->npartitions; p++)
+			found[p][i].hits = malloc((count + 1) * sizeof(gpuvec_hit));
+		for (uint32_t j = 0; j < count; j++, at++)
+		{
+			const gpuvec_hit *before = j > 0 ? &hits[at - 1] : NULL;
+			hit_list   *list;
+
+			if (whose[at] >= s->npartitions ||
+				(before && (before->score < hits[at].score ||
+							(before->score == hits[at].score &&
+							 (whose[at - 1] > whose[at] ||
+							  (whose[at - 1] == whose[at] &&
+							   gpuvec_hit_tid(before->place) >= gpuvec_hit_tid(hits[at].place)))))))
+				return false;
+			list = &found[whose[at]][i];
+			list->hits[list->n++] = hits[at];
+		}
+	}
+	return at == n;
+}
+
 /* Ask for all partitions, and compare with what each answers alone */
 static void
 check_partitions(client *c, const partitions_search *s)
@@ -170,7 +214,6 @@ check_partitions(client *c, const partitions_search *s)
 	hit_list	alone[PARTITIONS][QUERIES] = {{{0}}};
 	hit_list	found[PARTITIONS][QUERIES] = {{{0}}};
 	buffer		b = {0};
-	const char *at;
 	bool		ok = true;
 
 	for (uint32_t p = 0; p < s->npartitions && ok; p++)
@@ -179,19 +222,23 @@ check_partitions(client *c, const partitions_search *s)
 		keep_best(alone, s->npartitions, i, s->queries[i].wire.k);
 	partitions_request(&b, s);
 	ok = ok && check(client_call(c, GPUVEC_MSG_SEARCH_PARTITIONS, b.data, b.length, GPUVEC_MSG_PARTITIONS_RESULT),
-					 "a search of parts");
-	at = c->data;
+					 "a search of parts") &&
+		check(deal_answer(c, s, found), "its answer");
 	for (uint32_t p = 0; p < s->npartitions && ok; p++)
 	{
-		gpuvec_result result = {.nqueries = 0};
+		gpuvec_result result;
+		uint64_t	n = 0;
 
-		ok = check(read_lists(&at, c->data + c->frame.length, s->n, found[p], &result), "a part") &&
-			check(result.state.state == GPUVEC_READY &&
-				  result.nqueries == (p == s->late ? 0 : s->n), "is searched if it is fresh");
+		memcpy(&result, c->data + p * sizeof(result), sizeof(result));
+		ok = check(result.state.state == GPUVEC_READY &&
+				   result.nqueries == (p == s->late ? 0 : s->n), "is searched if it is fresh");
 		for (uint32_t i = 0; i < s->n && ok; i++)
+		{
 			ok = check(same_hits(&alone[p][i], &found[p][i]), "the best rows of all parts");
+			n += found[p][i].n;
+		}
+		check(!ok || result.nhits == n, "the rows of a part");
 	}
-	check(!ok || at == c->data + c->frame.length, "nothing follows");
 	free_lists(alone);
 	free_lists(found);
 	free(b.data);

@@ -111,15 +111,15 @@ allocate_rows(partitions_run *run, gpuvec_error *error)
 	uint64_t	all = count_rows(run, false);
 	uint64_t	total = 0;
 	uint64_t	some = 0;
-	uint64_t	heads = run->head.npartitions * (sizeof(gpuvec_result) + (run->head.nqueries + (uint64_t) 1) *
-												 sizeof(uint32_t));
+	uint64_t	heads = run->head.npartitions * sizeof(gpuvec_result) +
+		(run->head.nqueries + (uint64_t) 1) * sizeof(uint32_t);
 
 	for (uint32_t i = 0; i < run->head.nqueries; i++)
 	{
 		total += most_rows(run, i, all);
 		some += most_rows(run, i, largest);
 	}
-	if (heads > GPUVEC_MAX_FRAME || total > (GPUVEC_MAX_FRAME - heads) / sizeof(gpuvec_hit))
+	if (heads > GPUVEC_MAX_FRAME || total > (GPUVEC_MAX_FRAME - heads) / (sizeof(gpuvec_hit) + sizeof(uint16_t)))
 		return gpuvec_fail(error, GPUVEC_LIMIT_EXCEEDED,
 						   "All queries together may have too many rows.",
 						   "Ask for fewer rows, or fewer queries at a time.",

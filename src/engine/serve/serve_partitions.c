@@ -8,8 +8,8 @@
  * partition in its upper bits.  So rows rank by (score descending, partition,
  * tid) wherever they rank by (score descending, tid).
  *
- * They are searched (partitions_search.c).  Then each row is written down with
- * the others of its partition.
+ * They are searched (partitions_search.c).  Then the rows are written down in
+ * their order, each with the number of its partition.
  *
  *-------------------------------------------------------------------------
  */
@@ -122,56 +122,52 @@ open_partitions(gpuvec_session *s, partitions_run *run)
 	}
 }
 
-/* Bytes of the numbers of hits of a partition's queries */
-static size_t
-counts_bytes(const partitions_run *run)
+/* Where the parts of an answer lie, and its bytes */
+typedef struct answer_layout
 {
-	return (run->head.nqueries + (size_t) 1) / 2 * 2 * sizeof(uint32_t);
-}
+	size_t		counts;
+	size_t		hits;
+	size_t		whose;
+	size_t		bytes;
+} answer_layout;
 
-/*
- * Where each partition's head, and the next hit of each partition, lie in the
- * answer.  Returns the bytes of the answer.
- */
-static size_t
-place_partitions(const partitions_run *run, size_t *heads, size_t *hits)
+static answer_layout
+lay_out_answer(const partitions_run *run)
 {
-	size_t		at = 0;
+	answer_layout at = {.counts = run->head.npartitions * sizeof(gpuvec_result)};
+	size_t		n = 0;
 
-	memset(hits, 0, run->head.npartitions * sizeof(*hits));
 	for (uint32_t i = 0; i < run->head.nqueries; i++)
-		for (uint32_t j = 0; j < run->found[i].n; j++)
-			hits[run->found[i].rows[j].tid >> GPUVEC_PARTITION_SHIFT]++;
-	for (uint32_t i = 0; i < run->head.npartitions; i++)
-	{
-		size_t		n = hits[i];
-
-		heads[i] = at;
-		at += sizeof(gpuvec_result) + (run->mirrors[i].view ? counts_bytes(run) : 0);
-		hits[i] = at;
-		at += n * sizeof(gpuvec_hit);
-	}
+		n += run->found[i].n;
+	at.hits = at.counts + (run->head.nqueries + (size_t) 1) / 2 * 2 * sizeof(uint32_t);
+	at.whose = at.hits + n * sizeof(gpuvec_hit);
+	at.bytes = at.whose + n * sizeof(uint16_t);
 	return at;
 }
 
-/* Write down the rows of all queries, partition by partition */
+/* Write down the rows of all queries */
 static void
-write_rows(const partitions_run *run, char *body, const size_t *heads, size_t *hits)
+write_rows(const partitions_run *run, char *body, const answer_layout *at)
 {
+	gpuvec_result *results = (gpuvec_result *) body;
+	uint32_t   *counts = (uint32_t *) (body + at->counts);
+	gpuvec_hit *hit = (gpuvec_hit *) (body + at->hits);
+	uint16_t   *whose = (uint16_t *) (body + at->whose);
+
 	for (uint32_t i = 0; i < run->head.nqueries; i++)
+	{
+		counts[i] = run->found[i].n;
 		for (uint32_t j = 0; j < run->found[i].n; j++)
 		{
 			const gpuvec_match *row = &run->found[i].rows[j];
 			uint32_t	partition = (uint32_t) (row->tid >> GPUVEC_PARTITION_SHIFT);
-			char	   *head = body + heads[partition];
 
-			*(gpuvec_hit *) (body + hits[partition]) =
-				gpuvec_search_hit(&run->mirrors[partition], run->wire[partition].known, run->head.xmin,
-								  row, row->tid & TID_MASK);
-			hits[partition] += sizeof(gpuvec_hit);
-			((gpuvec_result *) head)->nhits++;
-			((uint32_t *) (head + sizeof(gpuvec_result)))[i]++;
+			*hit++ = gpuvec_search_hit(&run->mirrors[partition], run->wire[partition].known, run->head.xmin,
+									   row, row->tid & TID_MASK);
+			*whose++ = (uint16_t) partition;
+			results[partition].nhits++;
 		}
+	}
 }
 
 /* Send the answer */
@@ -179,36 +175,29 @@ static bool
 answer_partitions(gpuvec_session *s, const gpuvec_request *request, const partitions_run *run,
 				  int64_t started)
 {
-	size_t	   *heads = malloc(run->head.npartitions * 2 * sizeof(size_t));
-	size_t		size = heads ? place_partitions(run, heads, heads + run->head.npartitions) : 0;
-	char	   *body = NULL;
-	struct iovec piece = {NULL, size};
+	answer_layout at = lay_out_answer(run);
+	gpuvec_result *results = NULL;
+	struct iovec piece = {NULL, at.bytes};
 	gpuvec_error error;
 	bool		ok;
 
-	gpuvec_fail_memory(&error, size);
-	if (heads && gpuvec_session_take(s, size, &error))
-		piece.iov_base = body = calloc(1, size);
-	if (body == NULL)
-	{
-		free(heads);
+	gpuvec_fail_memory(&error, at.bytes);
+	if (gpuvec_session_take(s, at.bytes, &error))
+		piece.iov_base = results = calloc(1, at.bytes);
+	if (results == NULL)
 		return gpuvec_answer_error(s, request, &error);
-	}
 	for (uint32_t i = 0; i < run->head.npartitions; i++)
 	{
-		gpuvec_result *result = (gpuvec_result *) (body + heads[i]);
-
-		result->state = run->mirrors[i].state;
-		result->nqueries = run->mirrors[i].view ? run->head.nqueries : 0;
-		result->nqueries += gpuvec_fault_due("another-query") && result->nqueries % 2 == 1;
+		results[i].state = run->mirrors[i].state;
+		results[i].nqueries = run->mirrors[i].view ? run->head.nqueries : 0;
+		results[i].nqueries += gpuvec_fault_due("another-query") && results[i].nqueries % 2 == 1;
 	}
-	write_rows(run, body, heads, heads + run->head.npartitions);
+	write_rows(run, piece.iov_base, &at);
 	for (uint32_t i = 0; i < run->head.nqueries; i++)
-		gpuvec_count_ways(run->found[i].ways, ((gpuvec_result *) body)->ways);
-	((gpuvec_result *) body)->engine_us = (uint32_t) (gpuvec_clock_us() - started);
+		gpuvec_count_ways(run->found[i].ways, results->ways);
+	results->engine_us = (uint32_t) (gpuvec_clock_us() - started);
 	ok = gpuvec_send_frame(s->fd, request->number, GPUVEC_MSG_PARTITIONS_RESULT, &piece, 1);
-	free(heads);
-	free(body);
+	free(results);
 	return ok;
 }
 

@@ -12,78 +12,18 @@
  * turns out not to be as fresh.  But if most turn out so, as where a session
  * asks for the first time, the request is repeated.
  *
- * The engine returns the n best rows of all mirrors that it has searched, in
- * the order (score descending, relation, tid).  These are the best rows of
- * each mirror, without a gap, down to the last row of all, the cut.  So if n
- * rows came, each mirror has given
- *
- *	 - all rows of at least the cut's score, if its relation comes before the
- *	   cut's;
- *	 - all rows of a greater score, if it comes behind;
- *	 - the rows up to the cut, if it is the cut's.
- *
- * If fewer came, the mirrors have given all rows.  Rows that an index has
- * handed over since are laid over each mirror's rows (tail.c), and those of
- * them that rank behind the cut are dropped.
- *
  * Mirrors that are absent are loaded before their turn comes: several at the
  * same time, if they are small (load_targets.c).
  *
- * Rows that the snapshot does not see are dropped.  What is left are all rows
- * of these relations before the cut.  So a query's answer is known if its
- * k-th row comes before the cut, whatever relation that is from, or if there
- * was no cut.  Otherwise the query has to be searched again.
- *
- * Functions return the rows of a rooted mirror in the order of their own
- * tids, and the engine ranks them by their roots (candidates.h).  If the cut
- * is within a group, all its rows are dropped, so the group is behind the
- * cut.
+ * partitions_answer.c reads the answer.
  *
  *-------------------------------------------------------------------------
  */
 #include "gpuvec.h"
 
-#include <math.h>
-
-#include "mirror/ask/candidates.h"
-#include "mirror/ask/search_partitions.h"
-#include "mirror/ask/search_request.h"
-#include "mirror/describe/usage.h"
+#include "mirror/ask/partitions_answer.h"
 #include "mirror/fresh/known.h"
 #include "mirror/fresh/load_targets.h"
-
-/* Where a query's rows end */
-typedef struct PartitionsCut
-{
-	uint64		n;				/* rows of all partitions */
-	bool		is_cut;			/* as many as were asked for */
-	MirrorHit	last;			/* the last row, ... */
-	int			target;			/* ... and where it is from */
-} PartitionsCut;
-
-/* The mirror of a target */
-typedef struct Partition
-{
-	MirrorConversation conversation;
-	bool		open;			/* the conversation is */
-	bool		known;			/* the answer counts */
-	MirrorSearchAnswer answer;
-} Partition;
-
-struct MirrorPartitions
-{
-	Partition  *partitions;		/* [ntargets] */
-	int			ntargets;
-	int			nopen;			/* partitions that are to be searched */
-	MirrorSearchRequest request;
-	gpuvec_search_partitions head;
-	gpuvec_search_weights weights;	/* of tversky: sent with the head */
-	gpuvec_search_partition *wire;	/* [head.npartitions] */
-	int		   *whose;			/* [head.npartitions] their targets */
-	PartitionsCut *cuts;		/* [request.n] */
-	uint32	   *numbers;		/* [search->nqueries] of queries in the
-								 * request */
-};
 
 /* Attempts to begin all conversations with one engine */
 #define OPEN_ATTEMPTS	2
@@ -91,25 +31,11 @@ struct MirrorPartitions
 /* Requests for the same, if most mirrors turn out to be behind */
 #define ASK_ATTEMPTS	2
 
-/* A query of the search that was not sent */
-#define NOT_SENT	PG_UINT32_MAX
-
 uint32
 MirrorPartitionsGroup(const MirrorSearch *search, uint32 first)
 {
 	return MirrorSearchGroup(search, first, search->k == UINT64_MAX ? MIRROR_FIRST_ALL_ROWS :
 							 Min(search->k, GPUVEC_MAX_K));
-}
-
-/* End the conversation about a partition, if it is open */
-static void
-close_partition(Partition *partition)
-{
-	const char *reason;
-
-	if (partition->open)
-		(void) MirrorConversationEnd(&partition->conversation, true, &reason);
-	partition->open = false;
 }
 
 /*
@@ -148,7 +74,7 @@ open_partition(MirrorPartitions *partitions, int number, MirrorTarget *target, c
 	else
 	{
 		wire->need = never;
-		close_partition(partition);
+		PartitionClose(partition);
 	}
 	partitions->whose[partitions->head.npartitions++] = number;
 	return true;
@@ -186,7 +112,7 @@ open_partitions(MirrorPartitions *partitions, MirrorTarget *targets, const Mirro
 		if (GpuvecLinkGeneration() == generation)
 			return partitions->nopen > 1;
 		for (int i = 0; i < partitions->ntargets; i++)
-			close_partition(&partitions->partitions[i]);
+			PartitionClose(&partitions->partitions[i]);
 	}
 	return false;
 }
@@ -199,8 +125,13 @@ make_queries(MirrorPartitions *partitions, MirrorSearch *search, uint32 times)
 	const gpuvec_tversky *tversky = &search->scoring.tversky;
 
 	MirrorSearchQueries(request, search, 0, search->nqueries, MIRROR_FIRST_ALL_ROWS);
+	partitions->sent = palloc_array(uint32, Max(request->n, 1));
 	for (uint32 i = 0, n = 0; i < search->nqueries; i++)
-		partitions->numbers[i] = search->queries[i].done ? NOT_SENT : n++;
+	{
+		partitions->numbers[i] = search->queries[i].done ? NOT_SENT : n;
+		if (!search->queries[i].done)
+			partitions->sent[n++] = i;
+	}
 	for (uint32 i = 0; i < request->n; i++)
 		request->queries[i].k = Min((uint64) request->queries[i].k * times, GPUVEC_MAX_K);
 	partitions->head.measure = search->scoring.measure;
@@ -229,158 +160,6 @@ ask(MirrorPartitions *partitions, const MirrorSearch *search, GpuvecReply *reply
 						  GPUVEC_MSG_PARTITIONS_RESULT, sizeof(gpuvec_result), reply);
 }
 
-static void
-refuse_answer(void)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_PROTOCOL_VIOLATION),
-			 errmsg("invalid message from the gpuvec engine")));
-}
-
-/* Read what the answer has of a partition, at `at`; returns its bytes */
-static Size
-read_partition(MirrorPartitions *partitions, Partition *partition, char *at, Size left)
-{
-	MirrorSearchAnswer *answer = &partition->answer;
-	Size		size;
-
-	if (left < sizeof(gpuvec_result))
-		refuse_answer();
-	memcpy(&answer->head, at, sizeof(gpuvec_result));
-	if ((answer->head.nqueries != 0 && answer->head.nqueries != partitions->request.n) ||
-		answer->head.npassed != 0 || answer->head.page_bytes != 0 || answer->head.nhits > left / sizeof(gpuvec_hit))
-		refuse_answer();
-	size = MirrorSearchAnswerBytes(answer->head.nqueries, 0, answer->head.nhits);
-	if (size > left)
-		refuse_answer();
-	answer->reply.data = at;
-	answer->reply.length = size;
-	MirrorSearchAnswerRead(answer);
-	return size;
-}
-
-/* Note the rows of a partition, whose relation comes behind those before */
-static void
-note_cuts(MirrorPartitions *partitions, int target)
-{
-	const MirrorSearchAnswer *answer = &partitions->partitions[target].answer;
-	const MirrorHit *hits = answer->hits;
-	uint64		left = answer->head.nhits;
-
-	for (uint32 i = 0; i < answer->head.nqueries; i++)
-	{
-		PartitionsCut *cut = &partitions->cuts[i];
-		uint32		n = MirrorSearchAnswerHits(answer, i);
-
-		if (n == 0)
-			continue;
-		if (n > left || cut->n + n > partitions->request.queries[i].k)
-			refuse_answer();
-		left -= n;
-		hits += n;
-		if (cut->n == 0 || hits[-1].score <= cut->last.score)
-		{
-			cut->last = hits[-1];
-			cut->target = target;
-		}
-		cut->n += n;
-		cut->is_cut = cut->n == partitions->request.queries[i].k;
-	}
-	if (left > 0)
-		refuse_answer();
-}
-
-/*
- * What a partition has given, as if it had been asked for that alone: all rows
- * with the score of the cut or a greater one.  Of the cut's own partition, rows behind the cut may be
- * missing; those that are laid over it there are dropped later
- * (MirrorTakePartition).
- */
-static void
-restrict_questions(const MirrorPartitions *partitions, int target, gpuvec_query *sent)
-{
-	for (uint32 i = 0; i < partitions->request.n; i++)
-	{
-		const PartitionsCut *cut = &partitions->cuts[i];
-		double		least = cut->target >= target ? cut->last.score :
-			nextafter(cut->last.score, INFINITY);
-
-		sent[i] = partitions->request.queries[i];
-		sent[i].k = GPUVEC_ALL_ROWS - 1;
-		if (!cut->is_cut)
-			continue;
-		if ((sent[i].flags & GPUVEC_QUERY_MIN_SCORE) == 0 || least > sent[i].min_score)
-			sent[i].min_score = least;
-		sent[i].flags |= GPUVEC_QUERY_MIN_SCORE;
-	}
-}
-
-/* Take the answer of a partition, with what is laid over it */
-static void
-take_partition(MirrorPartitions *partitions, int target, const MirrorSearch *search)
-{
-	Partition  *partition = &partitions->partitions[target];
-	MirrorRequest request = {.context = search->context};
-	gpuvec_query *sent;
-	MirrorQuestion *questions;
-	char	   *data;
-
-	if (partition->conversation.tail == NULL)
-	{
-		partition->known = MirrorTakeReply(&partition->conversation, &request, &partition->answer.reply);
-		return;
-	}
-	/* the answer with other rows takes the place of a copy */
-	data = MemoryContextAllocHuge(search->context, partition->answer.reply.length);
-	memcpy(data, partition->answer.reply.data, partition->answer.reply.length);
-	partition->answer.reply.data = data;
-	sent = palloc_array(gpuvec_query, partitions->request.n);
-	questions = palloc_array(MirrorQuestion, partitions->request.n);
-	restrict_questions(partitions, target, sent);
-	for (uint32 i = 0; i < partitions->request.n; i++)
-	{
-		questions[i] = partitions->request.questions[i];
-		questions[i].sent = &sent[i];
-		questions[i].nfilters = partition->conversation.target->key.nfilters;
-	}
-	request.questions = questions;
-	request.nquestions = partitions->request.n;
-	partition->known = partition->answer.head.nqueries > 0 &&
-		MirrorTakeReply(&partition->conversation, &request, &partition->answer.reply);
-	if (partition->known)
-		MirrorSearchAnswerRead(&partition->answer);
-	pfree(questions);
-	pfree(sent);
-}
-
-/* Take the answers of all partitions */
-static void
-take_partitions(MirrorPartitions *partitions, MirrorSearch *search, const GpuvecReply *reply)
-{
-	char	   *at = reply->data;
-	Size		left = reply->length;
-
-	for (uint32 i = 0; i < partitions->head.npartitions; i++)
-	{
-		Partition  *partition = &partitions->partitions[partitions->whose[i]];
-		Size		size = read_partition(partitions, partition, at, left);
-
-		at += size;
-		left -= size;
-		note_cuts(partitions, partitions->whose[i]);
-		search->engine_us += partition->answer.head.engine_us;
-		MirrorUsed.rows += partition->answer.head.state.nrows * partition->answer.head.nqueries;
-		MirrorUsed.engine_us += partition->answer.head.engine_us;
-		MirrorUsageWays(partition->answer.head.ways);
-	}
-	if (left > 0)
-		refuse_answer();
-	MirrorUsed.requests++;
-	for (uint32 i = 0; i < partitions->head.npartitions; i++)
-		if (partitions->partitions[partitions->whose[i]].open)
-			take_partition(partitions, partitions->whose[i], search);
-}
-
 /*
  * Load the mirrors that the engine does not have.  Each is then searched
  * alone, as one that is not fresh.
@@ -392,7 +171,7 @@ load_absent(MirrorPartitions *partitions, MirrorTarget *targets, const MirrorSea
 	int			n = 0;
 
 	for (uint32 i = 0; i < partitions->head.npartitions; i++)
-		if (partitions->partitions[partitions->whose[i]].answer.head.state.state == GPUVEC_ABSENT)
+		if (partitions->partitions[partitions->whose[i]].head.state.state == GPUVEC_ABSENT)
 			absent[n++] = &targets[partitions->whose[i]];
 	LoadTargets(absent, n, search->snapshot);
 	pfree(absent);
@@ -402,7 +181,7 @@ load_absent(MirrorPartitions *partitions, MirrorTarget *targets, const MirrorSea
 static bool
 turned_out_behind(const Partition *partition)
 {
-	return partition->open && !partition->known && partition->answer.head.state.state == GPUVEC_READY;
+	return partition->open && !partition->known && partition->head.state.state == GPUVEC_READY;
 }
 
 /*
@@ -423,7 +202,7 @@ most_are_behind(const MirrorPartitions *partitions)
 		const Partition *partition = &partitions->partitions[i];
 
 		if (turned_out_behind(partition))
-			MirrorRemember(&partition->conversation.target->key, &partition->answer.head.state);
+			MirrorRemember(&partition->conversation.target->key, &partition->head.state);
 	}
 	return true;
 }
@@ -441,7 +220,7 @@ ask_all(MirrorPartitions *partitions, MirrorTarget *targets, MirrorSearch *searc
 	partitions->cuts = palloc0_array(PartitionsCut, partitions->request.n);
 	if (!ask(partitions, search, &reply))
 		return false;
-	take_partitions(partitions, search, &reply);
+	PartitionsTakeAnswer(partitions, search, &reply);
 	return true;
 }
 
@@ -450,6 +229,7 @@ MirrorPartitionsSearch(MirrorTarget *targets, int ntargets, MirrorSearch *search
 {
 	MirrorPartitions *partitions = palloc0_object(MirrorPartitions);
 
+	partitions->context = CurrentMemoryContext;
 	partitions->ntargets = ntargets;
 	partitions->head.xmin = MirrorSnapshotXmin(search->snapshot);
 	partitions->partitions = palloc0_array(Partition, ntargets);
@@ -469,95 +249,14 @@ MirrorPartitionsSearch(MirrorTarget *targets, int ntargets, MirrorSearch *search
 		if (!ok)
 			break;
 		memset(partitions->partitions, 0, ntargets * sizeof(Partition));
+		partitions->dealt = false;
 	}
 	return NULL;
-}
-
-bool
-MirrorPartitionsAllKnown(const MirrorPartitions *partitions)
-{
-	for (int i = 0; i < partitions->ntargets; i++)
-		if (!partitions->partitions[i].known)
-			return false;
-	return true;
-}
-
-uint64
-MirrorPartitionsHits(const MirrorPartitions *partitions, uint32 query)
-{
-	uint32		number = partitions->numbers[query];
-
-	return number == NOT_SENT ? 0 : partitions->cuts[number].n;
-}
-
-bool
-MirrorPartitionsCut(const MirrorPartitions *partitions, uint32 query, double *score, int *target)
-{
-	const PartitionsCut *cut = &partitions->cuts[partitions->numbers[query]];
-
-	*score = cut->last.score;
-	*target = cut->target;
-	return cut->is_cut;
-}
-
-bool
-MirrorPartitionsTake(MirrorPartitions *partitions, int target, MirrorSearch *search,
-					 uint32 *with, uint32 *nwith)
-{
-	Partition  *partition = &partitions->partitions[target];
-	MirrorHit  *hits = partition->answer.hits;
-
-	if (with)
-		*nwith = 0;
-	if (!partition->known)
-	{
-		close_partition(partition);
-		return false;
-	}
-	GPUVEC_INJECTION("ask-before-fetch");
-	for (uint32 i = 0; i < search->nqueries; i++)
-	{
-		const PartitionsCut *cut;
-		uint32		n;
-
-		if (partitions->numbers[i] == NOT_SENT)
-			continue;
-		n = MirrorSearchAnswerHits(&partition->answer, partitions->numbers[i]);
-		if (n == 0)
-			continue;
-		cut = &partitions->cuts[partitions->numbers[i]];
-		if (!search->queries[i].skip)
-			MirrorTakePartition(partition->conversation.target, search, &search->queries[i],
-								partition->conversation.visibility, hits, n,
-								cut->is_cut && cut->target == target ? &cut->last : NULL);
-		if (with)
-			with[(*nwith)++] = i;
-		hits += n;
-	}
-	close_partition(partition);
-	return true;
-}
-
-bool
-MirrorPartitionsComplete(const MirrorPartitions *partitions, const MirrorSearch *search, uint32 query,
-						 uint64 n, const MirrorHit *last, int target)
-{
-	const PartitionsCut *cut;
-
-	if (partitions->numbers[query] == NOT_SENT)
-		return true;
-	cut = &partitions->cuts[partitions->numbers[query]];
-	if (!cut->is_cut)
-		return true;
-	if (n < search->k)
-		return false;
-	return partitions->partitions[target].known || last->score > cut->last.score ||
-		(last->score == cut->last.score && target < cut->target);
 }
 
 void
 MirrorPartitionsEnd(MirrorPartitions *partitions)
 {
 	for (int i = 0; i < partitions->ntargets; i++)
-		close_partition(&partitions->partitions[i]);
+		PartitionClose(&partitions->partitions[i]);
 }

@@ -22,8 +22,12 @@ typedef struct MirrorPartitions MirrorPartitions;
 extern MirrorPartitions *MirrorPartitionsSearch(MirrorTarget *targets, int ntargets, MirrorSearch *search,
 												uint32 times);
 
-/* True if all targets were part of the request, and their mirrors are fresh */
+/*
+ * True if all targets were part of the request, and their mirrors are fresh;
+ * and no rows were laid over their answers
+ */
 extern bool MirrorPartitionsAllKnown(const MirrorPartitions *partitions);
+extern bool MirrorPartitionsInOrder(const MirrorPartitions *partitions);
 
 /*
  * The last row of all, for a query that wants rows: its score, and the target
@@ -46,6 +50,14 @@ extern uint64 MirrorPartitionsHits(const MirrorPartitions *partitions, uint32 qu
  */
 extern bool MirrorPartitionsTake(MirrorPartitions *partitions, int target, MirrorSearch *search,
 								 uint32 *with, uint32 *nwith);
+
+/*
+ * If the rows are in order: set a query's hits to its next ones, from *at on,
+ * which are of one target.  Returns the target, and sets *at to the end; -1:
+ * there are no more.
+ */
+extern int	MirrorPartitionsNext(MirrorPartitions *partitions, MirrorSearch *search, uint32 query,
+								 uint64 *at);
 
 /*
  * True if a query's best rows of all targets are known: it has n of them, the

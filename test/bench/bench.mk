@@ -55,7 +55,7 @@
 #              "dpkg -x", say), if they are not installed
 #
 # bench-writers and soak-writers: DOCS (2,000,000), CLIENTS (44), WRITERS (20), ENGINE, THREADS (0: all),
-# AUTOVACUUM (on), PATIENCE (seconds that a statement may take, 120), and
+# AUTOVACUUM (on), PATIENCE (seconds that a statement may take, 120), PARTITIONS (none), and
 # RATES, ALONE_RATE, CLIENT_SECONDS (20), WARM_SECONDS, WRITE_SECONDS, ROUNDS, PARTS   see bench_writers.sh
 # MINUTES, RATE, NTH, KILL_SECONDS, SAMPLE_SECONDS                                     see soak_writers.sh
 
@@ -113,7 +113,7 @@ bench-partitions: $(BENCH_BIN)/bench_gen
 bench-index: $(BENCH_BIN)/bench_gen
 	$(PEERS_SETTINGS) bash $(srcdir)/test/bench/index_cost.sh
 
-WRITERS_SETTINGS = $(call given,CLIENTS WRITERS ENGINE AUTOVACUUM PATIENCE RATES ALONE_RATE CLIENT_SECONDS WARM_SECONDS WRITE_SECONDS PARTS \
+WRITERS_SETTINGS = $(call given,CLIENTS WRITERS ENGINE AUTOVACUUM PATIENCE RATES ALONE_RATE CLIENT_SECONDS WARM_SECONDS WRITE_SECONDS PARTS PARTITIONS \
 	MINUTES RATE NTH KILL_SECONDS SAMPLE_SECONDS) $(if $(DOCS),ROWS='$(DOCS)')
 
 bench-writers: $(BENCH_BIN)/bench_gen

@@ -22,11 +22,12 @@
 #	killed		is killed every second; one session searches the table
 #
 # Exit status 1 if a transaction failed, or writers reach less than 0.9 of their rate without the
-# index.  PARTS chooses parts: "searches", "plain" (without an index) and "writers".
+# index.  PARTS chooses parts: "searches", "plain" (without an index) and "writers"; with
+# PARTITIONS there are no "writers".
 set -uo pipefail
 
 : "${RATES:=0 100 500 2000 8000 max}" "${ALONE_RATE:=500}" "${CLIENT_SECONDS:=20}" "${WARM_SECONDS:=5}"
-: "${WRITE_SECONDS:=2}" "${ROUNDS:=7}" "${PARTS:=searches plain writers}"
+: "${WRITE_SECONDS:=2}" "${ROUNDS:=7}" "${PARTS:=searches plain$([ "${PARTITIONS:-0}" != 0 ] || echo ' writers')}"
 . "$(dirname "${BASH_SOURCE[0]}")/peers_lib.sh"
 . "$(dirname "${BASH_SOURCE[0]}")/writers_lib.sh"
 
@@ -82,7 +83,7 @@ phase() {
 share() { [ "$1" = "$CLIENTS" ] && [ -n "$at_rest" ] && calc "$searches / ($at_rest + 1e-9)" 2 || echo -; }
 
 print_beside() {
-	printf '\n%s; %s rows, mode B, LIMIT 10; %s writers; %s s each, autovacuum %s; ' "$1" "$ROWS" "$WRITERS" "$CLIENT_SECONDS" "$AUTOVACUUM"
+	printf '\n%s; %s rows%s, mode B, LIMIT 10; %s writers; %s s each, autovacuum %s; ' "$1" "$ROWS" "$([ "$PARTITIONS" = 0 ] || echo " in $PARTITIONS partitions")" "$WRITERS" "$CLIENT_SECONDS" "$AUTOVACUUM"
 	print_machine
 	printf '| write transactions/s asked | reached | clients | searches/s | of those at rest | mean, ms | p50 | p95 | p99 | max | index scan: mean / p99 | gpuvec_topk: mean / p99 | segments | copy, MB | on the device, MB | rows waiting | engine, MB |\n'
 	printf '|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n'

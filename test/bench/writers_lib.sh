@@ -14,11 +14,12 @@
 #	engine_mb				memory of the engine's process
 #
 # The table docs has ROWS rows: ids 0 to ROWS - 1, in random order, and sets of setgen.h, mode B.
-# All ids are there at any time: a transaction of a writer gives one id a new set, and deletes
-# another row and inserts its id again.  It updates even ids and deletes odd ones, so that no two
-# transactions wait for each other in a circle.  New sets come from the table pool.
+# With PARTITIONS it is partitioned by hash of the id.  All ids are there at any time: a transaction
+# of a writer gives one id a new set, and deletes another row and inserts its id again.  It updates
+# even ids and deletes odd ones, so that no two transactions wait for each other in a circle.  New
+# sets come from the table pool.
 
-: "${ROWS:=2000000}" "${CLIENTS:=44}" "${WRITERS:=20}" "${ENGINE:=auto}" "${THREADS:=0}" "${AUTOVACUUM:=on}" "${PATIENCE:=120}"
+: "${ROWS:=2000000}" "${CLIENTS:=44}" "${WRITERS:=20}" "${ENGINE:=auto}" "${THREADS:=0}" "${AUTOVACUUM:=on}" "${PATIENCE:=120}" "${PARTITIONS:=0}"
 : "${BENCH_BIN:?run this with make}"
 HOOKS=no WITH_CUDA=${WITH_CUDA:-no}
 unset MAKEFLAGS MFLAGS MAKELEVEL DOCS
@@ -52,9 +53,13 @@ write_scripts() {
 }
 
 make_tables() {
-	progress "making $ROWS rows"
+	local by=
+	[ "$PARTITIONS" = 0 ] || by='PARTITION BY HASH (id)'
+	progress "making $ROWS rows${by:+ in $PARTITIONS partitions}"
 	psql_ <<-SQL || die "could not make the tables"
-		CREATE TABLE docs (id bigint NOT NULL, tokens idset NOT NULL);
+		CREATE TABLE docs (id bigint NOT NULL, tokens idset NOT NULL) $by;
+		SELECT format('CREATE TABLE docs_%s PARTITION OF docs FOR VALUES WITH (MODULUS $PARTITIONS, REMAINDER %s)', n, n)
+			FROM generate_series(0, $PARTITIONS - 1) n \\gexec
 		COPY docs FROM PROGRAM '$work/bench_gen docs --mode B --order random --n-docs $ROWS' (FORMAT binary);
 		CREATE SEQUENCE docs_id START $ROWS;
 		ALTER TABLE docs ALTER id SET DEFAULT nextval('docs_id'), ADD PRIMARY KEY (id);
@@ -68,6 +73,7 @@ make_tables() {
 
 writers_server() {
 	bench_server "max_connections = $((2 * CLIENTS + WRITERS + 50))
+max_locks_per_transaction = 512
 shared_buffers = $((512 + ROWS / 2000))MB
 autovacuum = $AUTOVACUUM
 gpuvec.engine = '$ENGINE'
@@ -85,7 +91,7 @@ search_once() { printf '\\set q 1\n%s %s\n' "${1:-}" "$(tail -n 1 "$work/index.s
 add_index() {
 	psql_ -c "CREATE INDEX docs_tokens ON docs USING gpuvec (tokens)" -c "SELECT gpuvec_prewarm('docs', 'tokens')" >/dev/null || die "no index"
 	search_once EXPLAIN >"$work/plan"
-	grep -q 'Index Scan using docs_tokens' "$work/plan" || { cat "$work/plan" >&2; die "the index is not used"; }
+	grep -q 'Index Scan using docs.*_tokens' "$work/plan" || { cat "$work/plan" >&2; die "the index is not used"; }
 	search_once >/dev/null
 }
 
@@ -127,8 +133,9 @@ finish_loads() {
 # Rows that are rows_waiting are shown by views that have such a column
 mirror_columns() {
 	local columns
-	columns=$(psql_ -F ' | ' -c "SELECT segments, round(bytes / 1048576.0, 1), round(device_bytes / 1048576.0, 1), coalesce(to_jsonb(m) ->> 'rows_waiting', '-')
-		FROM gpuvec_mirrors m WHERE relation = 'docs'::regclass ORDER BY last_use DESC LIMIT 1")
+	columns=$(psql_ -F ' | ' -c "SELECT sum(segments), round(sum(bytes) / 1048576.0, 1), round(sum(device_bytes) / 1048576.0, 1), coalesce(sum((to_jsonb(m) ->> 'rows_waiting')::bigint)::text, '-')
+		FROM (SELECT DISTINCT ON (relation) * FROM gpuvec_mirrors WHERE relation IN (SELECT relid FROM pg_partition_tree('docs'))
+			ORDER BY relation, last_use DESC) m")
 	echo "${columns:-- | - | - | -}"
 }
 

@@ -134,7 +134,7 @@ finish_loads() {
 mirror_columns() {
 	local columns
 	columns=$(psql_ -F ' | ' -c "SELECT sum(segments), round(sum(bytes) / 1048576.0, 1), round(sum(device_bytes) / 1048576.0, 1), coalesce(sum((to_jsonb(m) ->> 'rows_waiting')::bigint)::text, '-')
-		FROM (SELECT DISTINCT ON (relation) * FROM gpuvec_mirrors WHERE relation IN (SELECT relid FROM pg_partition_tree('docs'))
+		FROM (SELECT DISTINCT ON (relation) * FROM gpuvec_mirrors WHERE relation = 'docs'::regclass OR relation IN (SELECT relid FROM pg_partition_tree('docs'))
 			ORDER BY relation, last_use DESC) m")
 	echo "${columns:-- | - | - | -}"
 }

@@ -96,7 +96,9 @@ sub lose_engine
 
 halves('nothing', sub { }, sub { }, 0);
 halves('another engine', sub { }, sub { lose_engine($ENV{GPUVEC_ENGINE_PROGRAM}) }, 0);
-halves('mirrors of some', sub { $node->safe_psql('postgres', q{SELECT gpuvec_evict('parts_1'), gpuvec_evict('parts_3')}) }, sub { }, 0);
+# (scans of the others ask by themselves, and so know more rows than are known of these)
+my $evict = sub { $node->safe_psql('postgres', q{SELECT gpuvec_evict('parts_1'), gpuvec_evict('parts_3')}) };
+halves('mirrors of some', $evict, sub { }, 0);
 {
 	my $add = "INSERT INTO parts SELECT 2, 10000 + i, '$q' FROM generate_series(1, 300) i;";
 
@@ -108,6 +110,6 @@ halves('mirrors of some', sub { $node->safe_psql('postgres', q{SELECT gpuvec_evi
 	}
 	$node->safe_psql('postgres', 'DELETE FROM parts WHERE n > 10000; VACUUM parts');
 }
-halves('no engine', sub { }, sub { lose_engine('/bin/false') }, 1);
+halves('no engine', $evict, sub { lose_engine('/bin/false') }, 1);
 $node->stop;
 done_testing();

@@ -405,6 +405,15 @@ GpuvecRelationSmgr(Relation rel)
 #define GpuvecNotNullHolds(rel, attnum) true
 #endif
 
+/* The path of SELECT DISTINCT, of rows that are sorted */
+#if PG_VERSION_NUM >= 190000
+#define T_GpuvecUniquePath T_UniquePath
+#define GpuvecUniquePath UniquePath
+#else
+#define T_GpuvecUniquePath T_UpperUniquePath
+#define GpuvecUniquePath UpperUniquePath
+#endif
+
 /* The children that pruning leaves when a scan begins */
 #if PG_VERSION_NUM >= 180000
 #define GpuvecFindMatchingSubPlans(prune) ExecFindMatchingSubPlans(prune, false, NULL)

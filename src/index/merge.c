@@ -106,16 +106,27 @@ is_worth_it(PlannerInfo *root, const MergeAppendPath *append)
 	return n > 1;
 }
 
-/* Where a path has the path that its rows come from; NULL: it has not one */
+/*
+ * Where a path has the path that its rows come from, in their order; NULL: it
+ * has not one
+ */
 static Path **
 path_below(Path *path)
 {
 	switch (nodeTag(path))
 	{
+		case T_NestPath:
+			return &((JoinPath *) path)->outerjoinpath;
 		case T_ProjectionPath:
 			return &((ProjectionPath *) path)->subpath;
+		case T_ProjectSetPath:
+			return &((ProjectSetPath *) path)->subpath;
 		case T_IncrementalSortPath:
 			return &((SortPath *) path)->subpath;
+		case T_GroupPath:
+			return &((GroupPath *) path)->subpath;
+		case T_GpuvecUniquePath:
+			return &((GpuvecUniquePath *) path)->subpath;
 		case T_AggPath:
 			return &((AggPath *) path)->subpath;
 		case T_WindowAggPath:

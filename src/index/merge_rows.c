@@ -50,8 +50,6 @@ typedef struct MergeMember
 	MirrorHit  *hits;
 	uint32		nhits;
 	uint32		next;
-	bool		given;			/* the scan has had rows, ... */
-	MirrorHit	last;			/* ... of which this was the last one */
 } MergeMember;
 
 struct MergeRows
@@ -215,13 +213,28 @@ count_scan(MergeMember *member)
 	member->counted = true;
 }
 
-/* True if a scan has had this row, or one behind it */
+/* The state of a scan that has begun */
+static const KnnState *
+scan_state(const MergeMember *member)
+{
+	return member->scan->iss_ScanDesc->opaque;
+}
+
+/*
+ * True if a scan has had this row, or one behind it.  The scan itself knows
+ * how far it has come: it may have asked by itself, too.
+ */
 static bool
 was_given(const MergeMember *member, const MirrorHit *hit)
 {
-	if (!member->given || hit->score != member->last.score)
-		return member->given && hit->score > member->last.score;
-	return gpuvec_hit_tid(hit->place) <= mirror_behind(member->last.place);
+	const MirrorQuery *query;
+
+	if (!member->begun)
+		return false;
+	query = &scan_state(member)->wire;
+	if (!query->resumes || hit->score != query->resume_score)
+		return query->resumes && hit->score > query->resume_score;
+	return gpuvec_hit_tid(hit->place) <= query->resume_tid;
 }
 
 /*
@@ -376,13 +389,6 @@ MergeRowsAsk(MergeRows *rows, const Bitmapset *valid)
 
 /* ---- the merge ---- */
 
-/* The state of a scan that has begun */
-static const KnnState *
-scan_state(const MergeMember *member)
-{
-	return member->scan->iss_ScanDesc->opaque;
-}
-
 /* True if a scan has taken all that is known, and more can be asked for */
 static bool
 wants_more(const MergeRows *rows, const MergeMember *member)
@@ -504,9 +510,6 @@ MergeRowsTake(IndexScanDesc scan, KnnState *state)
 	state->wire.hits = member->hits + member->next;
 	state->wire.nhits = member->nhits - member->next;
 	state->known = member->known;
-	if (member->next < member->nhits)
-		member->last = member->hits[member->nhits - 1];
-	member->given |= member->next < member->nhits;
 	member->next = member->nhits;
 	return true;
 }

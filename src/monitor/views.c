@@ -99,7 +99,7 @@ GpuvecAskEngine(gpuvec_message type, gpuvec_message expected, GpuvecReply *reply
 static int
 feed_slot(const gpuvec_mirror_info *info, FeedSlotInfo *slot)
 {
-	for (int i = 0; info->feed != 0 && i < FEED_SLOTS; i++)
+	for (int i = 0; info->feed != 0 && i < FeedSlotsTaken(); i++)
 	{
 		FeedSlotRead(i, slot);
 		if (slot->feed == info->feed)

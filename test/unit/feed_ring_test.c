@@ -180,14 +180,25 @@ shared_memory(size_t size)
 	return memory;
 }
 
+/* What rings have room for */
+static uint32 ring_places = FEED_RING_RECORDS;
+static uint32 ring_room = FEED_RING_BYTES;
+
+/* A ring that uses so many bytes, or all that it has */
 static FeedRing *
 new_ring(uint32 capacity)
 {
-	FeedRing   *ring = shared_memory(sizeof(FeedRing));
+	FeedRing   *ring = shared_memory(feed_ring_bytes(ring_places, ring_room));
 
-	FeedRingInit(ring);
+	FeedRingInit(ring, ring_places, ring_room);
 	FeedRingReset(ring, capacity);
 	return ring;
+}
+
+static void
+free_ring(FeedRing *ring)
+{
+	munmap(ring, feed_ring_bytes(ring_places, ring_room));
 }
 
 /* Copy records while nobody appends: true if they are there and right */
@@ -243,7 +254,7 @@ test_copies(uint32 capacity, uint64 feed, int records)
 	check(parts, "records are copied in parts");
 	check(pg_atomic_read_u64(&ring->number) == (uint64) records, "records are numbered");
 	check(pg_atomic_read_u64(&ring->oldest) > 1, "the ring went round");
-	munmap(ring, sizeof(FeedRing));
+	free_ring(ring);
 }
 
 /* Records that are appended together are those that were given */
@@ -269,7 +280,7 @@ test_batches(uint32 capacity, uint64 feed)
 	check(whole, "records of batches are copied");
 	check(most > (feed == SHORT_ROWS ? 60 : 40), "there are large batches");
 	check(pg_atomic_read_u64(&ring->oldest) > 1, "the ring went round");
-	munmap(ring, sizeof(FeedRing));
+	free_ring(ring);
 }
 
 /* A copy that was planned before its records were given up counts as none */
@@ -290,7 +301,7 @@ test_overtaken(void)
 		append(ring, MIXED_ROWS);
 	check(!FeedRingCopy(ring, &span, data), "a copy after its first record was given up");
 	munmap(data, FEED_RING_BYTES);
-	munmap(ring, sizeof(FeedRing));
+	free_ring(ring);
 }
 
 /* Records that are not rows are told as such */
@@ -321,7 +332,7 @@ test_kinds(void)
 		append(ring, MIXED_ROWS);
 	check(FeedRingPagesMost(ring, 3) < 0, "all pages are not forgotten with their record");
 	free(blocks);
-	munmap(ring, sizeof(FeedRing));
+	free_ring(ring);
 }
 
 static int
@@ -424,7 +435,7 @@ test_lost(BlockNumber limit, bool applies, bool tells)
 	check(all == (tells && !applies), "others are told them until they are forgotten");
 	check(ring->lost.count > LOST_ROWS / 2, "records were lost");
 	free(pages);
-	munmap(ring, sizeof(FeedRing));
+	free_ring(ring);
 }
 
 /* Not many more pages are told than there are */
@@ -449,7 +460,7 @@ test_lost_exactly(void)
 	FeedRingApplied(ring, 2000);
 	FeedRingApplied(ring, 1999);
 	check(pg_atomic_read_u64(&ring->applied) == 2000, "a hint does not go back");
-	munmap(ring, sizeof(FeedRing));
+	free_ring(ring);
 }
 
 /* What the processes of the last test share */
@@ -462,7 +473,7 @@ typedef struct Arena
 	pg_atomic_uint64 good;		/* copies that were right */
 	pg_atomic_uint64 refused;	/* copies that came too late */
 	pg_atomic_uint64 wrong;		/* copies that came too late, unnoticed */
-	FeedRing	ring;
+	FeedRing	ring;			/* the last one, as its size varies */
 } Arena;
 
 /* As give_slot() in feed_slot.c; the lock is held */
@@ -569,7 +580,7 @@ read_often(Arena *arena, uint64 random)
 static Arena *
 new_arena(void)
 {
-	Arena	   *arena = shared_memory(sizeof(Arena));
+	Arena	   *arena = shared_memory(sizeof(Arena) + feed_ring_bytes(ring_places, ring_room));
 	pthread_mutexattr_t attributes;
 
 	pthread_mutexattr_init(&attributes);
@@ -581,7 +592,7 @@ new_arena(void)
 	pg_atomic_init_u64(&arena->wrong, 0);
 	pg_atomic_init_u64(&arena->appended, 0);
 	pg_atomic_init_u32(&arena->reading, READERS);
-	FeedRingInit(&arena->ring);
+	FeedRingInit(&arena->ring, ring_places, ring_room);
 	reset_feed(arena, 1, FEED_RING_LEAST);
 	return arena;
 }
@@ -638,12 +649,15 @@ test_together(void)
 	printf("%llu records, %llu copies, %llu too late\n",
 		   (unsigned long long) pg_atomic_read_u64(&arena->appended), (unsigned long long) pg_atomic_read_u64(&arena->good),
 		   (unsigned long long) pg_atomic_read_u64(&arena->refused));
-	munmap(arena, sizeof(Arena));
+	munmap(arena, sizeof(Arena) + feed_ring_bytes(ring_places, ring_room));
 }
 
-int
-main(void)
+/* All of it with rings of one size */
+static void
+test_rings(uint32 places, uint32 room)
 {
+	ring_places = places;
+	ring_room = room;
 	test_copies(FEED_RING_LEAST, MIXED_ROWS, 4000);
 	test_copies(FEED_RING_LEAST + 8, MIXED_ROWS, 4000);
 	test_copies(FEED_RING_BYTES, MIXED_ROWS, 10000);
@@ -660,6 +674,14 @@ main(void)
 	test_lost(4 * FEED_LOST_BITS, true, true);
 	test_lost_exactly();
 	test_together();
+}
+
+int
+main(void)
+{
+	test_rings(FEED_RING_RECORDS, FEED_RING_BYTES);
+	test_rings(FEED_SMALL_RECORDS, FEED_SMALL_BYTES);
+	test_rings(FEED_BATCH_RECORDS + 2, FEED_RING_LEAST);
 	printf("%ld passed, %ld failed\n", passed, failed);
 	return failed > 0;
 }

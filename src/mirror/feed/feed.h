@@ -128,7 +128,12 @@ typedef struct FeedSlotInfo
 								 * were applied, since the slot was taken */
 } FeedSlotInfo;
 
-#define FEED_SLOTS		16
+/* Slots with large rings, and all */
+#define FEED_LARGE_SLOTS	16
+#define FEED_SLOTS			128
+
+/* Slots that were ever taken: those before this number */
+extern int	FeedSlotsTaken(void);
 
 extern void FeedSlotRead(int n, FeedSlotInfo *info);
 

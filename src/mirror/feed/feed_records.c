@@ -25,11 +25,11 @@
 static FeedSlot *
 slot_of(FeedTable *table, uint64 feed, pg_atomic_uint64 **current)
 {
-	for (int i = 0; table != NULL && feed != 0 && i < FEED_SLOTS; i++)
+	for (int i = 0; table != NULL && feed != 0 && i < (int) pg_atomic_read_u32(&table->taken); i++)
 	{
 		*current = &table->owners[i].feed;
 		if (pg_atomic_read_u64(*current) == feed)
-			return &table->slots[i];
+			return FeedSlotAt(table, i);
 	}
 	return NULL;
 }
@@ -173,6 +173,14 @@ FeedTake(uint64 applied, const gpuvec_freshness *need, BlockNumber **blocks, uin
 	return ok;
 }
 
+int
+FeedSlotsTaken(void)
+{
+	FeedTable  *table = FeedTableIn(GpuvecSharedState());
+
+	return table == NULL ? 0 : (int) pg_atomic_read_u32(&table->taken);
+}
+
 void
 FeedSlotRead(int n, FeedSlotInfo *info)
 {
@@ -185,7 +193,7 @@ FeedSlotRead(int n, FeedSlotInfo *info)
 	if (table == NULL)
 		return;
 	current = &table->owners[n].feed;
-	slot = &table->slots[n];
+	slot = FeedSlotAt(table, n);
 	feed = pg_atomic_read_u64(current);
 	pg_read_barrier();
 	info->key = slot->mirror;

@@ -63,9 +63,30 @@ StaticAssertDecl(FEED_RING_LEAST >= 2 * MOST_RECORD, "a record and what it waste
 StaticAssertDecl(FEED_RING_BYTES >= FEED_RING_LEAST && FEED_RING_BYTES % 8 == 0,
 				 "records are multiples of 8 bytes");
 
-void
-FeedRingInit(FeedRing *ring)
+static uint64 *
+ends_of(const FeedRing *ring)
 {
+	return (uint64 *) ring->memory;
+}
+
+static BlockNumber *
+blocks_of(const FeedRing *ring)
+{
+	return (BlockNumber *) (ends_of(ring) + ring->places);
+}
+
+static char *
+data_of(const FeedRing *ring)
+{
+	return (char *) (blocks_of(ring) + ring->places);
+}
+
+void
+FeedRingInit(FeedRing *ring, uint32 places, uint32 room)
+{
+	Assert(places % 2 == 0 && places > FEED_BATCH_RECORDS && room % 8 == 0 && room >= FEED_RING_LEAST);
+	ring->places = places;
+	ring->room = room;
 	pg_atomic_init_u64(&ring->number, 0);
 	pg_atomic_init_u64(&ring->oldest, 1);
 	pg_atomic_init_u64(&ring->applied, 0);
@@ -75,14 +96,14 @@ FeedRingInit(FeedRing *ring)
 void
 FeedRingReset(FeedRing *ring, uint32 capacity)
 {
-	Assert(capacity % 8 == 0 && capacity >= FEED_RING_LEAST && capacity <= FEED_RING_BYTES);
+	Assert(capacity % 8 == 0 && capacity >= FEED_RING_LEAST);
 	pg_atomic_write_u64(&ring->number, 0);
 	pg_atomic_write_u64(&ring->oldest, 1);
 	pg_atomic_write_u64(&ring->applied, 0);
 	ring->swept = ring->marked = 0;
-	ring->capacity = capacity;
+	ring->capacity = Min(capacity, ring->room);
 	memset(&ring->lost, 0, sizeof(ring->lost));
-	ring->ends[0] = 0;
+	ends_of(ring)[0] = 0;
 }
 
 /*
@@ -92,14 +113,14 @@ FeedRingReset(FeedRing *ring, uint32 capacity)
 static uint64
 end_of(const FeedRing *ring, uint64 number)
 {
-	return *(const volatile uint64 *) &ring->ends[number % FEED_RING_RECORDS];
+	return *(const volatile uint64 *) &ends_of(ring)[number % ring->places];
 }
 
 /* The record at a position, or the filler there */
 static gpuvec_feed_record *
 at_position(FeedRing *ring, uint64 position)
 {
-	return (gpuvec_feed_record *) (ring->data + position % ring->capacity);
+	return (gpuvec_feed_record *) (data_of(ring) + position % ring->capacity);
 }
 
 static bool
@@ -152,7 +173,7 @@ note_all_lost(FeedRing *ring, uint64 from, uint64 to)
 
 	for (uint64 number = from; number < to; number++)
 	{
-		BlockNumber block = ring->blocks[number % FEED_RING_RECORDS];
+		BlockNumber block = blocks_of(ring)[number % ring->places];
 
 		ring->lost.count++;
 		/* rows of one page often come together; of all pages `swept` tells */
@@ -187,7 +208,7 @@ make_room(FeedRing *ring, uint64 number, uint64 end)
 	uint64		oldest = pg_atomic_read_u64(&ring->oldest);
 	uint64		to = oldest;
 
-	while (end - end_of(ring, to - 1) > ring->capacity || number - to + 1 >= FEED_RING_RECORDS)
+	while (end - end_of(ring, to - 1) > ring->capacity || number - to + 1 >= ring->places)
 		to++;
 	if (to == oldest)
 		return;
@@ -255,8 +276,8 @@ note_run(FeedRing *ring, uint64 number, uint64 end, const char *records, uint32 
 		number++;
 		records += bytes;
 		end += bytes;
-		ring->ends[number % FEED_RING_RECORDS] = end;
-		ring->blocks[number % FEED_RING_RECORDS] =
+		ends_of(ring)[number % ring->places] = end;
+		blocks_of(ring)[number % ring->places] =
 			record->kind == GPUVEC_FEED_ALL ? InvalidBlockNumber : record->block;
 		if (record->kind == GPUVEC_FEED_ALL)
 			ring->swept = number;
@@ -359,8 +380,8 @@ FeedRingCopy(FeedRing *ring, const FeedRingSpan *span, char *to)
 	uint32		at = span->begin % span->capacity;
 	uint32		first = Min(span->bytes, span->capacity - at);
 
-	memcpy(to, ring->data + at, first);
-	memcpy(to + first, ring->data, span->bytes - first);
+	memcpy(to, data_of(ring) + at, first);
+	memcpy(to + first, data_of(ring), span->bytes - first);
 	pg_read_barrier();
 	return pg_atomic_read_u64(&ring->oldest) <= span->from + 1;
 }
@@ -414,7 +435,7 @@ FeedRingPagesMost(FeedRing *ring, uint64 from)
 
 	if (ring->swept > from || ring->lost.from > from || lost > MOST_PAGES)
 		return -1;
-	return lost + FEED_RING_RECORDS;
+	return lost + ring->places;
 }
 
 /* List the pages that the bitmap stands for */
@@ -441,6 +462,6 @@ FeedRingPages(FeedRing *ring, uint64 from, uint64 to, BlockNumber *blocks)
 		from = oldest - 1;
 	}
 	while (from < to)
-		blocks[n++] = ring->blocks[++from % FEED_RING_RECORDS];
+		blocks[n++] = blocks_of(ring)[++from % ring->places];
 	return n;
 }

@@ -17,8 +17,15 @@
 #include "port/atomics.h"
 #include "storage/block.h"
 
+/*
+ * What a ring has room for: bytes of records, and records.  Most slots have
+ * small rings.
+ */
 #define FEED_RING_BYTES		(1024 * 1024)
 #define FEED_RING_RECORDS	8192
+#define FEED_SMALL_BYTES	(64 * 1024)
+#define FEED_SMALL_RECORDS	512
+
 #define FEED_LOST_BITS		32768
 
 /* Most that is appended at a time */
@@ -41,7 +48,12 @@ typedef struct FeedLost
 	uint64		bits[FEED_LOST_BITS / 64];
 } FeedLost;
 
-/* The gap keeps what others write out of the cache line of who appends */
+/*
+ * In shared memory, followed by uint64 ends[places]: where record n ends, at n
+ * % places; BlockNumber blocks[places]: the page of record n, or
+ * InvalidBlockNumber; char data[room].  The gap keeps what others write out of
+ * the cache line of who appends.
+ */
 typedef struct FeedRing
 {
 	pg_atomic_uint64 applied;	/* a hint: mirrors have applied this one */
@@ -50,14 +62,16 @@ typedef struct FeedRing
 	pg_atomic_uint64 oldest;	/* number of the oldest record in data[] */
 	uint64		swept;			/* number of the last record of kind ALL */
 	uint64		marked;			/* number of the last record that is no row */
+	uint32		places;			/* even */
+	uint32		room;			/* a multiple of 8 */
 	uint32		capacity;		/* bytes of data[] in use */
 	FeedLost	lost;
-	uint64		ends[FEED_RING_RECORDS];	/* where record n ends, at n %
-											 * FEED_RING_RECORDS */
-	BlockNumber blocks[FEED_RING_RECORDS];	/* the page of record n, or
-											 * InvalidBlockNumber */
-	char		data[FEED_RING_BYTES];
+	char		memory[FLEXIBLE_ARRAY_MEMBER] pg_attribute_aligned(8);
 } FeedRing;
+
+/* Bytes of a ring with these places and this room */
+#define feed_ring_bytes(places, room) \
+	(offsetof(FeedRing, memory) + (Size) (places) * (sizeof(uint64) + sizeof(BlockNumber)) + (room))
 
 /* Records that are appended together */
 typedef struct FeedBatch
@@ -78,11 +92,12 @@ extern bool FeedBatchAdd(FeedBatch *batch, const gpuvec_feed_record *record, con
 extern bool FeedBatchAddRow(FeedBatch *batch, const gpuvec_feed_record *record,
 							const void *values, const void *filter_keys);
 
-/* Set up new memory, which need not be zeroed */
-extern void FeedRingInit(FeedRing *ring);
+/* Set up new memory of feed_ring_bytes(), which need not be zeroed */
+extern void FeedRingInit(FeedRing *ring, uint32 places, uint32 room);
 
 /*
- * Forget all records.  The caller has the lock, and sees to it that whoever
+ * Forget all records; from now on so many bytes are used, but not more than
+ * there is room for.  The caller has the lock, and sees to it that whoever
  * reads without the lock learns of it (feed_slot.c).
  */
 extern void FeedRingReset(FeedRing *ring, uint32 capacity);

@@ -55,7 +55,7 @@ index_of(const MirrorTarget *target)
 static bool
 slot_counts(FeedTable *table, int i, const MirrorTarget *target)
 {
-	const FeedSlot *slot = &table->slots[i];
+	const FeedSlot *slot = FeedSlotAt(table, i);
 	FeedIndex	index = index_of(target);
 
 	return FeedIsOwner(&table->owners[i], &index) &&
@@ -77,7 +77,7 @@ read_number(FeedTable *table, int i, const MirrorTarget *target, gpuvec_freshnes
 	pg_read_barrier();
 	if (!slot_counts(table, i, target))
 		return false;
-	number = pg_atomic_read_u64(&table->slots[i].ring.number);
+	number = pg_atomic_read_u64(&FeedSlotAt(table, i)->ring.number);
 	pg_read_barrier();
 	if (pg_atomic_read_u64(&owner->feed) != feed)
 		return false;
@@ -90,11 +90,11 @@ read_number(FeedTable *table, int i, const MirrorTarget *target, gpuvec_freshnes
 static bool
 read_slot(FeedTable *table, const MirrorTarget *target, int64 now, gpuvec_freshness *need)
 {
-	for (int i = 0; i < FEED_SLOTS; i++)
+	for (int i = 0; i < (int) pg_atomic_read_u32(&table->taken); i++)
 	{
 		if (!read_number(table, i, target, need))
 			continue;
-		pg_atomic_write_u64(&table->slots[i].used, now);
+		pg_atomic_write_u64(&FeedSlotAt(table, i)->used, now);
 		return true;
 	}
 	return false;
@@ -114,10 +114,10 @@ choose_slot(FeedTable *table, const MirrorTarget *target, int64 now)
 	{
 		if (pg_atomic_read_u64(&table->owners[i].feed) == 0 || FeedIsOwner(&table->owners[i], &key))
 			return i;
-		if (pg_atomic_read_u64(&table->slots[i].used) < pg_atomic_read_u64(&table->slots[oldest].used))
+		if (pg_atomic_read_u64(&FeedSlotAt(table, i)->used) < pg_atomic_read_u64(&FeedSlotAt(table, oldest)->used))
 			oldest = i;
 	}
-	if (now - (int64) pg_atomic_read_u64(&table->slots[oldest].used) >
+	if (now - (int64) pg_atomic_read_u64(&FeedSlotAt(table, oldest)->used) >
 		INT64CONST(1000) * gpuvec_feed_idle)
 		return oldest;
 	return -1;
@@ -137,7 +137,7 @@ static void
 give_slot(FeedTable *table, int i, const MirrorTarget *target, int64 now)
 {
 	FeedOwner  *owner = &table->owners[i];
-	FeedSlot   *slot = &table->slots[i];
+	FeedSlot   *slot = FeedSlotAt(table, i);
 
 	LWLockAcquire(&slot->lock, LW_EXCLUSIVE);
 	pg_atomic_write_u64(&owner->feed, 0);
@@ -152,6 +152,8 @@ give_slot(FeedTable *table, int i, const MirrorTarget *target, int64 now)
 	pg_atomic_write_u64(&slot->kept_from, 0);
 	pg_atomic_write_u64(&slot->kept, 0);
 	FeedRingReset(&slot->ring, ring_room());
+	if (pg_atomic_read_u32(&table->taken) <= (uint32) i)
+		pg_atomic_write_u32(&table->taken, i + 1);
 	pg_write_barrier();
 	pg_atomic_write_u64(&owner->feed, ++table->feeds);
 	LWLockRelease(&slot->lock);

@@ -42,22 +42,26 @@ init_feeds(void *area)
 	table->tranche = GpuvecNewTranche(TRANCHE_NAME);
 	LWLockInitialize(&table->lock, table->tranche);
 	pg_atomic_init_u64(&table->moves, 0);
+	pg_atomic_init_u32(&table->taken, 0);
 	for (int i = 0; i < FEED_SLOTS; i++)
 	{
-		FeedSlot   *slot = &table->slots[i];
+		FeedSlot   *slot = FeedSlotAt(table, i);
 
 		pg_atomic_init_u64(&table->owners[i].feed, 0);
 		pg_atomic_init_u64(&slot->used, 0);
 		pg_atomic_init_u64(&slot->kept_from, 0);
 		pg_atomic_init_u64(&slot->kept, 0);
 		LWLockInitialize(&slot->lock, table->tranche);
-		FeedRingInit(&slot->ring);
+		if (i < FEED_LARGE_SLOTS)
+			FeedRingInit(&slot->ring, FEED_RING_RECORDS, FEED_RING_BYTES);
+		else
+			FeedRingInit(&slot->ring, FEED_SMALL_RECORDS, FEED_SMALL_BYTES);
 	}
 }
 
 static GpuvecSharedArea feeds_area = {
-	.size = sizeof(FeedTable),
-	.rough = sizeof(FeedTable) - offsetof(FeedTable, slots),
+	.size = FEED_TABLE_BYTES,
+	.rough = FEED_TABLE_BYTES - offsetof(FeedTable, slots),
 	.init = init_feeds
 };
 
@@ -111,10 +115,10 @@ lock_to_append(LWLock *lock)
 static FeedSlot *
 lock_slot(FeedTable *table, const FeedIndex *index, int *i)
 {
-	while (table != NULL && *i < FEED_SLOTS)
+	while (table != NULL && *i < (int) pg_atomic_read_u32(&table->taken))
 	{
 		FeedOwner  *owner = &table->owners[*i];
-		FeedSlot   *slot = &table->slots[(*i)++];
+		FeedSlot   *slot = FeedSlotAt(table, (*i)++);
 
 		if (FeedIsOwner(owner, index))
 		{
@@ -162,7 +166,7 @@ FeedTaken(Relation index)
 	FeedTable  *table = FeedTableIn(GpuvecSharedToMark());
 	FeedIndex	key = FeedIndexOf(index);
 
-	for (int i = 0; table != NULL && i < FEED_SLOTS; i++)
+	for (int i = 0; table != NULL && i < (int) pg_atomic_read_u32(&table->taken); i++)
 		if (FeedIsOwner(&table->owners[i], &key))
 			return true;
 	return false;

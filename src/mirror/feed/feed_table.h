@@ -48,7 +48,7 @@ typedef struct FeedSlot
 											 * (MirrorTarget) */
 	uint64		unmarked;		/* count of unmarked changes when the slot was
 								 * taken */
-	FeedRing	ring;
+	FeedRing	ring;			/* the last one, as its size varies */
 } FeedSlot;
 
 /*
@@ -62,8 +62,27 @@ typedef struct FeedTable
 	int			tranche;		/* of the locks */
 	uint64		feeds;			/* last number given to a feed */
 	pg_atomic_uint64 moves;		/* counted by FeedMoved() */
-	FeedSlot	slots[FEED_SLOTS];
+	pg_atomic_uint32 taken;		/* slots before this number were ever taken:
+								 * nobody looks at the others */
+	char		slots[FLEXIBLE_ARRAY_MEMBER] pg_attribute_aligned(8);
 } FeedTable;
+
+/* Bytes of a slot, large or small, and of the table */
+#define feed_slot_bytes(places, room) \
+	CACHELINEALIGN(offsetof(FeedSlot, ring) + feed_ring_bytes(places, room))
+#define FEED_LARGE_SLOT		feed_slot_bytes(FEED_RING_RECORDS, FEED_RING_BYTES)
+#define FEED_SMALL_SLOT		feed_slot_bytes(FEED_SMALL_RECORDS, FEED_SMALL_BYTES)
+#define FEED_TABLE_BYTES \
+	(offsetof(FeedTable, slots) + FEED_LARGE_SLOTS * FEED_LARGE_SLOT + \
+	 (FEED_SLOTS - FEED_LARGE_SLOTS) * FEED_SMALL_SLOT)
+
+static inline FeedSlot *
+FeedSlotAt(FeedTable *table, int i)
+{
+	Size		small = Max(i - FEED_LARGE_SLOTS, 0);
+
+	return (FeedSlot *) (table->slots + (i - small) * FEED_LARGE_SLOT + small * FEED_SMALL_SLOT);
+}
 
 /* The table in the shared state, or NULL */
 extern FeedTable *FeedTableIn(GpuvecShared *state);

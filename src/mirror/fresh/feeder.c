@@ -463,7 +463,7 @@ serve_slot(int slot)
 static void
 serve_slots(void)
 {
-	for (int slot = 0; slot < FEED_SLOTS && delay_left(&me.delay) == 0; slot++)
+	for (int slot = 0; slot < FeedSlotsTaken() && delay_left(&me.delay) == 0; slot++)
 	{
 		CHECK_FOR_INTERRUPTS();
 		serve_slot(slot);
@@ -521,7 +521,7 @@ sleep_quietly(long ms)
 
 	GpuvecLinkClose();
 	FeederNoteAsleep(true);
-	for (int slot = 0; slot < FEED_SLOTS && !grown; slot++)
+	for (int slot = 0; slot < FeedSlotsTaken() && !grown; slot++)
 		grown = has_grown(slot);
 	if (!grown)
 		nap(ms);

@@ -1,0 +1,65 @@
+# More indexes hand over their rows than have large rings: searches of all partitions lay these over, and wait for nothing.
+use strict;
+use warnings;
+
+use GpuvecTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $parts = 40;
+# there is no room for the feeder: searches find the rows where the indexes have put them
+my $node = new_node('main', conf => "max_locks_per_transaction = 512\nmax_worker_processes = 1\nmax_logical_replication_workers = 0\n");
+
+$node->safe_psql('postgres', qq{
+	CREATE TABLE parts (id int, n int, tokens idset) PARTITION BY LIST (id);
+	DO \$\$BEGIN
+		FOR i IN 0 .. $parts - 1 LOOP
+			EXECUTE format('CREATE TABLE parts_%s PARTITION OF parts FOR VALUES IN (%s)', i, i);
+		END LOOP;
+	END\$\$;
+	INSERT INTO parts SELECT i % $parts, i, ARRAY[i % 97, i % 89 + 100, i % 83 + 200]::idset FROM generate_series(1, 8000) i;
+	CREATE INDEX ON parts USING gpuvec (tokens);
+	ANALYZE parts;});
+
+my $query = q{'{1,2,101,102,201,202}'};
+my $session = $node->background_psql('postgres');
+
+# The scores of a search are those of a sort
+sub right
+{
+	my ($name) = @_;
+	my $exact = qq{SELECT string_agg(s::text, ' ') FROM (SELECT braun_blanquet_similarity(tokens, $query) AS s FROM parts ORDER BY 1 DESC LIMIT 100) x};
+
+	is(ask($session, qq{SELECT string_agg(score::text, ' ' ORDER BY rank) FROM gpuvec_topk('parts', 'tokens', $query, 100)}),
+		$node->safe_psql('postgres', $exact), $name);
+	return;
+}
+
+# What EXPLAIN tells of a search
+sub told { return $session->query_safe(qq{EXPLAIN (ANALYZE, VERBOSE, COSTS OFF, TIMING OFF, SUMMARY OFF) SELECT * FROM gpuvec_topk('parts', 'tokens', $query, 10)}); }
+
+# the second search finds mirrors that follow their indexes
+right("search $_") for 1, 2;
+is($node->safe_psql('postgres', q{SELECT count(*) FROM gpuvec_mirrors WHERE rows_waiting IS NOT NULL}), $parts, 'all follow their indexes');
+for my $round (1 .. 3)
+{
+	$node->safe_psql('postgres', qq{INSERT INTO parts SELECT i, $round, '{1,2,101,102,201,202}' FROM generate_series(0, $parts - 1) i});
+	my $plan = told();
+
+	like($plan, qr/Engine Requests: 1\n/, "round $round: one request");
+	unlike($plan, qr/Waits for Changes/, "round $round: no wait");
+	right("round $round: new rows of all partitions");
+}
+# more rows than the small rings have room for
+$node->safe_psql('postgres', qq{INSERT INTO parts SELECT i % $parts, i, ARRAY[i % 97, i % 89 + 100, 300 + i % 83]::idset FROM generate_series(1, 40000) i});
+right('rows that are not at hand any more');
+$node->safe_psql('postgres', 'DELETE FROM parts WHERE n % 3 = 1');
+$node->safe_psql('postgres', 'VACUUM parts');
+right('rows that are gone');
+$node->safe_psql('postgres', qq{INSERT INTO parts SELECT i, 7, '{1,2,101,102,201}' FROM generate_series(0, $parts - 1) i});
+right('new rows once more');
+is($node->safe_psql('postgres', q{SELECT count(*) FROM gpuvec_mirrors WHERE rows_waiting IS NOT NULL}), $parts, 'all follow their indexes still');
+
+$session->quit;
+$node->stop;
+done_testing();

@@ -288,50 +288,57 @@ take_all(int ntargets, MirrorSearch *search, MirrorPartitions *partitions, Searc
 		}
 		MemoryContextReset(search->context);
 	}
+	/* those that were complete before are ranked */
 	for (uint32 i = 0; i < search->nqueries; i++)
-		rank_hits(&answers[i], search->k);
+		if (!search->queries[i].skip)
+			rank_hits(&answers[i], search->k);
 	pfree(with);
 }
 
-/* Take the rows of all targets, which are in the order of the answer */
+/* Take the rows of all targets, which are in order, where they lie */
 static void
 take_in_order(MirrorSearch *search, MirrorPartitions *partitions, SearchAnswer *answers)
 {
+	uint64		total = 0;
+	int		   *targets;
+
+	for (uint32 i = 0; i < search->nqueries; i++)
+		total += MirrorPartitionsHits(partitions, i);
+	targets = MemoryContextAllocHuge(CurrentMemoryContext, Max(total, 1) * sizeof(int));
 	for (uint32 i = 0; i < search->nqueries; i++)
 	{
-		uint64		at = 0;
-		int			target = 0;
+		SearchAnswer *answer = &answers[i];
+		MemoryContext old = MemoryContextSwitchTo(search->context);
 
-		reserve_answer(&answers[i], MirrorPartitionsHits(partitions, i));
-		while (!search->queries[i].skip && target >= 0)
+		if (!search->queries[i].skip)
 		{
-			MemoryContext old = MemoryContextSwitchTo(search->context);
-
-			forget_hits(&search->queries[i]);
-			target = MirrorPartitionsNext(partitions, search, i, &at);
-			MemoryContextSwitchTo(old);
-			append_hits(&answers[i], &search->queries[i], target);
+			answer->nhits = MirrorPartitionsRows(partitions, search, i, &answer->hits, targets);
+			answer->nhits = Min(answer->nhits, search->k);
+			answer->targets = targets;
+			answer->maxhits = 0;
+			targets += MirrorPartitionsHits(partitions, i);
 		}
-		forget_hits(&search->queries[i]);
+		MemoryContextSwitchTo(old);
 		MemoryContextReset(search->context);
-		answers[i].nhits = Min(answers[i].nhits, search->k);
+		forget_hits(&search->queries[i]);
 	}
 }
 
 /*
  * Search several targets one after another, but those that `partitions` knows,
- * and merge their rows
+ * and merge their rows.  True if these lie in the answer of `partitions`.
  */
-static void
+static bool
 search_several(MirrorTarget *targets, int ntargets, MirrorSearch *search, MirrorPartitions *partitions,
 			   SearchAnswer *answers)
 {
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec relation",
 												  ALLOCSET_DEFAULT_SIZES);
 	bool		all_known = partitions && MirrorPartitionsAllKnown(partitions);
+	bool		in_order = partitions && MirrorPartitionsInOrder(partitions);
 
 	search->context = context;
-	if (all_known && MirrorPartitionsInOrder(partitions))
+	if (in_order)
 		take_in_order(search, partitions, answers);
 	else if (all_known)
 		take_all(ntargets, search, partitions, answers);
@@ -349,6 +356,7 @@ search_several(MirrorTarget *targets, int ntargets, MirrorSearch *search, Mirror
 		MemoryContextReset(context);
 	}
 	MemoryContextDelete(context);
+	return in_order;
 }
 
 /* True if a query's answer is known, given the answer of the partitions */
@@ -394,8 +402,6 @@ begin_again(const MirrorPartitions *partitions, const MirrorSearch *search, cons
 static void
 search_together(MirrorTarget *targets, int ntargets, MirrorSearch *search, SearchAnswer *answers)
 {
-	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec search",
-												  ALLOCSET_DEFAULT_SIZES);
 	bool	   *skips = palloc_array(bool, Max(search->nqueries, 1));
 	bool		more = true;
 
@@ -403,7 +409,10 @@ search_together(MirrorTarget *targets, int ntargets, MirrorSearch *search, Searc
 		skips[i] = search->queries[i].skip;
 	for (int attempt = 0; more; attempt++)
 	{
+		MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec search",
+													  ALLOCSET_DEFAULT_SIZES);
 		MirrorPartitions *partitions = NULL;
+		bool		stays;
 
 		if (attempt < PARTITIONS_ATTEMPTS && search->among == NULL && any_wants_rows(search))
 		{
@@ -413,14 +422,14 @@ search_together(MirrorTarget *targets, int ntargets, MirrorSearch *search, Searc
 			partitions = MirrorPartitionsSearch(targets, ntargets, search, attempt == 0 ? 1 : PARTITIONS_GROWTH);
 			MemoryContextSwitchTo(old);
 		}
-		search_several(targets, ntargets, search, partitions, answers);
+		stays = search_several(targets, ntargets, search, partitions, answers);
 		more = partitions != NULL && begin_again(partitions, search, skips, answers);
 		if (partitions)
 			MirrorPartitionsEnd(partitions);
-		MemoryContextReset(context);
+		if (!stays)
+			MemoryContextDelete(context);
 	}
 	pfree(skips);
-	MemoryContextDelete(context);
 }
 
 /* Search one target: its answers are what it finds, in the current context */

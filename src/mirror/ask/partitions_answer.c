@@ -379,23 +379,34 @@ MirrorPartitionsTake(MirrorPartitions *partitions, int target, MirrorSearch *sea
 	return true;
 }
 
-int
-MirrorPartitionsNext(MirrorPartitions *partitions, MirrorSearch *search, uint32 query, uint64 *at)
+uint64
+MirrorPartitionsRows(MirrorPartitions *partitions, MirrorSearch *search, uint32 number,
+					 MirrorHit **hits, int *targets)
 {
-	uint32		number = partitions->numbers[query];
-	const PartitionsCut *cut = &partitions->cuts[number == NOT_SENT ? 0 : number];
-	uint64		first = *at;
-	int			target;
+	const MirrorQuery *query = &search->queries[number];
+	const PartitionsCut *cut;
+	uint64		next;
+	uint64		n = 0;
 
-	if (number == NOT_SENT || first == cut->n)
-		return -1;
+	if (partitions->numbers[number] == NOT_SENT)
+		return 0;
+	cut = &partitions->cuts[partitions->numbers[number]];
+	*hits = partitions->hits + cut->first;
 	GPUVEC_INJECTION("ask-before-fetch");
-	target = target_of(partitions, cut->first + first);
-	while (++*at < cut->n && target_of(partitions, cut->first + *at) == target)
-		;
-	take_rows(partitions, target, search, number, partitions->hits + cut->first + first,
-			  (uint32) (*at - first));
-	return target;
+	for (uint64 i = 0; i < cut->n; i = next)
+	{
+		int			target = target_of(partitions, cut->first + i);
+
+		for (next = i + 1; next < cut->n && target_of(partitions, cut->first + next) == target;)
+			next++;
+		take_rows(partitions, target, search, partitions->numbers[number], *hits + i, (uint32) (next - i));
+		for (uint64 j = 0; j < query->nhits; j++)
+		{
+			(*hits)[n] = query->hits[j];
+			targets[n++] = target;
+		}
+	}
+	return n;
 }
 
 bool

@@ -52,12 +52,12 @@ extern bool MirrorPartitionsTake(MirrorPartitions *partitions, int target, Mirro
 								 uint32 *with, uint32 *nwith);
 
 /*
- * If the rows are in order: set a query's hits to its next ones, from *at on,
- * which are of one target.  Returns the target, and sets *at to the end; -1:
- * there are no more.
+ * If the rows are in order: those of a query, which lie in the answer, and the
+ * target of each.  There is room for MirrorPartitionsHits() targets.  Returns
+ * their number; once for each query.
  */
-extern int	MirrorPartitionsNext(MirrorPartitions *partitions, MirrorSearch *search, uint32 query,
-								 uint64 *at);
+extern uint64 MirrorPartitionsRows(MirrorPartitions *partitions, MirrorSearch *search, uint32 query,
+								   MirrorHit **hits, int *targets);
 
 /*
  * True if a query's best rows of all targets are known: it has n of them, the

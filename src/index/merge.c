@@ -20,9 +20,11 @@
  * one: that is left to the Merge Append.)  Children of another kind are
  * fetched first, as in a Merge Append.
  *
- * The node is put into the paths of a query when all of them are made and
- * costed.  It costs what the Merge Append costs, so the same plans are chosen
- * as without it.
+ * The costs of each scan include a round trip to the engine.  Here there is
+ * one, which makes a difference where partitions are small and many.  So where
+ * this node gives the order that a query asks for, it has a path with lower
+ * costs beside the others.  It is put above other Merge Appends, those below
+ * a window for instance, when all paths are made and costed.
  *
  * When a row is checked again, after a wait for its lock, the children hand
  * out just that row: then the Merge Append runs by itself.
@@ -38,7 +40,11 @@
 #include "index/custom_node.h"
 #include "index/merge.h"
 #include "lib/binaryheap.h"
+#include "mirror/describe/costs.h"
 #include "miscadmin.h"
+#include "optimizer/cost.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
 #include "optimizer/paths.h"
 #include "parser/parsetree.h"
 #include "utils/sortsupport.h"
@@ -84,26 +90,26 @@ is_member(const Path *path)
 }
 
 /*
- * True if several children of a Merge Append go together.  They are those of a
- * table.  None is sorted by itself: only a Merge Append tells a sort how many
- * rows are wanted.
+ * The children of a Merge Append that go together.  They are those of a table.
+ * None is sorted by itself: only a Merge Append tells a sort how many rows are
+ * wanted.
  */
-static bool
-is_worth_it(PlannerInfo *root, const MergeAppendPath *append)
+static int
+count_members(PlannerInfo *root, const MergeAppendPath *append)
 {
 	const RelOptInfo *rel = append->path.parent;
 	int			n = 0;
 	ListCell   *cell;
 
 	if (rel->reloptkind != RELOPT_BASEREL || planner_rt_fetch(rel->relid, root)->rtekind != RTE_RELATION)
-		return false;
+		return 0;
 	foreach(cell, append->subpaths)
 	{
 		if (!pathkeys_contained_in(append->path.pathkeys, ((Path *) lfirst(cell))->pathkeys))
-			return false;
+			return 0;
 		n += is_member(lfirst(cell));
 	}
-	return n > 1;
+	return n;
 }
 
 /*
@@ -146,7 +152,7 @@ with_merge(PlannerInfo *root, Path *path)
 {
 	Path	  **below = path_below(path);
 
-	if (IsA(path, MergeAppendPath) && is_worth_it(root, (MergeAppendPath *) path))
+	if (IsA(path, MergeAppendPath) && count_members(root, (MergeAppendPath *) path) > 1)
 		return CustomNodePath(path, &path_methods);
 	if (below != NULL)
 		*below = with_merge(root, *below);
@@ -160,6 +166,35 @@ MergePutInto(PlannerInfo *root, RelOptInfo *final)
 
 	foreach(cell, final->pathlist)
 		lfirst(cell) = with_merge(root, lfirst(cell));
+}
+
+void
+MergeAddPaths(PlannerInfo *root, const RelOptInfo *input, RelOptInfo *output)
+{
+	PathTarget *target = root->upper_targets[UPPERREL_ORDERED];
+	ListCell   *cell;
+
+	foreach(cell, input->pathlist)
+	{
+		Path	   *below = lfirst(cell);
+		int			n = IsA(below, MergeAppendPath) ? count_members(root, (MergeAppendPath *) below) : 0;
+		MergeAppendPath *copy;
+		Path	   *path;
+		Cost		saved;
+
+		if (n < 2 || !pathkeys_contained_in(root->sort_pathkeys, below->pathkeys))
+			continue;
+		/* add_path() frees the other one if it costs more */
+		copy = palloc_object(MergeAppendPath);
+		*copy = *(MergeAppendPath *) below;
+		path = CustomNodePath(&copy->path, &path_methods);
+		saved = Min((n - 1) * CostsTripOperators() * cpu_operator_cost, path->startup_cost);
+		path->startup_cost -= saved;
+		path->total_cost -= saved;
+		if (path->pathtarget != target)
+			path = apply_projection_to_path(root, output, path, target);
+		add_path(output, path);
+	}
 }
 
 /*

@@ -12,7 +12,11 @@
 #include "index/knn_scan.h"
 #include "nodes/pathnodes.h"
 
-/* merge.c: put merges of ours into the paths of a query, which are all made */
+/*
+ * merge.c: add paths of merges to those that have the order that is asked for;
+ * put merges into the other paths of a query, which are all made
+ */
+extern void MergeAddPaths(PlannerInfo *root, const RelOptInfo *input, RelOptInfo *output);
 extern void MergePutInto(PlannerInfo *root, RelOptInfo *final);
 
 /* Called once, when the library is loaded */

@@ -312,6 +312,8 @@ upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input, RelOp
 		previous_hook(root, stage, input, output, extra);
 	if (stage == UPPERREL_WINDOW && list_length(root->parse->windowClause) == 1)
 		add_early_windows(root, input, output);
+	if (stage == UPPERREL_ORDERED && !root->parse->hasTargetSRFs)
+		MergeAddPaths(root, input, output);
 	if (stage == UPPERREL_FINAL)
 		MergePutInto(root, output);
 }

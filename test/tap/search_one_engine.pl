@@ -1,7 +1,7 @@
 # Partitions that are searched by one request are asked of one engine: another one that takes its place while the
 # conversations about them begin counts refreshes from the beginning, so that the number of a partition that was told
-# before it would cover rows that have come since.  The first partition's conversation has begun then, the second one's
-# finds its mirror behind, and the third one's meets the other engine.
+# before it would cover rows that have come since.  The first partition's conversation has begun then, and the last
+# one's, of whose mirror the session knows nothing yet, meets the other engine.
 use strict;
 use warnings;
 
@@ -13,9 +13,9 @@ use Test::More;
 my $node = new_node('main', conf => "gpuvec.verify = off\ngpuvec.feeder = off\n");
 my $set = q{'[1,101]'};
 my %searches = (
-	'one query' => qq{SELECT count(*) || ' ' || count(*) FILTER (WHERE score = 1) FROM gpuvec_topk('parts', 'tokens', $set, 1000, 'overlap')},
+	'one query' => qq{SELECT count(*) || ' ' || count(*) FILTER (WHERE score = 1) FROM gpuvec_topk('parts', 'tokens', $set, 1200, 'overlap')},
 	'several queries' => qq{SELECT count(*) || ' ' || count(*) FILTER (WHERE score = 1) FROM gpuvec_topk_batch('parts', 'tokens', ARRAY[$set, '[2]', $set]::idset[], 700)},
-	'whole rows' => qq{SELECT count(*) || ' ' || count(*) FILTER (WHERE score = 1) FROM gpuvec_topk_rows(NULL::parts, 'tokens', $set, 1000)});
+	'whole rows' => qq{SELECT count(*) || ' ' || count(*) FILTER (WHERE score = 1) FROM gpuvec_topk_rows(NULL::parts, 'tokens', $set, 1200)});
 
 $node->safe_psql('postgres', q{
 	CREATE TABLE parts (id int, part int, tokens idset) PARTITION BY LIST (part);
@@ -46,6 +46,10 @@ for my $name (sort keys %searches)
 	}
 	my $expected = ask($session, $search);
 	my $old = engine_pid($node);
+	$node->safe_psql('postgres', q{CREATE TABLE parts_4 PARTITION OF parts FOR VALUES IN (4);
+		INSERT INTO parts SELECT i, 4, ARRAY[4000 + i]::idset FROM generate_series(1, 900) i});
+	$node->safe_psql('postgres', 'VACUUM parts_4');
+	ask($session, "SELECT count(*) FROM gpuvec_topk('$_', 'tokens', $set, 10)") for 'parts_1', 'parts_2', 'parts_3';
 
 	# the session is let go on from the first partition to the second
 	ask($holder, 'SELECT pg_advisory_lock(71866, 0)');
@@ -58,7 +62,7 @@ for my $name (sort keys %searches)
 	wait_for_locks('ExclusiveLock', 'ShareLock');
 	# (a row beside them is deleted, so that transactions do not tell who
 	# sees their pages)
-	$node->safe_psql('postgres', "INSERT INTO parts SELECT 9000 + n, p, $set FROM generate_series(1, 3) p, generate_series(0, 1) n; DELETE FROM parts WHERE id = 9001");
+	$node->safe_psql('postgres', "INSERT INTO parts SELECT 9000 + n, 1, $set FROM generate_series(0, 1) n; DELETE FROM parts WHERE id = 9001");
 	kill 'KILL', $old;
 	wait_for(sub { !kill(0, $old) }, 'the end of the engine');
 	isnt($node->safe_psql('postgres', $search), $expected, "$name: another session finds the new rows");
@@ -68,7 +72,7 @@ for my $name (sort keys %searches)
 	ask($next_holder, 'SELECT pg_advisory_unlock(71866, 0)');
 	is(ask($session, q{SET gpuvec.injection_point = ''}), $expected, "$name: the session does not find them: its snapshot is older");
 	$_->quit for $session, $holder, $next_holder;
-	$node->safe_psql('postgres', 'DELETE FROM parts WHERE id = 9000');
+	$node->safe_psql('postgres', 'DROP TABLE parts_4; DELETE FROM parts WHERE id = 9000');
 }
 $node->stop;
 done_testing();

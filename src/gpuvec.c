@@ -32,9 +32,15 @@ PG_MODULE_MAGIC;
 
 PGDLLEXPORT void _PG_init(void);
 
+/*
+ * A cancel waits until all is done, for what has been defined cannot be
+ * defined again: the session could not use the library any more.  (A warning
+ * about a setting of another name would let it through.)
+ */
 void
 _PG_init(void)
 {
+	HOLD_INTERRUPTS();
 	GpuvecDefineSettings();
 	GpuvecDefineTestSettings();
 	GpuvecDefineFaults();
@@ -65,4 +71,5 @@ _PG_init(void)
 		if (gpuvec_autoprewarm)
 			AutoprewarmRegister();
 	}
+	RESUME_INTERRUPTS();
 }

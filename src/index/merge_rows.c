@@ -308,8 +308,8 @@ ask(MergeRows *rows, uint64 k)
 	GpuvecConditions none = {0};
 	MirrorQuery query = {0};
 	MirrorSearch search = {
-		.scoring.measure = rows->measure, .k = k, .queries = &query, .nqueries = 1, .roots = true,
-		.snapshot = rows->append->ps.state->es_snapshot, .context = context
+		.scoring.measure = rows->measure,.k = k,.queries = &query,.nqueries = 1,.roots = true,
+		.snapshot = rows->append->ps.state->es_snapshot,.context = context
 	};
 	MirrorPartitions *partitions;
 

@@ -185,9 +185,9 @@ deal_rows(MirrorPartitions *partitions)
 
 /*
  * What a partition has given, as if it had been asked for that alone: all rows
- * with the score of the cut or a greater one.  Of the cut's own partition, rows
- * behind the cut may be missing; those that are laid over it there are dropped
- * later (MirrorTakePartition).
+ * with the score of the cut or a greater one.  Of the cut's own partition,
+ * rows behind the cut may be missing; those that are laid over it there are
+ * dropped later (MirrorTakePartition).
  */
 static void
 restrict_questions(const MirrorPartitions *partitions, int target, gpuvec_query *sent)

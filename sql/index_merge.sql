@@ -116,6 +116,9 @@ SELECT same($$SELECT a.n, x.* FROM asked a, LATERAL (SELECT tableoid, p.n, token
 	ORDER BY tokens <-> a.q /*, tableoid, ctid*/ LIMIT 150) x$$);
 SELECT same($$SELECT a.n, x.* FROM asked a, LATERAL (SELECT tableoid, p.n, tokens <%> a.q FROM parts p WHERE p.n > a.n * 300
 	ORDER BY tokens <%> a.q /*, tableoid, ctid*/ LIMIT 150) x$$);
+-- (a condition without columns, which stands above each scan)
+SELECT same($$SELECT a.n, x.* FROM asked a, LATERAL (SELECT tableoid, p.n, tokens <-> a.q FROM parts p WHERE a.n % 3 <> 1
+	ORDER BY tokens <-> a.q /*, tableoid, ctid*/ LIMIT 150) x$$);
 SELECT same($$SELECT a.n, x.* FROM asked a, LATERAL (SELECT tableoid, p.n, tokens <-> a.q FROM parts p WHERE p.id = a.n
 	ORDER BY tokens <-> a.q /*, tableoid, ctid*/ LIMIT 150) x$$, false);
 SELECT same($$SELECT tableoid, n FROM parts WHERE id > (SELECT 6) ORDER BY tokens <-> '{1,11,21,41}' /*, tableoid, ctid*/ LIMIT 300$$);

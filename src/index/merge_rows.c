@@ -80,12 +80,19 @@ order_operand(const IndexScanState *scan)
 	return get_rightop(order);
 }
 
-/* The child, if it is an ordered scan of ours without conditions; or NULL */
+/*
+ * The child, if it is an ordered scan of ours without conditions; or NULL.
+ * There may be a Result above it, which evaluates what is the same for all
+ * rows.
+ */
 static IndexScanState *
 member_scan(PlanState *child)
 {
-	IndexScanState *scan = (IndexScanState *) child;
+	IndexScanState *scan;
 
+	if (IsA(child, ResultState) && outerPlanState(child) != NULL)
+		child = outerPlanState(child);
+	scan = (IndexScanState *) child;
 	if (!GpuvecIsOrderedScan(child) || scan->iss_NumScanKeys != 0 ||
 		(scan->iss_OrderByKeys[0].sk_flags & SK_ISNULL) != 0)
 		return NULL;
@@ -229,7 +236,7 @@ was_given(const MergeMember *member, const MirrorHit *hit)
 {
 	const MirrorQuery *query;
 
-	if (!member->begun)
+	if (!member->begun || member->scan->iss_ScanDesc == NULL)
 		return false;
 	query = &scan_state(member)->wire;
 	if (!query->resumes || hit->score != query->resume_score)

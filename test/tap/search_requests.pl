@@ -121,6 +121,10 @@ cmp_ok($n, '<=', 2, 'Merge Append with a condition: requests');
 is(ask($session, q{SELECT count(*) FROM (VALUES ('{1,2,3}'::idset), ('{1,2,11}'), ('{77}')) v(q), LATERAL (SELECT tokens <-> q AS d FROM parts ORDER BY tokens <-> q LIMIT 3) x
 	WHERE d = (SELECT min(tokens <-> q) FROM parts)}),
 	9, 'Merge Append, again and again');
+# a condition without columns stands above each scan
+($answer, $n) = searched(q{SELECT count(*) FROM (VALUES (1, '{1,2,3}'::idset), (2, '{1,2,11}'), (3, '{2,11}')) v(n, q), LATERAL (SELECT tokens <-> q AS d FROM parts WHERE v.n <> 2 ORDER BY tokens <-> q LIMIT 3) x});
+is($answer, 6, 'Merge Append with a condition above each scan: rows');
+cmp_ok($n, '<=', 4, 'Merge Append with a condition above each scan: requests');
 
 $session->quit;
 $node->stop;

@@ -51,7 +51,7 @@
 #define CALM_NS				GPUVEC_SECOND
 
 /* Fewest segments that a compound saves */
-#define FEWEST_SAVED		8
+#define FEWEST_SAVED		2
 
 /* A compound with rows does not give way to another list earlier */
 #define USED_NS				(60 * GPUVEC_SECOND)

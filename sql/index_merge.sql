@@ -120,7 +120,7 @@ SELECT same($$SELECT a.n, x.* FROM asked a, LATERAL (SELECT tableoid, p.n, token
 SELECT same($$SELECT a.n, x.* FROM asked a, LATERAL (SELECT tableoid, p.n, tokens <-> a.q FROM parts p WHERE a.n % 3 <> 1
 	ORDER BY tokens <-> a.q /*, tableoid, ctid*/ LIMIT 150) x$$);
 SELECT same($$SELECT a.n, x.* FROM asked a, LATERAL (SELECT tableoid, p.n, tokens <-> a.q FROM parts p WHERE p.id = a.n
-	ORDER BY tokens <-> a.q /*, tableoid, ctid*/ LIMIT 150) x$$, false);
+	ORDER BY tokens <-> a.q /*, tableoid, ctid*/ LIMIT 150) x$$);
 SELECT same($$SELECT tableoid, n FROM parts WHERE id > (SELECT 6) ORDER BY tokens <-> '{1,11,21,41}' /*, tableoid, ctid*/ LIMIT 300$$);
 SELECT same($$SELECT tableoid, n FROM parts WHERE id > (SELECT 600) ORDER BY tokens <-> '{1,11,21,41}' /*, tableoid, ctid*/ LIMIT 300$$);
 SELECT same($$SELECT a.n, (SELECT string_agg(x::text, ' ') FROM (SELECT tableoid, p.n FROM parts p WHERE p.id > a.n ORDER BY tokens <-> '{1,11,21,41}' /*, tableoid, ctid*/ LIMIT 20) x) FROM asked a$$);

@@ -414,6 +414,19 @@ GpuvecRelationSmgr(Relation rel)
 #define GpuvecUniquePath UpperUniquePath
 #endif
 
+/* The path of a Merge Append of a partitioned table */
+#if PG_VERSION_NUM >= 190000
+#define GpuvecMergeAppendPath(root, rel, paths, keys) \
+	create_merge_append_path(root, rel, paths, NIL, keys, NULL)
+#elif PG_VERSION_NUM >= 140000
+#define GpuvecMergeAppendPath(root, rel, paths, keys) \
+	create_merge_append_path(root, rel, paths, keys, NULL)
+#else
+#define GpuvecMergeAppendPath(root, rel, paths, keys) \
+	create_merge_append_path(root, rel, paths, keys, NULL, \
+							 list_make1((rel)->partitioned_child_rels))
+#endif
+
 /* The children that pruning leaves when a scan begins */
 #if PG_VERSION_NUM >= 180000
 #define GpuvecFindMatchingSubPlans(prune) ExecFindMatchingSubPlans(prune, false, NULL)

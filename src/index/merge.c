@@ -168,32 +168,77 @@ MergePutInto(PlannerInfo *root, RelOptInfo *final)
 		lfirst(cell) = with_merge(root, lfirst(cell));
 }
 
-void
-MergeAddPaths(PlannerInfo *root, const RelOptInfo *input, RelOptInfo *output)
+/*
+ * Add the paths of partitions that have this order, each the cheapest by this
+ * criterion, those of their own partitions in their place.  False: a partition
+ * has none.
+ */
+static bool
+add_ordered(const RelOptInfo *rel, List *pathkeys, CostSelector criterion, List **paths)
+{
+	for (int i = 0; i < rel->nparts; i++)
+	{
+		RelOptInfo *part = rel->part_rels[i];
+		Path	   *path;
+
+		if (part == NULL || IS_DUMMY_REL(part))
+			continue;
+		path = get_cheapest_path_for_pathkeys(part->pathlist, pathkeys, NULL, criterion, false);
+		if (path == NULL)
+			return false;
+		if (IsA(path, MergeAppendPath))
+			*paths = list_concat(*paths, ((MergeAppendPath *) path)->subpaths);
+		else
+			*paths = lappend(*paths, path);
+	}
+	return true;
+}
+
+/* Add the path of a merge of these paths, if it is worth it */
+static void
+add_merge(PlannerInfo *root, RelOptInfo *input, RelOptInfo *output, List *paths)
 {
 	PathTarget *target = root->upper_targets[UPPERREL_ORDERED];
+	MergeAppendPath *append;
+	Path	   *path;
+	Cost		saved;
+	int			n = 0;
 	ListCell   *cell;
 
-	foreach(cell, input->pathlist)
-	{
-		Path	   *below = lfirst(cell);
-		int			n = IsA(below, MergeAppendPath) ? count_members(root, (MergeAppendPath *) below) : 0;
-		MergeAppendPath *copy;
-		Path	   *path;
-		Cost		saved;
+	foreach(cell, paths)
+		n += is_member(lfirst(cell));
+	if (n < 2)
+		return;
+	append = GpuvecMergeAppendPath(root, input, paths, root->sort_pathkeys);
+	if (count_members(root, append) < 2)
+		return;
+	path = CustomNodePath(&append->path, &path_methods);
+	saved = Min((n - 1) * CostsTripOperators() * cpu_operator_cost, path->startup_cost);
+	path->startup_cost -= saved;
+	path->total_cost -= saved;
+	if (path->pathtarget != target)
+		path = apply_projection_to_path(root, output, path, target);
+	add_path(output, path);
+}
 
-		if (n < 2 || !pathkeys_contained_in(root->sort_pathkeys, below->pathkeys))
-			continue;
-		/* add_path() frees the other one if it costs more */
-		copy = palloc_object(MergeAppendPath);
-		*copy = *(MergeAppendPath *) below;
-		path = CustomNodePath(&copy->path, &path_methods);
-		saved = Min((n - 1) * CostsTripOperators() * cpu_operator_cost, path->startup_cost);
-		path->startup_cost -= saved;
-		path->total_cost -= saved;
-		if (path->pathtarget != target)
-			path = apply_projection_to_path(root, output, path, target);
-		add_path(output, path);
+/*
+ * The Merge Append itself is made anew, of the partitions' paths.  The one in
+ * the input's list may be gone: add_path() frees a path that costs more than
+ * another, and the server gives it the input's own paths.
+ */
+void
+MergeAddPaths(PlannerInfo *root, RelOptInfo *input, RelOptInfo *output)
+{
+	static const CostSelector criteria[] = {STARTUP_COST, TOTAL_COST};
+
+	if (root->sort_pathkeys == NIL || !IS_SIMPLE_REL(input) || !IS_PARTITIONED_REL(input))
+		return;
+	for (int i = 0; i < lengthof(criteria); i++)
+	{
+		List	   *paths = NIL;
+
+		if (add_ordered(input, root->sort_pathkeys, criteria[i], &paths))
+			add_merge(root, input, output, paths);
 	}
 }
 

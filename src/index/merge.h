@@ -16,7 +16,7 @@
  * merge.c: add paths of merges to those that have the order that is asked for;
  * put merges into the other paths of a query, which are all made
  */
-extern void MergeAddPaths(PlannerInfo *root, const RelOptInfo *input, RelOptInfo *output);
+extern void MergeAddPaths(PlannerInfo *root, RelOptInfo *input, RelOptInfo *output);
 extern void MergePutInto(PlannerInfo *root, RelOptInfo *final);
 
 /* Called once, when the library is loaded */

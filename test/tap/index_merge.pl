@@ -40,6 +40,14 @@ my %cursors = (
 	'a filter' => "SELECT n FROM parts WHERE n % 50 = 7 ORDER BY tokens <%> '$q'",
 	'of some' => "SELECT n FROM parts WHERE id < 2 ORDER BY tokens <%> '$q'");
 like($node->safe_psql('postgres', "$force EXPLAIN $cursors{'<%>'}"), qr/gpuvec merge/, 'the plan');
+# A sort of all rows costs less than a scan of each partition, but more than one request for all.
+$node->safe_psql('postgres', q{
+	CREATE TABLE many (id int, tokens idset) PARTITION BY HASH (id);
+	SELECT format('CREATE TABLE many_%s PARTITION OF many FOR VALUES WITH (MODULUS 40, REMAINDER %1$s)', i) FROM generate_series(0, 39) i \gexec
+	INSERT INTO many SELECT i, ARRAY[i % 97, 100 + i % 89]::idset FROM generate_series(1, 8000) i;
+	CREATE INDEX ON many USING gpuvec (tokens);
+	ANALYZE many});
+like($node->safe_psql('postgres', "EXPLAIN SELECT id, tokens <-> '{1,101}' AS d FROM many ORDER BY d LIMIT 10"), qr/gpuvec merge/, 'the plan for many small partitions');
 
 # What cursors give of which the first rows come before something is done, and the rest after it
 sub halves

@@ -346,6 +346,8 @@ take_rows(const MirrorPartitions *partitions, int target, MirrorSearch *search, 
 	MirrorTakePartition(partition->conversation.target, search,
 						&search->queries[partitions->sent[number]], partition->conversation.visibility,
 						hits, n, cut->is_cut && cut->target == target ? &cut->last : NULL);
+	/* there may be more partitions than the server has buffers */
+	MirrorVisibilityRest(partition->conversation.visibility);
 }
 
 bool

@@ -137,6 +137,13 @@ prepare_fetch(MirrorVisibility *visibility)
 }
 
 void
+MirrorVisibilityRest(MirrorVisibility *visibility)
+{
+	if (visibility->fetch)
+		table_index_fetch_reset(visibility->fetch);
+}
+
+void
 MirrorVisibilityEnd(MirrorVisibility *visibility)
 {
 	if (visibility->slot)
@@ -288,7 +295,12 @@ fetched_ids(MirrorVisibility *visibility, ItemPointer root, gpuvec_id_span *ids,
 	if (target->key.index == 0)
 		return slot_ids(visibility, ids, filter_keys);
 	if (visibility->entries == NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(visibility->context);
+
 		visibility->entries = EntryReaderBegin(target->index);
+		MemoryContextSwitchTo(old);
+	}
 	entry = EntryReaderFind(visibility->entries, root);
 	if (entry == NULL)
 		return false;

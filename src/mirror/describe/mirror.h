@@ -309,6 +309,9 @@ extern bool MirrorVisible(MirrorVisibility *visibility, gpuvec_hit *hit,
 						  const MirrorQuery *query, const MirrorSearch *search);
 extern void MirrorVisibilityEnd(MirrorVisibility *visibility);
 
+/* Let go of the page that was fetched last: others come before the next */
+extern void MirrorVisibilityRest(MirrorVisibility *visibility);
+
 /* vector.c: the vectors and keys of embedding tables */
 typedef struct MirrorVector
 {

@@ -101,18 +101,27 @@ read_slot(FeedTable *table, const MirrorTarget *target, int64 now, gpuvec_freshn
 }
 
 /*
+ * True if a slot is that of the target's index, perhaps of a file that this
+ * had before: an index that is often built anew takes no more slots
+ */
+static bool
+is_of_index(const FeedOwner *owner, const MirrorTarget *target)
+{
+	return owner->index == target->followed && owner->database == MyDatabaseId;
+}
+
+/*
  * Number of the slot that an index may take: its own that does not count, a
  * free one, or an idle one.  -1: there is none.
  */
 static int
 choose_slot(FeedTable *table, const MirrorTarget *target, int64 now)
 {
-	FeedIndex	key = index_of(target);
 	int			oldest = 0;
 
 	for (int i = 0; i < FEED_SLOTS; i++)
 	{
-		if (pg_atomic_read_u64(&table->owners[i].feed) == 0 || FeedIsOwner(&table->owners[i], &key))
+		if (pg_atomic_read_u64(&table->owners[i].feed) == 0 || is_of_index(&table->owners[i], target))
 			return i;
 		if (pg_atomic_read_u64(&FeedSlotAt(table, i)->used) < pg_atomic_read_u64(&FeedSlotAt(table, oldest)->used))
 			oldest = i;

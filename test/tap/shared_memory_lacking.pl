@@ -72,7 +72,9 @@ my $eater = $node->background_psql('postgres', on_error_stop => 0, extra_params 
 $eater->query('SELECT count(pg_advisory_lock_shared(i)) FROM generate_series(1, 10000000) i');
 my ($rc, $out, $err) = $node->psql('postgres', q{SELECT count(pg_advisory_lock(i)) FROM generate_series(20000001, 20100000) i});
 like($err, qr/out of shared memory/, 'there is no shared memory left');
+# (its locks go with its process, a moment after the client)
 $eater->quit;
+ok($node->poll_query_until('postgres', q{SELECT count(*) = 0 FROM pg_stat_activity WHERE usename = 'no_owner'}), 'the user is gone');
 $node->safe_psql('postgres', 'CREATE EXTENSION gpuvec');
 make_docs($node, 5000);
 $node->safe_psql('postgres', 'CREATE INDEX docs_tokens ON docs USING gpuvec (tokens)');

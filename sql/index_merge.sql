@@ -1,5 +1,5 @@
--- ORDER BY a distance of a table with partitions: scans that are merged give what a sort of all rows gives, in the order of
--- distance, table and tid.
+-- ORDER BY a distance of a table with partitions: scans that are merged give
+-- what a sort of all rows gives, in the order of distance, table and tid.
 CREATE SCHEMA index_merge;
 SET search_path = index_merge, public;
 -- rows of few kinds, so ties are everywhere; null and empty sets
@@ -9,8 +9,8 @@ CREATE FUNCTION some_rows(lo int, hi int) RETURNS TABLE (id int, n int, tokens i
 		ELSE ARRAY[i % 7, 10 + i % 5, 20 + i / 10 % 9, 40 + i % 23]::idset END FROM generate_series(lo, hi) i $$;
 CREATE TABLE asked AS SELECT row_number() OVER () AS n, q
 	FROM unnest('{"{1,11,21,41}",NULL,"{}","{0,10,20,21,22,23}","{100003,2,12}","{77777}","{5}"}'::idset[]) q;
--- What a query returns by index scans that are merged, against the same by sequential scans and a sort, which has what stands
--- in /* */ as well
+-- What a query returns by index scans that are merged, against the same by
+-- sequential scans and a sort, which has what stands in /* */ as well
 CREATE FUNCTION same(query text, merged bool DEFAULT true) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	plan text;
@@ -35,7 +35,8 @@ CREATE FUNCTION wrong(source text, ks int[]) RETURNS TABLE (query text, result t
 		FROM unnest('{<->,<%>,<#>,<~>,<=>}'::text[]) operator, asked, unnest(ks) k WHERE q IS NOT NULL ORDER BY operator, asked.n, k) x) x
 	WHERE result <> 'same' $$;
 
--- partitions of all kinds: of another order of columns, with columns that were dropped, empty, with partitions of their own
+-- partitions of all kinds: of another order of columns, with columns that were
+-- dropped, empty, with partitions of their own
 CREATE TABLE parts (id int, n int, tokens idset) PARTITION BY LIST (id);
 SELECT format('CREATE TABLE parts_%s PARTITION OF parts FOR VALUES IN (%1$s)', i) FROM generate_series(0, 4) i \gexec
 CREATE UNLOGGED TABLE parts_6 PARTITION OF parts FOR VALUES IN (6);
@@ -83,7 +84,8 @@ CREATE INDEX ON hashed USING gpuvec (tokens);
 SELECT * FROM wrong('hashed', '{1,130}');
 SELECT * FROM wrong('(SELECT *, tableoid, ctid FROM parts WHERE id IN (1, 7)) p', '{1,129,10000}');
 SELECT * FROM wrong('(SELECT *, tableoid, ctid FROM parts WHERE id < 3) p', '{1,129}');
--- conditions that most rows fail, and that none passes; more rows are asked for
+-- conditions that most rows fail, and that none passes; more rows are asked
+-- for
 SELECT * FROM wrong('(SELECT *, tableoid, ctid FROM parts WHERE n % 50 = 7) p', '{1,10,1000}');
 SELECT same($$SELECT n FROM parts WHERE n % 50 = 55 ORDER BY tokens <-> '{1,11,21,41}' LIMIT 3$$);
 SELECT same($$SELECT n, tokens <#> '{1}' FROM parts WHERE n > 3900 AND random() < 2 ORDER BY tokens <#> '{1}' /*, tableoid, ctid*/ LIMIT 30$$);
@@ -126,7 +128,8 @@ SELECT same($$SELECT tableoid, n FROM parts WHERE id > (SELECT 600) ORDER BY tok
 SELECT same($$SELECT a.n, (SELECT string_agg(x::text, ' ') FROM (SELECT tableoid, p.n FROM parts p WHERE p.id > a.n ORDER BY tokens <-> '{1,11,21,41}' /*, tableoid, ctid*/ LIMIT 20) x) FROM asked a$$);
 SELECT same($$SELECT a.n, (SELECT string_agg(x::text, ' ') FROM (SELECT tableoid, p.n FROM parts p ORDER BY tokens <=> a.q /*, tableoid, ctid*/ LIMIT 20) x) FROM asked a$$);
 
--- a table and those that inherit from it, without the distance among the columns
+-- a table and those that inherit from it, without the distance among the
+-- columns
 CREATE TABLE base (n int, tokens idset);
 CREATE TABLE heir (more int) INHERITS (base);
 CREATE TABLE heir_of_heir () INHERITS (heir);
@@ -168,7 +171,8 @@ SELECT same(format('SELECT tableoid, n FROM filled ORDER BY %s /*, tableoid, cti
 SELECT same(format('SELECT %s FROM filled ORDER BY %1$s LIMIT %s', o, k)) FROM unnest(ARRAY[
 	$$(tokens <-> '{1,11,21,41}') + 1e15$$, $$1e16 - (tokens <%> '{1,11,21,41}') DESC$$]) o, unnest('{1,129,1025}'::int[]) k;
 
--- what is left to a Merge Append: branches of UNION ALL, each with a distance of its own; a sort among the scans
+-- what is left to a Merge Append: branches of UNION ALL, each with a distance
+-- of its own; a sort among the scans
 SELECT same($$SELECT d, n FROM (SELECT tokens <-> '{1,11,21,41}' AS d, n FROM parts_0 UNION ALL SELECT 2 * (tokens <-> '{1,11,21,41}'), n FROM parts_1) x ORDER BY d /*, n*/ LIMIT 1$$, false);
 SELECT same($$SELECT d FROM (SELECT tokens <-> '{1,11,21,41}' AS d FROM parts_0 UNION ALL SELECT 2 * (tokens <-> '{1,11,21,41}') FROM parts_1) x ORDER BY d LIMIT 300$$, false);
 SELECT same($$SELECT d FROM (SELECT tokens <-> '{1,11,21,41}' AS d FROM base UNION ALL SELECT tokens <%> '{1,11,21,41}' FROM parts UNION ALL SELECT tokens <%> '{2,12}' FROM hashed) x ORDER BY d LIMIT 300$$, false);
@@ -179,8 +183,9 @@ CREATE INDEX ON mixed_1 USING gpuvec (tokens);
 CREATE INDEX ON mixed_2 USING gpuvec (tokens);
 CREATE INDEX ON mixed_3 USING gpuvec (tokens) WHERE n > 100;
 SELECT same($$SELECT tokens <-> '{1,11,21,41}' FROM mixed ORDER BY tokens <-> '{1,11,21,41}' LIMIT 300$$, false);
--- scans of another kind among those that are merged: with a condition of the index; of a partial index, and of one with an
--- expression, which have mirrors of their own
+-- scans of another kind among those that are merged: with a condition of the
+-- index; of a partial index, and of one with an expression, which have mirrors
+-- of their own
 CREATE INDEX ON mixed_0 USING gpuvec (tokens, n);
 CREATE INDEX mixed_4_expression ON mixed_4 USING gpuvec ((tokens - 99));
 SELECT same($$SELECT tokens <-> '{1,11,21,41}' FROM mixed WHERE n > 200 AND id < 4 ORDER BY tokens <-> '{1,11,21,41}' LIMIT $$ || k) FROM unnest('{1,129,1025,10000}'::int[]) k;
@@ -270,8 +275,8 @@ SELECT count(*) FROM parts WHERE n = -1;
 FETCH c;
 ROLLBACK;
 
--- a scan that has asked by itself goes on behind its own last row: next to a row whose distance says nothing, and if its mirror
--- was not there at first
+-- a scan that has asked by itself goes on behind its own last row: next to a
+-- row whose distance says nothing, and if its mirror was not there at first
 CREATE TABLE late (id int, n int, tokens idset) PARTITION BY LIST (id);
 SELECT format('CREATE TABLE late_%s PARTITION OF late FOR VALUES IN (%1$s)', i) FROM generate_series(0, 2) i \gexec
 INSERT INTO late SELECT i % 3, i, ARRAY[1, 10 + i % 500, 2000 + i % 29, 3000 + i % 31, 4000 + i % 37]::idset FROM generate_series(1, 6000) i;

@@ -58,7 +58,7 @@ struct MergeRows
 	MemoryContextCallback gone;
 	MergeAppendState *append;
 	MemoryContext context;		/* what a (re)scan has; reset by the next */
-	int			running;		/* the child whose row is being fetched, or -1 */
+	int			running;		/* the child of which a row is fetched, or -1 */
 	bool		alone;			/* it does not have all asked for more */
 	uint64		k;				/* rows that were asked for; 0: no more are */
 	gpuvec_measure measure;

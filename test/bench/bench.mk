@@ -55,7 +55,8 @@
 #              "dpkg -x", say), if they are not installed
 #
 # bench-writers and soak-writers: DOCS (2,000,000), CLIENTS (44), WRITERS (20), ENGINE, THREADS (0: all),
-# AUTOVACUUM (on), PATIENCE (seconds that a statement may take, 120), PARTITIONS (none), and
+# AUTOVACUUM (on), PATIENCE (seconds that a statement may take, 120),
+# PARTITIONS (none), and
 # RATES, ALONE_RATE, CLIENT_SECONDS (20), WARM_SECONDS, WRITE_SECONDS, ROUNDS, PARTS   see bench_writers.sh
 # MINUTES, RATE, NTH, KILL_SECONDS, SAMPLE_SECONDS                                     see soak_writers.sh
 

@@ -22,8 +22,8 @@
 #	killed		is killed every second; one session searches the table
 #
 # Exit status 1 if a transaction failed, or writers reach less than 0.9 of their rate without the
-# index.  PARTS chooses parts: "searches", "plain" (without an index) and "writers"; with
-# PARTITIONS there are no "writers".
+# index.  PARTS chooses parts: "searches", "plain" (without an index) and
+# "writers"; with PARTITIONS there are no "writers".
 set -uo pipefail
 
 : "${RATES:=0 100 500 2000 8000 max}" "${ALONE_RATE:=500}" "${CLIENT_SECONDS:=20}" "${WARM_SECONDS:=5}"

@@ -14,10 +14,11 @@
 #	engine_mb				memory of the engine's process
 #
 # The table docs has ROWS rows: ids 0 to ROWS - 1, in random order, and sets of setgen.h, mode B.
-# With PARTITIONS it is partitioned by hash of the id.  All ids are there at any time: a transaction
-# of a writer gives one id a new set, and deletes another row and inserts its id again.  It updates
-# even ids and deletes odd ones, so that no two transactions wait for each other in a circle.  New
-# sets come from the table pool.
+# With PARTITIONS it is partitioned by hash of the id.  All ids are there at
+# any time: a transaction of a writer gives one id a new set, and deletes
+# another row and inserts its id again.  It updates even ids and deletes odd
+# ones, so that no two transactions wait for each other in a circle.  New sets
+# come from the table pool.
 
 : "${ROWS:=2000000}" "${CLIENTS:=44}" "${WRITERS:=20}" "${ENGINE:=auto}" "${THREADS:=0}" "${AUTOVACUUM:=on}" "${PATIENCE:=120}" "${PARTITIONS:=0}"
 : "${BENCH_BIN:?run this with make}"

@@ -1,4 +1,5 @@
-# More indexes hand over their rows than have large rings: searches of all partitions lay these over, and wait for nothing.
+# More indexes hand over their rows than have large rings: searches of all
+# partitions lay these over, and wait for nothing.
 use strict;
 use warnings;
 
@@ -7,7 +8,8 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $parts = 40;
-# there is no room for the feeder: searches find the rows where the indexes have put them
+# there is no room for the feeder: searches find the rows where the indexes
+# have put them
 my $node = new_node('main', conf => "max_locks_per_transaction = 512\nmax_worker_processes = 1\nmax_logical_replication_workers = 0\n");
 
 $node->safe_psql('postgres', qq{

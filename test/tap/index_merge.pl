@@ -1,6 +1,8 @@
-# Scans of partitions that are merged, of which the engine goes in the middle: cursors give the rest in order, no row twice and
-# none lost, whether another engine follows or not.  So they do if mirrors of some partitions only are there, and if more rows are
-# laid over those of a partition than are asked for: there is no room for the worker that applies them.
+# Scans of partitions that are merged, of which the engine goes in the middle:
+# cursors give the rest in order, no row twice and none lost, whether another
+# engine follows or not.  So they do if mirrors of some partitions only are
+# there, and if more rows are laid over those of a partition than are asked
+# for: there is no room for the worker that applies them.
 use strict;
 use warnings;
 
@@ -40,7 +42,8 @@ my %cursors = (
 	'a filter' => "SELECT n FROM parts WHERE n % 50 = 7 ORDER BY tokens <%> '$q'",
 	'of some' => "SELECT n FROM parts WHERE id < 2 ORDER BY tokens <%> '$q'");
 like($node->safe_psql('postgres', "$force EXPLAIN $cursors{'<%>'}"), qr/gpuvec merge/, 'the plan');
-# A sort of all rows costs less than a scan of each partition, but more than one request for all.
+# A sort of all rows costs less than a scan of each partition, but more than
+# one request for all.
 $node->safe_psql('postgres', q{
 	CREATE TABLE many (id int, tokens idset) PARTITION BY HASH (id);
 	SELECT format('CREATE TABLE many_%s PARTITION OF many FOR VALUES WITH (MODULUS 40, REMAINDER %1$s)', i) FROM generate_series(0, 39) i \gexec
@@ -49,7 +52,8 @@ $node->safe_psql('postgres', q{
 	ANALYZE many});
 like($node->safe_psql('postgres', "EXPLAIN SELECT id, tokens <-> '{1,101}' AS d FROM many ORDER BY d LIMIT 10"), qr/gpuvec merge/, 'the plan for many small partitions');
 
-# What cursors give of which the first rows come before something is done, and the rest after it
+# What cursors give of which the first rows come before something is done, and
+# the rest after it
 sub halves
 {
 	my ($name, $before, $between, $warnings) = @_;
@@ -104,7 +108,8 @@ sub lose_engine
 
 halves('nothing', sub { }, sub { }, 0);
 halves('another engine', sub { }, sub { lose_engine($ENV{GPUVEC_ENGINE_PROGRAM}) }, 0);
-# (scans of the others ask by themselves, and so know more rows than are known of these)
+# (scans of the others ask by themselves, and so know more rows than are known
+# of these)
 my $evict = sub { $node->safe_psql('postgres', q{SELECT gpuvec_evict('parts_1'), gpuvec_evict('parts_3')}) };
 halves('mirrors of some', $evict, sub { }, 0);
 {

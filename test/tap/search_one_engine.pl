@@ -1,7 +1,9 @@
-# Partitions that are searched by one request are asked of one engine: another one that takes its place while the
-# conversations about them begin counts refreshes from the beginning, so that the number of a partition that was told
-# before it would cover rows that have come since.  The first partition's conversation has begun then, and the last
-# one's, of whose mirror the session knows nothing yet, meets the other engine.
+# Partitions that are searched by one request are asked of one engine: another
+# one that takes its place while the conversations about them begin counts
+# refreshes from the beginning, so that the number of a partition that was told
+# before it would cover rows that have come since.  The first partition's
+# conversation has begun then, and the last one's, of whose mirror the session
+# knows nothing yet, meets the other engine.
 use strict;
 use warnings;
 

@@ -164,8 +164,8 @@ free_lists(hit_list lists[PARTITIONS][QUERIES])
 }
 
 /*
- * Deal the hits of an answer to lists; false if it is malformed, or the hits of
- * a query are not in the order (score descending, partition, tid)
+ * Deal the hits of an answer to lists; false if it is malformed, or the hits
+ * of a query are not in the order (score descending, partition, tid)
  */
 static bool
 deal_answer(const client *c, const partitions_search *s, hit_list found[PARTITIONS][QUERIES])

@@ -76,6 +76,7 @@ typedef struct FeedTable
 	(offsetof(FeedTable, slots) + FEED_LARGE_SLOTS * FEED_LARGE_SLOT + \
 	 (FEED_SLOTS - FEED_LARGE_SLOTS) * FEED_SMALL_SLOT)
 
+/* Slot i: those with large rings come first */
 static inline FeedSlot *
 FeedSlotAt(FeedTable *table, int i)
 {

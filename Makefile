@@ -21,16 +21,16 @@ include $(srcdir)/check.mk
 else
 
 EXTENSION = gpuvec
-EXTVERSION = 0.1.0
+EXTVERSION = 0.2.0
 # the one that is prepared: its update is tested, but not installed
-NEXTVERSION = 0.2.0
+NEXTVERSION = 0.3.0
 MODULE_big = gpuvec
 DATA = $(patsubst $(srcdir)/%,%,sql/gpuvec--$(EXTVERSION).sql $(filter-out %--$(NEXTVERSION).sql, \
 	$(wildcard $(srcdir)/sql/gpuvec--*--*.sql)))
 PGFILEDESC = "gpuvec - exact set-similarity search"
 
 OBJS = $(sort $(patsubst $(srcdir)/%.c,%.o,$(wildcard \
-	$(srcdir)/src/*.c $(srcdir)/src/idset/*.c $(srcdir)/src/entries/*.c $(srcdir)/src/mirror/*/*.c \
+	$(srcdir)/src/*.c $(srcdir)/src/idset/*.c $(srcdir)/src/idvec/*.c $(srcdir)/src/entries/*.c $(srcdir)/src/mirror/*/*.c \
 	$(srcdir)/src/link/*.c $(srcdir)/src/search/*.c $(srcdir)/src/servers/*.c $(srcdir)/src/monitor/*.c \
 	$(srcdir)/src/index/*.c $(srcdir)/src/embedding/*.c $(srcdir)/src/recommend/*.c)))
 

@@ -21,6 +21,7 @@ core            -                       src/core/*
 # The library that PostgreSQL loads.  Of PostgreSQL: whatever it needs
 ground          core                    src/compat.h src/gpuvec.h src/settings.[ch] src/test_hooks.[ch] src/hash_secret.c src/version.c
 idset           ground                  src/idset/*
+idvec           idset                   src/idvec/*
 entries         ground                  src/entries/*
 link            ground                  src/link/*
 describe        idset,entries,link      src/mirror/describe/*
@@ -31,7 +32,7 @@ ask             fresh                   src/mirror/ask/*
 prewarm         ask                     src/mirror/prewarm/*
 search          ask                     src/search/* src/servers/*
 monitor         search                  src/monitor/*
-index           search                  src/index/*
+index           search,idvec            src/index/*
 embedding       search                  src/embedding/*
 recommend       embedding               src/recommend/*
 library         prewarm,monitor,index,recommend src/gpuvec.c
@@ -64,7 +65,7 @@ cuda            cuda-search,cuda-vectors,cuda-neighbors,cuda-als kernels/cuda_ba
 
 # Floors whose files may include headers that are not of this repository by their names
 # in quotes, as PostgreSQL has them
-postgres='ground idset entries link describe pages feed fresh ask prewarm search monitor index embedding recommend library'
+postgres='ground idset idvec entries link describe pages feed fresh ask prewarm search monitor index embedding recommend library'
 
 # These headers are PostgreSQL's in angle brackets, too
 postgres_headers='^(postgres.*|c|fmgr|miscadmin|funcapi|pgstat|libpq.*|varatt|(access|catalog|commands|common|executor|lib|nodes|optimizer|parser|port|portability|postmaster|replication|storage|tcop|utils)/.*)[.]h$'

@@ -46,7 +46,7 @@ WHERE attname IN (SELECT word FROM pg_get_keywords() WHERE catcode IN ('R', 'T')
 SELECT gpuvec_library_version() = extversion AS same, gpuvec_library_version(extversion) = extversion AS enough,
 	gpuvec_library_version('0.0.9') = extversion AS more FROM pg_extension WHERE extname = 'gpuvec';
 \set VERBOSITY sqlstate
-SELECT gpuvec_library_version('0.1.0.1');
+SELECT gpuvec_library_version('0.2.0.1');
 SELECT gpuvec_library_version('0.10');
 SELECT gpuvec_library_version('1');
 \set VERBOSITY default

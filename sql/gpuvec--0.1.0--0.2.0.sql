@@ -5,3 +5,349 @@
 -- an older library is told at once
 
 SELECT gpuvec_library_version('0.2.0'::text);
+
+-- type idvec: ids with values
+
+CREATE TYPE idvec;
+
+CREATE FUNCTION idvec_in(cstring) RETURNS idvec
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idvec_in(cstring) IS 'text input of idvec';
+
+CREATE FUNCTION idvec_out(idvec) RETURNS cstring
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idvec_out(idvec) IS 'text output of idvec';
+
+CREATE FUNCTION idvec_recv(internal) RETURNS idvec
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idvec_recv(internal) IS 'binary input of idvec';
+
+CREATE FUNCTION idvec_send(idvec) RETURNS bytea
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idvec_send(idvec) IS 'binary output of idvec';
+
+CREATE FUNCTION idvec_typanalyze(internal) RETURNS bool
+	AS 'MODULE_PATHNAME' LANGUAGE C STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idvec_typanalyze(internal) IS 'statistics of idvec columns';
+
+-- as for idset
+CREATE TYPE idvec (
+	INPUT = idvec_in, OUTPUT = idvec_out, RECEIVE = idvec_recv, SEND = idvec_send,
+	ANALYZE = idvec_typanalyze,
+	INTERNALLENGTH = VARIABLE, ALIGNMENT = int4, STORAGE = external
+);
+COMMENT ON TYPE idvec IS 'up to 65,536 ids 0 to 4294967295, each with a value of type real that is not 0';
+
+CREATE FUNCTION idvec(idset) RETURNS idvec
+	AS 'MODULE_PATHNAME', 'idset_to_idvec' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idvec(idset) IS 'convert idset to idvec';
+
+CREATE CAST (idset AS idvec) WITH FUNCTION idvec(idset) AS ASSIGNMENT;
+COMMENT ON CAST (idset AS idvec) IS 'all values are 1';
+
+CREATE FUNCTION idset(idvec) RETURNS idset
+	AS 'MODULE_PATHNAME', 'idvec_to_idset' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idset(idvec) IS 'convert idvec to idset';
+
+CREATE CAST (idvec AS idset) WITH FUNCTION idset(idvec);
+COMMENT ON CAST (idvec AS idset) IS 'the ids without their values';
+
+CREATE FUNCTION idvec(ids int8[], "values" float4[]) RETURNS idvec
+	AS 'MODULE_PATHNAME', 'arrays_to_idvec' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idvec(int8[], float4[]) IS 'a vector of ids and their values, in any order';
+
+CREATE FUNCTION idvec_values(idvec) RETURNS float4[]
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idvec_values(idvec) IS 'values in ascending order of their ids';
+
+CREATE FUNCTION idvec_each(idvec, OUT id int8, OUT value float4) RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE ROWS 50;
+COMMENT ON FUNCTION idvec_each(idvec) IS 'ids and their values as rows, ascending by id';
+
+CREATE FUNCTION idvec(json) RETURNS idvec
+	AS 'MODULE_PATHNAME', 'json_to_idvec' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idvec(json) IS 'convert a JSON object to idvec';
+
+CREATE CAST (json AS idvec) WITH FUNCTION idvec(json) AS ASSIGNMENT;
+COMMENT ON CAST (json AS idvec) IS 'an object of ids and their values; anything else is an error';
+
+CREATE FUNCTION idvec(jsonb) RETURNS idvec
+	AS 'MODULE_PATHNAME', 'jsonb_to_idvec' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idvec(jsonb) IS 'convert a JSON object to idvec';
+
+CREATE CAST (jsonb AS idvec) WITH FUNCTION idvec(jsonb) AS ASSIGNMENT;
+COMMENT ON CAST (jsonb AS idvec) IS 'an object of ids and their values; anything else is an error';
+
+CREATE FUNCTION idvec_to_json(idvec) RETURNS json
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idvec_to_json(idvec) IS 'convert idvec to a JSON object';
+
+CREATE CAST (idvec AS json) WITH FUNCTION idvec_to_json(idvec) AS ASSIGNMENT;
+COMMENT ON CAST (idvec AS json) IS 'a JSON object of ids and their values';
+
+CREATE FUNCTION idvec_to_jsonb(idvec) RETURNS jsonb
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idvec_to_jsonb(idvec) IS 'convert idvec to a JSON object';
+
+CREATE CAST (idvec AS jsonb) WITH FUNCTION idvec_to_jsonb(idvec) AS ASSIGNMENT;
+COMMENT ON CAST (idvec AS jsonb) IS 'a JSON object of ids and their values';
+
+-- what it makes belongs to its caller, not to the extension, so a dump has it
+CREATE FUNCTION gpuvec_sparsevec_casts() RETURNS void
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION gpuvec_sparsevec_casts() IS 'make casts between idvec and the type sparsevec of the extension vector';
+
+CREATE FUNCTION idvec_lt(idvec, idvec) RETURNS bool
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE;
+COMMENT ON FUNCTION idvec_lt(idvec, idvec) IS 'implementation of < operator';
+
+CREATE OPERATOR < (
+	LEFTARG = idvec, RIGHTARG = idvec, FUNCTION = idvec_lt,
+	COMMUTATOR = >, NEGATOR = >=, RESTRICT = scalarltsel, JOIN = scalarltjoinsel
+);
+COMMENT ON OPERATOR < (idvec, idvec) IS 'less than';
+
+CREATE FUNCTION idvec_le(idvec, idvec) RETURNS bool
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE;
+COMMENT ON FUNCTION idvec_le(idvec, idvec) IS 'implementation of <= operator';
+
+CREATE OPERATOR <= (
+	LEFTARG = idvec, RIGHTARG = idvec, FUNCTION = idvec_le,
+	COMMUTATOR = >=, NEGATOR = >, RESTRICT = scalarlesel, JOIN = scalarlejoinsel
+);
+COMMENT ON OPERATOR <= (idvec, idvec) IS 'less than or equal';
+
+CREATE FUNCTION idvec_eq(idvec, idvec) RETURNS bool
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE;
+COMMENT ON FUNCTION idvec_eq(idvec, idvec) IS 'implementation of = operator';
+
+CREATE OPERATOR = (
+	LEFTARG = idvec, RIGHTARG = idvec, FUNCTION = idvec_eq,
+	COMMUTATOR = =, NEGATOR = <>, RESTRICT = eqsel, JOIN = eqjoinsel, HASHES, MERGES
+);
+COMMENT ON OPERATOR = (idvec, idvec) IS 'equal';
+
+CREATE FUNCTION idvec_ne(idvec, idvec) RETURNS bool
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE;
+COMMENT ON FUNCTION idvec_ne(idvec, idvec) IS 'implementation of <> operator';
+
+CREATE OPERATOR <> (
+	LEFTARG = idvec, RIGHTARG = idvec, FUNCTION = idvec_ne,
+	COMMUTATOR = <>, NEGATOR = =, RESTRICT = neqsel, JOIN = neqjoinsel
+);
+COMMENT ON OPERATOR <> (idvec, idvec) IS 'not equal';
+
+CREATE FUNCTION idvec_ge(idvec, idvec) RETURNS bool
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE;
+COMMENT ON FUNCTION idvec_ge(idvec, idvec) IS 'implementation of >= operator';
+
+CREATE OPERATOR >= (
+	LEFTARG = idvec, RIGHTARG = idvec, FUNCTION = idvec_ge,
+	COMMUTATOR = <=, NEGATOR = <, RESTRICT = scalargesel, JOIN = scalargejoinsel
+);
+COMMENT ON OPERATOR >= (idvec, idvec) IS 'greater than or equal';
+
+CREATE FUNCTION idvec_gt(idvec, idvec) RETURNS bool
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE;
+COMMENT ON FUNCTION idvec_gt(idvec, idvec) IS 'implementation of > operator';
+
+CREATE OPERATOR > (
+	LEFTARG = idvec, RIGHTARG = idvec, FUNCTION = idvec_gt,
+	COMMUTATOR = <, NEGATOR = <=, RESTRICT = scalargtsel, JOIN = scalargtjoinsel
+);
+COMMENT ON OPERATOR > (idvec, idvec) IS 'greater than';
+
+CREATE FUNCTION idvec_cmp(idvec, idvec) RETURNS int4
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE;
+COMMENT ON FUNCTION idvec_cmp(idvec, idvec) IS 'less-equal-greater';
+
+CREATE FUNCTION hash_idvec(idvec) RETURNS int4
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE;
+COMMENT ON FUNCTION hash_idvec(idvec) IS 'hash';
+
+CREATE FUNCTION hash_idvec_extended(idvec, int8) RETURNS int8
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE;
+COMMENT ON FUNCTION hash_idvec_extended(idvec, int8) IS 'hash';
+
+CREATE OPERATOR CLASS idvec_btree_ops DEFAULT FOR TYPE idvec USING btree AS
+	OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
+	FUNCTION 1 idvec_cmp(idvec, idvec),
+	FUNCTION 4 btequalimage(oid);	-- equal vectors are equal bytes
+COMMENT ON OPERATOR CLASS idvec_btree_ops USING btree IS 'order of vectors: by the first pair in which they differ, a vector before those that begin with it';
+COMMENT ON OPERATOR FAMILY idvec_btree_ops USING btree IS 'order of vectors';
+
+CREATE OPERATOR CLASS idvec_hash_ops DEFAULT FOR TYPE idvec USING hash AS
+	OPERATOR 1 =,
+	FUNCTION 1 hash_idvec(idvec),
+	FUNCTION 2 hash_idvec_extended(idvec, int8);
+COMMENT ON OPERATOR CLASS idvec_hash_ops USING hash IS 'hashing of vectors';
+COMMENT ON OPERATOR FAMILY idvec_hash_ops USING hash IS 'hashing of vectors';
+
+CREATE FUNCTION idvec_add(idvec, idvec) RETURNS idvec
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idvec_add(idvec, idvec) IS 'implementation of + operator';
+
+CREATE OPERATOR + (LEFTARG = idvec, RIGHTARG = idvec, FUNCTION = idvec_add, COMMUTATOR = +);
+COMMENT ON OPERATOR + (idvec, idvec) IS 'add values';
+
+CREATE FUNCTION idvec_subtract(idvec, idvec) RETURNS idvec
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idvec_subtract(idvec, idvec) IS 'implementation of - operator';
+
+CREATE OPERATOR - (LEFTARG = idvec, RIGHTARG = idvec, FUNCTION = idvec_subtract);
+COMMENT ON OPERATOR - (idvec, idvec) IS 'subtract values';
+
+CREATE FUNCTION idvec_multiply(idvec, float8) RETURNS idvec
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idvec_multiply(idvec, float8) IS 'implementation of * operator';
+
+CREATE FUNCTION idvec_multiplied(float8, idvec) RETURNS idvec
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idvec_multiplied(float8, idvec) IS 'implementation of * operator';
+
+CREATE OPERATOR * (LEFTARG = idvec, RIGHTARG = float8, FUNCTION = idvec_multiply, COMMUTATOR = *);
+COMMENT ON OPERATOR * (idvec, float8) IS 'multiply values';
+
+CREATE OPERATOR * (LEFTARG = float8, RIGHTARG = idvec, FUNCTION = idvec_multiplied, COMMUTATOR = *);
+COMMENT ON OPERATOR * (float8, idvec) IS 'multiply values';
+
+CREATE FUNCTION idvec_keep(idvec, idset) RETURNS idvec
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idvec_keep(idvec, idset) IS 'implementation of & operator';
+
+CREATE OPERATOR & (LEFTARG = idvec, RIGHTARG = idset, FUNCTION = idvec_keep);
+COMMENT ON OPERATOR & (idvec, idset) IS 'the ids of a set, with their values';
+
+CREATE FUNCTION idvec_remove(idvec, idset) RETURNS idvec
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idvec_remove(idvec, idset) IS 'implementation of - operator';
+
+CREATE OPERATOR - (LEFTARG = idvec, RIGHTARG = idset, FUNCTION = idvec_remove);
+COMMENT ON OPERATOR - (idvec, idset) IS 'without the ids of a set';
+
+CREATE FUNCTION cardinality(idvec) RETURNS int4
+	AS 'MODULE_PATHNAME', 'idvec_cardinality' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE;
+COMMENT ON FUNCTION cardinality(idvec) IS 'number of ids';
+
+CREATE FUNCTION idvec_norm(idvec) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idvec_norm(idvec) IS 'square root of the sum of the squares of the values';
+
+CREATE FUNCTION idvec_sum(idvec) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idvec_sum(idvec) IS 'sum of the values';
+
+CREATE FUNCTION idvec_value(idvec, id int8) RETURNS float4
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idvec_value(idvec, int8) IS 'value of an id; 0 if it is not there';
+
+CREATE FUNCTION idvec_agg_transfn(internal, int8, float8) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION idvec_agg_transfn(internal, int8, float8) IS 'transition function of idvec_agg';
+
+CREATE FUNCTION idvec_agg_combinefn(internal, internal) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION idvec_agg_combinefn(internal, internal) IS 'combine function of idvec_agg';
+
+CREATE FUNCTION idvec_agg_serialfn(internal) RETURNS bytea
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idvec_agg_serialfn(internal) IS 'serialization function of idvec_agg';
+
+CREATE FUNCTION idvec_agg_deserialfn(bytea, internal) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idvec_agg_deserialfn(bytea, internal) IS 'deserialization function of idvec_agg';
+
+CREATE FUNCTION idvec_agg_finalfn(internal) RETURNS idvec
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION idvec_agg_finalfn(internal) IS 'final function of idvec_agg';
+
+CREATE AGGREGATE idvec_agg(id int8, value float8) (
+	SFUNC = idvec_agg_transfn, STYPE = internal, SSPACE = 512, FINALFUNC = idvec_agg_finalfn,
+	COMBINEFUNC = idvec_agg_combinefn, SERIALFUNC = idvec_agg_serialfn,
+	DESERIALFUNC = idvec_agg_deserialfn, PARALLEL = SAFE
+);
+COMMENT ON AGGREGATE idvec_agg(int8, float8) IS 'a vector of all ids, whose values are added up; rows with a null are skipped';
+
+CREATE FUNCTION idvec_trigrams(text) RETURNS idvec
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION idvec_trigrams(text) IS 'how often each id of idset_trigrams is there';
+
+CREATE FUNCTION idvec_words(regconfig, text) RETURNS idvec
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION idvec_words(regconfig, text) IS 'how often each id of idset_words is there';
+
+CREATE FUNCTION idvec_shingles(document text, n int4) RETURNS idvec
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION idvec_shingles(text, int4) IS 'how often each id of idset_shingles is there';
+
+CREATE FUNCTION idvec_ngrams(document text, n int4) RETURNS idvec
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION idvec_ngrams(text, int4) IS 'how often each id of idset_ngrams is there';
+
+-- Measures.  Functions have names that no function of sets has: with two
+-- literals the server could not choose.
+
+CREATE FUNCTION idvec_inner_product(idvec, idvec) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idvec_inner_product(idvec, idvec) IS 'sum of the products of the values of common ids';
+
+CREATE FUNCTION idvec_inner_product(idset, idvec) RETURNS float8
+	AS 'MODULE_PATHNAME', 'idset_idvec_inner_product' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idvec_inner_product(idset, idvec) IS 'sum of the values of common ids';
+
+CREATE FUNCTION idvec_inner_product(idvec, idset) RETURNS float8
+	AS 'MODULE_PATHNAME', 'idvec_idset_inner_product' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idvec_inner_product(idvec, idset) IS 'sum of the values of common ids';
+
+CREATE FUNCTION idvec_cosine_similarity(idvec, idvec) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idvec_cosine_similarity(idvec, idvec) IS 'inner product, divided by both norms';
+
+CREATE FUNCTION idvec_jaccard_similarity(idvec, idvec) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idvec_jaccard_similarity(idvec, idvec) IS 'm / (a + b - m), with m the sum of the lesser values of common ids, for vectors of sums a and b';
+
+CREATE FUNCTION idvec_negative_inner_product(idvec, idvec) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idvec_negative_inner_product(idvec, idvec) IS 'implementation of <#> operator';
+
+CREATE OPERATOR <#> (
+	LEFTARG = idvec, RIGHTARG = idvec, FUNCTION = idvec_negative_inner_product, COMMUTATOR = <#>
+);
+COMMENT ON OPERATOR <#> (idvec, idvec) IS 'negated inner product';
+
+CREATE FUNCTION idvec_cosine_distance(idvec, idvec) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idvec_cosine_distance(idvec, idvec) IS 'implementation of <=> operator';
+
+CREATE OPERATOR <=> (
+	LEFTARG = idvec, RIGHTARG = idvec, FUNCTION = idvec_cosine_distance, COMMUTATOR = <=>
+);
+COMMENT ON OPERATOR <=> (idvec, idvec) IS 'cosine distance: 1 - idvec_cosine_similarity';
+
+CREATE FUNCTION idvec_jaccard_distance(idvec, idvec) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idvec_jaccard_distance(idvec, idvec) IS 'implementation of <%> operator';
+
+CREATE OPERATOR <%> (
+	LEFTARG = idvec, RIGHTARG = idvec, FUNCTION = idvec_jaccard_distance, COMMUTATOR = <%>
+);
+COMMENT ON OPERATOR <%> (idvec, idvec) IS 'Jaccard distance: 1 - idvec_jaccard_similarity';
+
+CREATE FUNCTION idvec_negative_inner_product(idset, idvec) RETURNS float8
+	AS 'MODULE_PATHNAME', 'idset_idvec_negative_inner_product' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idvec_negative_inner_product(idset, idvec) IS 'implementation of <#> operator';
+
+CREATE FUNCTION idvec_negative_inner_product(idvec, idset) RETURNS float8
+	AS 'MODULE_PATHNAME', 'idvec_idset_negative_inner_product' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idvec_negative_inner_product(idvec, idset) IS 'implementation of <#> operator';
+
+CREATE OPERATOR <#> (
+	LEFTARG = idset, RIGHTARG = idvec, FUNCTION = idvec_negative_inner_product, COMMUTATOR = <#>
+);
+COMMENT ON OPERATOR <#> (idset, idvec) IS 'negated sum of the values of common ids';
+
+CREATE OPERATOR <#> (
+	LEFTARG = idvec, RIGHTARG = idset, FUNCTION = idvec_negative_inner_product, COMMUTATOR = <#>
+);
+COMMENT ON OPERATOR <#> (idvec, idset) IS 'negated sum of the values of common ids';

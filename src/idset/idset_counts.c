@@ -97,12 +97,10 @@ count_fresh(IdCounts *counts)
 	drop_rare(counts);
 }
 
-/* Count the ids of a wide set */
+/* Count n wide ids */
 static void
-add_wide(IdCounts *counts, const IdSet *set)
+add_wide(IdCounts *counts, const uint32 *ids, uint32 n)
 {
-	const uint32 *ids = idset_wide_ids(set);
-	uint32		n = idset_count(set);
 	uint32		i = 0;
 
 	if (counts->fresh == NULL)
@@ -116,17 +114,15 @@ add_wide(IdCounts *counts, const IdSet *set)
 }
 
 void
-idset_counts_add(IdCounts *counts, const IdSet *set)
+idset_counts_add(IdCounts *counts, gpuvec_id_span ids)
 {
-	uint32		n = idset_count(set);
-
-	if (idset_is_wide(set))
+	if (ids.wide)
 	{
-		add_wide(counts, set);
+		add_wide(counts, ids.ids, ids.n);
 		return;
 	}
-	for (uint32 i = 0; i < n; i++)
-		counts->narrow[idset_ids(set)[i]]++;
+	for (uint32 i = 0; i < ids.n; i++)
+		counts->narrow[((const uint16 *) ids.ids)[i]]++;
 }
 
 /* List an id if at least `least` sets have it */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * idset_counts.h
- *	  Counts how many sets of a sample have an id.
+ *	  Counts how many rows of a sample have an id; statistics of such columns.
  *
  *-------------------------------------------------------------------------
  */
@@ -33,13 +33,21 @@ typedef struct IdCounts
 
 extern IdCounts *idset_counts_make(void);
 
-/* Count the ids of a set */
-extern void idset_counts_add(IdCounts *counts, const IdSet *set);
+/* Count the ids of a row */
+extern void idset_counts_add(IdCounts *counts, gpuvec_id_span ids);
 
 /*
  * The ids that at least `least` sets have, ascending.  *cut: other ids were
  * met, too.
  */
 extern IdCount *idset_counts_list(IdCounts *counts, uint32 least, uint32 *n, bool *cut);
+
+struct VacAttrStats;
+
+/* The ids of a value that is not toasted; they lie in it */
+typedef gpuvec_id_span (*IdsOfValue) (const void *value);
+
+/* Analyze a column whose values have ids: the type's analyze function */
+extern bool idset_analyze(struct VacAttrStats *stats, IdsOfValue ids_of);
 
 #endif							/* GPUVEC_IDSET_COUNTS_H */

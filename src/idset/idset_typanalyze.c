@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * idset_typanalyze.c
- *	  ANALYZE of an idset column: common ids and a histogram of lengths.
+ *	  ANALYZE of a column of sets, or of vectors: common ids and a histogram
+ *	  of lengths.
  *
  * PostgreSQL's own function computes the statistics of every sortable type
  * (most common sets, histogram of sets, number of distinct sets).  Two kinds
@@ -52,6 +53,7 @@ typedef struct StandardAnalyze
 {
 	AnalyzeAttrComputeStatsFunc compute_stats;
 	void	   *extra_data;
+	IdsOfValue	ids_of;			/* the type's own */
 } StandardAnalyze;
 
 /* Counts of the sample */
@@ -66,7 +68,8 @@ typedef struct IdSetSample
 
 /* Count the ids and note the lengths of all sets in the sample */
 static void
-count_sample(IdSetSample *sample, VacAttrStats *stats, AnalyzeAttrFetchFunc fetch, int nrows)
+count_sample(IdSetSample *sample, VacAttrStats *stats, IdsOfValue ids_of, AnalyzeAttrFetchFunc fetch,
+			 int nrows)
 {
 	sample->counts = idset_counts_make();
 	sample->lengths = palloc_array(uint32, Max(nrows, 1));
@@ -74,8 +77,8 @@ count_sample(IdSetSample *sample, VacAttrStats *stats, AnalyzeAttrFetchFunc fetc
 	{
 		bool		isnull;
 		Datum		value;
-		IdSet	   *set;
-		uint32		n;
+		struct varlena *set;
+		gpuvec_id_span ids;
 
 		vacuum_delay_point(
 #if PG_VERSION_NUM >= 180000
@@ -85,11 +88,11 @@ count_sample(IdSetSample *sample, VacAttrStats *stats, AnalyzeAttrFetchFunc fetc
 		value = fetch(stats, row, &isnull);
 		if (isnull)
 			continue;
-		set = DatumGetIdSetP(value);
-		n = idset_count(set);
-		idset_counts_add(sample->counts, set);
-		sample->lengths[sample->nsets++] = n;
-		sample->nids += n;
+		set = PG_DETOAST_DATUM(value);
+		ids = ids_of(set);
+		idset_counts_add(sample->counts, ids);
+		sample->lengths[sample->nsets++] = ids.n;
+		sample->nids += ids.n;
 		if ((Pointer) set != DatumGetPointer(value))
 			pfree(set);
 	}
@@ -230,26 +233,39 @@ compute_idset_stats(VacAttrStats *stats, AnalyzeAttrFetchFunc fetch, int nrows, 
 	if (!stats->stats_valid)
 		return;
 
-	count_sample(&sample, stats, fetch, nrows);
+	count_sample(&sample, stats, standard->ids_of, fetch, nrows);
 	if (sample.nsets == 0)
 		return;
 	store_common_ids(stats, &sample);
 	store_lengths(stats, &sample);
 }
 
-/* Analyze function of the type */
-Datum
-idset_typanalyze(PG_FUNCTION_ARGS)
+bool
+idset_analyze(VacAttrStats *stats, IdsOfValue ids_of)
 {
-	VacAttrStats *stats = (VacAttrStats *) PG_GETARG_POINTER(0);
 	StandardAnalyze *standard;
 
 	if (!std_typanalyze(stats))
-		PG_RETURN_BOOL(false);
+		return false;
 	standard = palloc(sizeof(StandardAnalyze));
 	standard->compute_stats = stats->compute_stats;
 	standard->extra_data = stats->extra_data;
 	stats->compute_stats = compute_idset_stats;
+	standard->ids_of = ids_of;
 	stats->extra_data = standard;
-	PG_RETURN_BOOL(true);
+	return true;
+}
+
+/* The ids of a set */
+static gpuvec_id_span
+ids_of_set(const void *value)
+{
+	return idset_span(value);
+}
+
+/* Analyze function of the type idset */
+Datum
+idset_typanalyze(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(idset_analyze((VacAttrStats *) PG_GETARG_POINTER(0), ids_of_set));
 }

@@ -79,23 +79,29 @@ idset_hash_array(PG_FUNCTION_ARGS)
 
 /* ---- lexemes ---- */
 
+void
+text_add_words(TextIds *list, Oid config, const text *document)
+{
+	ParsedText	parsed = {0};
+
+	parsed.lenwords = 64;
+	parsed.words = palloc_array(ParsedWord, parsed.lenwords);
+	parsetext(config, &parsed, VARDATA_ANY(document), VARSIZE_ANY_EXHDR(document));
+	for (int i = 0; i < parsed.curwords; i++)
+	{
+		GPUVEC_STEP(i);
+		text_ids_add(list, text_token_id(parsed.words[i].word, parsed.words[i].len));
+	}
+}
+
 /* idset_words(regconfig, text) */
 Datum
 idset_words(PG_FUNCTION_ARGS)
 {
-	text	   *document = PG_GETARG_TEXT_PP(1);
-	ParsedText	parsed = {0};
 	TextIds		ids;
 
-	parsed.lenwords = 64;
-	parsed.words = palloc_array(ParsedWord, parsed.lenwords);
-	parsetext(PG_GETARG_OID(0), &parsed, VARDATA_ANY(document), VARSIZE_ANY_EXHDR(document));
 	text_ids_init(&ids);
-	for (int i = 0; i < parsed.curwords; i++)
-	{
-		GPUVEC_STEP(i);
-		text_ids_add(&ids, text_token_id(parsed.words[i].word, parsed.words[i].len));
-	}
+	text_add_words(&ids, PG_GETARG_OID(0), PG_GETARG_TEXT_PP(1));
 	PG_RETURN_IDSET_P(text_ids_finish(&ids));
 }
 
@@ -151,13 +157,10 @@ shingle_id(const Words *words, int first, int last)
 	return text_token_id(words->text.data + start, words->starts[last] - 1 - start);
 }
 
-/* idset_shingles(text, n) */
-Datum
-idset_shingles(PG_FUNCTION_ARGS)
+void
+text_add_shingles(TextIds *list, const text *document, int n)
 {
-	int			n = PG_GETARG_INT32(1);
 	Words		words;
-	TextIds		ids;
 
 	if (n < 1 || n > MOST_WORDS)
 		ereport(ERROR,
@@ -165,14 +168,23 @@ idset_shingles(PG_FUNCTION_ARGS)
 				 errmsg("the number of words of a shingle must be between 1 and %d, not %d",
 						MOST_WORDS, n),
 				 errhint("Documents are mostly compared by shingles of 2 to 10 words.")));
-	read_words(&words, PG_GETARG_TEXT_PP(0));
-	text_ids_init(&ids);
+	read_words(&words, document);
 	if (words.n > 0 && words.n < n)
-		text_ids_add(&ids, shingle_id(&words, 0, words.n));
+		text_ids_add(list, shingle_id(&words, 0, words.n));
 	for (int i = 0; i <= words.n - n; i++)
 	{
 		GPUVEC_LOOK();
-		text_ids_add(&ids, shingle_id(&words, i, i + n));
+		text_ids_add(list, shingle_id(&words, i, i + n));
 	}
+}
+
+/* idset_shingles(text, n) */
+Datum
+idset_shingles(PG_FUNCTION_ARGS)
+{
+	TextIds		ids;
+
+	text_ids_init(&ids);
+	text_add_shingles(&ids, PG_GETARG_TEXT_PP(0), PG_GETARG_INT32(1));
 	PG_RETURN_IDSET_P(text_ids_finish(&ids));
 }

@@ -48,6 +48,15 @@ text_ids_init(TextIds *list)
 	list->n = 0;
 	list->size = FIRST_IDS;
 	list->ids = palloc_array(uint32, FIRST_IDS);
+	list->counts = NULL;
+}
+
+/* The same, to count */
+void
+text_counts_init(TextIds *list)
+{
+	memset(list, 0, sizeof(*list));
+	list->counts = id_sums_make(CurrentMemoryContext);
 }
 
 /* Make room in a full list */
@@ -73,6 +82,11 @@ make_room(TextIds *list)
 void
 text_ids_add(TextIds *list, uint32 id)
 {
+	if (list->counts != NULL)
+	{
+		id_sums_add(list->counts, id, 1);
+		return;
+	}
 	if (list->n == list->size)
 		make_room(list);
 	list->ids[list->n++] = id;

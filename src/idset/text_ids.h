@@ -12,6 +12,7 @@
 #include "gpuvec.h"
 
 #include "common/hashfn.h"
+#include "idset/id_sums.h"
 #include "idset/idset.h"
 #include "lib/stringinfo.h"
 #include "utils/array.h"
@@ -22,10 +23,15 @@ typedef struct TextIds
 	uint32	   *ids;
 	uint32		n;
 	uint32		size;			/* ids that there is room for */
+	IdSums	   *counts;			/* not NULL: how often each id was added is
+								 * counted here, instead of all the above */
 } TextIds;
 
 /* An empty list, in the current memory context */
 extern void text_ids_init(TextIds *list);
+
+/* The same, to count */
+extern void text_counts_init(TextIds *list);
 
 /*
  * Add an id.  The list takes no more memory than some sets do, however many
@@ -61,6 +67,12 @@ extern bool text_next_word(TextReader *reader, StringInfo out);
 
 /* Bytes of the character at p, which must be before `end` */
 extern int	text_char_bytes(const char *p, const char *end);
+
+/* Add the ids of a text's lexemes, trigrams, shingles, n-grams */
+extern void text_add_words(TextIds *list, Oid config, const text *document);
+extern void text_add_trigrams(TextIds *list, const text *document);
+extern void text_add_shingles(TextIds *list, const text *document, int n);
+extern void text_add_ngrams(TextIds *list, const text *document, int n);
 
 /* Fail unless an array has at most one dimension, and no null elements */
 extern void text_check_array(ArrayType *array, const char *what);

@@ -37,7 +37,7 @@ skip_characters(const char *p, const char *end, int n)
 
 /* Add the n-grams of a word */
 static void
-add_ngrams(TextIds *ids, const char *word, const char *end, int n)
+add_word_ngrams(TextIds *ids, const char *word, const char *end, int n)
 {
 	const char *first = word;
 	const char *last = skip_characters(word, end, n);
@@ -52,13 +52,10 @@ add_ngrams(TextIds *ids, const char *word, const char *end, int n)
 	}
 }
 
-/* idset_ngrams(text, n) */
-Datum
-idset_ngrams(PG_FUNCTION_ARGS)
+void
+text_add_ngrams(TextIds *list, const text *document, int n)
 {
-	int			n = PG_GETARG_INT32(1);
 	TextReader	reader;
-	TextIds		ids;
 	StringInfoData word;
 
 	if (n < 1 || n > MOST_CHARACTERS)
@@ -66,13 +63,22 @@ idset_ngrams(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("the number of characters of an n-gram must be from 1 to %d, not %d",
 						MOST_CHARACTERS, n)));
-	text_reader_init(&reader, PG_GETARG_TEXT_PP(0));
-	text_ids_init(&ids);
+	text_reader_init(&reader, document);
 	initStringInfo(&word);
 	while (text_next_word(&reader, &word))
 	{
-		add_ngrams(&ids, word.data, word.data + word.len, n);
+		add_word_ngrams(list, word.data, word.data + word.len, n);
 		resetStringInfo(&word);
 	}
+}
+
+/* idset_ngrams(text, n) */
+Datum
+idset_ngrams(PG_FUNCTION_ARGS)
+{
+	TextIds		ids;
+
+	text_ids_init(&ids);
+	text_add_ngrams(&ids, PG_GETARG_TEXT_PP(0), PG_GETARG_INT32(1));
 	PG_RETURN_IDSET_P(text_ids_finish(&ids));
 }

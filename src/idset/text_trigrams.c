@@ -53,7 +53,7 @@ trigram_id(const char *trigram, int n)
 
 /* Add the trigrams of a word that has its blanks */
 static void
-add_trigrams(TextIds *ids, const char *word, const char *end)
+add_word_trigrams(TextIds *ids, const char *word, const char *end)
 {
 	const char *first = word;
 	const char *second = first + 1; /* both are blanks */
@@ -71,24 +71,31 @@ add_trigrams(TextIds *ids, const char *word, const char *end)
 	}
 }
 
-/* idset_trigrams(text) */
-Datum
-idset_trigrams(PG_FUNCTION_ARGS)
+void
+text_add_trigrams(TextIds *list, const text *document)
 {
 	TextReader	reader;
-	TextIds		ids;
 	StringInfoData word;
 
-	text_reader_init(&reader, PG_GETARG_TEXT_PP(0));
-	text_ids_init(&ids);
+	text_reader_init(&reader, document);
 	initStringInfo(&word);
 	appendStringInfoString(&word, "  ");
 	for (uint64 i = 0; text_next_word(&reader, &word); i++)
 	{
 		GPUVEC_STEP(i);
 		appendStringInfoChar(&word, ' ');
-		add_trigrams(&ids, word.data, word.data + word.len);
+		add_word_trigrams(list, word.data, word.data + word.len);
 		word.len = 2;
 	}
+}
+
+/* idset_trigrams(text) */
+Datum
+idset_trigrams(PG_FUNCTION_ARGS)
+{
+	TextIds		ids;
+
+	text_ids_init(&ids);
+	text_add_trigrams(&ids, PG_GETARG_TEXT_PP(0));
 	PG_RETURN_IDSET_P(text_ids_finish(&ids));
 }

@@ -24,7 +24,7 @@ if ($main->safe_psql('postgres', q{SELECT count(*) FROM pg_available_extensions 
 
 my ($text, $bool, $oid, $int4, $float8, $set) = (25, 16, 26, 23, 701, 99999);
 my $home = describe($text, $text, $bool, $oid);
-my $home_row = data_row('public', '0.1.0', chr(1), number($set));
+my $home_row = data_row('public', '0.2.0', chr(1), number($set));
 my $done = message('C', "SELECT 1\0");
 my $rows = describe($int4, $int4, $float8, $int4, $int4, $set);
 my $one = pack 'H*', $main->safe_psql('postgres', q{SELECT encode(idset_send('{1}'), 'hex')});

@@ -7,7 +7,7 @@
 # kernels for one kind of GPU only.
 
 srcdir ?= .
-EXTVERSION ?= 0.1.0
+EXTVERSION ?= 0.2.0
 WITH_CUDA := yes
 
 cuda-tests: build/test/cuda_topk build/test/cuda_cold build/test/cuda_filter build/test/cuda_shards build/test/cuda_als build/test/cuda_bench build/test/cuda_neighbors

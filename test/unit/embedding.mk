@@ -12,7 +12,7 @@
 
 srcdir ?= .
 WITH_CUDA ?= auto
-EXTVERSION ?= 0.1.0
+EXTVERSION ?= 0.2.0
 CASES ?= 200
 EMULATED_CASES ?= 80
 

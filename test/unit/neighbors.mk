@@ -8,7 +8,7 @@
 
 srcdir ?= .
 WITH_CUDA ?= auto
-EXTVERSION ?= 0.1.0
+EXTVERSION ?= 0.2.0
 
 check:
 

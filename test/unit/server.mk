@@ -16,7 +16,7 @@
 
 .DEFAULT_GOAL := check
 srcdir ?= .
-EXTVERSION ?= 0.1.0
+EXTVERSION ?= 0.2.0
 WITH_CUDA ?= no
 include engine.mk
 

@@ -8,4 +8,4 @@ for a driver, copy many sets by binary COPY, and search for many queries at once
 from .idset import IdSet
 
 __all__ = ["IdSet"]
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -1,0 +1,127 @@
+/*-------------------------------------------------------------------------
+ *
+ * idvec.h
+ *	  The type idvec: a sparse vector of ids 0 to 4294967295.
+ *
+ * A varlena whose payload is a header of four bytes, then ids and values.
+ * The header is the number of ids, and two flags:
+ *
+ *	 IDVEC_WIDE		ids have four bytes each, else two
+ *	 IDVEC_SMALL	values have one byte each and are 1 to 255, else they are
+ *					float4
+ *
+ * Values of one byte follow the ids, others come before them, so everything
+ * is aligned where the payload is.  Ids are ascending and distinct, at most
+ * 65,536.  Values are finite and not 0.
+ *
+ * A vector has no flag WIDE if all its ids are below 65536, and has the flag
+ * SMALL if its values allow it, so equal vectors have equal bytes.  The empty
+ * vector has the flag SMALL.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_IDVEC_H
+#define GPUVEC_IDVEC_H
+
+#include "gpuvec.h"
+
+#include "core/sparse.h"
+#include "idset/id_sums.h"
+#include "idset/idset.h"
+
+typedef struct IdVec
+{
+	int32		vl_len_;		/* varlena header (do not touch directly!) */
+	uint32		head;			/* number of ids, and flags */
+	char		data[FLEXIBLE_ARRAY_MEMBER];
+} IdVec;
+
+#define IDVEC_WIDE			((uint32) 1 << 31)
+#define IDVEC_SMALL			((uint32) 1 << 30)
+
+/* The greatest value of one byte */
+#define IDVEC_MAX_SMALL		255
+
+#define DatumGetIdVecP(d)		((IdVec *) PG_DETOAST_DATUM(d))
+#define PG_GETARG_IDVEC_P(n)	DatumGetIdVecP(PG_GETARG_DATUM(n))
+#define PG_RETURN_IDVEC_P(v)	PG_RETURN_POINTER(v)
+
+/* Number of ids that a header tells */
+#define idvec_head_count(head)	((head) & ~(IDVEC_WIDE | IDVEC_SMALL))
+
+static inline uint32
+idvec_count(const IdVec *vector)
+{
+	return idvec_head_count(vector->head);
+}
+
+/* Ids and values, which lie in the vector */
+static inline gpuvec_sparse
+idvec_sparse(const IdVec *vector)
+{
+	gpuvec_sparse sparse = {{vector->data, idvec_count(vector), (vector->head & IDVEC_WIDE) != 0},
+	vector->data, (vector->head & IDVEC_SMALL) != 0};
+
+	if (sparse.small)
+		sparse.values = vector->data + gpuvec_id_span_bytes(sparse.ids);
+	else
+		sparse.ids.ids = vector->data + sparse.ids.n * sizeof(float4);
+	return sparse;
+}
+
+/* The ids of a set with the values 1; they lie in the set */
+static inline gpuvec_sparse
+idvec_sparse_of_set(const IdSet *set)
+{
+	gpuvec_sparse sparse = {idset_span(set), NULL, false};
+
+	return sparse;
+}
+
+/* Ids with values, to make vectors of */
+typedef struct IdValue
+{
+	uint32		id;
+	float4		value;
+} IdValue;
+
+/*
+ * A vector of n pairs that are ascending by id, without those whose value is
+ * 0.  Values must be finite.  More than 65,536 that are not 0 are an error.
+ */
+extern IdVec *idvec_from_sorted(const IdValue *pairs, uint32 n);
+
+/* The same; NULL after a soft error, which goes to `escontext` */
+extern IdVec *idvec_from_sorted_safe(const IdValue *pairs, uint32 n, Node *escontext);
+
+/*
+ * The same of pairs in any order; sorts them.  An id that is there twice is
+ * error 22P02.
+ */
+extern IdVec *idvec_from_pairs_safe(IdValue *pairs, uint32 n, Node *escontext);
+
+/* The vector of ids with their sums, rounded to float4 */
+extern IdVec *idvec_from_sums(const IdSums *sums);
+
+/* A value; an error if a number is none when rounded to float4 */
+extern float4 idvec_check_value(double number);
+
+/* What two vectors share by a measure */
+extern gpuvec_sparse_shared idvec_shared(gpuvec_sparse_measure measure, const gpuvec_sparse *a,
+										 const gpuvec_sparse *b);
+
+/* True if no value is negative */
+extern bool idvec_not_negative(const gpuvec_sparse *vector);
+
+/*
+ * The measure of a name, whatever its case; tanimoto is jaccard.  An error
+ * if there is none.
+ */
+extern gpuvec_sparse_measure idvec_measure_by_name(const char *name);
+
+/* The same; false if there is none */
+extern bool idvec_find_measure(const char *name, gpuvec_sparse_measure *measure);
+
+extern Datum idvec_out(PG_FUNCTION_ARGS);
+
+#endif							/* GPUVEC_IDVEC_H */

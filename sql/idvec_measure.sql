@@ -7,6 +7,7 @@ SELECT '{1,2}'::idset <#> '{2:0.5,3:7}'::idvec AS set_first, '{2:0.5,3:7}'::idve
 -- squares of the greatest values neither overflow, nor do those of the least vanish
 SELECT idvec_inner_product('{1:3.4028235e38}'::idvec, '{1:3.4028235e38}') AS greatest, idvec_inner_product('{1:1e-45}'::idvec, '{1:-1e-45}') AS least, idvec_cosine_similarity('{1:1e-45,2:1e-45}', '{1:1e-45}') AS of_least, idvec_cosine_similarity('{1:3e38,2:3e38}', '{1:3e38}') AS of_greatest,
 	   idvec_jaccard_similarity('{1:3e38,2:3e38}', '{1:3e38}'), idvec_jaccard_similarity('{1:1e-45}', '{1:3e-45}'), idvec_cosine_similarity('{1:1e-45,2:3e38}', '{1:1e-45,3:3e38}') AS far_apart;
+SELECT float8send(idvec_cosine_similarity('{1:1e-45,2:3e38}', '{1:-1e-45,3:3e38}')) AS positive_zero, float8send('{1:1e-45,2:3e38}'::idvec <=> '{1:-1e-45,3:3e38}') AS one;
 -- Jaccard's similarity is not for negative values
 CREATE FUNCTION try(statement text, OUT state text, OUT result text) LANGUAGE plpgsql AS $$
 BEGIN

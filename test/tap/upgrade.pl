@@ -119,11 +119,11 @@ is($node->safe_psql('fresh', $search), $found, 'an index after an update');
 
 # A dump has columns of vectors, and the casts to the type sparsevec, which belong to no extension.  Here the extension vector is a type of
 # that name and layout.
-append_to_file("$scripts/vector.control", "default_version = '0.7.0'\n");
-append_to_file("$scripts/vector--0.7.0.sql", q{CREATE TYPE sparsevec;
+my %vector = ('.control' => "default_version = '0.7.0'\n", '--0.7.0.sql' => q{CREATE TYPE sparsevec;
 	CREATE FUNCTION sparsevec_in(cstring) RETURNS sparsevec AS 'byteain' LANGUAGE internal IMMUTABLE STRICT;
 	CREATE FUNCTION sparsevec_out(sparsevec) RETURNS cstring AS 'byteaout' LANGUAGE internal IMMUTABLE STRICT;
 	CREATE TYPE sparsevec (INPUT = sparsevec_in, OUTPUT = sparsevec_out, ALIGNMENT = int4, STORAGE = external);});
+append_to_file("$scripts/vector$_", $vector{$_}) for sort keys %vector;
 $node->safe_psql('postgres', 'CREATE DATABASE vectors');
 $node->safe_psql('vectors', q{CREATE EXTENSION gpuvec; CREATE EXTENSION vector; SELECT gpuvec_sparsevec_casts();
 	CREATE TABLE vectors (id int PRIMARY KEY, v idvec DEFAULT '{1:0.5}' CHECK (cardinality(v) < 5), s sparsevec, sum float8 GENERATED ALWAYS AS (idvec_sum(v)) STORED, words idvec[]);

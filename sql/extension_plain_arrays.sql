@@ -43,6 +43,32 @@ SELECT id FROM sets WHERE s && ARRAY[1]::idset;
 \set VERBOSITY terse
 SELECT id FROM sets WHERE s && ARRAY[1];
 \set VERBOSITY default
+-- Literals alone: the operators that sets and vectors both have cannot choose, those and functions of sets alone can.  One typed operand decides.
+CREATE FUNCTION try(statement text, OUT state text, OUT result text) LANGUAGE plpgsql AS $$
+BEGIN
+	EXECUTE 'SELECT ' || statement INTO result;
+EXCEPTION WHEN OTHERS THEN
+	state := SQLSTATE;
+	result := SQLERRM;
+END$$;
+SELECT statement, t.* FROM unnest(ARRAY[$$'{1,2}' <#> '{1,3}'$$, $$'{1,2}' <=> '{1,3}'$$, $$'{1,2}' <%> '{1,3}'$$, $$NULL <=> NULL$$, $$'{1,2}' <#> NULL$$, $$cardinality('{1,2}')$$, $$'{1,2}' - '{1,3}'$$, $$'{1:2}' + '{1:3}'$$,
+	$$idvec_inner_product('{1:1}', '{1:2}')$$,
+	-- as before
+	$$'{1,2}' <~> '{1,3}'$$, $$cosine_similarity('{1,2}', '{1,3}')$$, $$jaccard_similarity('{1,2}', '{1,3}')$$, $$intersection_count('{1,2}', '{1,3}')$$, $$hamming_distance('{1,2}', '{1,3}')$$, $$idset('{1,2}')$$, $$'{1,2}' = '{1,3}'$$, $$'2' * 3$$, $$2.5 * '2'$$, $$'2' - 3$$,
+	-- vectors
+	$$idvec('{1:2}')$$, $$idvec_cosine_similarity('{1:1}', '{1:2}')$$, $$idvec_jaccard_similarity('{1:1}', '{1:2}')$$,
+	-- one is typed
+	$$'{1,2}'::idset <#> '{1,3}'$$, $$'{1,2}' <=> '{1,3}'::idset$$, $$'{1,2}'::idset <%> '{1,3}'$$, $$'{1,2}'::idset - '{1,3}'$$, $$'{1,2}'::idset & '{1,3}'$$, $$'{1,2}'::idset <#> NULL$$, $$'{1:2}'::idvec <#> '{1:3}'$$, $$'{1:2}' <=> '{1:3}'::idvec$$, $$'{1:2}'::idvec <%> '{1:3}'$$,
+	$$'{1:2}'::idvec - '{1:3}'$$, $$'{1:2}'::idvec & '{1,3}'$$, $$'{1:2}'::idvec * '3'$$,
+	-- what would be of two types is not converted
+	$$'{1,2}'::idset <=> '{1:2}'::idvec$$, $$'{1,2}'::idset <%> '{1:2}'::idvec$$, $$'{1,2}'::idset - '{1:2}'::idvec$$, $$'{1,2}'::idset = '{1:2}'::idvec$$, $$ARRAY[1] <#> '{1}'$$, $$cosine_similarity('{1}', '{1:2}'::idvec)$$, $$idvec_cosine_similarity('{1}'::idset, '{1:2}'::idvec)$$])
+	WITH ORDINALITY u(statement, n), try(statement) t ORDER BY n;
+SELECT id, s <#> '{1,3}' AS product, s <=> '{1,3}' AS cosine, s <%> '{1,3}' AS jaccard, cosine_similarity(s, '{1,3}') AS similarity FROM sets ORDER BY s <#> '{1,3}', id;
+PREPARE pd AS SELECT id, $1 <#> s AS product FROM sets ORDER BY s <#> $1, id;
+EXECUTE pd('{1,3}');
+PREPARE pv (idvec) AS SELECT id, $1 <#> s AS product FROM sets ORDER BY s <#> $1, id;
+EXECUTE pv('{1:1,4:9}');
+DROP FUNCTION try;
 -- with intarray beside it
 SET client_min_messages = warning;
 CREATE EXTENSION intarray;

@@ -133,6 +133,17 @@ idvec_from_pairs_safe(IdValue *pairs, uint32 n, Node *escontext)
 	return idvec_from_sorted_safe(pairs, n, escontext);
 }
 
+uint32
+idvec_check_id(int64 number)
+{
+	if (number < 0 || number > (int64) IDSET_MAX_ID)
+		ereport(ERROR,
+				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+				 errmsg("id " INT64_FORMAT " is out of range for type %s", number, "idvec"),
+				 errdetail("The least is 0, the greatest " UINT64_FORMAT ".", IDSET_MAX_ID)));
+	return (uint32) number;
+}
+
 float4
 idvec_check_value(double number)
 {

@@ -103,6 +103,9 @@ extern IdVec *idvec_from_pairs_safe(IdValue *pairs, uint32 n, Node *escontext);
 /* The vector of ids with their sums, rounded to float4 */
 extern IdVec *idvec_from_sums(const IdSums *sums);
 
+/* The number as an id; an error if it is out of range */
+extern uint32 idvec_check_id(int64 number);
+
 /* A value; an error if a number is none when rounded to float4 */
 extern float4 idvec_check_value(double number);
 

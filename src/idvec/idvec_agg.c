@@ -51,7 +51,7 @@ idvec_agg_transfn(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
 				 errmsg("value %g is out of range for type idvec", number),
 				 errdetail("Values are finite numbers of type real.")));
-	id_sums_add(sums, idset_check_id(PG_GETARG_INT64(1)), number);
+	id_sums_add(sums, idvec_check_id(PG_GETARG_INT64(1)), number);
 	PG_RETURN_POINTER(sums);
 }
 

@@ -97,7 +97,7 @@ arrays_to_idvec(PG_FUNCTION_ARGS)
 	for (int i = 0; i < n; i++)
 	{
 		GPUVEC_STEP(i);
-		pairs[i].id = idset_check_id(((const int64 *) ARR_DATA_PTR(ids))[i]);
+		pairs[i].id = idvec_check_id(((const int64 *) ARR_DATA_PTR(ids))[i]);
 		pairs[i].value = idvec_check_value(((const float4 *) ARR_DATA_PTR(values))[i]);
 	}
 	PG_RETURN_IDVEC_P(idvec_from_pairs_safe(pairs, n, NULL));
@@ -175,12 +175,12 @@ id_of_key(const JsonbValue *key)
 
 	if (digits == 0 || text[digits] != '\0')
 		json_error(psprintf("Key \"%s\" is not a whole number.", text));
-	if (digits > 18)
+	if (digits - strspn(text, "0") > 18)
 		ereport(ERROR,
 				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
-				 errmsg("id %s is out of range for type idvec", text),
-				 errdetail("Ids are 0 to " UINT64_FORMAT ".", IDSET_MAX_ID)));
-	id = idset_check_id(strtoll(text, NULL, 10));
+				 errmsg("id %s is out of range for type %s", text, "idvec"),
+				 errdetail("The least is 0, the greatest " UINT64_FORMAT ".", IDSET_MAX_ID)));
+	id = idvec_check_id(strtoll(text, NULL, 10));
 	pfree(text);
 	return id;
 }

@@ -71,7 +71,12 @@ sparsevec_to_idvec(PG_FUNCTION_ARGS)
 	pairs = palloc_array(IdValue, Max(sparse->n, 1));
 	for (int i = 0; i < sparse->n; i++)
 	{
-		pairs[i].id = idset_check_id((int64) sparse->indexes[i] + 1);
+		if (sparse->indexes[i] < 0 || sparse->indexes[i] >= sparse->dimensions)
+			ereport(ERROR,
+					(errcode(ERRCODE_DATA_CORRUPTED),
+					 errmsg("cannot read a sparsevec with index %d of %d",
+							sparse->indexes[i], sparse->dimensions)));
+		pairs[i].id = (uint32) sparse->indexes[i] + 1;
 		pairs[i].value = idvec_check_value(values[i]);
 	}
 	PG_RETURN_IDVEC_P(idvec_from_pairs_safe(pairs, sparse->n, NULL));

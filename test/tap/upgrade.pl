@@ -117,6 +117,32 @@ my $found = $node->safe_psql('fresh', $search);
 $node->safe_psql('fresh', "ALTER EXTENSION gpuvec UPDATE TO 'test'");
 is($node->safe_psql('fresh', $search), $found, 'an index after an update');
 
+# A dump has columns of vectors, and the casts to the type sparsevec, which belong to no extension.  Here the extension vector is a type of
+# that name and layout.
+my %vector = ('.control' => "default_version = '0.7.0'\n", '--0.7.0.sql' => q{CREATE TYPE sparsevec;
+	CREATE FUNCTION sparsevec_in(cstring) RETURNS sparsevec AS 'byteain' LANGUAGE internal IMMUTABLE STRICT;
+	CREATE FUNCTION sparsevec_out(sparsevec) RETURNS cstring AS 'byteaout' LANGUAGE internal IMMUTABLE STRICT;
+	CREATE TYPE sparsevec (INPUT = sparsevec_in, OUTPUT = sparsevec_out, ALIGNMENT = int4, STORAGE = external);});
+append_to_file("$scripts/vector$_", $vector{$_}) for sort keys %vector;
+$node->safe_psql('postgres', 'CREATE DATABASE vectors');
+$node->safe_psql('vectors', q{CREATE EXTENSION gpuvec; CREATE EXTENSION vector; SELECT gpuvec_sparsevec_casts();
+	CREATE TABLE vectors (id int PRIMARY KEY, v idvec DEFAULT '{1:0.5}' CHECK (cardinality(v) < 5), s sparsevec, sum float8 GENERATED ALWAYS AS (idvec_sum(v)) STORED, words idvec[]);
+	INSERT INTO vectors VALUES (1, '{}'), (2, '{0:1,65535:255}'), (3, '{4294967295:1e-45,3:-3.4028235e38}'), (4, '{70000:7}'), (5, NULL);
+	INSERT INTO vectors VALUES (6, DEFAULT, '{2:3}'::idvec, DEFAULT, ARRAY['{1:0.1}', NULL]::idvec[]);
+	CREATE UNIQUE INDEX ON vectors (v); CREATE INDEX ON vectors USING hash (v);
+	CREATE VIEW cast_view AS SELECT id, s::idvec AS v, '{5:1}'::idvec::sparsevec AS s, v <=> '{1:1}' AS distance FROM vectors;
+	CREATE MATERIALIZED VIEW summed AS SELECT idvec_agg(id, sum) FROM vectors});
+my $dumped = q{SELECT * FROM vectors ORDER BY id; SELECT * FROM cast_view ORDER BY id; SELECT * FROM summed;
+	SELECT c.castsource::regtype, c.casttarget::regtype, castcontext, castfunc::regprocedure, pg_get_functiondef(castfunc), obj_description(c.oid, 'pg_cast') FROM pg_cast c WHERE 'sparsevec'::regtype IN (castsource, casttarget) ORDER BY castsource::regtype::text};
+my $vectors = $node->safe_psql('vectors', $dumped);
+like($vectors, qr/^3\|\{3:-3\.4028235e\+38,4294967295:1e-45\}\|.*^6\|\{1:0\.5\}\|\\x02.*^6\|\{2:3\}\|\\x05.*^idvec\|sparsevec\|a\|.*^sparsevec\|idvec\|a\|/ms, 'vectors and casts');
+command_ok(['pg_dump', '-f', "$folder/vectors.sql", $node->connstr('vectors')], 'pg_dump');
+$node->safe_psql('postgres', 'CREATE DATABASE restored');
+command_ok(['psql', '-X', '-q', '-o', "$folder/vectors.out", '-v', 'ON_ERROR_STOP=1', '-f', "$folder/vectors.sql", $node->connstr('restored')], 'psql');
+is($node->safe_psql('restored', $dumped), $vectors, 'vectors and casts of a dump');
+$node->safe_psql('restored', 'SELECT gpuvec_sparsevec_casts()');
+is($node->safe_psql('restored', $dumped), $vectors, 'which need not be made');
+
 # An older library says in one line what is wrong
 $node->safe_psql('postgres', 'CREATE DATABASE older');
 my ($rc, $out, $err) = $node->psql('older', "CREATE EXTENSION gpuvec VERSION '999.1'");

@@ -207,6 +207,10 @@ EXCEPTION WHEN protocol_violation THEN
 	NULL;
 END$$;
 RESET client_min_messages;
+-- (a training that begins then gets another connection)
+CREATE TABLE heard AS SELECT u, i FROM generate_series(1, 4) u, generate_series(1, 3) i;
+SELECT count(*) FROM gpuvec_item_neighbors('heard', 'u', 'i', 2);
+DROP TABLE heard;
 SELECT count(*) FROM damaged;
 DROP CAST (bytea AS idset);
 DROP TABLE damaged;

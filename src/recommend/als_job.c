@@ -23,6 +23,9 @@
 #include "miscadmin.h"
 #include "recommend/recommend.h"
 
+/* Connections that the first request of a training is tried on */
+#define BEGIN_ATTEMPTS		2
+
 static AlsJob *current = NULL;
 
 AlsJob *
@@ -75,29 +78,57 @@ ask(AlsJob *job, gpuvec_message type, const GpuvecPiece *pieces, int npieces)
 	pfree(reply.data);
 }
 
-/* Connect, and send the first request of a job */
+/* Send the first request of a job; false if that found the connection lost */
+static bool
+ask_first(AlsJob *job, gpuvec_message type, const GpuvecPiece *piece)
+{
+	uint64		number = GpuvecLinkBegin(type, piece, 1);
+	GpuvecReply reply;
+
+	if (number == 0 || !GpuvecLinkAnswer(number, GPUVEC_MSG_ALS_STATE, sizeof(job->state), &reply))
+	{
+		if (GpuvecLinkRefusal() != NULL)
+			fail(job, number);
+		return false;
+	}
+	memcpy(&job->state, reply.data, sizeof(job->state));
+	pfree(reply.data);
+	return true;
+}
+
+/*
+ * Connect, and send the first request of a job.  An engine may have closed the
+ * connection, or be gone, since the last request.  Nothing is lost then, so
+ * another connection is tried.
+ */
 static void
 begin_job(AlsJob *job, gpuvec_message type, const void *begin, Size size)
 {
 	GpuvecPiece piece = {begin, size};
 	static uint64 last_number = 0;
-	const char *reason;
 
 	if (current != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_IN_USE),
 				 errmsg("another training is under way in this session"),
 				 errdetail("A view of interactions or a trigger on a table of factors must not train.")));
-	if (GpuvecLinkOpen(true, &reason) != GPUVEC_LINK_READY)
-		ereport(ERROR,
-				(errcode(ERRCODE_SYSTEM_ERROR),
-				 errmsg("the gpuvec engine is not available"),
-				 errdetail("The engine cannot be used: %s.", reason)));
-	job->generation = GpuvecLinkGeneration();
 	job->number = ++last_number;
 	job->sent = job->taken = 0;
 	current = job;
-	ask(job, type, &piece, 1);
+	for (int attempt = 0; attempt < BEGIN_ATTEMPTS; attempt++)
+	{
+		const char *reason;
+
+		if (GpuvecLinkOpen(true, &reason) != GPUVEC_LINK_READY)
+			ereport(ERROR,
+					(errcode(ERRCODE_SYSTEM_ERROR),
+					 errmsg("the gpuvec engine is not available"),
+					 errdetail("The engine cannot be used: %s.", reason)));
+		job->generation = GpuvecLinkGeneration();
+		if (ask_first(job, type, &piece))
+			return;
+	}
+	fail(job, 0);
 }
 
 void

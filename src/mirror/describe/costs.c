@@ -98,7 +98,7 @@
 #define IDS_LEAST		5.0
 #define IDS_MOST		1000.0
 
-#define COSTS_GROUPS	16
+#define COSTS_GROUPS	64
 #define COSTS_PER_GROUP 8
 
 typedef struct CostsSlot

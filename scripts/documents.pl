@@ -264,8 +264,10 @@ my $internal = q{(prorettype IN ('internal'::regtype, 'cstring'::regtype, 'index
 
 # sections of functions: title, condition on the name
 my @sections = (
-	[ 'Search', q{proname LIKE 'gpuvec\_topk%' OR proname ~ '_similarity$|^(intersection|union|difference)_count$|^hamming_distance$|^idset_threshold$'} ],
-	[ 'Sets', q{proname LIKE 'idset%' OR proname IN ('cardinality', 'unnest', 'bit', 'varbit')} ],
+	[ 'Search', q{proname LIKE 'gpuvec\_topk%' OR proname NOT LIKE 'idvec%'
+		AND proname ~ '_similarity$|^(intersection|union|difference)_count$|^hamming_distance$|^idset_threshold$'} ],
+	[ 'Sets', q{proname LIKE 'idset%' OR proname IN ('unnest', 'bit', 'varbit') OR p.oid = to_regprocedure('cardinality(idset)')} ],
+	[ 'Sparse vectors', q{proname LIKE 'idvec%' OR proname IN ('cardinality', 'gpuvec_sparsevec_casts')} ],
 	[ 'Embedding tables', q{proname ~ '^gpuvec_(gather|pool|nearest|bags|weighted|sum|ensure|apply)'} ],
 	[ 'Recommendations', q{proname ~ '^gpuvec_(als|recommend|item|draw)'} ],
 	[ 'Residency and statistics', 'true' ]);
@@ -332,7 +334,7 @@ sub reference
 	query('postgres', 'CREATE DATABASE gpuvec_reference TEMPLATE template0');
 	query('gpuvec_reference', 'CREATE EXTENSION gpuvec');
 	my @lines = ('# Reference', '', wrap_words('Every object of the extension, with its comment, as `\dx+ gpuvec` and `\df` show them. This page is'
-		. " made by `scripts/documents.pl reference` from a server's catalog. [The type idset](reference-idset.md) has the details of sets.", '', ''), '');
+		. " made by `scripts/documents.pl reference` from a server's catalog. [The type idset](reference-idset.md) has the details of sets, [The type idvec](reference-idvec.md) those of sparse vectors.", '', ''), '');
 	# the types of views' rows belong to the extension as well, from PostgreSQL 17 on
 	push @lines, reference_table('Types', 'type', "SELECT format_type(t.oid, NULL), obj_description(t.oid, 'pg_type') FROM pg_type t
 		WHERE typelem = 0 AND (" . ours('pg_type', 't.oid') . ") AND typtype IN ('b', 'c', 'd')

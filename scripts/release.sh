@@ -8,6 +8,8 @@ set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 export LC_ALL=C
 
+# else the last command of a pipe counts for itself
+shopt -s lastpipe
 faults=0
 fault() {
 	echo "$*"

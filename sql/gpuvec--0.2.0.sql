@@ -741,7 +741,7 @@ CREATE FUNCTION idvec_typanalyze(internal) RETURNS bool
 	AS 'MODULE_PATHNAME' LANGUAGE C STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION idvec_typanalyze(internal) IS 'statistics of idvec columns';
 
--- as for idset
+-- alignment and storage as those of idset
 CREATE TYPE idvec (
 	INPUT = idvec_in, OUTPUT = idvec_out, RECEIVE = idvec_recv, SEND = idvec_send,
 	ANALYZE = idvec_typanalyze,
@@ -763,7 +763,7 @@ COMMENT ON FUNCTION idset(idvec) IS 'convert idvec to idset';
 CREATE CAST (idvec AS idset) WITH FUNCTION idset(idvec);
 COMMENT ON CAST (idvec AS idset) IS 'the ids without their values';
 
-CREATE FUNCTION idvec(ids int8[], "values" float4[]) RETURNS idvec
+CREATE FUNCTION idvec(int8[], float4[]) RETURNS idvec
 	AS 'MODULE_PATHNAME', 'arrays_to_idvec' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idvec(int8[], float4[]) IS 'a vector of ids and their values, in any order';
 
@@ -941,11 +941,11 @@ CREATE FUNCTION cardinality(idvec) RETURNS int4
 COMMENT ON FUNCTION cardinality(idvec) IS 'number of ids';
 
 CREATE FUNCTION idvec_norm(idvec) RETURNS float8
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idvec_norm(idvec) IS 'square root of the sum of the squares of the values';
 
 CREATE FUNCTION idvec_sum(idvec) RETURNS float8
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idvec_sum(idvec) IS 'sum of the values';
 
 CREATE FUNCTION idvec_value(idvec, id int8) RETURNS float4
@@ -995,8 +995,9 @@ CREATE FUNCTION idvec_ngrams(document text, n int4) RETURNS idvec
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100;
 COMMENT ON FUNCTION idvec_ngrams(text, int4) IS 'how often each id of idset_ngrams is there';
 
--- Measures.  Functions have names that no function of sets has: with two
--- literals the server could not choose.
+-- Measures.  Functions have names that no function of sets has, for the
+-- server could not choose one for two literals.  Operators share theirs, so
+-- one of two literals needs a type.
 
 CREATE FUNCTION idvec_inner_product(idvec, idvec) RETURNS float8
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE COST 10;

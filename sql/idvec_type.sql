@@ -83,7 +83,7 @@ FROM unnest(ARRAY['1', 'null', '"x"', 'true', '[]', '[1]', '[{"1":2}]', '{"a":1}
 	try(format('SELECT %L::json::idvec', input)) j, try(format('SELECT %L::jsonb::idvec', input)) b ORDER BY n;
 -- arrays
 SELECT idvec('{17,3}', '{2,0.5}'), idvec('{}', '{}'), idvec('{1,2}', '{0,3}'), idvec(ARRAY[4294967295, 0], ARRAY[1, 1e-45]::real[]), idvec('[5:6]={1,2}', '[0:1]={3,4}'), idvec(NULL, '{}') IS NULL AS "null",
-	   idvec(ids => '{1}', "values" => '{2}');
+	   idvec('{1}', '{2}');
 SELECT statement, t.* FROM unnest(ARRAY[$$idvec('{1}', '{1,2}')$$, $$idvec('{1,2}', '{}')$$, $$idvec('{1,1}', '{1,2}')$$, $$idvec('{1,NULL}', '{1,2}')$$, $$idvec('{1,2}', '{1,NULL}')$$, $$idvec('{{1,2}}', '{1,2}')$$,
 	$$idvec('{1,2}', '{{1,2}}')$$, $$idvec('{-1}', '{1}')$$, $$idvec('{4294967296}', '{1}')$$, $$idvec('{1}', '{NaN}')$$, $$idvec('{1}', '{Infinity}')$$, $$idvec('{1}', '{-Infinity}')$$])
 	WITH ORDINALITY u(statement, n), try('SELECT ' || statement) t ORDER BY n;

@@ -28,8 +28,8 @@
  * vectors are those of the sets, to the last bit (core/measure.h), for all
  * sums are integers then.
  *
- * 0/0 is similarity 0, as for sets.  A vector's similarity to itself is 1:
- * s, a and b are one number z then, and z z / (z z) is 1, as is
+ * 0/0 is similarity 0, as for sets.  Any other vector's similarity to itself
+ * is 1: s, a and b are one number z then, and z z / (z z) is 1, as is
  * z / (z + z - z).  A cosine beyond 1 or -1, which comes of rounding, is cut.
  * Jaccard's similarity is at most 1.  Each term of m is at most that of a and
  * that of b, so rounded sums keep m <= a and m <= b.  Then a + b, rounded, is
@@ -56,19 +56,12 @@ typedef struct gpuvec_sparse
 	bool		small;
 } gpuvec_sparse;
 
-/* The measures, and their names in SQL */
-#define GPUVEC_SPARSE_MEASURES(measure) \
-	measure(GPUVEC_SPARSE_INNER_PRODUCT, "inner_product") \
-	measure(GPUVEC_SPARSE_COSINE, "cosine") \
-	measure(GPUVEC_SPARSE_JACCARD, "jaccard")
-
 typedef enum gpuvec_sparse_measure
 {
-	GPUVEC_SPARSE_MEASURES(GPUVEC_MEASURE_VALUE)
-	GPUVEC_N_SPARSE_MEASURES
+	GPUVEC_SPARSE_INNER_PRODUCT,
+	GPUVEC_SPARSE_COSINE,
+	GPUVEC_SPARSE_JACCARD
 } gpuvec_sparse_measure;
-
-#define GPUVEC_SPARSE_MEASURE_NAMES {GPUVEC_SPARSE_MEASURES(GPUVEC_MEASURE_NAME)}
 
 /* What two vectors share: s or m, a and b of the formulas above */
 typedef struct gpuvec_sparse_shared
@@ -139,7 +132,6 @@ gpuvec_sparse_score(gpuvec_sparse_measure measure, gpuvec_sparse_shared shared)
 		case GPUVEC_SPARSE_JACCARD:
 			return gpuvec_ratio(shared.common, shared.a + shared.b - shared.common);
 		case GPUVEC_SPARSE_INNER_PRODUCT:
-		case GPUVEC_N_SPARSE_MEASURES:
 			break;
 	}
 	return shared.common;

@@ -116,15 +116,6 @@ extern gpuvec_sparse_shared idvec_shared(gpuvec_sparse_measure measure, const gp
 /* True if no value is negative */
 extern bool idvec_not_negative(const gpuvec_sparse *vector);
 
-/*
- * The measure of a name, whatever its case; tanimoto is jaccard.  An error
- * if there is none.
- */
-extern gpuvec_sparse_measure idvec_measure_by_name(const char *name);
-
-/* The same; false if there is none */
-extern bool idvec_find_measure(const char *name, gpuvec_sparse_measure *measure);
-
 extern Datum idvec_out(PG_FUNCTION_ARGS);
 
 #endif							/* GPUVEC_IDVEC_H */

@@ -231,8 +231,8 @@ jsonb_to_idvec(PG_FUNCTION_ARGS)
 }
 
 /*
- * Cast of json to idvec.  Of a key that is there twice jsonb has the last
- * one, as a cast to jsonb has.
+ * Cast of json to idvec, by way of jsonb, which keeps the last one of equal
+ * keys
  */
 Datum
 json_to_idvec(PG_FUNCTION_ARGS)

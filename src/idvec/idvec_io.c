@@ -157,8 +157,10 @@ read_value(IdVecReader *reader, float4 *value)
 	if (end != number + length)
 		return syntax_error(reader, psprintf("\"%s\" is not a number.", number));
 	reader->p += length;
-	if (isinf(*value) || (*value == 0 && errno == ERANGE))
+	if (isinf(*value))
 		return range_error(reader, "value", start, "Values are finite numbers of type real.");
+	if (*value == 0 && errno == ERANGE)
+		return range_error(reader, "value", start, "It is too near to 0 for type real.");
 	return true;
 }
 

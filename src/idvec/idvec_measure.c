@@ -24,39 +24,6 @@ PG_FUNCTION_INFO_V1(idvec_jaccard_distance);
 PG_FUNCTION_INFO_V1(idset_idvec_negative_inner_product);
 PG_FUNCTION_INFO_V1(idvec_idset_negative_inner_product);
 
-static const char *const measure_names[] = GPUVEC_SPARSE_MEASURE_NAMES;
-
-/* ---- names ---- */
-
-bool
-idvec_find_measure(const char *name, gpuvec_sparse_measure *measure)
-{
-	if (pg_strcasecmp(name, "tanimoto") == 0)
-		name = measure_names[GPUVEC_SPARSE_JACCARD];
-	for (int i = 0; i < GPUVEC_N_SPARSE_MEASURES; i++)
-	{
-		if (pg_strcasecmp(name, measure_names[i]) == 0)
-		{
-			*measure = (gpuvec_sparse_measure) i;
-			return true;
-		}
-	}
-	return false;
-}
-
-gpuvec_sparse_measure
-idvec_measure_by_name(const char *name)
-{
-	gpuvec_sparse_measure measure;
-
-	if (!idvec_find_measure(name, &measure))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("unknown measure \"%s\" of vectors", name),
-				 errhint("Available measures are inner_product, cosine and jaccard.")));
-	return measure;
-}
-
 /* ---- two vectors ---- */
 
 /* An error if a vector has negative values */
@@ -67,7 +34,7 @@ check_not_negative(const gpuvec_sparse *vector)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("Jaccard's similarity is not defined for vectors with negative values"),
-				 errhint("The measures inner_product and cosine take them.")));
+				 errhint("The operators <#> and <=> take them.")));
 }
 
 /* What the arguments share */

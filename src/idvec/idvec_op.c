@@ -6,15 +6,15 @@
  * Vectors are ordered by the first pair in which they differ, by id and then
  * by value; a vector comes before those that begin with it.
  *
- * Values are added and multiplied as real is: a result that is too large, or
- * a product that is too near to 0, is error 22003.  An id whose values cancel
- * each other out is not there any more.
+ * Values are added as real is, and multiplied as double precision and then
+ * rounded to real.  A result that is too large, or a product that is too near
+ * to 0, is error 22003.  An id whose values cancel each other out is not there
+ * any more.
  *
  *-------------------------------------------------------------------------
  */
 #include "gpuvec.h"
 
-#include <float.h>
 #include <math.h>
 
 #include "access/detoast.h"
@@ -219,9 +219,11 @@ idvec_multiply(PG_FUNCTION_ARGS)
 	{
 		double		product = factor * gpuvec_sparse_value(&vector, i);
 
-		/* one that is 0 even as float8 is too near to 0 as well */
 		if (product == 0 && factor != 0)
-			product = DBL_MIN;
+			ereport(ERROR,
+					(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+					 errmsg("value out of range: underflow"),
+					 errdetail("The product for id %u is too near to 0.", gpuvec_sparse_id(&vector, i))));
 		pairs[i].id = gpuvec_sparse_id(&vector, i);
 		pairs[i].value = idvec_check_value(product);
 	}

@@ -154,7 +154,7 @@ find_sparsevec(void)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("there is no type sparsevec of the extension vector"),
-				 errhint("CREATE EXTENSION vector, version 0.7 or later.")));
+				 errhint("Create the extension vector, of version 0.7 or later.")));
 	return found;
 }
 

@@ -18,6 +18,7 @@
 #include "access/relation.h"
 #include "access/table.h"
 #include "access/xlog.h"
+#include "catalog/dependency.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
@@ -149,6 +150,15 @@ find_attribute(Relation rel, const char *column, Oid *type)
 	return attnum;
 }
 
+/* True if a type is of our extension as well: idvec */
+static bool
+is_vector(Oid type, Oid idset_type)
+{
+	Oid			extension = getExtensionOfObject(TypeRelationId, idset_type);
+
+	return OidIsValid(extension) && getExtensionOfObject(TypeRelationId, type) == extension;
+}
+
 /* Find the column of sets or vectors, and check its type */
 static AttrNumber
 find_column(Relation rel, const SearchColumns *columns)
@@ -171,6 +181,8 @@ find_column(Relation rel, const SearchColumns *columns)
 				 errmsg("column \"%s\" of relation \"%s\" is of type %s, not %s",
 						columns->column, RelationGetRelationName(rel), format_type_be(type),
 						format_type_be(columns->idset_type)),
+				 is_vector(getBaseType(type), columns->idset_type) ?
+				 errhint("Order its rows by one of the operators <#>, <=> and <%%>.") :
 				 errhint("Convert it with ALTER TABLE ... ALTER COLUMN ... TYPE idset USING column::idset, or add a generated column.")));
 	return attnum;
 }

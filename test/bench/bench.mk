@@ -15,6 +15,7 @@
 #   make bench-devices LAYOUTS="0 0,1"                tables on several devices, through SQL
 #   make bench-partitions      a partitioned table beside a flat one
 #   make bench-neighbors                              nearest items of each item, see bench_neighbors.cpp
+#   make bench-sparse      sparse vectors by sequential scans
 #   make bench-peers                                  index scans against other ways to the same rows
 #   make bench-index                                  what an index costs
 #   make bench-writers                                searches beside writers, see bench_writers.sh
@@ -45,6 +46,9 @@
 #              QUERIES (2,000), MEASURE_SECONDS (2), ROUNDS (5), ENGINE,
 #              THREADS (0: all), LONE_GOAL, ORDER_GOAL and BATCH_GOAL (1.5, 3
 #              and 1.1 times the flat table)
+#
+# bench-sparse: ROWS (200,000), QUERIES (200), ROUNDS (10); with other numbers
+#              of rows and queries there is no reference
 #
 # bench-peers and bench-index: ROWS, QUERIES, THREADS (0: all), and
 # PARTS        of bench-peers: sets, text, fingerprints; the latter with
@@ -111,6 +115,10 @@ bench-partitions: $(BENCH_BIN)/bench_gen
 	$(PEERS_SETTINGS) $(call given,ENGINE MODE MEASURE_SECONDS PARTITIONS LONE_GOAL ORDER_GOAL BATCH_GOAL) \
 		bash $(srcdir)/test/bench/partitions_sql.sh
 
+bench-sparse: $(BENCH_BIN)/bench_gen $(BENCH_BIN)/bench_sparse
+	$(call given,ROWS QUERIES ROUNDS PEERS_ROOT) PG_CONFIG='$(PG_CONFIG)' WITH_CUDA='$(WITH_CUDA)' BENCH_BIN='$(CURDIR)/$(BENCH_BIN)' \
+		bash $(srcdir)/test/bench/sparse_sql.sh
+
 bench-index: $(BENCH_BIN)/bench_gen
 	$(PEERS_SETTINGS) bash $(srcdir)/test/bench/index_cost.sh
 
@@ -133,6 +141,10 @@ $(BENCH_BIN)/bench_choice: $(srcdir)/test/bench/bench_choice.cpp $(BENCH_HEADERS
 	$(CXX) $(BENCH_CXXFLAGS) -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS)
 
 $(BENCH_BIN)/bench_gen: $(srcdir)/test/bench/bench_gen.cpp $(BENCH_HEADERS)
+	@mkdir -p $(@D)
+	$(CXX) $(BENCH_CXXFLAGS) -o $@ $<
+
+$(BENCH_BIN)/bench_sparse: $(srcdir)/test/bench/bench_sparse.cpp $(addprefix $(srcdir)/test/bench/,sparsegen.h setgen.h checksum.h)
 	@mkdir -p $(@D)
 	$(CXX) $(BENCH_CXXFLAGS) -o $@ $<
 
@@ -191,4 +203,4 @@ clean: clean-bench
 clean-bench:
 	rm -rf $(BENCH_BIN)
 
-.PHONY: bench bench-engine bench-neighbors bench-choice bench-filters bench-embedding bench-embedding-sql bench-vectors bench-als bench-als-sql bench-filters-sql bench-peers bench-index bench-devices bench-partitions bench-churn bench-writers soak-writers clean-bench
+.PHONY: bench bench-engine bench-neighbors bench-choice bench-filters bench-embedding bench-embedding-sql bench-vectors bench-als bench-als-sql bench-filters-sql bench-peers bench-index bench-devices bench-partitions bench-sparse bench-churn bench-writers soak-writers clean-bench

@@ -47,6 +47,7 @@
 #include "mirror/fresh/known.h"
 #include "mirror/fresh/refresh.h"
 #include "portability/instr_time.h"
+#include "storage/bufmgr.h"
 #include "storage/predicate.h"
 #include "utils/memutils.h"
 
@@ -178,6 +179,19 @@ follows_feed(const MirrorConversation *conversation)
 	return conversation->target->fed && (conversation->roots || conversation->rows < FEED_ROWS);
 }
 
+/*
+ * True if a mirror that is behind the WAL is to be refreshed, not searched by
+ * the feed.  After a search by the feed each row is fetched, for the feed
+ * tells nothing of deletions; a refresh looks at the relation's pages.  To
+ * fetch a row costs as much as to look at a page, or more.
+ */
+static bool
+refresh_pays(const MirrorConversation *conversation)
+{
+	return !conversation->roots &&
+		conversation->rows >= RelationGetNumberOfBlocks(conversation->target->rel);
+}
+
 /* Read the visibility map if it will save more than it costs */
 static bool
 take_map(MirrorConversation *conversation)
@@ -244,7 +258,8 @@ how_fresh(MirrorConversation *conversation)
 		return;
 	conversation->need.position = MirrorKnownPosition(target);
 	known = MirrorKnownState(target);
-	if (target->fed && known != NULL && known->checked < conversation->need.position)
+	if (target->fed && known != NULL && known->checked < conversation->need.position &&
+		!refresh_pays(conversation))
 		follow_feed(conversation);
 }
 

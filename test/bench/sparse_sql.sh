@@ -1,0 +1,102 @@
+#!/bin/bash
+# Sparse vectors by sequential scans, through SQL.
+#
+# Called by "make bench-sparse" (bench.mk lists the variables).  Starts a
+# private server, makes ROWS rows of mode S of sparsegen.h, and asks for the 10
+# nearest rows of QUERIES queries, and for the 1,000 nearest of more skewed
+# ones.  Answers are compared with the reference (bench_sparse.cpp), if there
+# is one for these numbers.  Then, in one process, ROUNDS times in turn, the
+# milliseconds of a query:
+#
+#	gpuvec		idvec, by inner product and by cosine
+#	pgvector	sparsevec of the same vectors, if the extension is there; its
+#				best score must be the same but for rounding
+#
+# Prints medians.  Exit status 1 if answers are wrong.
+set -uo pipefail
+
+: "${ROWS:=200000}" "${QUERIES:=200}" "${ROUNDS:=10}"
+: "${BENCH_BIN:?run this with \"make bench-sparse\"}"
+. "$(dirname "${BASH_SOURCE[0]}")/peers_lib.sh"
+
+make_tables() {
+	progress "making $ROWS rows"
+	cp "$BENCH_BIN/bench_sparse" "$work/bench_sparse" && chmod 755 "$work/bench_sparse" || exit 2
+	psql_ <<-SQL >/dev/null || die "could not make the tables"
+		CREATE TABLE rows (id bigint, terms idvec);
+		COPY rows FROM PROGRAM '$work/bench_sparse rows $ROWS' (FORMAT binary);
+		CREATE TABLE queries (id bigint, terms idvec);
+		COPY queries FROM PROGRAM '$work/bench_sparse queries $QUERIES 0.6' (FORMAT binary);
+		CREATE TABLE skewed (id bigint, terms idvec);
+		COPY skewed FROM PROGRAM '$work/bench_sparse queries $QUERIES 0.8' (FORMAT binary);
+		VACUUM (ANALYZE, FREEZE) rows, queries, skewed;
+	SQL
+}
+
+# check_answers QUERIES K ZQ: of all queries of a table
+check_answers() {
+	local sums
+	progress "$2 rows for each query of $1"
+	sums=$(psql_ -F ' ' <<-SQL | "$work/bench_sparse" checksum "$ROWS" "$QUERIES" "$2" "$3"
+		SET extra_float_digits = 1;
+		SELECT x.id, x.score FROM $1 q, LATERAL
+			(SELECT r.id, idvec_inner_product(r.terms, q.terms) AS score FROM rows r
+				ORDER BY r.terms <#> q.terms, r.id LIMIT $2) x
+		ORDER BY q.id, x.score DESC, x.id;
+	SQL
+	)
+	[ $? = 0 ] || fail "$1: other rows than the reference"
+	figure "index_sum, score_sum, index_fnv of $1, k = $2" "$sums"
+}
+
+# nearest TABLE COLUMN OPERATOR CAST: the best row of some queries
+nearest() {
+	local n
+	echo "SET max_parallel_workers_per_gather = 0; SET extra_float_digits = 1;"
+	echo "\\timing on"
+	for n in 3 7 11; do
+		echo "SELECT $2 $3 (SELECT terms$4 FROM queries WHERE id = $n) FROM $1 ORDER BY 1 LIMIT 10;"
+	done
+}
+
+# beside OPERATOR: both types, in turn
+beside() {
+	local round ours theirs
+	rm -f "$work"/ours* "$work"/theirs*
+	for ((round = 0; round <= ROUNDS; round++)); do
+		nearest rows terms "$1" '' | psql_ >"$work/ours"
+		times <"$work/ours" >>"$work/ours.ms"
+		[ -z "$peer" ] || nearest vectors v "$1" '::sparsevec(30523)' | psql_ >"$work/theirs"
+		[ -z "$peer" ] || times <"$work/theirs" >>"$work/theirs.ms"
+		# the first round warms up
+		[ $round -gt 0 ] || rm -f "$work"/*.ms
+	done
+	ours=$(median <"$work/ours.ms")
+	figure "idvec $1: ms" "$ours"
+	[ -n "$peer" ] || return
+	theirs=$(median <"$work/theirs.ms")
+	figure "sparsevec $1: ms" "$theirs"
+	goal " times" "$(calc "$theirs / $ours")" '>=' 1
+	# pgvector adds up in float4
+	paste <(grep -v Time "$work/ours") <(grep -v Time "$work/theirs") |
+		awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > 1e-5 * ($1 < 0 ? -$1 : $1) + 1e-6) exit 1 }' ||
+		fail "$1: other distances than pgvector's"
+}
+
+bench_server "shared_buffers = 4GB"
+make_tables
+check_answers queries 10 0.6
+check_answers skewed 1000 0.8
+peer=
+if has_extension vector; then
+	progress "the same vectors as sparsevec"
+	psql_ -c "CREATE EXTENSION vector" -c "SELECT gpuvec_sparsevec_casts()" \
+		-c "CREATE TABLE vectors AS SELECT id, terms::sparsevec(30523) AS v FROM rows" -c "VACUUM (ANALYZE, FREEZE) vectors" >/dev/null ||
+		die "could not make vectors"
+	peer=yes
+fi
+progress "timing"
+beside '<#>'
+beside '<=>'
+print_goals "$ROWS sparse vectors, sequential scans in one process"
+[ "$failures" = 0 ] || exit 1

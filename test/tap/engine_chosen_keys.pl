@@ -114,6 +114,11 @@ my $pid = ask($session, 'SELECT pg_backend_pid()');
 my $found;
 cmp_ok(seconds($pid, sub { $found = ask($session, q{SELECT count(*) FROM gpuvec_gather('halves', 'key', 'v', (SELECT array_agg(key) FROM chosen)) g}) }), '<', 1, 'keys that a session collects');
 is($found, '100000', 'all of them');
+$session->quit;
+
+# another session has drawn no secret yet
+$session = $node->background_psql('postgres');
+$pid = ask($session, 'SELECT pg_backend_pid()');
 cmp_ok(seconds($pid, sub { $found = ask($session, q{SELECT idvec_sum(idvec_agg(id, 1)) FROM generate_series(1, 5), summed}) }), '<', 1.5, 'ids that a session adds up');
 is($found, '327680', 'all of them');
 $session->quit;

@@ -99,6 +99,8 @@ SELECT what, t.state, t.result FROM (VALUES
 	(13, 'wraps to one', '\x050000000100002000000000000000000000803f'), (14, 'one too many', '\x050000000200000000000000000000000000803f')) w(n, what, value), try(format('SELECT %L::sparsevec::idvec', value)) t ORDER BY n;
 SELECT what, t.* FROM (VALUES (1, 'twice', $$sparse(5, 2, '{1,1}', '{1,2}')$$), (2, 'before the first', $$sparse(5, 1, '{-2}', '{1}')$$), (3, 'just before the first', $$sparse(5, 1, '{-1}', '{1}')$$), (4, 'NaN', $$sparse(5, 1, '{1}', '{NaN}')$$),
 	(5, 'infinite', $$sparse(5, 1, '{1}', '{-Infinity}')$$), (6, 'least', $$sparse(5, 1, '{-2147483648}', '{1}')$$), (7, 'behind the last', $$sparse(5, 1, '{5}', '{1}')$$)) w(n, what, value), try('SELECT ' || value || '::idvec') t ORDER BY n;
+-- the function, called with other numbers than a type can have
+SELECT statement, t.* FROM unnest(ARRAY[$$'{1000000001:1}', 2147483647$$, $$'{1000000000:1}', 2147483647$$, $$'{3:1}', 0$$, $$'{3:1}', -2147483648$$]) WITH ORDINALITY u(statement, n), try(format('SELECT idvec_to_sparsevec(%s, true)', statement)) t ORDER BY n;
 -- stored ones, short and out of line
 CREATE TABLE stored AS SELECT i AS id, idvec(array_agg(1 + k * (1 + i % 7) * CASE WHEN i % 2 = 0 THEN 1 ELSE 65536 END), array_agg(CASE WHEN i % 3 = 0 THEN k % 255 + 1 ELSE k - 4.5 END::real)) AS v FROM generate_series(1, 40) i, generate_series(0, CASE WHEN i % 10 = 9 THEN 1500 ELSE i % 9 END) k GROUP BY i;
 ALTER TABLE stored ADD s sparsevec;

@@ -113,6 +113,7 @@ SELECT count(*), count(*) FILTER (WHERE (a.v < b.v) <> (a.n < b.n) OR (a.v <= b.
 	OR (a.v > b.v) <> (a.n > b.n) OR idvec_cmp(a.v, b.v) <> sign(a.n - b.n)) AS wrong FROM v a, v b;
 SELECT DISTINCT v FROM (VALUES ('{1:2}'::idvec), ('{1:2.0}'), ('{}'), ('{5:0}'), (NULL), (NULL), ('{1:1}')) w(v) ORDER BY v;
 SELECT v, count(*) FROM (VALUES ('{1:2}'::idvec), ('{1:2.0}'), ('{}'), ('{5:0}'), (NULL), ('{1:1}')) w(v) GROUP BY v ORDER BY v DESC;
+SELECT count(*), count(*) FILTER (WHERE (hash_idvec_extended(v, 0) & 4294967295) <> (hash_idvec(v)::int8 & 4294967295)) AS wrong, count(DISTINCT hash_idvec_extended(v, 1)) AS seeded FROM forms;
 CREATE TEMP TABLE uniq (v idvec UNIQUE);
 INSERT INTO uniq VALUES ('{1:2,3:4}'), ('{}'), ('{1:2,3:4.5}');
 INSERT INTO uniq VALUES ('{3:4,1:2}');

@@ -7,15 +7,15 @@
  */
 #include "gpuvec.h"
 
-#include "common/hashfn.h"
 #include "core/bounds.h"
+#include "core/hash_secret.h"
 #include "idset/id_sums.h"
 
 #define SH_PREFIX		idsums
 #define SH_ELEMENT_TYPE IdSum
 #define SH_KEY_TYPE		uint32
 #define SH_KEY			id
-#define SH_HASH_KEY(table, key)	murmurhash32(key)
+#define SH_HASH_KEY(table, key)	gpuvec_secret_id_hash(key)
 #define SH_EQUAL(table, a, b)	((a) == (b))
 #define SH_SCOPE		static inline
 #define SH_DEFINE
@@ -30,6 +30,7 @@ id_sums_make(MemoryContext context)
 {
 	IdSums	   *sums = MemoryContextAlloc(context, sizeof(IdSums));
 
+	gpuvec_hash_secret_draw();
 	sums->table = idsums_create(context, FIRST_IDS, NULL);
 	return sums;
 }

@@ -45,7 +45,7 @@ add_word_ngrams(TextIds *ids, const char *word, const char *end, int n)
 	text_ids_add(ids, text_token_id(first, (int) (last - first)));
 	while (last < end)
 	{
-		CHECK_FOR_INTERRUPTS();
+		GPUVEC_LOOK();
 		first = skip_characters(first, end, 1);
 		last = skip_characters(last, end, 1);
 		text_ids_add(ids, text_token_id(first, (int) (last - first)));

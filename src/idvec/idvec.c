@@ -95,13 +95,14 @@ idvec_from_sorted(const IdValue *pairs, uint32 n)
 	return idvec_from_sorted_safe(pairs, n, NULL);
 }
 
-/* qsort comparator */
+/* qsort comparator.  There may be very many pairs, so it looks. */
 static int
 compare_pairs(const void *a, const void *b)
 {
 	uint32		x = ((const IdValue *) a)->id;
 	uint32		y = ((const IdValue *) b)->id;
 
+	GPUVEC_LOOK();
 	return x < y ? -1 : x > y;
 }
 

@@ -92,7 +92,7 @@ dimensions_of(const gpuvec_sparse *vector, int32 typmod)
 	uint32		n = vector->ids.n;
 
 	if (typmod > 0)
-		return typmod;
+		return Min(typmod, SPARSEVEC_MAX_DIMENSIONS);
 	if (n == 0)
 		return 1;
 	return (int32) Min(Max(gpuvec_sparse_id(vector, n - 1), 1), SPARSEVEC_MAX_DIMENSIONS);

@@ -67,13 +67,17 @@ sub hash_of_id
 my @keys = map { key_of($_ << 40) } 0 .. 99_999;
 # 128 ids want each of the first places of the first part of the table
 my @ids = map { id_of(($_ & 127) << 19 | $_ >> 7) } 128 .. 120_127;
+# as many as a vector has, which want one of 16 places
+my @summed = map { id_of($_ << 16) } 0 .. 65_535;
 
 is(hash_of_key($keys[777]), 777 << 40, 'the inverse of the hash of keys');
 is(hash_of_id($ids[0]), 1, 'the inverse of the hash of ids');
 
+append_to_file("$folder/summed", join("\n", @summed) . "\n");
 append_to_file("$folder/keys", join("\n", @keys) . "\n");
 append_to_file("$folder/sets", join("\n", map { my $n = $_; '{' . join(',', @ids[$n * 40_000 .. $n * 40_000 + 39_999]) . '}' } 0 .. 2) . "\n");
 $node->safe_psql('postgres', qq{CREATE TABLE chosen (key int8 PRIMARY KEY, v float4[] NOT NULL DEFAULT '{1,2}'); COPY chosen (key) FROM '$folder/keys';
+	CREATE TABLE summed (id int8); COPY summed FROM '$folder/summed';
 	CREATE TABLE sets (tokens idset); COPY sets FROM '$folder/sets';
 	CREATE TABLE one AS SELECT '{1}'::idset AS tokens; SELECT gpuvec_prewarm('one', 'tokens');
 	CREATE TABLE users (id int8 PRIMARY KEY, factor float4[]); CREATE TABLE items (id int8 PRIMARY KEY, factor float4[]); CREATE VIEW plays AS SELECT key AS u, abs(key % 10) AS i FROM chosen});
@@ -110,6 +114,13 @@ my $pid = ask($session, 'SELECT pg_backend_pid()');
 my $found;
 cmp_ok(seconds($pid, sub { $found = ask($session, q{SELECT count(*) FROM gpuvec_gather('halves', 'key', 'v', (SELECT array_agg(key) FROM chosen)) g}) }), '<', 1, 'keys that a session collects');
 is($found, '100000', 'all of them');
+$session->quit;
+
+# another session has drawn no secret yet
+$session = $node->background_psql('postgres');
+$pid = ask($session, 'SELECT pg_backend_pid()');
+cmp_ok(seconds($pid, sub { $found = ask($session, q{SELECT idvec_sum(idvec_agg(id, 1)) FROM generate_series(1, 5), summed}) }), '<', 1.5, 'ids that a session adds up');
+is($found, '327680', 'all of them');
 $session->quit;
 
 $node->stop;

@@ -1003,13 +1003,9 @@ CREATE FUNCTION idvec_inner_product(idvec, idvec) RETURNS float8
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idvec_inner_product(idvec, idvec) IS 'sum of the products of the values of common ids';
 
-CREATE FUNCTION idvec_inner_product(idset, idvec) RETURNS float8
-	AS 'MODULE_PATHNAME', 'idset_idvec_inner_product' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE COST 10;
-COMMENT ON FUNCTION idvec_inner_product(idset, idvec) IS 'sum of the values of common ids';
-
-CREATE FUNCTION idvec_inner_product(idvec, idset) RETURNS float8
-	AS 'MODULE_PATHNAME', 'idvec_idset_inner_product' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE COST 10;
-COMMENT ON FUNCTION idvec_inner_product(idvec, idset) IS 'sum of the values of common ids';
+CREATE FUNCTION idset_inner_product(idset, idvec) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idset_inner_product(idset, idvec) IS 'sum of the values that a vector has for the ids of a set';
 
 CREATE FUNCTION idvec_cosine_similarity(idvec, idvec) RETURNS float8
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE COST 10;
@@ -1046,21 +1042,21 @@ CREATE OPERATOR <%> (
 );
 COMMENT ON OPERATOR <%> (idvec, idvec) IS 'Jaccard distance: 1 - idvec_jaccard_similarity';
 
-CREATE FUNCTION idvec_negative_inner_product(idset, idvec) RETURNS float8
-	AS 'MODULE_PATHNAME', 'idset_idvec_negative_inner_product' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE COST 10;
-COMMENT ON FUNCTION idvec_negative_inner_product(idset, idvec) IS 'implementation of <#> operator';
+CREATE FUNCTION idset_negative_inner_product(idset, idvec) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idset_negative_inner_product(idset, idvec) IS 'implementation of <#> operator';
 
-CREATE FUNCTION idvec_negative_inner_product(idvec, idset) RETURNS float8
-	AS 'MODULE_PATHNAME', 'idvec_idset_negative_inner_product' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE COST 10;
-COMMENT ON FUNCTION idvec_negative_inner_product(idvec, idset) IS 'implementation of <#> operator';
+CREATE FUNCTION idset_negative_inner_product(idvec, idset) RETURNS float8
+	AS 'MODULE_PATHNAME', 'negative_inner_product_idset' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idset_negative_inner_product(idvec, idset) IS 'implementation of <#> operator';
 
 CREATE OPERATOR <#> (
-	LEFTARG = idset, RIGHTARG = idvec, FUNCTION = idvec_negative_inner_product, COMMUTATOR = <#>
+	LEFTARG = idset, RIGHTARG = idvec, FUNCTION = idset_negative_inner_product, COMMUTATOR = <#>
 );
 COMMENT ON OPERATOR <#> (idset, idvec) IS 'negated sum of the values of common ids';
 
 CREATE OPERATOR <#> (
-	LEFTARG = idvec, RIGHTARG = idset, FUNCTION = idvec_negative_inner_product, COMMUTATOR = <#>
+	LEFTARG = idvec, RIGHTARG = idset, FUNCTION = idset_negative_inner_product, COMMUTATOR = <#>
 );
 COMMENT ON OPERATOR <#> (idvec, idset) IS 'negated sum of the values of common ids';
 

@@ -3,7 +3,7 @@
 SELECT idvec_inner_product('{1:1,2:2}'::idvec, '{2:3,5:1}') AS product, '{1:1,2:2}'::idvec <#> '{2:3,5:1}' AS negative, idvec_cosine_similarity('{1:3,2:4}', '{1:4,2:3}') AS cosine, '{1:3,2:4}'::idvec <=> '{1:4,2:3}' AS cosine_distance,
 	   idvec_jaccard_similarity('{1:2,2:3}', '{1:1,3:4}') AS jaccard, '{1:2,2:2}'::idvec <%> '{1:1,3:1}' AS jaccard_distance, idvec_cosine_similarity('{1:1,2:-1}', '{1:-1,2:1}') AS opposite, '{1:1,2:-1}'::idvec <=> '{1:-1,2:1}' AS farthest;
 SELECT idvec_inner_product('{}'::idvec, '{}'), '{}'::idvec <#> '{1:1}', idvec_cosine_similarity('{}', '{}'), '{}'::idvec <=> '{}', idvec_cosine_similarity('{}', '{1:1}'), idvec_jaccard_similarity('{}', '{}'), '{}'::idvec <%> '{}', '{1:1}'::idvec <%> '{}';
-SELECT '{1,2}'::idset <#> '{2:0.5,3:7}'::idvec AS set_first, '{2:0.5,3:7}'::idvec <#> '{1,2}'::idset AS set_last, idvec_inner_product('{70000}'::idset, '{2:1,70000:-2}'::idvec), idvec_inner_product('{1:1}'::idvec, '{}'::idset), '{}'::idset <#> '{}'::idvec;
+SELECT '{1,2}'::idset <#> '{2:0.5,3:7}'::idvec AS set_first, '{2:0.5,3:7}'::idvec <#> '{1,2}'::idset AS set_last, idset_inner_product('{70000}'::idset, '{2:1,70000:-2}'::idvec), idset_inner_product('{}'::idset, '{1:1}'::idvec), '{}'::idset <#> '{}'::idvec;
 -- squares of the greatest values neither overflow, nor do those of the least vanish
 SELECT idvec_inner_product('{1:3.4028235e38}'::idvec, '{1:3.4028235e38}') AS greatest, idvec_inner_product('{1:1e-45}'::idvec, '{1:-1e-45}') AS least, idvec_cosine_similarity('{1:1e-45,2:1e-45}', '{1:1e-45}') AS of_least, idvec_cosine_similarity('{1:3e38,2:3e38}', '{1:3e38}') AS of_greatest,
 	   idvec_jaccard_similarity('{1:3e38,2:3e38}', '{1:3e38}'), idvec_jaccard_similarity('{1:1e-45}', '{1:3e-45}'), idvec_cosine_similarity('{1:1e-45,2:3e38}', '{1:1e-45,3:3e38}') AS far_apart;
@@ -124,7 +124,7 @@ SELECT count(*) FILTER (WHERE c NOT BETWEEN -1 AND 1) AS cosine, count(*) FILTER
 -- vectors of ones score as sets, and a set with a vector as its vector of ones
 SELECT count(*) FILTER (WHERE float8send(idvec_cosine_similarity(xs::idvec, ys::idvec)) <> float8send(cosine_similarity(xs, ys))) AS cosine, count(*) FILTER (WHERE float8send(idvec_jaccard_similarity(xs::idvec, ys::idvec)) <> float8send(jaccard_similarity(xs, ys))) AS jaccard,
 	   count(*) FILTER (WHERE idvec_inner_product(xs::idvec, ys::idvec) <> intersection_count(xs, ys)) AS product, count(*) FILTER (WHERE float8send(xs::idvec <#> ys::idvec) <> float8send(xs <#> ys)) AS distance,
-	   count(*) FILTER (WHERE float8send(idvec_inner_product(xs, yv)) <> float8send(idvec_inner_product(xs::idvec, yv))) AS set_vector, count(*) FILTER (WHERE float8send(idvec_inner_product(yv, xs)) <> float8send(idvec_inner_product(xs::idvec, yv))) AS vector_set,
+	   count(*) FILTER (WHERE float8send(idset_inner_product(xs, yv)) <> float8send(idvec_inner_product(xs::idvec, yv))) AS set_vector, count(*) FILTER (WHERE float8send(0 - (yv <#> xs)) <> float8send(idvec_inner_product(xs::idvec, yv))) AS vector_set,
 	   count(*) FILTER (WHERE float8send(xs <#> yv) <> float8send(xs::idvec <#> yv)) AS set_distance, count(*) FILTER (WHERE float8send(yv <#> xs) <> float8send(xs::idvec <#> yv)) AS vector_distance FROM pairs;
 SELECT count(*) > 100 AS many, count(*) FILTER (WHERE float8send(-(x.s <#> y.v)) <> float8send(o.product)) AS wrong FROM vectors x JOIN vectors y ON chance(x.id, y.id + 300, 30) = 0,
 	oracle(x.ids, array_fill(1::real, ARRAY[cardinality(x.ids)]), y.ids, y.vals) o WHERE o.product <> 0 AND y.kind IN (2, 3, 4, 6);

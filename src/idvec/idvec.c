@@ -54,6 +54,16 @@ make_vector(Form form)
 	return vector;
 }
 
+bool
+idvec_too_many(Node *escontext)
+{
+	errsave(escontext,
+			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+			 errmsg("too many ids for type idvec"),
+			 errdetail("A vector has at most %d ids.", GPUVEC_MAX_IDS)));
+	return false;
+}
+
 IdVec *
 idvec_from_sorted_safe(const IdValue *pairs, uint32 n, Node *escontext)
 {
@@ -62,14 +72,8 @@ idvec_from_sorted_safe(const IdValue *pairs, uint32 n, Node *escontext)
 	gpuvec_sparse sparse;
 	uint32		count = 0;
 
-	if (form.n > GPUVEC_MAX_IDS)
-	{
-		errsave(escontext,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("too many ids for type idvec"),
-				 errdetail("A vector has at most %d ids, not %u.", GPUVEC_MAX_IDS, form.n)));
+	if (form.n > GPUVEC_MAX_IDS && !idvec_too_many(escontext))
 		return NULL;
-	}
 	vector = make_vector(form);
 	sparse = idvec_sparse(vector);
 	for (uint32 i = 0; i < n; i++)

@@ -100,6 +100,9 @@ extern IdVec *idvec_from_sorted_safe(const IdValue *pairs, uint32 n, Node *escon
  */
 extern IdVec *idvec_from_pairs_safe(IdValue *pairs, uint32 n, Node *escontext);
 
+/* Report that a vector has too many ids; returns false after a soft error */
+extern bool idvec_too_many(Node *escontext);
+
 /* The vector of ids with their sums, rounded to float4 */
 extern IdVec *idvec_from_sums(const IdSums *sums);
 

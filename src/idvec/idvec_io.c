@@ -54,6 +54,8 @@ typedef struct IdVecReader
 	IdValue    *pairs;
 	uint32		n;
 	uint32		capacity;
+	uint32		nonzero;		/* of them, so that a text takes no more
+								 * memory than some vectors do */
 } IdVecReader;
 
 /* Report invalid text.  Returns false, for the caller to return. */
@@ -185,7 +187,8 @@ read_pair(IdVecReader *reader)
 		return false;
 	reader->pairs[reader->n].id = (uint32) id;
 	reader->pairs[reader->n++].value = value;
-	return true;
+	reader->nonzero += value != 0;
+	return reader->nonzero <= GPUVEC_MAX_IDS || idvec_too_many(reader->escontext);
 }
 
 /*

@@ -16,13 +16,12 @@
 PG_FUNCTION_INFO_V1(idvec_inner_product);
 PG_FUNCTION_INFO_V1(idvec_cosine_similarity);
 PG_FUNCTION_INFO_V1(idvec_jaccard_similarity);
-PG_FUNCTION_INFO_V1(idset_idvec_inner_product);
-PG_FUNCTION_INFO_V1(idvec_idset_inner_product);
+PG_FUNCTION_INFO_V1(idset_inner_product);
 PG_FUNCTION_INFO_V1(idvec_negative_inner_product);
 PG_FUNCTION_INFO_V1(idvec_cosine_distance);
 PG_FUNCTION_INFO_V1(idvec_jaccard_distance);
-PG_FUNCTION_INFO_V1(idset_idvec_negative_inner_product);
-PG_FUNCTION_INFO_V1(idvec_idset_negative_inner_product);
+PG_FUNCTION_INFO_V1(idset_negative_inner_product);
+PG_FUNCTION_INFO_V1(negative_inner_product_idset);
 
 /* ---- two vectors ---- */
 
@@ -129,25 +128,17 @@ shared_with_set(FunctionCallInfo fcinfo, int set_arg, int vector_arg)
 	return shared;
 }
 
-/* idvec_inner_product(idset, idvec) */
+/* idset_inner_product(idset, idvec) */
 Datum
-idset_idvec_inner_product(PG_FUNCTION_ARGS)
+idset_inner_product(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_FLOAT8(gpuvec_sparse_score(GPUVEC_SPARSE_INNER_PRODUCT,
 										 shared_with_set(fcinfo, 0, 1)));
 }
 
-/* idvec_inner_product(idvec, idset) */
-Datum
-idvec_idset_inner_product(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_FLOAT8(gpuvec_sparse_score(GPUVEC_SPARSE_INNER_PRODUCT,
-										 shared_with_set(fcinfo, 1, 0)));
-}
-
 /* <#> operator of a set and a vector */
 Datum
-idset_idvec_negative_inner_product(PG_FUNCTION_ARGS)
+idset_negative_inner_product(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_FLOAT8(gpuvec_sparse_distance(GPUVEC_SPARSE_INNER_PRODUCT,
 											shared_with_set(fcinfo, 0, 1)));
@@ -155,7 +146,7 @@ idset_idvec_negative_inner_product(PG_FUNCTION_ARGS)
 
 /* <#> operator of a vector and a set */
 Datum
-idvec_idset_negative_inner_product(PG_FUNCTION_ARGS)
+negative_inner_product_idset(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_FLOAT8(gpuvec_sparse_distance(GPUVEC_SPARSE_INNER_PRODUCT,
 											shared_with_set(fcinfo, 1, 0)));

@@ -157,7 +157,7 @@ add_set(IdCounts *counts, const uint32 *ids, uint32 n)
 		else
 			set->ids[i] = (uint16) ids[i];
 	}
-	idset_counts_add(counts, set);
+	idset_counts_add(counts, idset_span(set));
 }
 
 /* Add a set of about n ids of [from, to) */

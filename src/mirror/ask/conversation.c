@@ -389,23 +389,6 @@ MirrorConversationBegin(MirrorConversation *conversation, const char **reason)
 	return false;
 }
 
-/* Drop a private mirror */
-static void
-drop_private(const MirrorTarget *target)
-{
-	gpuvec_drop drop;
-	GpuvecPiece piece = {&drop, sizeof(drop)};
-	GpuvecReply reply;
-
-	memset(&drop, 0, sizeof(drop));
-	drop.database = target->key.database;
-	drop.relation = target->key.relation;
-	drop.attnum = target->key.attnum;
-	drop.private_id = target->key.private_id;
-	if (GpuvecLinkCall(GPUVEC_MSG_DROP, &piece, 1, GPUVEC_MSG_COUNT, sizeof(uint64), &reply))
-		pfree(reply.data);
-}
-
 /* The engine drops a private mirror when its connection is closed */
 bool
 MirrorConversationEnd(MirrorConversation *conversation, bool ok, const char **reason)
@@ -415,7 +398,7 @@ MirrorConversationEnd(MirrorConversation *conversation, bool ok, const char **re
 	MirrorVisibilityEnd(conversation->visibility);
 	drop_tail(conversation);
 	if (ok && private)
-		drop_private(conversation->target);
+		MirrorDropPrivate(conversation->target);
 	if (ok)
 		return true;
 	conversation->refused = MirrorRefused(reason);

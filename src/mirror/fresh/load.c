@@ -149,3 +149,19 @@ MirrorLoad(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need
 	MirrorUsed.loads += ok;
 	return ok;
 }
+
+void
+MirrorDropPrivate(const MirrorTarget *target)
+{
+	gpuvec_drop drop;
+	GpuvecPiece piece = {&drop, sizeof(drop)};
+	GpuvecReply reply;
+
+	memset(&drop, 0, sizeof(drop));
+	drop.database = target->key.database;
+	drop.relation = target->key.relation;
+	drop.attnum = target->key.attnum;
+	drop.private_id = target->key.private_id;
+	if (GpuvecLinkCall(GPUVEC_MSG_DROP, &piece, 1, GPUVEC_MSG_COUNT, sizeof(uint64), &reply))
+		pfree(reply.data);
+}

@@ -31,6 +31,9 @@ extern bool MirrorState(const gpuvec_mirror_key *key, gpuvec_state *state);
 extern bool MirrorLoad(MirrorTarget *target, Snapshot snapshot, const gpuvec_freshness *need,
 					   gpuvec_state *state);
 
+/* Have the engine drop a private mirror */
+extern void MirrorDropPrivate(const MirrorTarget *target);
+
 /* refresh_turn.c */
 
 /* Sleep for some milliseconds, or until the latch is set */

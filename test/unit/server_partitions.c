@@ -508,11 +508,11 @@ compounds_rounds(void)
 	}
 	check(wait_for_compound(&c, models, PARTITIONS - 1), "a compound is made");
 	search_partitions(&c, models, PARTITIONS - 1, &few_ids);
-	/* all compounds have rows of the first or of the last */
-	for (uint32_t i = 0; i < PARTITIONS; i += PARTITIONS - 1)
+	/* a compound has rows of several, so none is left when one mirror is */
+	for (uint32_t i = 0; i + 1 < PARTITIONS; i++)
 		check(client_call(&c, GPUVEC_MSG_DROP, &(gpuvec_drop) {.relation = models[i].key.relation},
 						  sizeof(gpuvec_drop), GPUVEC_MSG_COUNT), "drop");
-	check(settles_to(&c, models + 1, PARTITIONS - 2), "what has their rows is dropped, too");
+	check(settles_to(&c, models + PARTITIONS - 1, 1), "what has their rows is dropped, too");
 	check(client_call(&c, GPUVEC_MSG_DROP, &(gpuvec_drop) {0}, sizeof(gpuvec_drop), GPUVEC_MSG_COUNT), "drop");
 	check(settles(&c, 0), "nothing is left");
 	for (uint32_t i = 0; i < PARTITIONS; i++)

@@ -43,7 +43,8 @@ SELECT id FROM sets WHERE s && ARRAY[1]::idset;
 \set VERBOSITY terse
 SELECT id FROM sets WHERE s && ARRAY[1];
 \set VERBOSITY default
--- Literals alone: the operators that sets and vectors both have cannot choose, those and functions of sets alone can.  One typed operand decides.
+-- Literals alone: the operators that sets and vectors both have cannot choose,
+-- those and functions of sets alone can.  One typed operand decides.
 CREATE FUNCTION try(statement text, OUT state text, OUT result text) LANGUAGE plpgsql AS $$
 BEGIN
 	EXECUTE 'SELECT ' || statement INTO result;

@@ -1,10 +1,12 @@
--- Measures of idvec against their definition (src/core/sparse.h), to the last bit: terms are added one after another, ascending by id.
+-- Measures of idvec against their definition (src/core/sparse.h), to the last
+-- bit: terms are added one after another, ascending by id.
 -- Vectors are drawn as arrays, and the oracle sees only these.
 SELECT idvec_inner_product('{1:1,2:2}'::idvec, '{2:3,5:1}') AS product, '{1:1,2:2}'::idvec <#> '{2:3,5:1}' AS negative, idvec_cosine_similarity('{1:3,2:4}', '{1:4,2:3}') AS cosine, '{1:3,2:4}'::idvec <=> '{1:4,2:3}' AS cosine_distance,
 	   idvec_jaccard_similarity('{1:2,2:3}', '{1:1,3:4}') AS jaccard, '{1:2,2:2}'::idvec <%> '{1:1,3:1}' AS jaccard_distance, idvec_cosine_similarity('{1:1,2:-1}', '{1:-1,2:1}') AS opposite, '{1:1,2:-1}'::idvec <=> '{1:-1,2:1}' AS farthest;
 SELECT idvec_inner_product('{}'::idvec, '{}'), '{}'::idvec <#> '{1:1}', idvec_cosine_similarity('{}', '{}'), '{}'::idvec <=> '{}', idvec_cosine_similarity('{}', '{1:1}'), idvec_jaccard_similarity('{}', '{}'), '{}'::idvec <%> '{}', '{1:1}'::idvec <%> '{}';
 SELECT '{1,2}'::idset <#> '{2:0.5,3:7}'::idvec AS set_first, '{2:0.5,3:7}'::idvec <#> '{1,2}'::idset AS set_last, idset_inner_product('{70000}'::idset, '{2:1,70000:-2}'::idvec), idset_inner_product('{}'::idset, '{1:1}'::idvec), '{}'::idset <#> '{}'::idvec;
--- squares of the greatest values neither overflow, nor do those of the least vanish
+-- squares of the greatest values neither overflow, nor do those of the least
+-- vanish
 SELECT idvec_inner_product('{1:3.4028235e38}'::idvec, '{1:3.4028235e38}') AS greatest, idvec_inner_product('{1:1e-45}'::idvec, '{1:-1e-45}') AS least, idvec_cosine_similarity('{1:1e-45,2:1e-45}', '{1:1e-45}') AS of_least, idvec_cosine_similarity('{1:3e38,2:3e38}', '{1:3e38}') AS of_greatest,
 	   idvec_jaccard_similarity('{1:3e38,2:3e38}', '{1:3e38}'), idvec_jaccard_similarity('{1:1e-45}', '{1:3e-45}'), idvec_cosine_similarity('{1:1e-45,2:3e38}', '{1:1e-45,3:3e38}') AS far_apart;
 SELECT float8send(idvec_cosine_similarity('{1:1e-45,2:3e38}', '{1:-1e-45,3:3e38}')) AS positive_zero, float8send('{1:1e-45,2:3e38}'::idvec <=> '{1:-1e-45,3:3e38}') AS one;
@@ -20,7 +22,9 @@ SELECT statement, t.* FROM unnest(ARRAY[$$idvec_jaccard_similarity('{1:-1}', '{1
 	$$'{1:1}'::idvec <%> '{1:300,2:-300}'$$, $$'{1:0.5}'::idvec <%> '{1:0.5}'$$]) WITH ORDINALITY u(statement, n), try(statement) t ORDER BY n;
 -- chance that is the same each time
 CREATE FUNCTION chance(i int8, j int8, below int8) RETURNS int8 IMMUTABLE LANGUAGE sql AS $$SELECT (hashint8extended(i * 1000 + j, 20261129) & 9007199254740991) % below$$;
--- kinds: 0 small, 1 small and wide, 2 float, 3 float, wide, of both signs, 4 huge, 5 next to nothing, 6 of all sizes, 7 empty, 8 one pair, 9 a set, 10 a wide set, 11 few values; every other round has positive values only
+-- kinds: 0 small, 1 small and wide, 2 float, 3 float, wide, of both signs, 4
+-- huge, 5 next to nothing, 6 of all sizes, 7 empty, 8 one pair, 9 a set, 10 a
+-- wide set, 11 few values; every other round has positive values only
 CREATE FUNCTION drawn(i int8, k int8, kind int) RETURNS float8 IMMUTABLE LANGUAGE sql AS $$
 	SELECT CASE WHEN kind IN (0, 1) THEN 1 + chance(i, k + 500, 255)
 		WHEN kind IN (2, 3, 8) THEN (1 + chance(i, k + 500, 16777215)) / 65536.0::float8 * 2 ^ (chance(i, k + 300, 24) - 12)
@@ -34,7 +38,8 @@ INSERT INTO vectors (id, kind, ids, vals)
 SELECT i, i % 12, coalesce(array_agg(CASE WHEN k % 3 = 0 OR i % 12 NOT IN (1, 3, 6, 8, 10) THEN k ELSE k * 14316557::int8 END ORDER BY CASE WHEN k % 3 = 0 OR i % 12 NOT IN (1, 3, 6, 8, 10) THEN k ELSE k * 14316557::int8 END) FILTER (WHERE k IS NOT NULL), '{}'),
 	coalesce(array_agg(drawn(i, k, (i % 12)::int)::real ORDER BY CASE WHEN k % 3 = 0 OR i % 12 NOT IN (1, 3, 6, 8, 10) THEN k ELSE k * 14316557::int8 END) FILTER (WHERE k IS NOT NULL), '{}')
 FROM generate_series(0, 239) i LEFT JOIN generate_series(0, 299) k ON CASE i % 12 WHEN 7 THEN false WHEN 8 THEN k = i / 12 ELSE chance(i, k, 100) < (ARRAY[1, 5, 20, 60, 100])[1 + chance(i, 999, 5)] END GROUP BY i;
--- three times a vector, of which both have sums that are rounded: without a limit its cosine is beyond 1 or -1 now and then
+-- three times a vector, of which both have sums that are rounded: without a
+-- limit its cosine is beyond 1 or -1 now and then
 INSERT INTO vectors (id, kind, ids, vals) SELECT id + 1000, 12, ids, ARRAY(SELECT (x * CASE WHEN id % 5 = 0 THEN -3 ELSE 3 END)::real FROM unnest(vals) WITH ORDINALITY u(x, n) ORDER BY n) FROM vectors WHERE kind IN (2, 3, 8, 11);
 UPDATE vectors SET v = idvec(ids, vals), s = ids::idset;
 SELECT kind, count(*), min(cardinality(v)) AS shortest, max(cardinality(v)) > 250 AS long, bool_or(get_byte(idvec_send(v), 4) & 1 = 1) AS wide, bool_or(get_byte(idvec_send(v), 4) & 2 = 2) AS small, bool_or(0 > ANY (vals)) AS negative FROM vectors GROUP BY kind ORDER BY kind;

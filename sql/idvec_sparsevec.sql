@@ -1,5 +1,7 @@
--- Casts between idvec and the type sparsevec of the extension vector (pgvector), which need not be installed: here is a type of the
--- same name and layout (dimensions, number, 32 bits unused, indexes from 0 on, values), which is read and written like bytea.
+-- Casts between idvec and the type sparsevec of the extension vector
+-- (pgvector), which need not be installed: here is a type of the
+-- same name and layout (dimensions, number, 32 bits unused, indexes from 0 on,
+-- values), which is read and written like bytea.
 SET client_min_messages = warning;
 CREATE FUNCTION try(statement text, OUT state text, OUT result text, OUT detail text) LANGUAGE plpgsql AS $$
 BEGIN
@@ -7,7 +9,8 @@ BEGIN
 EXCEPTION WHEN OTHERS THEN
 	GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, result = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL;
 END$$;
--- neither the extension nor the type; then a type of that name alone; then an extension without it
+-- neither the extension nor the type; then a type of that name alone; then an
+-- extension without it
 SELECT * FROM try('SELECT gpuvec_sparsevec_casts()');
 CREATE TYPE sparsevec;
 SELECT * FROM try('SELECT gpuvec_sparsevec_casts()');
@@ -32,7 +35,8 @@ CREATE ROLE regress_sparsevec;
 GRANT CREATE ON SCHEMA public TO regress_sparsevec;
 SET ROLE regress_sparsevec;
 SELECT * FROM try('SELECT gpuvec_sparsevec_casts()');
--- a function that is there already is not taken, whoever has made it, and nothing is made beside it
+-- a function that is there already is not taken, whoever has made it, and
+-- nothing is made beside it
 CREATE FUNCTION public.idvec(sparsevec) RETURNS idvec LANGUAGE sql IMMUTABLE AS $$SELECT '{666:1}'::idvec$$;
 RESET ROLE;
 CREATE VIEW made AS SELECT castsource::regtype AS source, casttarget::regtype AS target, castcontext AS context, castfunc::regprocedure AS function, pg_get_userbyid(proowner) = current_user AS mine, prosrc, provolatile, proisstrict, proparallel,

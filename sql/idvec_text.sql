@@ -1,4 +1,5 @@
--- How often a text has each lexeme, trigram, shingle and n-gram: ids are those of the sets, and counts are counted by SQL.
+-- How often a text has each lexeme, trigram, shingle and n-gram: ids are those
+-- of the sets, and counts are counted by SQL.
 -- trigrams of three bytes are these bytes as a number
 SELECT '  a' AS trigram, idvec_value(idvec_trigrams('a a A'), 32 * 65536 + 32 * 256 + 97) AS three;
 SELECT idvec_trigrams('banana') = idset_trigrams('banana')::idvec AS all_once, idvec_trigrams('banana')::idset = idset_trigrams('banana') AS same_ids, idvec_sum(idvec_trigrams('banana')) AS trigrams, idvec_trigrams(''), idvec_trigrams(' -- '), idvec_trigrams(NULL) IS NULL AS nothing;
@@ -31,7 +32,8 @@ CREATE VIEW shingles AS SELECT id, k, hash_of(string_agg) AS shingle, count(*)::
 	(SELECT a.id, k, a.n, string_agg(b.word, ' ' ORDER BY b.n) FROM generate_series(1, 5) k, words a JOIN words b USING (id), (SELECT id AS last_id, max(n) AS last FROM words GROUP BY id) l
 	 WHERE last_id = a.id AND a.n <= greatest(1, last - k + 1) AND b.n >= a.n AND b.n < a.n + k GROUP BY 1, 2, 3) s GROUP BY 1, 2, 3;
 CREATE VIEW ngrams AS SELECT id, k, hash_of(substr(word, i, k)) AS ngram, count(*)::real AS n FROM generate_series(1, 6) k, words, generate_series(1, greatest(1, length(word) - k + 1)) i GROUP BY 1, 2, 3;
--- positions of a lexeme are its count; a tsvector keeps no more than 255 of them, and none beyond 16,383
+-- positions of a lexeme are its count; a tsvector keeps no more than 255 of
+-- them, and none beyond 16,383
 CREATE VIEW lexemes AS SELECT id, config, hash_of(lexeme) AS lexeme, cardinality(positions)::real AS n FROM texts, (VALUES ('english'::regconfig), ('simple')) c(config), unnest(to_tsvector(config, body)) WHERE id NOT IN (1003, 1005);
 SELECT count(*), count(*) FILTER (WHERE idvec_trigrams(body) IS DISTINCT FROM (SELECT idvec(coalesce(array_agg(trigram), '{}'), coalesce(array_agg(n), '{}')) FROM trigrams v WHERE v.id = t.id)) AS wrong, max(idvec_value(idvec_trigrams(body), 6381921)) AS most FROM texts t;
 SELECT config, count(*), count(*) FILTER (WHERE idvec_words(config, body) IS DISTINCT FROM (SELECT idvec(coalesce(array_agg(lexeme), '{}'), coalesce(array_agg(n), '{}')) FROM lexemes v WHERE v.id = t.id AND v.config = c.config)) AS wrong

@@ -1,4 +1,5 @@
--- Type idvec: input and output, casts, forms, limits, comparison, arithmetic, functions, statistics, the aggregate.
+-- Type idvec: input and output, casts, forms, limits, comparison, arithmetic,
+-- functions, statistics, the aggregate.
 CREATE FUNCTION try(statement text, OUT state text, OUT result text, OUT detail text) LANGUAGE plpgsql AS $$
 BEGIN
 	EXECUTE statement INTO result;
@@ -201,7 +202,8 @@ SELECT most_common_vals::text, most_common_elems FROM pg_stats WHERE tablename =
 SELECT idvec_agg(i, x) FROM (VALUES (3, 1.5), (1, 2), (NULL, 5), (7, NULL), (3, 0.5), (4294967295, 1), (5, 0)) w(i, x);
 SELECT idvec_agg(i, x) FROM (VALUES (3, 1.5)) w(i, x) WHERE false;
 SELECT idvec_agg(NULL, 1), idvec_agg(1, NULL), idvec_agg(NULL, NULL), idvec_agg(1, 0), idvec_agg(i, 1) FILTER (WHERE false) FROM generate_series(1, 3) i;
--- sums are of float8, in the order of the rows, and may pass what real can hold
+-- sums are of float8, in the order of the rows, and may pass what real can
+-- hold
 SELECT idvec_agg(1, x ORDER BY n) AS lost, idvec_agg(1, x ORDER BY n DESC) AS kept FROM (VALUES (1, 1.0::float8), (2, 1e20), (3, -1e20)) w(n, x);
 SELECT idvec_agg(1, x ORDER BY n) AS beyond FROM (VALUES (1, 1e300::float8), (2, -1e300), (3, 2.5)) w(n, x);
 SELECT idvec_agg(1, 0.1) AS tenth, (SELECT sum(0.1::float8)::real FROM generate_series(1, 10)) AS by_sum FROM generate_series(1, 10);

@@ -117,8 +117,9 @@ my $found = $node->safe_psql('fresh', $search);
 $node->safe_psql('fresh', "ALTER EXTENSION gpuvec UPDATE TO 'test'");
 is($node->safe_psql('fresh', $search), $found, 'an index after an update');
 
-# A dump has columns of vectors, and the casts to the type sparsevec, which belong to no extension.  Here the extension vector is a type of
-# that name and layout.
+# A dump has columns of vectors, and the casts to the type sparsevec, which
+# belong to no extension.  Here the extension vector is a type of that name and
+# layout.
 my %vector = ('.control' => "default_version = '0.7.0'\n", '--0.7.0.sql' => q{CREATE TYPE sparsevec;
 	CREATE FUNCTION sparsevec_in(cstring) RETURNS sparsevec AS 'byteain' LANGUAGE internal IMMUTABLE STRICT;
 	CREATE FUNCTION sparsevec_out(sparsevec) RETURNS cstring AS 'byteaout' LANGUAGE internal IMMUTABLE STRICT;

@@ -246,6 +246,7 @@ gpuvec_stress() {
 		gpuvec_settings
 		# only test hooks have this setting
 		[ "$HOOKS" != yes ] || echo "gpuvec.cpu_parts = ${CPU_PARTS:-0}"
+		[ -z "${DEVICES:-}" ] || echo "gpuvec.devices = '$DEVICES'"
 	} | as_user tee "$folder/settings.conf" >/dev/null
 	"$MAKE" -s -C "$work/src" -f test/stress/stress.mk PG_CONFIG="$PG_CONFIG" || { echo "0 passed, 1 failed"; return 1; }
 	as_user timeout -k 10 $((seconds + 600)) "$work/src/build/stress" --bindir "$bindir" --work "$folder" \

@@ -8,8 +8,9 @@
  * killed and stopped, sessions cancelled and terminated, the wall clock is
  * set back and forth (clock.c), clients do not read their sockets and
  * processes stand still in the middle of a load (unread.c), servers crash and
- * are reloaded with other settings, and the standby is promoted.  Materialized
- * views lose their data and get it back (views.c).  Readers ask
+ * are reloaded with other settings, and the standby is promoted.  Partitions,
+ * one of which has partitions, are detached, attached and replaced.
+ * Materialized views lose their data and get it back (views.c).  Readers ask
  * each question twice, of gpuvec and of SQL that no index serves, in one
  * statement or snapshot (compare.c), so that a difference is a fault whatever
  * the others did.  Which errors are none: session.c.

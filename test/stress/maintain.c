@@ -213,22 +213,86 @@ fresh_table(struct worker *w)
 	run(w, "DROP TABLE %s", fresh.name);
 }
 
+/* The partition of a table for rows of some kind */
+static const char *
+partition(struct worker *w, const struct table *t, int kind)
+{
+	return say(w, "%s_%d", t->name, kind);
+}
+
+/*
+ * Attach what a canceled command, a crash or a lost primary has left
+ * detached, or half so
+ */
+static void
+attach_all(struct worker *w, const struct table *t)
+{
+	for (int kind = 0; kind < N_KINDS && w->conn; kind++)
+	{
+		const char *part = partition(w, t, kind);
+
+		if (PQserverVersion(w->conn) >= 140000 &&
+			value_of(w, "SELECT 1 FROM pg_inherits WHERE inhrelid = '%s'::regclass AND inhdetachpending", part))
+			run(w, "ALTER TABLE %s DETACH PARTITION %s FINALIZE", t->name, part);
+		if (w->conn && value_of(w, "SELECT 1 FROM pg_class WHERE oid = '%s'::regclass AND NOT relispartition", part))
+			run(w, "ALTER TABLE %s ATTACH PARTITION %s FOR VALUES IN (%d)", t->name, part, kind);
+	}
+}
+
+/* Detach and attach again, with others between, and snapshots of both */
+static void
+detach_concurrently(struct worker *w, const struct table *t, const char *part)
+{
+	if (PQserverVersion(w->conn) < 140000)
+		return;
+	if (run(w, "ALTER TABLE %s DETACH PARTITION %s CONCURRENTLY", t->name, part) && chance(w, 50))
+		nap(w, 0, 300);
+	attach_all(w, t);
+}
+
+/* Another partition takes the place of this one, and its rows */
+static void
+replace_partition(struct worker *w, const struct table *t, const char *part, int kind)
+{
+	if (!begin(w, "READ COMMITTED"))
+		return;
+	if (run(w, "LOCK TABLE %s IN ACCESS EXCLUSIVE MODE", t->name) &&
+		run(w, "CREATE TEMP TABLE old ON COMMIT DROP AS SELECT id, kind, n, note, s FROM %s", part) &&
+		run(w, "DROP TABLE %s", part) &&
+		make_partition(w, t, kind) &&
+		run(w, "GRANT SELECT ON %s TO reader", part) &&
+		run(w, "INSERT INTO %s (id, kind, n, note, s) SELECT * FROM old WHERE n %% %d <> 0", t->name, between(w, 2, 20)) &&
+		chance(w, 30))
+		ask_here(w, t);
+	if (w->conn)
+		end(w, chance(w, 60));
+}
+
 static void
 exchange_partition(struct worker *w)
 {
-	const struct table *t = &tables[5];
-	int			kind = between(w, 0, 3);
+	const struct table *t = parted_table();
+	int			kind = between(w, 0, N_KINDS - 1);
+	const char *part = partition(w, t, kind);
 
 	if ((t - tables) % N_KEEPERS != w->share)
 		return;
-	if (!begin(w, "READ COMMITTED"))
+	attach_all(w, t);
+	if (w->conn == NULL)
 		return;
-	if (run(w, "ALTER TABLE %s DETACH PARTITION %s_%d", t->name, t->name, kind) && chance(w, 70))
-		ask_here(w, t);
-	if (w->conn)
-		run(w, "ALTER TABLE %s ATTACH PARTITION %s_%d FOR VALUES IN (%d)", t->name, t->name, kind, kind);
-	if (w->conn)
-		end(w, chance(w, 60));
+	if (chance(w, 30))
+		detach_concurrently(w, t, part);
+	else if (chance(w, 40))
+		replace_partition(w, t, part, kind);
+	else if (begin(w, "READ COMMITTED"))
+	{
+		if (run(w, "ALTER TABLE %s DETACH PARTITION %s", t->name, part) && chance(w, 70))
+			ask_here(w, t);
+		if (w->conn)
+			run(w, "ALTER TABLE %s ATTACH PARTITION %s FOR VALUES IN (%d)", t->name, part, kind);
+		if (w->conn)
+			end(w, chance(w, 60));
+	}
 }
 
 /* All rows go, and most of them come back, perhaps in another order */
@@ -236,14 +300,19 @@ static void
 truncate_table(struct worker *w)
 {
 	const struct table *t = my_table(w);
+	const char *emptied = t->partitioned && chance(w, 50) ? partition(w, t, between(w, 0, N_KINDS - 1)) : t->name;
+	const char *into = t->partitioned ? say(w, "%s (id, kind, n, note, s)", t->name) : t->name;
 
 	if (!begin(w, "READ COMMITTED"))
 		return;
-	if (run(w, "CREATE TEMP TABLE old ON COMMIT DROP AS SELECT * FROM %s", t->name) &&
-		run(w, "TRUNCATE %s", t->name) &&
-		run(w, "INSERT INTO %s SELECT * FROM old WHERE n %% %d <> 0 ORDER BY %s", t->name, between(w, 2, 20), chance(w, 50) ? "n" : "id") &&
+	w->tolerated = DETACHED;
+	if (run(w, "CREATE TEMP TABLE old ON COMMIT DROP AS SELECT %s FROM %s", t->partitioned ? "id, kind, n, note, s" : "*", emptied) &&
+		run(w, "TRUNCATE %s", emptied) &&
+		run(w, "INSERT INTO %s SELECT * FROM old WHERE n %% %d <> 0 ORDER BY %s",
+			into, between(w, 2, 20), chance(w, 50) ? "n" : "id") &&
 		chance(w, 30))
 		ask_here(w, t);
+	w->tolerated = NULL;
 	if (w->conn)
 		end(w, chance(w, 60));
 }
@@ -255,10 +324,12 @@ recycle_rows(struct worker *w)
 	const struct table *t = my_table(w);
 	int			part = between(w, 2, 5);
 
+	w->tolerated = DETACHED;
 	run(w, "DELETE FROM %s WHERE id %% %d = 0", t->name, part);
 	run(w, "VACUUM (INDEX_CLEANUP %s) %s", chance(w, 80) ? "on" : "off", t->name);
 	run(w, "INSERT INTO %s SELECT i, i %% 4, i, 'again', %s(stress.make_ids(i + %d, %d, 200)) FROM generate_series(%d, %d, %d) i ON CONFLICT DO NOTHING",
 		t->name, t->cast, between(w, 1, 999), t->longest > 100 ? 1000 : t->longest, part, n_ids(t), part);
+	w->tolerated = NULL;
 }
 
 /* What keeps tables and the WAL in order */

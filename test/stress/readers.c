@@ -18,6 +18,22 @@ ask_about_column(struct worker *w)
 	w->tolerated = NULL;
 }
 
+/* Ask one partition, which may be replaced before the statement begins */
+static void
+ask_a_partition(struct worker *w)
+{
+	struct table part = *parted_table();
+	int			kind = between(w, 0, N_KINDS - 1);
+	struct question q;
+
+	part.name = say(w, "%s_%d", part.name, kind);
+	part.partitioned = kind == 2;
+	q = chance(w, 50) ? function_question(w, &part, "s") : table_question(w, &part);
+	w->tolerated = "42P01";
+	ask(w, &q);
+	w->tolerated = NULL;
+}
+
 void
 read_all_the_time(struct worker *w)
 {
@@ -29,6 +45,8 @@ read_all_the_time(struct worker *w)
 			break;
 		if (chance(w, 3))
 			ask_about_column(w);
+		else if (chance(w, 3))
+			ask_a_partition(w);
 		else
 		{
 			q = any_question(w);

@@ -22,8 +22,14 @@
 #define STATEMENT_BYTES 2000
 #define N_KEEPERS		2
 
+/* Values of the column kind, each with a partition */
+#define N_KINDS			4
+
 /* WAL that servers keep for rare forms, in bytes */
 #define WAL_KEPT		(1 << 30)
+
+/* What an INSERT says whose partition is detached */
+#define DETACHED		"23514"
 
 #define lengthof(array) (sizeof(array) / sizeof((array)[0]))
 #define printf_like(text, first) __attribute__((format(printf, text, first)))
@@ -202,6 +208,8 @@ extern bool make_tables(struct worker *w);
 extern const struct table *any_table(struct worker *w);
 extern const struct table *my_table(struct worker *w);
 extern int	n_ids(const struct table *t);
+extern const struct table *parted_table(void);
+extern bool make_partition(struct worker *w, const struct table *t, int kind);
 extern const char *some_ids(struct worker *w, const struct table *t);
 extern const char *row_value(struct worker *w, const struct table *t);
 extern const char *some_rows(struct worker *w, const struct table *t);

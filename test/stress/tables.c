@@ -64,16 +64,43 @@ n_ids(const struct table *t)
 	return n < 20 ? 20 : n;
 }
 
-/* Four partitions, by kind; in one of them columns have other numbers */
+/*
+ * The partition for rows of a kind: kind 2 has partitions of its own, and in
+ * that of kind 3 columns have other numbers
+ */
+bool
+make_partition(struct worker *w, const struct table *t, int kind)
+{
+	if (kind == 2)
+		return run(w, "CREATE TABLE %s_2 PARTITION OF %s FOR VALUES IN (2) PARTITION BY HASH (id);"
+				   "CREATE TABLE %s_2_0 PARTITION OF %s_2 FOR VALUES WITH (MODULUS 2, REMAINDER 0) WITH (fillfactor = 50);"
+				   "CREATE TABLE %s_2_1 PARTITION OF %s_2 FOR VALUES WITH (MODULUS 2, REMAINDER 1)",
+				   t->name, t->name, t->name, t->name, t->name, t->name);
+	if (kind == 3)
+		return run(w, "CREATE TABLE %s_3 (gone int, s %s, n int, id bigint NOT NULL, note text, kind int NOT NULL);"
+				   "ALTER TABLE %s_3 DROP COLUMN gone;"
+				   "ALTER TABLE %s ATTACH PARTITION %s_3 FOR VALUES IN (3)", t->name, t->type, t->name, t->name, t->name);
+	return run(w, "CREATE TABLE %s_%d PARTITION OF %s FOR VALUES IN (%d) WITH (fillfactor = 50)", t->name, kind, t->name, kind);
+}
+
 static bool
 make_partitions(struct worker *w, const struct table *t)
 {
-	for (int i = 0; i < 3; i++)
-		if (!run(w, "CREATE TABLE %s_%d PARTITION OF %s FOR VALUES IN (%d) WITH (fillfactor = 50)", t->name, i, t->name, i))
+	for (int kind = 0; kind < N_KINDS; kind++)
+		if (!make_partition(w, t, kind))
 			return false;
-	return run(w, "CREATE TABLE %s_3 (gone int, s %s, n int, id bigint NOT NULL, note text, kind int NOT NULL);"
-			   "ALTER TABLE %s_3 DROP COLUMN gone;"
-			   "ALTER TABLE %s ATTACH PARTITION %s_3 FOR VALUES IN (3)", t->name, t->type, t->name, t->name, t->name);
+	return true;
+}
+
+/* The one table that has partitions */
+const struct table *
+parted_table(void)
+{
+	const struct table *t = tables;
+
+	while (!t->partitioned)
+		t++;
+	return t;
 }
 
 /* A table, half of whose ids have rows, and an index of the first kind */

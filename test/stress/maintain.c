@@ -221,22 +221,47 @@ partition(struct worker *w, const struct table *t, int kind)
 }
 
 /*
- * Attach what a canceled command, a crash or a lost primary has left
- * detached, or half so
+ * Attach a partition of the table.  A transaction that has read the table
+ * would see it from then on, whatever its snapshot, so those end first.
  */
 static void
+attach(struct worker *w, const struct table *t, const char *part, int kind)
+{
+	if (!begin(w, "READ COMMITTED"))
+		return;
+	if (run(w, "LOCK TABLE %s IN ACCESS EXCLUSIVE MODE", t->name))
+		run(w, "ALTER TABLE %s ATTACH PARTITION %s FOR VALUES IN (%d)", t->name, part, kind);
+	if (w->conn)
+		end(w, true);
+}
+
+/*
+ * What a canceled command, a crash or a lost primary has left detached, or
+ * half so, is attached; false: not all are
+ */
+static bool
 attach_all(struct worker *w, const struct table *t)
 {
+	const char *pending = PQserverVersion(w->conn) < 140000 ? "false" : "inhdetachpending";
+	int			n_attached = 0;
+
 	for (int kind = 0; kind < N_KINDS && w->conn; kind++)
 	{
 		const char *part = partition(w, t, kind);
+		const char *state = say(w, "SELECT CASE count(*) FILTER (WHERE %s) WHEN 0 THEN count(*)::text ELSE 'pending' END "
+								"FROM pg_inherits WHERE inhrelid = '%s'::regclass", pending, part);
+		const char *is = value_of(w, "%s", state);
 
-		if (PQserverVersion(w->conn) >= 140000 &&
-			value_of(w, "SELECT 1 FROM pg_inherits WHERE inhrelid = '%s'::regclass AND inhdetachpending", part))
-			run(w, "ALTER TABLE %s DETACH PARTITION %s FINALIZE", t->name, part);
-		if (w->conn && value_of(w, "SELECT 1 FROM pg_class WHERE oid = '%s'::regclass AND NOT relispartition", part))
-			run(w, "ALTER TABLE %s ATTACH PARTITION %s FOR VALUES IN (%d)", t->name, part, kind);
+		if (is && strcmp(is, "pending") == 0 && run(w, "ALTER TABLE %s DETACH PARTITION %s FINALIZE", t->name, part))
+			is = "0";
+		if (is && strcmp(is, "0") == 0)
+		{
+			attach(w, t, part, kind);
+			is = w->conn ? value_of(w, "%s", state) : NULL;
+		}
+		n_attached += is && strcmp(is, "1") == 0;
 	}
+	return n_attached == N_KINDS;
 }
 
 /* Detach and attach again, with others between, and snapshots of both */
@@ -247,7 +272,8 @@ detach_concurrently(struct worker *w, const struct table *t, const char *part)
 		return;
 	if (run(w, "ALTER TABLE %s DETACH PARTITION %s CONCURRENTLY", t->name, part) && chance(w, 50))
 		nap(w, 0, 300);
-	attach_all(w, t);
+	if (w->conn)
+		attach_all(w, t);
 }
 
 /* Another partition takes the place of this one, and its rows */
@@ -277,8 +303,7 @@ exchange_partition(struct worker *w)
 
 	if ((t - tables) % N_KEEPERS != w->share)
 		return;
-	attach_all(w, t);
-	if (w->conn == NULL)
+	if (!attach_all(w, t))
 		return;
 	if (chance(w, 30))
 		detach_concurrently(w, t, part);

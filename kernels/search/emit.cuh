@@ -26,9 +26,21 @@ struct candidate_sink
 };
 
 /*
- * The key of a row, if it ranks within a query's limits.  Rows that do not
- * pass the query's filter are none.  disjoint: rows without a common id rank,
- * whatever the measure is.
+ * The key of a row with this score and number of common ids, if it is within a
+ * query's limits.  Rows that do not pass the query's filter are none.
+ */
+static __device__ __forceinline__ bool
+rank_score(const struct query_limits *limits, double score, uint32_t common, uint64_t tid,
+		   struct row_key *key)
+{
+	*key = {gpuvec_score_key(score), tid | common};
+	return !key_less(limits->bound.hi, limits->bound.lo, key->hi, key->lo) &&
+		   key_less(limits->after.hi, limits->after.lo, key->hi, key->lo);
+}
+
+/*
+ * The same of a set, by what it shares with the query.  disjoint: rows without
+ * a common id rank, whatever the measure is.
  */
 static __device__ __forceinline__ bool
 rank_row(const struct candidate_sink &sink, const struct query_limits *limits, gpuvec_shared shared,
@@ -36,9 +48,7 @@ rank_row(const struct candidate_sink &sink, const struct query_limits *limits, g
 {
 	if (shared.common == 0 && !disjoint && !gpuvec_ranks_disjoint(sink.scoring.measure))
 		return false;
-	*key = {gpuvec_score_key(gpuvec_score_with(sink.scoring, shared)), tid | shared.common};
-	return !key_less(limits->bound.hi, limits->bound.lo, key->hi, key->lo) &&
-		   key_less(limits->after.hi, limits->after.lo, key->hi, key->lo);
+	return rank_score(limits, gpuvec_score_with(sink.scoring, shared), shared.common, tid, key);
 }
 
 /* Score a row for query q, and append it if it ranks; a lane on its own */

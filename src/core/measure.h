@@ -108,6 +108,9 @@ typedef struct gpuvec_scoring
 {
 	gpuvec_measure measure;
 	gpuvec_tversky tversky;		/* counts for no other measure */
+	uint32_t	sparse;			/* 0: as sets; else as vectors, by
+								 * gpuvec_scoring_sparse(): then nothing else
+								 * here counts */
 } gpuvec_scoring;
 
 /* What a query and a row share: i, a and b of the formulas above */

@@ -63,6 +63,21 @@ typedef enum gpuvec_sparse_measure
 	GPUVEC_SPARSE_JACCARD
 } gpuvec_sparse_measure;
 
+/* The scoring by a measure of vectors, and the measure of such a scoring */
+static inline gpuvec_scoring
+gpuvec_sparse_scoring(gpuvec_sparse_measure measure)
+{
+	gpuvec_scoring scoring = {(gpuvec_measure) 0, {0, 0, 0, 0, 0}, 1 + (uint32_t) measure};
+
+	return scoring;
+}
+
+static inline GPUVEC_HD gpuvec_sparse_measure
+gpuvec_scoring_sparse(gpuvec_scoring scoring)
+{
+	return (gpuvec_sparse_measure) (scoring.sparse - 1);
+}
+
 /* What two vectors share: s or m, a and b of the formulas above */
 typedef struct gpuvec_sparse_shared
 {

@@ -58,15 +58,14 @@ KnnComingAdd(IndexScanDesc scan, ScanKey keys, ScanKey orderbys)
 	KnnComing  *coming = &((KnnState *) scan->opaque)->coming;
 	MemoryContext old = MemoryContextSwitchTo(coming->context);
 	GpuvecConditions *conditions = palloc_object(GpuvecConditions);
-	IdSet	   *query;
+	GpuvecOrder order;
 
 	if (scan->numberOfKeys > 0)
 		memcpy(scan->keyData, keys, scan->numberOfKeys * sizeof(ScanKeyData));
 	memcpy(scan->orderByData, orderbys, scan->numberOfOrderBys * sizeof(ScanKeyData));
-	query = KnnReadKeys(scan, conditions);
-	if (query != NULL && !MirrorWantsNulls(&conditions->filter) && coming->n < coming->capacity)
-		KnnMakeQuery(GpuvecStrategyMeasure(orderbys[0].sk_strategy), query, conditions,
-					 &coming->queries[coming->n++]);
+	KnnReadKeys(scan, conditions, &order);
+	if (order.value != NULL && !MirrorWantsNulls(&conditions->filter) && coming->n < coming->capacity)
+		KnnMakeQuery(&order, conditions, &coming->queries[coming->n++]);
 	MemoryContextSwitchTo(old);
 }
 
@@ -85,8 +84,8 @@ same_filter(const gpuvec_filter *a, const gpuvec_filter *b)
 static bool
 same_query(const MirrorQuery *a, const MirrorQuery *b)
 {
-	return VARSIZE(a->set) == VARSIZE(b->set) &&
-		memcmp(a->set, b->set, VARSIZE(a->set)) == 0 && same_filter(a->filter, b->filter);
+	return VARSIZE(a->value) == VARSIZE(b->value) &&
+		memcmp(a->value, b->value, VARSIZE(a->value)) == 0 && same_filter(a->filter, b->filter);
 }
 
 /* Ask for the first rows of all queries that are left */
@@ -122,7 +121,8 @@ KnnComingTake(KnnState *state)
 	if (!coming->asked && (coming->n - next < 2 || !ask(state)))
 		return false;
 	state->wire = coming->queries[next];
-	state->wire.set = state->query;
+	state->wire.value = state->order.value;
+	state->wire.vector = state->order.vector;
 	if (state->wire.filter != NULL)
 		state->wire.filter = &state->conditions.filter;
 	coming->next = next + 1;

@@ -34,14 +34,14 @@ row_length(const gpuvec_hit *hit, uint32 query_length)
 
 /* Make the row of a hit */
 static void
-make_row(const gpuvec_hit *hit, gpuvec_measure measure, const IdSet *query, KeyedRow *row)
+make_row(const gpuvec_hit *hit, const GpuvecOrder *order, KeyedRow *row)
 {
-	uint32		n = query == NULL ? 0 : idset_count(query);
+	uint32		n = order->vector.ids.n;
 	gpuvec_shared shared = {gpuvec_hit_common(hit->place), n, row_length(hit, n)};
 
 	row->root = hit_root(hit);
-	row->ranks = shared.common > 0 || gpuvec_ranks_disjoint(measure);
-	row->distance = GpuvecRankDistance(measure, gpuvec_score(measure, shared));
+	row->distance = GpuvecRankDistance(&order->scoring, gpuvec_score_with(order->scoring, shared));
+	row->ranks = GpuvecRanks(&order->scoring, row->distance);
 }
 
 /* Make the row of a hit whose set is null: it comes behind all others */
@@ -64,9 +64,11 @@ find_roots(const MirrorTarget *target, KeyedRow *rows, uint64 n)
 }
 
 bool
-GpuvecFindFiltered(IndexScanDesc scan, const gpuvec_filter *filter, gpuvec_measure measure,
-				   IdSet *query, KeyedRow **rows, uint64 *n)
+GpuvecFindFiltered(IndexScanDesc scan, const gpuvec_filter *filter, const GpuvecOrder *order,
+				   KeyedRow **rows, uint64 *n)
 {
+	static const GpuvecOrder any = {.scoring = {GPUVEC_HAMMING}};
+	bool		sorts = order != NULL && order->value != NULL;
 	MirrorQuery queries[2] = {0};
 	MirrorSearch search = {.scoring = {GPUVEC_HAMMING}, .k = UINT64_MAX, .queries = queries};
 	bool		nulls = MirrorWantsNulls(filter);
@@ -82,8 +84,7 @@ GpuvecFindFiltered(IndexScanDesc scan, const gpuvec_filter *filter, gpuvec_measu
 	search.context = CurrentMemoryContext;
 	for (uint32 i = 0; i < search.nqueries; i++)
 	{
-		queries[i].set = query != NULL ? query : idset_alloc(0);
-		queries[i].len = idset_count(queries[i].set);
+		MirrorSetQuery(&queries[i], sorts ? (const IdSet *) order->value : idset_alloc(0));
 		queries[i].filter = i == 0 ? filter : GpuvecFilterNulls(filter);
 	}
 	if (!MirrorTopK(&target, &search, &reason))
@@ -99,9 +100,9 @@ GpuvecFindFiltered(IndexScanDesc scan, const gpuvec_filter *filter, gpuvec_measu
 			if (nulls || i == 1)
 				make_null_row(&queries[i].hits[j], &(*rows)[(*n)++]);
 			else
-				make_row(&queries[i].hits[j], measure, query, &(*rows)[(*n)++]);
+				make_row(&queries[i].hits[j], sorts ? order : &any, &(*rows)[(*n)++]);
 	find_roots(&target, *rows, *n);
-	if (query != NULL && *n > 1)
+	if (sorts && *n > 1)
 		qsort(*rows, *n, sizeof(KeyedRow), GpuvecCompareKeyed);
 	return true;
 }

@@ -13,7 +13,6 @@
 #include "access/amapi.h"
 #include "access/genam.h"
 #include "access/htup_details.h"
-#include "core/measure.h"
 #include "idset/idset.h"
 #include "index/conditions.h"
 #include "mirror/describe/mirror.h"
@@ -40,12 +39,23 @@
 #define GPUVEC_FILTER_GREATER	15	/* > */
 #define GPUVEC_N_STRATEGIES		15
 
+/* What an ordered scan orders by: the distance from a query */
+typedef struct GpuvecOrder
+{
+	gpuvec_scoring scoring;
+	const struct varlena *value;	/* the query, a set; NULL: every distance is
+									 * null */
+	gpuvec_sparse vector;		/* its ids; point into it */
+} GpuvecOrder;
+
 /*
- * strategies.c: the measure that a distance strategy is of; is an index of
- * this access method; is a node of a plan an ordered scan of one; the table
- * of a scan, and the mirror that it asks
+ * strategies.c: the measure that a distance strategy is of; what a scan with
+ * this key orders by, in the current memory context; is an index of this
+ * access method; is a node of a plan an ordered scan of one; the table of a
+ * scan, and the mirror that it asks
  */
 extern gpuvec_measure GpuvecStrategyMeasure(StrategyNumber strategy);
+extern void GpuvecReadOrder(const ScanKeyData *key, GpuvecOrder *order);
 extern bool GpuvecIsOurs(Relation index);
 extern bool GpuvecIsOrderedScan(const PlanState *node);
 extern Relation GpuvecScanHeap(IndexScanDesc scan);
@@ -78,8 +88,14 @@ extern int64 gpuvec_getbitmap(IndexScanDesc scan, TIDBitmap *bitmap);
 extern bool gpuvec_gettuple(IndexScanDesc scan, ScanDirection direction);
 extern void gpuvec_endscan(IndexScanDesc scan);
 
-/* scan_query.c */
-extern double GpuvecRankDistance(gpuvec_measure measure, double score);
+/*
+ * scan_query.c: a number that sorts like the distance of a row with this
+ * score; true if rows with different scores may have the same; true if a row
+ * with this number ranks
+ */
+extern double GpuvecRankDistance(const gpuvec_scoring *scoring, double score);
+extern bool GpuvecDistanceRounds(const gpuvec_scoring *scoring);
+extern bool GpuvecRanks(const gpuvec_scoring *scoring, double distance);
 
 /* key_search.c: the rows that may satisfy the search keys */
 typedef struct GpuvecFound
@@ -98,8 +114,8 @@ extern bool GpuvecHasBound(IndexScanDesc scan);
 
 /*
  * keyed.c: the rows that the search keys found, in order: first those that
- * rank, by GpuvecRankDistance(), then those without a common id, which all
- * have the same, then those whose sets are null, which have infinity
+ * rank, by GpuvecRankDistance(), then the others, which have the same or more,
+ * then those whose sets are null, which have infinity
  */
 typedef struct KeyedRow
 {
@@ -111,16 +127,18 @@ typedef struct KeyedRow
 /* qsort comparator of roots */
 extern int	GpuvecCompareRoots(const void *a, const void *b);
 
-extern uint64 GpuvecFetchFound(IndexScanDesc scan, GpuvecFound *found, gpuvec_measure measure,
-							   IdSet *query, KeyedRow **rows);
+extern uint64 GpuvecFetchFound(IndexScanDesc scan, GpuvecFound *found, const GpuvecOrder *order,
+							   KeyedRow **rows);
+
+/* Find how a row with these ids stands in an order: all but row->root */
+extern void GpuvecPlaceRow(const GpuvecOrder *order, gpuvec_id_span ids, KeyedRow *row);
 
 /*
- * filtered.c: all rows that pass a filter, in the same order, by the distance
- * from a query; NULL: in any order.  *rows is palloc'd.  False: the mirror
- * cannot be used.
+ * filtered.c: all rows that pass a filter, in such an order; NULL: in any.
+ * *rows is palloc'd.  False: the mirror cannot be used.
  */
 extern bool GpuvecFindFiltered(IndexScanDesc scan, const gpuvec_filter *filter,
-							   gpuvec_measure measure, IdSet *query, KeyedRow **rows, uint64 *n);
+							   const GpuvecOrder *order, KeyedRow **rows, uint64 *n);
 extern int	GpuvecCompareKeyed(const void *a, const void *b);
 
 /* root.c: finds the roots of HOT chains, as numbers that sort like tids */

@@ -177,8 +177,7 @@ make_search(const KeySearch *search, const Bound *bounds, uint32 n, MirrorSearch
 	{
 		MirrorQuery *query = &made->queries[i];
 
-		query->set = bounds[i].query;
-		query->len = idset_count(bounds[i].query);
+		MirrorSetQuery(query, bounds[i].query);
 		/* scores above the next one below are scores from min_score on */
 		query->has_above = true;
 		query->above = nextafter(bounds[i].min_score, -INFINITY);
@@ -274,7 +273,7 @@ find_filtered(IndexScanDesc scan, const GpuvecConditions *conditions, MemoryCont
 	KeyedRow   *rows;
 
 	if (conditions->filter.n == 0 ||
-		!GpuvecFindFiltered(scan, &conditions->filter, GPUVEC_HAMMING, NULL, &rows, &found->n))
+		!GpuvecFindFiltered(scan, &conditions->filter, NULL, &rows, &found->n))
 		return false;
 	found->roots = MemoryContextAllocHuge(context, (found->n + 1) * sizeof(int64));
 	for (uint64 i = 0; i < found->n; i++)

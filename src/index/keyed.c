@@ -98,19 +98,25 @@ find_set(SetSource *source, int64 root, gpuvec_id_span *ids)
 	return true;
 }
 
+void
+GpuvecPlaceRow(const GpuvecOrder *order, gpuvec_id_span ids, KeyedRow *row)
+{
+	gpuvec_shared shared = idset_shared(order->vector.ids, ids);
+
+	row->distance = GpuvecRankDistance(&order->scoring, gpuvec_score_with(order->scoring, shared));
+	row->ranks = GpuvecRanks(&order->scoring, row->distance);
+}
+
 /* Make the row of a root, with its distance.  False: there is none. */
 static bool
-make_row(SetSource *source, gpuvec_measure measure, IdSet *query, int64 root, KeyedRow *row)
+make_row(SetSource *source, const GpuvecOrder *order, int64 root, KeyedRow *row)
 {
 	gpuvec_id_span ids;
-	gpuvec_shared shared;
 
 	if (!find_set(source, root, &ids))
 		return false;
-	shared = idset_shared(idset_span(query), ids);
 	row->root = root;
-	row->ranks = shared.common > 0 || gpuvec_ranks_disjoint(measure);
-	row->distance = GpuvecRankDistance(measure, gpuvec_score(measure, shared));
+	GpuvecPlaceRow(order, ids, row);
 	return true;
 }
 
@@ -120,8 +126,7 @@ make_row(SetSource *source, gpuvec_measure measure, IdSet *query, int64 root, Ke
  * *rows is allocated in the current memory context.
  */
 uint64
-GpuvecFetchFound(IndexScanDesc scan, GpuvecFound *found, gpuvec_measure measure, IdSet *query,
-				 KeyedRow **rows)
+GpuvecFetchFound(IndexScanDesc scan, GpuvecFound *found, const GpuvecOrder *order, KeyedRow **rows)
 {
 	Relation	heap = scan->heapRelation;
 	SetSource	source = {
@@ -142,7 +147,7 @@ GpuvecFetchFound(IndexScanDesc scan, GpuvecFound *found, gpuvec_measure measure,
 		/* key_search.c may have found a root twice */
 		if (i > 0 && found->roots[i] == found->roots[i - 1])
 			continue;
-		n += make_row(&source, measure, query, found->roots[i], &(*rows)[n]);
+		n += make_row(&source, order, found->roots[i], &(*rows)[n]);
 		ExecClearTuple(source.slot);
 		MemoryContextReset(row_context);
 	}

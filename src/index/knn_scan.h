@@ -55,8 +55,7 @@ typedef struct KnnState
 	MemoryContext context;		/* lives as long as one (re)scan */
 	MirrorUsage used;			/* by all (re)scans */
 	KnnPhase	phase;
-	gpuvec_measure measure;
-	IdSet	   *query;			/* NULL: every distance is null */
+	GpuvecOrder order;
 	GpuvecConditions conditions;	/* of the search keys */
 
 	/* SCAN_ENGINE */
@@ -125,13 +124,13 @@ extern bool KnnComingTake(KnnState *state);
 
 /*
  * Read the keys of a scan, in the current memory context: its conditions, and
- * the query by whose distance it orders, NULL if that is null
+ * what it orders by
  */
-extern IdSet *KnnReadKeys(IndexScanDesc scan, GpuvecConditions *conditions);
+extern void KnnReadKeys(IndexScanDesc scan, GpuvecConditions *conditions, GpuvecOrder *order);
 
 /* Fill in the query of the scan's first request */
-extern void KnnMakeQuery(gpuvec_measure measure, const IdSet *query,
-						 const GpuvecConditions *conditions, MirrorQuery *wire);
+extern void KnnMakeQuery(const GpuvecOrder *order, const GpuvecConditions *conditions,
+						 MirrorQuery *wire);
 
 /*
  * True if a scan has rows to return.  The distance of the row that it returned

@@ -61,8 +61,7 @@ struct MergeRows
 	int			running;		/* the child of which a row is fetched, or -1 */
 	bool		alone;			/* it does not have all asked for more */
 	uint64		k;				/* rows that were asked for; 0: no more are */
-	gpuvec_measure measure;
-	IdSet	   *query;
+	GpuvecOrder order;
 	MergeMember members[FLEXIBLE_ARRAY_MEMBER]; /* [append->ms_nplans] */
 };
 
@@ -168,11 +167,8 @@ read_query(MergeRows *rows, IndexScanState *scan)
 		ExecIndexEvalRuntimeKeys(scan->iss_RuntimeContext, scan->iss_RuntimeKeys,
 								 scan->iss_NumRuntimeKeys);
 	}
-	if (key->sk_flags & SK_ISNULL)
-		return false;
-	rows->measure = GpuvecStrategyMeasure(key->sk_strategy);
-	rows->query = (IdSet *) PG_DETOAST_DATUM_COPY(key->sk_argument);
-	return true;
+	GpuvecReadOrder(key, &rows->order);
+	return rows->order.value != NULL;
 }
 
 /* qsort comparator: in the order of the tables' oids */
@@ -257,8 +253,9 @@ known_distance(const MergeRows *rows, const MirrorPartitions *partitions, int ta
 
 	if (!MirrorPartitionsCut(partitions, 0, &score, &from))
 		return INFINITY;
-	distance = GpuvecRankDistance(rows->measure, score);
-	return target < from && rows->measure != GPUVEC_COSINE ? nextafter(distance, INFINITY) : distance;
+	distance = GpuvecRankDistance(&rows->order.scoring, score);
+	return target < from && !GpuvecDistanceRounds(&rows->order.scoring) ?
+		nextafter(distance, INFINITY) : distance;
 }
 
 /*
@@ -269,7 +266,7 @@ static void
 note_rows(MergeRows *rows, MergeMember *member, const MirrorQuery *query, double known)
 {
 	member->known = query->nhits < rows->k ? known :
-		GpuvecRankDistance(rows->measure, query->hits[query->nhits - 1].score);
+		GpuvecRankDistance(&rows->order.scoring, query->hits[query->nhits - 1].score);
 	member->hits = MemoryContextAllocHuge(rows->context, Max(query->nhits, 1) * sizeof(MirrorHit));
 	memcpy(member->hits, query->hits, query->nhits * sizeof(MirrorHit));
 	member->nhits = query->nhits;
@@ -315,12 +312,12 @@ ask(MergeRows *rows, uint64 k)
 	GpuvecConditions none = {0};
 	MirrorQuery query = {0};
 	MirrorSearch search = {
-		.scoring.measure = rows->measure,.k = k,.queries = &query,.nqueries = 1,.roots = true,
+		.scoring = rows->order.scoring,.k = k,.queries = &query,.nqueries = 1,.roots = true,
 		.snapshot = rows->append->ps.state->es_snapshot,.context = context
 	};
 	MirrorPartitions *partitions;
 
-	KnnMakeQuery(rows->measure, rows->query, &none, &query);
+	KnnMakeQuery(&rows->order, &none, &query);
 	partitions = MirrorPartitionsSearch(targets, n, &search, 1);
 	rows->k = partitions ? k : 0;
 	if (partitions)
@@ -341,7 +338,7 @@ begin_again(MergeRows *rows, const Bitmapset *valid)
 	MemoryContextReset(rows->context);
 	rows->running = -1;
 	rows->k = 0;
-	rows->query = NULL;
+	rows->order.value = NULL;
 	for (int i = 0; i < rows->append->ms_nplans; i++)
 	{
 		MergeMember *member = &rows->members[i];
@@ -450,7 +447,7 @@ listed_bound(const MergeRows *rows, const MergeMember *member)
 	if (!member->listed)
 		return -INFINITY;
 	return member->next == member->nhits ? member->known :
-		GpuvecRankDistance(rows->measure, member->hits[member->next].score);
+		GpuvecRankDistance(&rows->order.scoring, member->hits[member->next].score);
 }
 
 double
@@ -494,10 +491,12 @@ find_member(IndexScanDesc scan, MergeRows **found)
 static bool
 is_same_query(const MergeRows *rows, IndexScanDesc scan, const KnnState *state)
 {
-	return rows->query != NULL && rows->measure == state->measure &&
+	const GpuvecOrder *mine = &state->order;
+
+	return rows->order.value != NULL && rows->order.scoring.measure == mine->scoring.measure &&
 		rows->append->ps.state->es_snapshot == scan->xs_snapshot &&
-		VARSIZE_ANY(rows->query) == VARSIZE_ANY(state->query) &&
-		memcmp(rows->query, state->query, VARSIZE_ANY(state->query)) == 0;
+		VARSIZE(rows->order.value) == VARSIZE(mine->value) &&
+		memcmp(rows->order.value, mine->value, VARSIZE(mine->value)) == 0;
 }
 
 bool

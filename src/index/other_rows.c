@@ -34,20 +34,12 @@
 static bool
 is_other(const KnnState *state, gpuvec_id_span ids, int64 root, double *distance)
 {
-	gpuvec_shared shared = idset_shared(idset_span(state->query), ids);
+	KeyedRow	row = {.root = root};
 
-	if (shared.common > 0 || gpuvec_ranks_disjoint(state->measure) || state->disjoint)
-	{
-		KeyedRow	row = {.root = root, .ranks = true};
-
-		if (!state->everything)
-			return false;
-		row.distance = GpuvecRankDistance(state->measure, gpuvec_score(state->measure, shared));
-		if (!KnnComesNext(state, &row))
-			return false;
-	}
-	*distance = gpuvec_distance(state->measure, shared);
-	return true;
+	GpuvecPlaceRow(&state->order, ids, &row);
+	row.ranks |= state->disjoint;
+	*distance = row.distance;
+	return row.ranks ? state->everything && KnnComesNext(state, &row) : true;
 }
 
 /*
@@ -58,7 +50,7 @@ static void
 put_other(KnnState *state, TupleTableSlot *slot, gpuvec_id_span ids, int64 root)
 {
 	double		distance = 0;
-	bool		isnull = ids.ids == NULL || state->query == NULL;
+	bool		isnull = ids.ids == NULL || state->order.value == NULL;
 
 	if (!isnull && !is_other(state, ids, root, &distance))
 		return;

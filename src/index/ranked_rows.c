@@ -55,19 +55,19 @@ KnnBeginEngine(IndexScanDesc scan, KnnState *state)
 {
 	MirrorSearch *search = &state->search;
 
-	if (state->query == NULL)
+	if (state->order.value == NULL)
 		return false;
 	GpuvecDescribe(scan, &state->target);
 	if (state->target.mode != MIRROR_SHARED)
 		return false;
-	search->scoring.measure = state->measure;
+	search->scoring = state->order.scoring;
 	search->roots = state->target.key.rooted;
 	search->queries = &state->wire;
 	search->nqueries = 1;
 	search->snapshot = scan->xs_snapshot;
 	search->context = state->context;
 	search->k = state->first_batch;
-	KnnMakeQuery(state->measure, state->query, &state->conditions, &state->wire);
+	KnnMakeQuery(&state->order, &state->conditions, &state->wire);
 	return true;
 }
 
@@ -88,14 +88,15 @@ static bool
 same_group(const KnnState *state, const KnnRow *a, const KnnRow *b)
 {
 	return a->distance == b->distance &&
-		(state->measure == GPUVEC_COSINE || tid_number_block(a->root) == tid_number_block(b->root));
+		(GpuvecDistanceRounds(&state->order.scoring) ||
+		 tid_number_block(a->root) == tid_number_block(b->root));
 }
 
 /* True if rows of this row's group may not be known yet */
 static bool
 may_grow(const KnnState *state, const KnnRow *row)
 {
-	if (state->measure == GPUVEC_COSINE)
+	if (GpuvecDistanceRounds(&state->order.scoring))
 		return row->distance >= state->known;
 	return same_group(state, row, &state->rows[state->nrows - 1]);
 }
@@ -107,7 +108,7 @@ finish_groups(KnnState *state)
 	uint64		n = state->nrows;
 
 	state->nsorted = 0;
-	if (state->measure != GPUVEC_COSINE && state->search.roots)
+	if (!GpuvecDistanceRounds(&state->order.scoring) && state->search.roots)
 		state->nsorted = n;
 	else if (!state->complete)
 		while (n > 0 && may_grow(state, &state->rows[n - 1]))
@@ -160,7 +161,7 @@ find_batch(IndexScanDesc scan, KnnState *state)
 		return false;
 	}
 	state->known = state->wire.nhits < search->k ? INFINITY :
-		GpuvecRankDistance(state->measure, state->wire.hits[state->wire.nhits - 1].score);
+		GpuvecRankDistance(&state->order.scoring, state->wire.hits[state->wire.nhits - 1].score);
 	search->k = Min(search->k * GPUVEC_BATCH_GROWTH, GPUVEC_MAX_K);
 	return true;
 }
@@ -200,7 +201,7 @@ KnnNextBatch(IndexScanDesc scan, KnnState *state)
 		const MirrorHit *hit = &state->wire.hits[i];
 		KnnRow	   *row = &state->rows[state->nrows++];
 
-		row->distance = GpuvecRankDistance(state->measure, hit->score);
+		row->distance = GpuvecRankDistance(&state->order.scoring, hit->score);
 		row->root = hit_root(hit);
 		row->version = !state->search.roots;
 	}

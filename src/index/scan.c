@@ -110,7 +110,7 @@ gpuvec_rescan(IndexScanDesc scan, ScanKey keys, int nkeys, ScanKey orderbys, int
 						"gpuvec")));
 	state->finder.heap = scan->heapRelation;
 	old = MemoryContextSwitchTo(state->context);
-	state->query = KnnReadKeys(scan, &state->conditions);
+	KnnReadKeys(scan, &state->conditions, &state->order);
 	MemoryContextSwitchTo(old);
 	if (scan->numberOfOrderBys == 0)
 	{
@@ -119,7 +119,6 @@ gpuvec_rescan(IndexScanDesc scan, ScanKey keys, int nkeys, ScanKey orderbys, int
 	}
 	if (state->conditions.nothing)
 		return;
-	state->measure = GpuvecStrategyMeasure(scan->orderByData[0].sk_strategy);
 	state->phase = SCAN_ENGINE;
 	state->known = -INFINITY;
 }
@@ -166,8 +165,8 @@ begin_filtered(IndexScanDesc scan, KnnState *state, uint64 most)
 		state->wire.passed > most)
 		return false;
 	old = MemoryContextSwitchTo(state->context);
-	found = GpuvecFindFiltered(scan, &state->conditions.filter, state->measure, state->query,
-							   &state->keyed, &state->nkeyed);
+	found = GpuvecFindFiltered(scan, &state->conditions.filter, &state->order, &state->keyed,
+							   &state->nkeyed);
 	MemoryContextSwitchTo(old);
 	if (found)
 		go_on_keyed(state);
@@ -190,7 +189,7 @@ begin_keyed(IndexScanDesc scan, KnnState *state, uint64 most)
 	if (state->found.all || state->found.n > most)
 		return false;
 	old = MemoryContextSwitchTo(state->context);
-	state->nkeyed = GpuvecFetchFound(scan, &state->found, state->measure, state->query, &state->keyed);
+	state->nkeyed = GpuvecFetchFound(scan, &state->found, &state->order, &state->keyed);
 	MemoryContextSwitchTo(old);
 	go_on_keyed(state);
 	return true;

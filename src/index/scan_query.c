@@ -12,38 +12,52 @@
 #include "access/relscan.h"
 #include "index/knn_scan.h"
 
-IdSet *
-KnnReadKeys(IndexScanDesc scan, GpuvecConditions *conditions)
+void
+KnnReadKeys(IndexScanDesc scan, GpuvecConditions *conditions, GpuvecOrder *order)
 {
 	GpuvecMakeConditions(scan, conditions);
-	if (scan->numberOfOrderBys == 0 || conditions->nothing ||
-		(scan->orderByData[0].sk_flags & SK_ISNULL))
-		return NULL;
-	return (IdSet *) PG_DETOAST_DATUM_COPY(scan->orderByData[0].sk_argument);
+	if (scan->numberOfOrderBys > 0 && !conditions->nothing)
+		GpuvecReadOrder(&scan->orderByData[0], order);
+	else
+		memset(order, 0, sizeof(*order));
 }
 
 void
-KnnMakeQuery(gpuvec_measure measure, const IdSet *query, const GpuvecConditions *conditions,
-			 MirrorQuery *wire)
+KnnMakeQuery(const GpuvecOrder *order, const GpuvecConditions *conditions, MirrorQuery *wire)
 {
-	wire->set = query;
-	wire->len = idset_count(query);
+	wire->value = order->value;
+	wire->vector = order->vector;
 	if (conditions->filter.n > 0)
 	{
 		wire->filter = &conditions->filter;
-		wire->disjoint = !gpuvec_ranks_disjoint(measure);
+		wire->disjoint = !gpuvec_ranks_disjoint(order->scoring.measure);
 	}
 }
 
 /*
- * A number that sorts like the distance of a row that ranks.  A larger score
- * is a smaller distance.  But distances that are 1 - score may be equal
- * though the scores are not.
+ * A larger score is a smaller distance.  But distances that are 1 - score may
+ * be equal though the scores are not.
  */
 double
-GpuvecRankDistance(gpuvec_measure measure, double score)
+GpuvecRankDistance(const gpuvec_scoring *scoring, double score)
 {
-	return measure == GPUVEC_COSINE ? 1.0 - score : -score;
+	return GpuvecDistanceRounds(scoring) ? 1.0 - score : -score;
+}
+
+bool
+GpuvecDistanceRounds(const gpuvec_scoring *scoring)
+{
+	return scoring->measure == GPUVEC_COSINE;
+}
+
+/*
+ * A row ranks if its distance is less than that of rows without a common id,
+ * unless these rank, too.  So all rows that rank precede all others.
+ */
+bool
+GpuvecRanks(const gpuvec_scoring *scoring, double distance)
+{
+	return gpuvec_ranks_disjoint(scoring->measure) || distance < GpuvecRankDistance(scoring, 0);
 }
 
 double

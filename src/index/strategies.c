@@ -28,6 +28,20 @@ GpuvecStrategyMeasure(StrategyNumber strategy)
 	return measures[strategy - GPUVEC_FIRST_DISTANCE];
 }
 
+void
+GpuvecReadOrder(const ScanKeyData *key, GpuvecOrder *order)
+{
+	const IdSet *set;
+
+	memset(order, 0, sizeof(*order));
+	order->scoring.measure = GpuvecStrategyMeasure(key->sk_strategy);
+	if (key->sk_flags & SK_ISNULL)
+		return;
+	set = (const IdSet *) PG_DETOAST_DATUM_COPY(key->sk_argument);
+	order->value = (const struct varlena *) set;
+	order->vector.ids = idset_span(set);
+}
+
 bool
 GpuvecIsOurs(Relation index)
 {

@@ -101,7 +101,7 @@ rank_row(MirrorSearch *search, IdSet *set, ItemPointer tid)
 			continue;
 		if (!MirrorRank(search, query, gpuvec_tid(ItemPointerGetBlockNumber(tid),
 												  mirror_line(ItemPointerGetOffsetNumber(tid), true)),
-						idset_shared(idset_span(query->set), row), false, &hit))
+						idset_shared(query->vector.ids, row), false, &hit))
 			continue;
 		offer(search, query, &hit);
 	}

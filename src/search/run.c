@@ -232,7 +232,7 @@ rank_hits(SearchAnswer *answer, uint64 k)
 static void
 raise_bound(const MirrorSearch *search, MirrorQuery *query, const SearchAnswer *answer)
 {
-	gpuvec_shared all = {query->len, query->len, query->len};
+	gpuvec_shared all = {query->vector.ids.n, query->vector.ids.n, query->vector.ids.n};
 
 	if (query->skip || answer->nhits < search->k)
 		return;

@@ -143,8 +143,7 @@ set_query(MirrorQuery *query, Datum value, bool isnull)
 	query->skip = query->done = isnull;
 	if (isnull)
 		return;
-	query->set = DatumGetIdSetP(value);
-	query->len = idset_count(query->set);
+	MirrorSetQuery(query, DatumGetIdSetP(value));
 }
 
 /* Read the queries: one set, or an array of sets */

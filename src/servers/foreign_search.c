@@ -291,7 +291,7 @@ check_row(const LeafSearch *leaf, const TupleTableSlot *slot, MergedRow *row)
 	if (isnan(row->score) || (progress->n > 0 && row->score > progress->last) ||
 		(leaf->has_least && row->score < leaf->least))
 		reject_row(leaf, psprintf("The row of rank %u has score %g.", row->rank, row->score));
-	if (row->common > leaf->call->search->search->queries[query].len)
+	if (row->common > leaf->call->search->search->queries[query].vector.ids.n)
 		reject_row(leaf, psprintf("The row of rank %u has %u common ids.", row->rank, row->common));
 	return query;
 }
@@ -307,7 +307,7 @@ verify_row(const LeafSearch *leaf, uint32 query, const MergedRow *row)
 
 	if (leaf->nulls[call->set_attnum - 1])
 		reject_row(leaf, psprintf("The row of rank %u has no set.", row->rank));
-	shared = idset_shared(idset_span(q->set),
+	shared = idset_shared(q->vector.ids,
 						  idset_span(DatumGetIdSetP(leaf->values[call->set_attnum - 1])));
 	if (shared.common != row->common || gpuvec_score_with(search->scoring, shared) != row->score)
 		reject_row(leaf, psprintf("The row of rank %u has %u common ids and score %g, not its set's.",
@@ -374,7 +374,7 @@ make_queries(const LeafSearch *leaf)
 	appendStringInfoChar(&array, '{');
 	for (uint32 i = 0; i < leaf->nqueries; i++)
 	{
-		const IdSet *set = leaf->call->search->search->queries[leaf->queries[i]].set;
+		const struct varlena *set = leaf->call->search->search->queries[leaf->queries[i]].value;
 		char	   *text = DatumGetCString(DirectFunctionCall1(idset_out, PointerGetDatum(set)));
 
 		appendStringInfo(&array, "%s\"%s\"", i > 0 ? "," : "", text);
@@ -495,7 +495,7 @@ choose_queries(LeafSearch *leaf, uint64 behind)
 
 	leaf->nqueries = 0;
 	for (uint32 q = 0; q < search->nqueries; q++)
-		if (search->queries[q].set != NULL && (behind == 0 || may_hold_more(leaf, q, behind)))
+		if (search->queries[q].value != NULL && (behind == 0 || may_hold_more(leaf, q, behind)))
 			leaf->queries[leaf->nqueries++] = q;
 }
 

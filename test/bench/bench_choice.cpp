@@ -51,7 +51,7 @@ extern "C"
 #include "engine/scheduler.h"
 }
 
-static const gpuvec_scoring SCORING = {GPUVEC_BRAUN_BLANQUET, {}};
+static const gpuvec_scoring SCORING = {GPUVEC_BRAUN_BLANQUET, {}, 0};
 
 /* Rows that share a made-up heap page */
 static const uint64_t PAGE_ROWS = 256;

@@ -38,7 +38,7 @@ extern "C"
 #include "engine/store/mirror_update.h"
 }
 
-static const gpuvec_scoring SCORING = {GPUVEC_BRAUN_BLANQUET, {}};
+static const gpuvec_scoring SCORING = {GPUVEC_BRAUN_BLANQUET, {}, 0};
 
 struct Options
 {

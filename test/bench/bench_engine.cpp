@@ -43,7 +43,7 @@ static const uint64_t PAGE_DOCS = 256;
 /* Queries that are asked one at a time */
 static const uint64_t SINGLE = 64;
 
-static const gpuvec_scoring SCORING = {GPUVEC_BRAUN_BLANQUET, {}};
+static const gpuvec_scoring SCORING = {GPUVEC_BRAUN_BLANQUET, {}, 0};
 
 struct Options
 {

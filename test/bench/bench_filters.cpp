@@ -28,7 +28,7 @@
 #include "core/measure.h"
 #include "engine/backend.h"
 
-static const gpuvec_scoring SCORING = {GPUVEC_BRAUN_BLANQUET, {}};
+static const gpuvec_scoring SCORING = {GPUVEC_BRAUN_BLANQUET, {}, 0};
 static const uint64_t BATCH = 64;
 static const uint32_t BUCKETS = 100000;
 static const uint32_t TENANTS = 10000;

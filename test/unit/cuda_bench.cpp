@@ -43,7 +43,7 @@ static std::vector<gpuvec_backend *> gpus;	/* that it is made of */
 static gpuvec_search_policy defaults;	/* of the backend */
 static gpuvec_method method;
 
-static const gpuvec_scoring SCORING = {GPUVEC_BRAUN_BLANQUET, {}};
+static const gpuvec_scoring SCORING = {GPUVEC_BRAUN_BLANQUET, {}, 0};
 
 static double
 now_ms(void)

@@ -632,7 +632,9 @@ brute_force(const model *m, gpuvec_measure measure, const model_query *q, uint64
 			uint64_t xmin, uint64_t *n, uint64_t *passed)
 {
 	bool		disjoint = (*passed & GPUVEC_DISJOINT_TOO) != 0;
-	gpuvec_scoring scoring = {measure, gpuvec_make_tversky(weights.alpha, weights.beta)};
+	gpuvec_scoring scoring = {
+		.measure = measure, .tversky = gpuvec_make_tversky(weights.alpha, weights.beta)
+	};
 	gpuvec_hit *hits = malloc((model_nrows(m) + 1) * sizeof(gpuvec_hit));
 	uint8_t    *wanted = calloc(GPUVEC_MAX_IDS, 1);
 

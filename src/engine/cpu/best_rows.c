@@ -97,14 +97,11 @@ best_lower_bound(cpu_query *query, uint64_t key)
 }
 
 bool
-best_offer(best_rows *best, const gpuvec_shared *shared, uint64_t tid)
+best_offer_score(best_rows *best, double score, uint32_t common, uint64_t tid)
 {
 	cpu_query  *query = best->query;
-	best_row	row = {.tid = tid, .common = shared->common};
+	best_row	row = {.key = gpuvec_score_key(score), .tid = tid, .common = common};
 
-	if (shared->common == 0 && !query->ranks_disjoint)
-		return false;
-	row.key = gpuvec_score_key(gpuvec_score_with(query->scoring, *shared));
 	if (row.key > __atomic_load_n(query->bound, __ATOMIC_RELAXED))
 		return false;
 	if (query->has_after &&
@@ -132,6 +129,16 @@ best_offer(best_rows *best, const gpuvec_shared *shared, uint64_t tid)
 	if (best->n == query->query->k)
 		best_lower_bound(query, best->rows[0].key);
 	return true;
+}
+
+bool
+best_offer(best_rows *best, const gpuvec_shared *shared, uint64_t tid)
+{
+	const cpu_query *query = best->query;
+
+	if (shared->common == 0 && !query->ranks_disjoint)
+		return false;
+	return best_offer_score(best, gpuvec_score_with(query->scoring, *shared), shared->common, tid);
 }
 
 bool

@@ -220,10 +220,12 @@ extern double cpu_all_rows_cost(cpu_backend *cpu, const gpuvec_segment *segment,
 
 /* best_rows.c */
 /*
- * Consider a live row of `len` ids with `common` common ids.  False if
+ * Consider a live row with this score and number of common ids.  False if
  * neither this row nor any row that has the same score or a lower one and a
- * greater tid can be in the answer.
+ * greater tid can be in the answer.  best_offer: the same of a set, by what it
+ * shares with the query; one without a common id may not rank.
  */
+extern bool best_offer_score(best_rows *best, double score, uint32_t common, uint64_t tid);
 extern bool best_offer(best_rows *best, const gpuvec_shared *shared, uint64_t tid);
 
 /* Lower the bound that a query's slices share to key, if that is less */

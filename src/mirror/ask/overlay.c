@@ -97,7 +97,7 @@ mark_word(uint32 id)
 static void
 mark_ids(Overlay *overlay)
 {
-	gpuvec_id_span set = idset_span(overlay->question->query->set);
+	gpuvec_id_span set = overlay->question->query->vector.ids;
 	uint64	   *marks = palloc0_array(uint64, MARKS);
 
 	overlay->marks = marks;
@@ -154,7 +154,7 @@ count_common(const Overlay *overlay, gpuvec_id_span set)
 	gpuvec_id_span large;
 
 	if (overlay->marks == NULL)
-		return idset_span_common(idset_span(overlay->question->query->set), set);
+		return idset_span_common(overlay->question->query->vector.ids, set);
 	if (!set.wide)
 		return count_marked(overlay->marks, set.ids, false, set.n);
 	large = large_ids(set);
@@ -200,7 +200,7 @@ void
 OverlayRow(Overlay *overlay, uint64 tid, gpuvec_id_span set, const void *filter_keys)
 {
 	const MirrorQuestion *question = overlay->question;
-	gpuvec_shared shared = {.a = question->query->len, .b = set.n};
+	gpuvec_shared shared = {.a = question->query->vector.ids.n, .b = set.n};
 	MirrorHit	hit;
 
 	if (!takes_part(overlay, filter_keys))

@@ -95,7 +95,7 @@ least_score(const MirrorSearch *search, const MirrorQuery *query, double *least)
 static uint32
 id_places(const MirrorQuery *query)
 {
-	return query->len > 0 && idset_is_wide(query->set) ? query->len * 2 : query->len;
+	return query->vector.ids.wide ? query->vector.ids.n * 2 : query->vector.ids.n;
 }
 
 /* Bytes of a query's filter in a request */
@@ -132,8 +132,8 @@ fill_query(MirrorSearchRequest *request, const MirrorSearch *search, MirrorQuery
 	gpuvec_query *wire = &request->queries[request->n];
 	double		least;
 
-	wire->len = query->len;
-	wire->wide = query->len > 0 && idset_is_wide(query->set);
+	wire->len = query->vector.ids.n;
+	wire->wide = query->vector.ids.wide;
 	wire->k = rows_to_ask(search, query, page, queries);
 	if (least_score(search, query, &least))
 	{
@@ -151,9 +151,8 @@ fill_query(MirrorSearchRequest *request, const MirrorSearch *search, MirrorQuery
 	request->questions[request->n].search = search;
 	request->questions[request->n].query = query;
 	request->questions[request->n].sent = wire;
-	if (query->len > 0)
-		memcpy(request->ids + request->nids, idset_span(query->set).ids,
-			   id_places(query) * sizeof(uint16));
+	if (query->vector.ids.n > 0)
+		memcpy(request->ids + request->nids, query->vector.ids.ids, id_places(query) * sizeof(uint16));
 	request->nids += id_places(query);
 	request->whose[request->n++] = query;
 }

@@ -326,8 +326,8 @@ count_fetched(MirrorVisibility *visibility, ItemPointer root, const MirrorQuery 
 
 	if (query->filter != NULL && !gpuvec_filter_passes(query->filter, filter_keys))
 		found = false;
-	shared->common = found && ids.n > 0 ? idset_span_common(idset_span(query->set), ids) : 0;
-	shared->a = query->len;
+	shared->common = found && ids.n > 0 ? idset_span_common(query->vector.ids, ids) : 0;
+	shared->a = query->vector.ids.n;
 	shared->b = ids.n;
 	return found;
 }

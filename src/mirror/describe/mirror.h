@@ -22,6 +22,7 @@
 
 #include "core/measure.h"
 #include "core/protocol_sets.h"
+#include "core/sparse.h"
 #include "datatype/timestamp.h"
 #include "executor/tuptable.h"
 #include "idset/idset.h"
@@ -133,8 +134,8 @@ typedef struct MirrorPages
 /* One query and its results */
 typedef struct MirrorQuery
 {
-	const IdSet *set;			/* NULL: a NULL query */
-	uint32		len;			/* number of its ids */
+	const struct varlena *value;	/* a set; NULL: a NULL query */
+	gpuvec_sparse vector;		/* its ids; point into it */
 	bool		skip;			/* return no rows: a NULL query, or no score
 								 * can be above */
 
@@ -207,9 +208,33 @@ MirrorWantsNulls(const gpuvec_filter *filter)
 	return false;
 }
 
+/* Let a query ask for rows like a set, which must stay valid */
+static inline void
+MirrorSetQuery(MirrorQuery *query, const IdSet *set)
+{
+	query->value = (const struct varlena *) set;
+	query->vector.ids = idset_span(set);
+}
+
 /*
- * Rank a row under this tid (gpuvec_tid).  Returns false if it does not
- * qualify.
+ * Rank a row with this score and number of common ids under this tid
+ * (gpuvec_tid).  Returns false if it does not qualify.
+ */
+static inline bool
+MirrorRankScore(const MirrorSearch *search, const MirrorQuery *query, uint64 tid, double score,
+				uint32 common, bool newer, MirrorHit *hit)
+{
+	if ((search->has_min_score && score < search->min_score) ||
+		(query->has_above && score <= query->above))
+		return false;
+	hit->score = score;
+	hit->place = gpuvec_hit_place(tid, common, newer);
+	return true;
+}
+
+/*
+ * The same of a set, by what it shares with the query.  One without a common
+ * id may not rank.
  */
 static inline bool
 MirrorRank(const MirrorSearch *search, const MirrorQuery *query, uint64 tid, gpuvec_shared shared,
@@ -217,12 +242,8 @@ MirrorRank(const MirrorSearch *search, const MirrorQuery *query, uint64 tid, gpu
 {
 	if (shared.common == 0 && !query->disjoint && !gpuvec_ranks_disjoint(search->scoring.measure))
 		return false;
-	hit->score = gpuvec_score_with(search->scoring, shared);
-	if ((search->has_min_score && hit->score < search->min_score) ||
-		(query->has_above && hit->score <= query->above))
-		return false;
-	hit->place = gpuvec_hit_place(tid, shared.common, newer);
-	return true;
+	return MirrorRankScore(search, query, tid, gpuvec_score_with(search->scoring, shared),
+						   shared.common, newer, hit);
 }
 
 /*

@@ -18,21 +18,41 @@
 #include "core/measure.h"
 #include "core/method.h"
 #include "core/protocol_mirrors.h"
+#include "core/sparse.h"
 
 /*
  * Measures have these numbers on the wire.  A new one moves that of tversky,
- * so it needs another GPUVEC_PROTOCOL_VERSION.
+ * so it needs another GPUVEC_PROTOCOL_VERSION.  Measures of sparse vectors
+ * follow: GPUVEC_WIRE_SPARSE + gpuvec_sparse_measure.
  */
 static_assert(GPUVEC_BRAUN_BLANQUET == 0 && GPUVEC_KULCZYNSKI == 8 && GPUVEC_TVERSKY == 9,
 			  "measures have other numbers: raise GPUVEC_PROTOCOL_VERSION");
+static_assert(GPUVEC_SPARSE_INNER_PRODUCT == 0 && GPUVEC_SPARSE_JACCARD == 2,
+			  "measures have other numbers: raise GPUVEC_PROTOCOL_VERSION");
+
+#define GPUVEC_WIRE_SPARSE		(GPUVEC_TVERSKY + 1)
+#define GPUVEC_N_WIRE_MEASURES	(GPUVEC_WIRE_SPARSE + GPUVEC_SPARSE_JACCARD + 1)
+
+/* The number of a scoring's measure on the wire */
+static inline uint32_t
+gpuvec_wire_measure(gpuvec_scoring scoring)
+{
+	return scoring.sparse ? GPUVEC_WIRE_SPARSE + (uint32_t) gpuvec_scoring_sparse(scoring) :
+		(uint32_t) scoring.measure;
+}
 
 /*
  * A search.  Followed by gpuvec_search_weights if the measure is tversky,
  * then gpuvec_query[nqueries], then the filters of all queries, one after
- * another: each query's conditions, then the values of these.  Then uint16_t
- * ids[nids]: the ids of all queries, one query after another, ascending and
- * distinct in each.  The ids of a wide query are uint32_t, two of ids[] for
- * each, and not aligned.
+ * another: each query's conditions, then the values of these.  Then float
+ * values[]: the values of all queries that have some, one for each id, finite
+ * and not 0.  Then uint16_t ids[nids]: the ids of all queries, one query after
+ * another, ascending and distinct in each.  The ids of a wide query are
+ * uint32_t, two of ids[] for each, and not aligned.
+ *
+ * By a measure of sparse vectors, each query has values, and those for jaccard
+ * are positive.  Rows of sets have the value 1 for each of their ids.  By
+ * other measures, no query has values.
  */
 typedef struct gpuvec_search
 {
@@ -41,7 +61,7 @@ typedef struct gpuvec_search
 								 * this */
 	uint64_t	known;			/* number of a refresh: see gpuvec_hit */
 	uint64_t	xmin;			/* the snapshot's: see gpuvec_hit */
-	uint32_t	measure;		/* gpuvec_measure */
+	uint32_t	measure;		/* gpuvec_wire_measure() */
 	uint32_t	method;			/* gpuvec_method */
 	uint32_t	nqueries;
 	uint32_t	patience_us;	/* wait up to this long for the mirror to
@@ -67,6 +87,10 @@ typedef struct gpuvec_search_weights
 #define GPUVEC_QUERY_PAGES		8	/* with ALL_ROWS: the rows without their
 									 * scores, by pages, if the engine can */
 
+/* The form of a query's ids */
+#define GPUVEC_FORM_WIDE		1	/* they are uint32_t */
+#define GPUVEC_FORM_VALUES		2	/* they have values */
+
 /* In place of k, without AFTER: all rows; see GPUVEC_FIRST_ROWS */
 #define GPUVEC_ALL_ROWS			UINT32_MAX
 
@@ -75,7 +99,7 @@ typedef struct gpuvec_query
 	uint32_t	len;			/* number of ids */
 	uint32_t	k;				/* 1 .. GPUVEC_MAX_K, or GPUVEC_ALL_ROWS */
 	uint32_t	flags;
-	uint32_t	wide;			/* 1: the ids are uint32_t */
+	uint32_t	form;			/* GPUVEC_FORM_... */
 	double		min_score;
 	double		after_score;
 	uint64_t	after_tid;
@@ -100,6 +124,9 @@ typedef struct gpuvec_query
  * GPUVEC_DISJOINT_TOO if rows without a common id have taken part: their
  * score is that of no common id.  (A session does not ask for them where
  * gpuvec_ranks_disjoint() holds: they always take part.)
+ *
+ * By a measure of sparse vectors, a row ranks whatever it shares with the
+ * query, if it has the least score; one without a common id has the score 0.
  */
 typedef struct gpuvec_result
 {
@@ -128,8 +155,8 @@ typedef struct gpuvec_page_rows
  * A search of several mirrors, those of a table's partitions.
  * Followed by gpuvec_search_weights if the measure is tversky, then
  * gpuvec_search_partition[npartitions], then gpuvec_query[nqueries], then
- * uint16_t ids[nids], as in a gpuvec_search.  Queries have no filters, no
- * AFTER, and a number of rows.
+ * float values[] and uint16_t ids[nids], as in a gpuvec_search.  Queries have
+ * no filters, no AFTER, and a number of rows.
  *
  * A query's k rows are the first ones of all partitions that were searched, in
  * the order (score descending, partition, tid).
@@ -143,7 +170,7 @@ typedef struct gpuvec_page_rows
  */
 typedef struct gpuvec_search_partitions
 {
-	uint32_t	measure;		/* gpuvec_measure */
+	uint32_t	measure;		/* gpuvec_wire_measure() */
 	uint32_t	method;			/* gpuvec_method */
 	uint32_t	npartitions;	/* 1 .. GPUVEC_MAX_PARTITIONS */
 	uint32_t	nqueries;

@@ -18,6 +18,7 @@
 #include "core/measure.h"
 #include "core/method.h"
 #include "core/placement.h"
+#include "core/sparse.h"
 #include "engine/engine_error.h"
 #include "engine/segment.h"
 #include "engine/als_backend.h"
@@ -45,7 +46,8 @@ typedef struct gpuvec_match
  * One query of a batch, and its answer: the first k rows in the order of
  * results that meet these conditions:
  *
- *	- The row shares an id with the query (not required for hamming).
+ *	- The row shares an id with the query (not required for hamming, and by
+ *	  measures of sparse vectors).
  *	- If has_min_score: score >= min_score.
  *	- If has_after: the row comes after (after_score, after_tid).
  *	- It passes the filter.  The set of the row is not null, unless a condition
@@ -53,7 +55,11 @@ typedef struct gpuvec_match
  *
  * If `disjoint`, and all rows that pass were counted one by one, those that
  * share no id rank as well, with the score of no common id.  The answer says
- * whether they did.
+ * whether they did.  By measures of sparse vectors, rows of any score rank
+ * then: min_score does not hold.
+ *
+ * Only by measures of sparse vectors the ids have weights, and only backends
+ * that take weights are asked.
  *
  * Of a mirror with numbers of ids, ids[] has the hot numbers of the query's
  * ids, and cold[] the cold ones.  Ids that no row has are in neither, but
@@ -72,6 +78,11 @@ typedef struct gpuvec_topk_query
 	uint32_t	others;			/* ids of the query that are not in ids[] */
 	uint32_t	ncold;			/* how many of these are in cold[] */
 	const uint32_t *cold;		/* ascending, distinct; owned by the caller */
+	const float *weights;		/* of sparse vectors: [gpuvec_query_len()] of
+								 * all ids, in the order of these; finite and
+								 * not 0; owned by the caller */
+	double		square;			/* the sum of the weights' squares */
+	double		own;			/* gpuvec_sparse_own() */
 	uint32_t	k;				/* 1 .. GPUVEC_MAX_K */
 	bool		has_min_score;
 	bool		has_after;
@@ -148,6 +159,7 @@ struct gpuvec_backend
 								 * when it is adopted */
 	bool		takes_unordered;	/* queries may be unordered */
 	bool		takes_partitions;	/* views may be of several mirrors */
+	bool		takes_weights;	/* queries may have weights */
 	gpuvec_vectors *vectors;	/* stores the vectors of embedding tables; not
 								 * of a replica */
 	gpuvec_trainer *trainer;	/* trains factors; not of a replica */

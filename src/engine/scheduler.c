@@ -30,6 +30,7 @@
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "core/protocol_sets.h"
 #include "engine/fault.h"
 #include "engine/method_costs.h"
 #include "engine/scheduler.h"
@@ -120,7 +121,7 @@ static bool
 go_together(const topk_request *a, const topk_request *b)
 {
 	return a->view == b->view && a->replicas == b->replicas && a->method == b->method &&
-		a->scoring->measure == b->scoring->measure &&
+		gpuvec_wire_measure(*a->scoring) == gpuvec_wire_measure(*b->scoring) &&
 		(a->scoring->measure != GPUVEC_TVERSKY ||
 		 memcmp(&a->scoring->tversky, &b->scoring->tversky, sizeof(gpuvec_tversky)) == 0);
 }
@@ -367,6 +368,9 @@ gpuvec_scheduler_topk(gpuvec_scheduler *scheduler, const gpuvec_view *view,
 	const gpuvec_copier *copier = scheduler->backend->copier;
 	topk_batch	batch;
 
+	if (scoring->sparse && !scheduler->backend->takes_weights)
+		return gpuvec_fail(error, GPUVEC_LIMIT_EXCEEDED, NULL, NULL,
+						   "the gpuvec engine does not search by measures of sparse vectors");
 	if (copier)
 		mine.replicas = copier->replicas(scheduler->backend, view, nqueries);
 	pthread_cond_init(&mine.wake, NULL);

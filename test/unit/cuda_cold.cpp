@@ -513,7 +513,7 @@ ask(gpuvec_backend *b, const gpuvec_view *view, gpuvec_measure measure, gpuvec_m
 	std::vector<answer> answers(questions.size());
 	std::vector<std::vector<uint16_t>> hot(questions.size());
 	std::vector<gpuvec_topk_query> queries(questions.size());
-	const gpuvec_scoring scoring = {measure, weights};
+	const gpuvec_scoring scoring = {measure, weights, 0};
 	gpuvec_error error;
 
 	for (size_t i = 0; i < questions.size(); i++)

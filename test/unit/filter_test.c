@@ -487,7 +487,7 @@ compare_matches(const void *a, const void *b)
 static gpuvec_scoring
 scoring_of(gpuvec_measure measure)
 {
-	gpuvec_scoring scoring = {.measure = measure, .tversky = gpuvec_make_tversky(0.5, 0.25)};
+	gpuvec_scoring scoring = {.measure = measure,.tversky = gpuvec_make_tversky(0.5, 0.25)};
 
 	return scoring;
 }

@@ -145,7 +145,7 @@ compare_fractions(const void *x, const void *y)
 static gpuvec_scoring
 scoring_of(int measure)
 {
-	gpuvec_scoring scoring = {.measure = measure, .tversky = weights};
+	gpuvec_scoring scoring = {.measure = measure,.tversky = weights};
 
 	return scoring;
 }

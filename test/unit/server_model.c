@@ -6,6 +6,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -526,6 +527,36 @@ random_filter(model_query *q)
 		q->wire.flags |= GPUVEC_QUERY_DISJOINT;
 }
 
+/* Weights of a query's ids, behind them: few different ones, or many */
+static void
+random_weights(model_query *q)
+{
+	bool		few = random_below(2) == 0;
+
+	q->weights = (float *) (q->ids + (q->wire.len + 1) / 2 * 2);
+	for (uint32_t i = 0; i < q->wire.len; i++)
+		q->weights[i] = (few ? 0.1f + (float) random_below(3) : (float) (1 + random_below(1 << 24)) * 0x1p-20f) *
+			(random_below(4) == 0 ? -1 : 1);
+}
+
+float
+model_weight(gpuvec_measure measure, const model_query *q, uint32_t i)
+{
+	return measure == GPUVEC_WIRE_SPARSE + GPUVEC_SPARSE_JACCARD ? fabsf(q->weights[i]) : q->weights[i];
+}
+
+/* Append the weights of a query's ids, of a measure of sparse vectors */
+static void
+add_weights(buffer *b, gpuvec_measure measure, const model_query *q)
+{
+	for (uint32_t i = 0; i < q->wire.len && (int) measure >= GPUVEC_WIRE_SPARSE; i++)
+	{
+		float		weight = model_weight(measure, q, i);
+
+		buffer_add(b, &weight, sizeof(weight));
+	}
+}
+
 model_query
 random_query(const shape *s)
 {
@@ -534,8 +565,9 @@ random_query(const shape *s)
 
 	memset(&q, 0, sizeof(q));
 	q.wire.len = (uint32_t) random_below(s->maxlen + 1);
-	q.ids = malloc((q.wire.len + 1) * sizeof(uint16_t));
+	q.ids = malloc((q.wire.len + 1) * (sizeof(uint16_t) + sizeof(float)) + sizeof(float));
 	random_ids(q.ids, q.wire.len, s->vocabulary);
+	random_weights(&q);
 	q.wire.k = ks[random_below(sizeof(ks) / sizeof(ks[0]))];
 	if (random_below(4) == 0)
 	{
@@ -576,12 +608,15 @@ search_request(buffer *b, const gpuvec_mirror_key *key, uint64_t position, gpuve
 		buffer_add(b, queries[i].values, queries[i].wire.nvalues * sizeof(uint64_t));
 	}
 	((gpuvec_search *) (b->data + start))->filter_bytes = b->length - ids;
+	for (uint32_t i = 0; i < n; i++)
+		add_weights(b, measure, &queries[i]);
 	ids = b->length;
 	for (uint32_t i = 0; i < n; i++)
 	{
 		uint32_t	large = add_ids(b, queries[i].ids, queries[i].wire.len);
 
-		((gpuvec_query *) (b->data + first))[i].wide = large;
+		((gpuvec_query *) (b->data + first))[i].form = (large ? GPUVEC_FORM_WIDE : 0) |
+			((int) measure >= GPUVEC_WIRE_SPARSE ? GPUVEC_FORM_VALUES : 0);
 	}
 	((gpuvec_search *) (b->data + start))->nids = (b->length - ids) / sizeof(uint16_t);
 }
@@ -632,9 +667,7 @@ brute_force(const model *m, gpuvec_measure measure, const model_query *q, uint64
 			uint64_t xmin, uint64_t *n, uint64_t *passed)
 {
 	bool		disjoint = (*passed & GPUVEC_DISJOINT_TOO) != 0;
-	gpuvec_scoring scoring = {
-		.measure = measure, .tversky = gpuvec_make_tversky(weights.alpha, weights.beta)
-	};
+	gpuvec_scoring scoring = {.measure = measure,.tversky = gpuvec_make_tversky(weights.alpha, weights.beta)};
 	gpuvec_hit *hits = malloc((model_nrows(m) + 1) * sizeof(gpuvec_hit));
 	uint8_t    *wanted = calloc(GPUVEC_MAX_IDS, 1);
 

@@ -106,9 +106,17 @@ typedef struct model_query
 	gpuvec_query wire;
 	gpuvec_condition conditions[2]; /* wire.nconditions of them */
 	uint64_t	values[4];
+	float	   *weights;		/* of its ids, by measures of sparse vectors;
+								 * random_query() has them behind the ids */
 } model_query;
 
 extern model_query random_query(const shape *s);
+
+/*
+ * The weight of an id by a measure of sparse vectors, GPUVEC_WIRE_SPARSE and
+ * behind
+ */
+extern float model_weight(gpuvec_measure measure, const model_query *q, uint32_t i);
 extern void search_request(buffer *b, const gpuvec_mirror_key *key, uint64_t position,
 						   gpuvec_measure measure, const model_query *queries, uint32_t n);
 extern bool model_check(client *c, const model *m, gpuvec_measure measure,

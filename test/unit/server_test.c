@@ -1908,6 +1908,81 @@ bad_filters(const engine *e, const model *m)
 	free(b.data);
 }
 
+/* Weights that make no sense, of one mirror and of several */
+static void
+bad_weights(const engine *e, const model *m)
+{
+	uint16_t	ids[3] = {1, 2, 3};
+	float		weights[3] = {1, -2, 0.5f};
+	model_query q = {.ids = ids,.weights = weights,.wire = {.len = 3,.k = 10}};
+	buffer		b = {0};
+
+#define WRONG_WEIGHTS(change, what) \
+	do { \
+		gpuvec_search *head; gpuvec_query *query; float *w; gpuvec_search_partitions parts; \
+		gpuvec_search_partition part = {.key = m->key}; buffer several = {0}; \
+		b.length = 0; \
+		search_request(&b, &m->key, 0, (gpuvec_measure) GPUVEC_WIRE_SPARSE, &q, 1); \
+		head = (gpuvec_search *) b.data; query = (gpuvec_query *) (head + 1); w = (float *) (query + 1); \
+		(void) w; \
+		change; \
+		expect_violation(e, GPUVEC_MSG_SEARCH, b.data, b.length, what); \
+		parts = (gpuvec_search_partitions) {.measure = head->measure, .npartitions = 1, .nqueries = 1, \
+			.nids = head->nids}; \
+		buffer_add(&several, &parts, sizeof(parts)); \
+		buffer_add(&several, &part, sizeof(part)); \
+		buffer_add(&several, query, b.length - sizeof(*head)); \
+		expect_violation(e, GPUVEC_MSG_SEARCH_PARTITIONS, several.data, several.length, what); \
+		free(several.data); \
+	} while (0)
+	WRONG_WEIGHTS(w[0] = NAN, "a weight that is no number");
+	WRONG_WEIGHTS(w[1] = INFINITY, "an infinite weight");
+	WRONG_WEIGHTS(w[1] = -INFINITY, "a negative infinite weight");
+	WRONG_WEIGHTS(w[2] = 0, "a weight of 0");
+	WRONG_WEIGHTS(w[2] = -0.0f, "a weight of -0");
+	WRONG_WEIGHTS(head->measure = GPUVEC_WIRE_SPARSE + GPUVEC_SPARSE_JACCARD, "a negative weight for jaccard");
+	WRONG_WEIGHTS(head->measure = GPUVEC_N_WIRE_MEASURES, "an unknown measure");
+	WRONG_WEIGHTS(head->measure = GPUVEC_INTERSECTION, "weights by a measure of sets");
+	WRONG_WEIGHTS((query->form = 0, b.length -= 12), "no weights");
+	WRONG_WEIGHTS(query->form = 0, "weights that were not told");
+	WRONG_WEIGHTS(query->form |= 4, "a form that is unknown");
+	WRONG_WEIGHTS(query->form |= GPUVEC_FORM_WIDE, "wide ids that are missing");
+	WRONG_WEIGHTS(query->len = 2, "a weight more than ids");
+	WRONG_WEIGHTS(query->len = 4, "a weight less than ids");
+	WRONG_WEIGHTS(query->len = UINT32_MAX, "far too many weights");
+	WRONG_WEIGHTS(b.length -= 4, "weights that are cut off");
+	WRONG_WEIGHTS(b.length -= 18, "neither weights nor ids");
+	WRONG_WEIGHTS(b.length = sizeof(*head) + 8, "a query that is cut off");
+	free(b.data);
+}
+
+static void
+test_weights_violations(void)
+{
+	engine		e = engine_start(NULL, plain);
+	client		c = client_open(&e);
+	model		m = model_new(100, 20, &small);
+	buffer		b = {0};
+
+	check(model_load(&c, &m), "load");
+	bad_weights(&e, &m);
+	for (int i = 0; i < 20; i++)
+	{
+		model_query q = random_query(&small);
+
+		b.length = 0;
+		search_request(&b, &m.key, 0, (gpuvec_measure) (GPUVEC_WIRE_SPARSE + i % 3), &q, 1);
+		check(!client_call(&c, GPUVEC_MSG_SEARCH, b.data, b.length, GPUVEC_MSG_RESULT) &&
+			  client_failed_with(&c, "54000") && client_error_fallback(&c), "a search that the engine does not take");
+		check(model_check_random(&c, &m, &small), "the engine is as before");
+		free(q.ids);
+	}
+	free(b.data);
+	model_free(&m);
+	client_close(&c);
+	engine_stop(&e);
+}
+
 /* Send one page with a row of no ids and these filter keys in a load */
 static void
 bad_filter_keys(const engine *e, const model *m, const uint64_t *filter_keys, size_t bytes, uint32_t len,
@@ -2137,9 +2212,9 @@ test_violations(void)
 	BAD_SEARCH((query->flags = GPUVEC_QUERY_MIN_SCORE, query->min_score = NAN), "min_score is not a number");
 	BAD_SEARCH((query->flags = GPUVEC_QUERY_AFTER, query->after_score = NAN), "after_score is not a number");
 	BAD_SEARCH(query->flags = 64, "unknown flags");
-	BAD_SEARCH(query->wide = 2, "neither narrow nor wide");
-	BAD_SEARCH(query->wide = 1, "wide ids that are cut off");
-	BAD_SEARCH((query->wide = 1, query->len = 2, ((uint16_t *) (query + 1))[3] = 0), "wide ids not in order");
+	BAD_SEARCH(query->form = 8, "neither narrow nor wide");
+	BAD_SEARCH(query->form = GPUVEC_FORM_WIDE, "wide ids that are cut off");
+	BAD_SEARCH((query->form = GPUVEC_FORM_WIDE, query->len = 2, ((uint16_t *) (query + 1))[3] = 0), "wide ids not in order");
 	BAD_SEARCH(((uint16_t *) (query + 1))[2] = 1, "ids not in order");
 
 	/* a frame longer than any */
@@ -2889,6 +2964,7 @@ static const struct
 	{"filters_memory", test_filters_memory},
 	{"filters_violations", test_filters_violations},
 	{"filters_fuzz", test_filters_fuzz},
+	{"weights_violations", test_weights_violations},
 	{"patience", test_patience},
 	{"embed", test_embed},
 	{"embed_gram", test_embed_gram},

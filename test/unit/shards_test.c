@@ -599,7 +599,7 @@ search(gpuvec_backend *b, const gpuvec_view *view, gpuvec_measure measure, gpuve
 	   const gpuvec_topk_query *queries, uint32_t n)
 {
 	gpuvec_topk_query *mine = malloc(n * sizeof(*mine) + 1);
-	gpuvec_scoring scoring = {.measure = measure, .tversky = gpuvec_make_tversky(0.7, 0.3)};
+	gpuvec_scoring scoring = {.measure = measure,.tversky = gpuvec_make_tversky(0.7, 0.3)};
 	gpuvec_error error;
 
 	memcpy(mine, queries, n * sizeof(*mine));

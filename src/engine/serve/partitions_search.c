@@ -149,7 +149,7 @@ can_join(const partitions_run *run)
 	if (run->compound.numbers || !on_one_device(run) || !first_device(run)->backend->takes_partitions)
 		return false;
 	for (uint32_t i = 0; i < run->head.nqueries; i++)
-		if (run->q.wire[i].wide)
+		if (run->q.wire[i].form & GPUVEC_FORM_WIDE)
 			return false;
 	for (uint32_t i = 0; i < run->head.npartitions; i++)
 		if (run->mirrors[i].view && !run->covered[i] && run->mirrors[i].id_numbers)

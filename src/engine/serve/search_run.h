@@ -34,8 +34,14 @@ typedef struct search_run
 extern size_t gpuvec_search_scoring_parse(search_run *q, const char *from, size_t left,
 										  gpuvec_error *error);
 
-/* Parse q->wire and ids into q->queries; q->head has their numbers */
-extern bool gpuvec_search_queries_parse(search_run *q, const uint16_t *ids, gpuvec_error *error);
+/* Bytes of the values of n queries */
+extern size_t gpuvec_search_values_bytes(const gpuvec_query *wire, uint32_t n);
+
+/*
+ * Parse q->wire, values, and the ids behind them, into q->queries; q->head has
+ * their numbers
+ */
+extern bool gpuvec_search_queries_parse(search_run *q, const float *values, gpuvec_error *error);
 
 /* What faults of tests do to a search that begins */
 extern void gpuvec_search_faults(const search_run *q);

@@ -53,7 +53,7 @@ parse_head(partitions_run *run, const gpuvec_request *request, gpuvec_error *err
 	if (request->length < sizeof(*head))
 		return gpuvec_violation(error, "SEARCH_PARTS is cut off.");
 	memcpy(head, request->data, sizeof(*head));
-	if (head->measure > GPUVEC_TVERSKY)
+	if (head->measure >= GPUVEC_N_WIRE_MEASURES)
 		return gpuvec_violation(error, "The measure is unknown.");
 	if (head->method >= GPUVEC_N_METHODS)
 		return gpuvec_violation(error, "The method is unknown.");
@@ -87,11 +87,12 @@ parse_partitions(partitions_run *run, const gpuvec_request *request, gpuvec_erro
 		return false;
 	at += weights;
 	queries = at + run->head.npartitions * sizeof(gpuvec_search_partition);
-	if (request->length != queries + run->head.nqueries * sizeof(gpuvec_query) +
-		run->head.nids * sizeof(uint16_t))
-		return gpuvec_violation(error, "SEARCH_PARTS has the wrong length.");
 	run->wire = (const gpuvec_search_partition *) (request->data + at);
 	q->wire = (const gpuvec_query *) (request->data + queries);
+	if (request->length < queries + run->head.nqueries * sizeof(gpuvec_query) ||
+		request->length != queries + run->head.nqueries * sizeof(gpuvec_query) +
+		gpuvec_search_values_bytes(q->wire, run->head.nqueries) + run->head.nids * sizeof(uint16_t))
+		return gpuvec_violation(error, "SEARCH_PARTS has the wrong length.");
 	if (!queries_fit(q) || !keys_fit(run))
 		return gpuvec_violation(error, "SEARCH_PARTS is invalid.");
 	q->queries = calloc((size_t) run->head.nqueries * 2 + 1, sizeof(*q->queries));
@@ -101,7 +102,7 @@ parse_partitions(partitions_run *run, const gpuvec_request *request, gpuvec_erro
 	if (q->queries == NULL || run->found == NULL || run->mirrors == NULL || run->covered == NULL)
 		return gpuvec_fail_memory(error, request->length);
 	run->plain = q->queries + run->head.nqueries;
-	if (!gpuvec_search_queries_parse(q, (const uint16_t *) (q->wire + run->head.nqueries), error))
+	if (!gpuvec_search_queries_parse(q, (const float *) (q->wire + run->head.nqueries), error))
 		return false;
 	memcpy(run->plain, q->queries, run->head.nqueries * sizeof(*q->queries));
 	return true;

@@ -17,6 +17,8 @@
 
 #define ALL_FLAGS \
 	(GPUVEC_QUERY_MIN_SCORE | GPUVEC_QUERY_AFTER | GPUVEC_QUERY_DISJOINT | GPUVEC_QUERY_PAGES)
+#define ALL_FORMS \
+	(uint32_t) (GPUVEC_FORM_WIDE | GPUVEC_FORM_VALUES)
 
 /* Microseconds that a search waits at most for its mirror */
 #define MOST_PATIENCE_US	1000000
@@ -81,18 +83,52 @@ k_valid(const gpuvec_query *wire)
 	return wire->k >= 1 && wire->k <= GPUVEC_MAX_K && (wire->flags & GPUVEC_QUERY_PAGES) == 0;
 }
 
+/*
+ * True if weights are what the measure takes: finite and not 0, and positive
+ * for jaccard
+ */
+static bool
+weights_valid(const gpuvec_scoring *scoring, const float *weights, uint32_t n)
+{
+	bool		positive = gpuvec_scoring_sparse(*scoring) == GPUVEC_SPARSE_JACCARD;
+
+	for (uint32_t i = 0; i < n; i++)
+		if (!isfinite(weights[i]) || weights[i] == 0 || (positive && weights[i] < 0))
+			return false;
+	return true;
+}
+
+/* Give a query its weights, one for each of its ids; false: invalid */
+static bool
+parse_weights(const gpuvec_scoring *scoring, gpuvec_id_span ids, const float *weights,
+			  gpuvec_topk_query *query)
+{
+	gpuvec_sparse vector = {ids, weights, false};
+
+	if (!weights_valid(scoring, weights, ids.n))
+		return false;
+	query->weights = weights;
+	query->square = gpuvec_sparse_own(GPUVEC_SPARSE_COSINE, &vector);
+	query->own = gpuvec_sparse_own(gpuvec_scoring_sparse(*scoring), &vector);
+	return true;
+}
+
 /* Check a query and copy it; false if it is invalid */
 static bool
-parse_query(const gpuvec_query *wire, const uint16_t *ids, search_run *q, gpuvec_topk_query *query)
+parse_query(const gpuvec_query *wire, const float *weights, const uint16_t *ids, search_run *q,
+			gpuvec_topk_query *query)
 {
-	gpuvec_id_span span = {ids, wire->len, wire->wide != 0};
+	gpuvec_id_span span = {ids, wire->len, (wire->form & GPUVEC_FORM_WIDE) != 0};
 
 	if (!k_valid(wire) || wire->len > GPUVEC_MAX_IDS ||
 		(wire->flags & ~(uint32_t) ALL_FLAGS) != 0 ||
-		isnan(wire->min_score) || isnan(wire->after_score) || wire->wide > 1 ||
+		isnan(wire->min_score) || isnan(wire->after_score) || (wire->form & ~ALL_FORMS) != 0 ||
+		((wire->form & GPUVEC_FORM_VALUES) != 0) != (q->scoring.sparse != 0) ||
 		!gpuvec_sets_ids_valid(span))
 		return false;
 	memset(query, 0, sizeof(*query));
+	if (q->scoring.sparse && !parse_weights(&q->scoring, span, weights, query))
+		return false;
 	query->ids = ids;
 	query->len = wire->len;
 	query->k = wire->k;
@@ -111,7 +147,24 @@ parse_query(const gpuvec_query *wire, const uint16_t *ids, search_run *q, gpuvec
 static inline uint64_t
 query_places(const gpuvec_query *wire)
 {
-	return (uint64_t) wire->len * (wire->wide == 1 ? 2 : 1);
+	return (uint64_t) wire->len * (wire->form & GPUVEC_FORM_WIDE ? 2 : 1);
+}
+
+/* Values of a query */
+static inline uint64_t
+query_values(const gpuvec_query *wire)
+{
+	return wire->form & GPUVEC_FORM_VALUES ? wire->len : 0;
+}
+
+size_t
+gpuvec_search_values_bytes(const gpuvec_query *wire, uint32_t n)
+{
+	uint64_t	values = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		values += query_values(&wire[i]);
+	return values * sizeof(float);
 }
 
 size_t
@@ -120,6 +173,11 @@ gpuvec_search_scoring_parse(search_run *q, const char *from, size_t left, gpuvec
 	gpuvec_search_weights weights;
 	bool		ok = true;
 
+	if (q->head.measure >= GPUVEC_WIRE_SPARSE)
+	{
+		q->scoring = gpuvec_sparse_scoring((gpuvec_sparse_measure) (q->head.measure - GPUVEC_WIRE_SPARSE));
+		return 0;
+	}
 	q->scoring.measure = (gpuvec_measure) q->head.measure;
 	if (q->scoring.measure != GPUVEC_TVERSKY)
 		return 0;
@@ -148,7 +206,7 @@ parse_head(search_run *q, const gpuvec_request *request, gpuvec_error *error)
 	if (request->length < sizeof(*head))
 		return gpuvec_violation(error, "SEARCH is cut off.");
 	memcpy(head, request->data, sizeof(*head));
-	if (head->measure > GPUVEC_TVERSKY)
+	if (head->measure >= GPUVEC_N_WIRE_MEASURES)
 		return gpuvec_violation(error, "The measure is unknown.");
 	if (head->method >= GPUVEC_N_METHODS)
 		return gpuvec_violation(error, "The method is unknown.");
@@ -160,16 +218,19 @@ parse_head(search_run *q, const gpuvec_request *request, gpuvec_error *error)
 }
 
 bool
-gpuvec_search_queries_parse(search_run *q, const uint16_t *ids, gpuvec_error *error)
+gpuvec_search_queries_parse(search_run *q, const float *values, gpuvec_error *error)
 {
 	uint64_t	left = q->head.nids;
+	const uint16_t *ids = (const uint16_t *)
+		((const char *) values + gpuvec_search_values_bytes(q->wire, q->head.nqueries));
 
 	for (uint32_t i = 0; i < q->head.nqueries; i++)
 	{
 		uint64_t	places = query_places(&q->wire[i]);
 
-		if (places > left || !parse_query(&q->wire[i], ids, q, &q->queries[i]))
+		if (places > left || !parse_query(&q->wire[i], values, ids, q, &q->queries[i]))
 			return gpuvec_violation(error, "A query is invalid.");
+		values += query_values(&q->wire[i]);
 		ids += places;
 		left -= places;
 	}
@@ -212,15 +273,16 @@ parse_search(search_run *q, const gpuvec_request *request, gpuvec_error *error)
 		return false;
 	if (head->nqueries > GPUVEC_MAX_QUERIES || head->filter_bytes > request->length ||
 		head->nids > (uint64_t) GPUVEC_MAX_QUERIES * GPUVEC_MAX_IDS * 2 ||
-		request->length - begin != head->nqueries * sizeof(gpuvec_query) +
-		head->filter_bytes + head->nids * sizeof(uint16_t))
+		request->length - begin < head->nqueries * sizeof(gpuvec_query) ||
+		request->length - begin != head->nqueries * sizeof(gpuvec_query) + head->filter_bytes +
+		gpuvec_search_values_bytes(wire, head->nqueries) + head->nids * sizeof(uint16_t))
 		return gpuvec_violation(error, "SEARCH has the wrong length.");
 	q->queries = malloc((head->nqueries + (size_t) 1) * sizeof(*q->queries));
 	if (q->queries == NULL)
 		return gpuvec_fail_memory(error, request->length);
 	q->wire = wire;
 	filters = (const char *) (wire + head->nqueries);
-	return gpuvec_search_queries_parse(q, (const uint16_t *) (filters + head->filter_bytes), error) &&
+	return gpuvec_search_queries_parse(q, (const float *) (filters + head->filter_bytes), error) &&
 		parse_filters(q, filters, error);
 }
 
@@ -415,7 +477,7 @@ answer_search(gpuvec_session *s, const gpuvec_request *request, const search_run
 static bool
 needs_numbers(const search_run *q, uint32_t i)
 {
-	return q->wire[i].len > 0 && (q->mirror.id_numbers || q->wire[i].wide);
+	return q->wire[i].len > 0 && (q->mirror.id_numbers || (q->wire[i].form & GPUVEC_FORM_WIDE));
 }
 
 /* Look up the ids of a query, which has room for numbers; ascending */
@@ -425,7 +487,7 @@ find_numbers(const search_run *q, uint32_t i, uint32_t *numbers)
 	const gpuvec_query *wire = &q->wire[i];
 	const uint16_t *ids = q->queries[i].ids;
 
-	if (wire->wide)
+	if (wire->form & GPUVEC_FORM_WIDE)
 		memcpy(numbers, ids, wire->len * sizeof(uint32_t));
 	else
 		for (uint32_t j = 0; j < wire->len; j++)

@@ -133,7 +133,7 @@ fill_query(MirrorSearchRequest *request, const MirrorSearch *search, MirrorQuery
 	double		least;
 
 	wire->len = query->vector.ids.n;
-	wire->wide = query->vector.ids.wide;
+	wire->form = query->vector.ids.wide ? GPUVEC_FORM_WIDE : 0;
 	wire->k = rows_to_ask(search, query, page, queries);
 	if (least_score(search, query, &least))
 	{

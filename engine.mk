@@ -100,6 +100,11 @@ FLAGS_exact_avx512 = -O3 -mavx512f
 FLAGS_product = -O3
 FLAGS_shard_pool = -O3
 FLAGS_scan_lone_avx512 = -O3 -mavx512f -mavx512bw -mavx512vl
+FLAGS_sparse_score = -O3
+FLAGS_sparse_scan = -O3
+FLAGS_sparse_scan_portable = -O3
+FLAGS_sparse_scan_avx2 = -O3 -mavx2
+FLAGS_sparse_scan_avx512 = -O3 -mavx512f
 
 ENGINE_LIB = build/libengine.a
 

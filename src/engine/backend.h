@@ -59,7 +59,8 @@ typedef struct gpuvec_match
  * then: min_score does not hold.
  *
  * Only by measures of sparse vectors the ids have weights, and only backends
- * that take weights are asked.
+ * that take weights are asked.  Numbers are not in the order of ids, in which
+ * terms are added.
  *
  * Of a mirror with numbers of ids, ids[] has the hot numbers of the query's
  * ids, and cold[] the cold ones.  Ids that no row has are in neither, but
@@ -81,6 +82,10 @@ typedef struct gpuvec_topk_query
 	const float *weights;		/* of sparse vectors: [gpuvec_query_len()] of
 								 * all ids, in the order of these; finite and
 								 * not 0; owned by the caller */
+	const uint16_t *places;		/* [len + ncold] of sparse vectors: which
+								 * weight is that of each number, hot ones
+								 * first; owned by the caller.  NULL: they are
+								 * in order. */
 	double		square;			/* the sum of the weights' squares */
 	double		own;			/* gpuvec_sparse_own() */
 	uint32_t	k;				/* 1 .. GPUVEC_MAX_K */

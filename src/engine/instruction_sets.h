@@ -38,6 +38,8 @@
 #define scan_batch_avx2 scan_batch_portable
 #define scan_batch_avx512 scan_batch_portable
 #define scan_lone_avx512 scan_lone_portable
+#define sparse_sums_avx2 sparse_sums_portable
+#define sparse_sums_avx512 sparse_sums_portable
 #endif
 
 #endif							/* GPUVEC_INSTRUCTION_SETS_H */

@@ -255,12 +255,15 @@ pass_lead(gpuvec_scheduler *scheduler)
 		}
 }
 
-/* Search by the method that was asked for; AUTO: the cheapest */
+/*
+ * Search by the method that was asked for; AUTO: the cheapest.  By measures of
+ * sparse vectors there is one method only.
+ */
 static bool
 search(gpuvec_backend *backend, const topk_request *like, gpuvec_topk_query *queries,
 	   uint32_t nqueries, gpuvec_error *error)
 {
-	if (like->method == GPUVEC_METHOD_AUTO)
+	if (like->method == GPUVEC_METHOD_AUTO && !like->scoring->sparse)
 		return gpuvec_topk_by_cost(backend, like->view, like->scoring, queries, nqueries, error);
 	return backend->topk(backend, like->view, like->scoring, like->method, queries, nqueries,
 						 error);

@@ -18,6 +18,7 @@
 #include "engine/cpu/cpu_backend.h"
 #include "engine/sets/draft.h"
 #include "engine/sets/id_numbers.h"
+#include "test_weights.h"
 #include "unit_test.h"
 #ifdef FILTER_TEST_GPU
 #include "kernels/search/search_policy.h"
@@ -66,6 +67,7 @@ typedef struct test_query
 	uint32_t	cold[LONGEST];
 	uint32_t	ids[LONGEST];	/* all numbers */
 	uint32_t	nids;
+	test_weights weights;
 	gpuvec_condition conditions[MOST_CONDITIONS];
 	uint64_t	values[MOST_VALUES];
 } test_query;
@@ -409,6 +411,12 @@ random_limits(gpuvec_measure measure, test_query *q)
 	q->q.has_after = random_below(4) == 0;
 	q->q.after_score = measure == GPUVEC_HAMMING ? -(double) random_below(9) : (double) random_below(5) / 4;
 	q->q.after_tid = gpuvec_tid(random_below(50), 3);
+	/* as sessions ask: for what has any score, or is above 0 */
+	if (is_sparse(measure) && random_below(2))
+	{
+		q->q.has_min_score = true;
+		q->q.min_score = random_below(4) == 0 ? (double) random_below(5) - 3 : 0x1p-1074;
+	}
 }
 
 /* ---- what should be found ---- */
@@ -472,6 +480,18 @@ common_ids(const model_row *row, const test_query *q)
 	return n;
 }
 
+/* The score of a row, by a measure of sparse vectors */
+static double
+sparse_score(gpuvec_measure measure, const model_row *row, const test_query *q)
+{
+	bool		shares[LONGEST] = {false};
+
+	for (uint32_t i = 0; i < row->len; i++)
+		for (uint32_t j = 0; j < q->nids; j++)
+			shares[j] |= row->ids[i] == q->ids[j];
+	return weighted_score(measure, &q->q, shares, row->len);
+}
+
 static int
 compare_matches(const void *a, const void *b)
 {
@@ -489,7 +509,8 @@ scoring_of(gpuvec_measure measure)
 {
 	gpuvec_scoring scoring = {.measure = measure,.tversky = gpuvec_make_tversky(0.5, 0.25)};
 
-	return scoring;
+	return is_sparse(measure) ?
+		gpuvec_sparse_scoring((gpuvec_sparse_measure) (measure - GPUVEC_WIRE_SPARSE)) : scoring;
 }
 
 /* All matches of a query, sorted; counts the rows that pass */
@@ -510,10 +531,11 @@ all_matches(const table *t, gpuvec_measure measure, const test_query *q, bool di
 			continue;
 		++*npassed;
 		match.common = shared.common = common_ids(row, q);
-		match.score = gpuvec_score_with(scoring_of(measure), shared);
+		match.score = is_sparse(measure) ? sparse_score(measure, row, q) :
+			gpuvec_score_with(scoring_of(measure), shared);
 		if ((row->null_set && !asks_for_null_sets(q)) ||
-			(match.common == 0 && measure != GPUVEC_HAMMING && !disjoint) ||
-			(q->q.has_min_score && match.score < q->q.min_score) ||
+			(match.common == 0 && measure != GPUVEC_HAMMING && !disjoint && !is_sparse(measure)) ||
+			(q->q.has_min_score && match.score < q->q.min_score && !(disjoint && is_sparse(measure))) ||
 			(q->q.has_after && (match.score > q->q.after_score ||
 								(match.score == q->q.after_score && match.tid <= q->q.after_tid))))
 			continue;
@@ -647,13 +669,14 @@ test_searches(gpuvec_backend *backend, const gpuvec_view *view, const table *t, 
 
 	for (int round = 0; round < rounds; round++)
 	{
-		gpuvec_measure measure = (gpuvec_measure) (round % (GPUVEC_TVERSKY + 1));
+		gpuvec_measure measure = (gpuvec_measure) (round % (int) measures_of(backend));
 		uint32_t	n = round % 3 == 0 ? 1 : (uint32_t) random_below(NQUERIES) + 1;
 
 		for (uint32_t i = 0; i < n; i++)
 		{
 			random_query(t, &queries[i]);
 			random_limits(measure, &queries[i]);
+			draw_weights(measure, &queries[i].q, &queries[i].weights);
 			if (backend->takes_unordered && !queries[i].q.has_after && random_below(4) == 0)
 			{
 				queries[i].q.unordered = true;

@@ -246,6 +246,9 @@ test_sorting(void)
 	static const uint32_t lengths[] = {0, 1, 31, 32, 33, 100, 4095, 4096, 4097, 9000};
 	static uint32_t numbers[9000];
 	static uint32_t sorted[9000];
+	static uint32_t drawn[9000];
+	static uint16_t places[9000];
+	gpuvec_error error;
 
 	for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++)
 	{
@@ -254,10 +257,17 @@ test_sorting(void)
 			uint32_t	n = lengths[i];
 
 			for (uint32_t j = 0; j < n; j++)
-				sorted[j] = numbers[j] = random32() >> (32 - bits);
+				sorted[j] = numbers[j] = drawn[j] = random32() >> (32 - bits);
 			qsort(sorted, n, sizeof(uint32_t), compare_uint32);
 			gpuvec_sort_numbers(numbers, n);
 			check(memcmp(sorted, numbers, n * sizeof(uint32_t)) == 0, "sorted numbers");
+			memcpy(numbers, drawn, n * sizeof(uint32_t));
+			check(gpuvec_sort_numbers_places(numbers, places, n, &error) &&
+				  memcmp(sorted, numbers, n * sizeof(uint32_t)) == 0, "sorted numbers, with places");
+			for (uint32_t j = 0; j < n; j++)
+				numbers[j] ^= drawn[places[j]];
+			for (uint32_t j = 0; j < n; j++)
+				check(numbers[j] == 0, "the place of a number");
 		}
 	}
 }

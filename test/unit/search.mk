@@ -71,7 +71,7 @@ $(SEARCH_LIB): $(ENGINE_OBJS)
 	$(AR) rcs $@ $^
 
 # the test of the CPU's filters, with the other backend
-$(EMULATION_DIR)/cuda_filter.o: $(srcdir)/test/unit/filter_test.c $(srcdir)/test/unit/unit_test.h
+$(EMULATION_DIR)/cuda_filter.o: $(srcdir)/test/unit/filter_test.c $(srcdir)/test/unit/test_weights.h $(srcdir)/test/unit/unit_test.h
 	@mkdir -p $(@D)
 	$(ENGINE_CC) -std=gnu11 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -DFILTER_TEST_GPU \
 		-I$(srcdir)/src -I$(srcdir) -c -o $@ $<
@@ -80,7 +80,7 @@ $(EMULATION_DIR)/cuda_filter: $(EMULATION_DIR)/cuda_filter.o $(SEARCH_OBJS) $(SE
 	$(CXX) -g -pthread -o $@ $^ -lm -lpthread
 
 # several devices, against the CPU
-$(EMULATION_DIR)/cuda_shards.o: $(srcdir)/test/unit/shards_test.c $(srcdir)/test/unit/unit_test.h
+$(EMULATION_DIR)/cuda_shards.o: $(srcdir)/test/unit/shards_test.c $(srcdir)/test/unit/test_weights.h $(srcdir)/test/unit/unit_test.h
 	@mkdir -p $(@D)
 	$(ENGINE_CC) -std=gnu11 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -DSHARDS_TEST_GPU \
 		-I$(srcdir)/src -I$(srcdir) -c -o $@ $<

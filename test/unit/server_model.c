@@ -539,10 +539,20 @@ random_weights(model_query *q)
 			(random_below(4) == 0 ? -1 : 1);
 }
 
+uint32_t
+model_measures(void)
+{
+	const char *backend = getenv("SERVER_TEST_BACKEND");
+
+	return backend && strcmp(backend, "cuda") == 0 ? GPUVEC_TVERSKY + 1 : GPUVEC_N_WIRE_MEASURES;
+}
+
 float
 model_weight(gpuvec_measure measure, const model_query *q, uint32_t i)
 {
-	return measure == GPUVEC_WIRE_SPARSE + GPUVEC_SPARSE_JACCARD ? fabsf(q->weights[i]) : q->weights[i];
+	float		weight = q->weights ? q->weights[i] : (i % 5 == 4 ? -0.7f : 0.1f + (float) (i % 7));
+
+	return measure == GPUVEC_WIRE_SPARSE + GPUVEC_SPARSE_JACCARD ? fabsf(weight) : weight;
 }
 
 /* Append the weights of a query's ids, of a measure of sparse vectors */
@@ -573,6 +583,8 @@ random_query(const shape *s)
 	{
 		q.wire.flags |= GPUVEC_QUERY_MIN_SCORE;
 		q.wire.min_score = (double) random_below(100) / 200;
+		if (random_below(4) == 0)
+			q.wire.min_score = random_below(2) ? 0x1p-1074 : -0.5;
 	}
 	random_filter(&q);
 	return q;
@@ -657,6 +669,35 @@ judge(const model_query *q, const model_row *row)
 	return row->len > 0 || wants_nulls ? TAKES_PART : PASSES;
 }
 
+/* The score of a row by a measure of sparse vectors */
+static double
+weighted_score(gpuvec_measure measure, const model_query *q, const model_row *row)
+{
+	bool		jaccard = measure == GPUVEC_WIRE_SPARSE + GPUVEC_SPARSE_JACCARD;
+	double		s = 0;
+	double		a = 0;
+	double		b = row->len;
+	double		ratio;
+
+	for (uint32_t i = 0, j = 0; i < q->wire.len; i++)
+	{
+		double		weight = model_weight(measure, q, i);
+
+		a += jaccard ? weight : weight * weight;
+		while (j < row->len && row->ids[j] < q->ids[i])
+			j++;
+		if (j < row->len && row->ids[j] == q->ids[i])
+			s += jaccard && weight > 1 ? 1 : weight;
+	}
+	if (measure == (gpuvec_measure) GPUVEC_WIRE_SPARSE)
+		return s;
+	if (jaccard)
+		return a + b - s == 0 ? 0 : s / (a + b - s);
+	ratio = a * b == 0 ? 0 : s * s / (a * b);
+	ratio = sqrt(ratio > 1 ? 1 : ratio);
+	return s < 0 ? 0 - ratio : ratio;
+}
+
 /*
  * All rows that rank for a query, in order; known, xmin: as in gpuvec_search.
  * `passed` says on entry whether rows without a common id rank, and then how
@@ -668,6 +709,7 @@ brute_force(const model *m, gpuvec_measure measure, const model_query *q, uint64
 {
 	bool		disjoint = (*passed & GPUVEC_DISJOINT_TOO) != 0;
 	gpuvec_scoring scoring = {.measure = measure,.tversky = gpuvec_make_tversky(weights.alpha, weights.beta)};
+	bool		sparse = (int) measure >= GPUVEC_WIRE_SPARSE;
 	gpuvec_hit *hits = malloc((model_nrows(m) + 1) * sizeof(gpuvec_hit));
 	uint8_t    *wanted = calloc(GPUVEC_MAX_IDS, 1);
 
@@ -689,14 +731,16 @@ brute_force(const model *m, gpuvec_measure measure, const model_query *q, uint64
 			*passed += found != FAILS;
 			for (uint32_t i = 0; i < row->len; i++)
 				common += wanted[row->ids[i]];
-			hit.score = gpuvec_score_with(scoring, (gpuvec_shared) {common, q->wire.len, row->len});
+			hit.score = sparse ? weighted_score(measure, q, row) :
+				gpuvec_score_with(scoring, (gpuvec_shared) {common, q->wire.len, row->len});
 			hit.place = gpuvec_hit_place(tid, common, !proven &&
 										 (m->pages[block].sent_newest != 0 || m->pages[block].refresh > known));
 			if (proven)
 				hit.place |= GPUVEC_HIT_PROVEN;
-			if (found != TAKES_PART || (common == 0 && measure != GPUVEC_HAMMING && !disjoint))
+			if (found != TAKES_PART || (common == 0 && measure != GPUVEC_HAMMING && !disjoint && !sparse))
 				continue;
-			if ((q->wire.flags & GPUVEC_QUERY_MIN_SCORE) && !(hit.score >= q->wire.min_score))
+			if ((q->wire.flags & GPUVEC_QUERY_MIN_SCORE) && !(hit.score >= q->wire.min_score) &&
+				!(sparse && disjoint))
 				continue;
 			if ((q->wire.flags & GPUVEC_QUERY_AFTER) &&
 				!(hit.score < q->wire.after_score ||
@@ -853,7 +897,7 @@ model_check(client *c, const model *m, gpuvec_measure measure, const model_query
 bool
 model_check_random(client *c, const model *m, const shape *s)
 {
-	gpuvec_measure measure = (gpuvec_measure) random_below(GPUVEC_TVERSKY + 1);
+	gpuvec_measure measure = (gpuvec_measure) random_below(model_measures());
 	uint32_t	n = 1 + (uint32_t) random_below(3);
 	model_query queries[3];
 	bool		ok;

@@ -107,10 +107,17 @@ typedef struct model_query
 	gpuvec_condition conditions[2]; /* wire.nconditions of them */
 	uint64_t	values[4];
 	float	   *weights;		/* of its ids, by measures of sparse vectors;
-								 * random_query() has them behind the ids */
+								 * random_query() has them behind the ids;
+								 * NULL: some */
 } model_query;
 
 extern model_query random_query(const shape *s);
+
+/*
+ * How many measures the engine takes, by their numbers on the wire: a GPU
+ * takes none of sparse vectors
+ */
+extern uint32_t model_measures(void);
 
 /*
  * The weight of an id by a measure of sparse vectors, GPUVEC_WIRE_SPARSE and

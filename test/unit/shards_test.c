@@ -25,6 +25,7 @@
 #include "engine/scheduler.h"
 #include "engine/sets/draft.h"
 #include "engine/sets/id_numbers.h"
+#include "test_weights.h"
 #include "unit_test.h"
 
 #define LONGEST			24
@@ -477,6 +478,7 @@ typedef struct test_query
 {
 	uint16_t	hot[LONGEST];
 	uint32_t	numbers[LONGEST];
+	test_weights weights;
 	gpuvec_condition condition;
 } test_query;
 
@@ -502,12 +504,18 @@ draw_query(const table *t, gpuvec_measure measure, test_query *scratch, gpuvec_t
 	q->cold = scratch->numbers + q->len;
 	q->ncold = len - q->len;
 	q->others = q->ncold + (uint32_t) random_below(3);
+	draw_weights(measure, q, &scratch->weights);
 	q->k = random_below(5) == 0 ? 100000 : 1 + (uint32_t) random_below(12);
 	q->has_min_score = random_below(4) == 0;
 	q->min_score = measure == GPUVEC_HAMMING ? -(double) random_below(20) : (double) random_below(10) / 10;
 	q->has_after = random_below(4) == 0;
 	q->after_score = measure == GPUVEC_HAMMING ? -(double) random_below(10) : (double) random_below(4) / 4;
 	q->after_tid = t->n > 0 ? tid_of(t, (uint32_t) random_below(t->n)) : 0;
+	if (is_sparse(measure) && random_below(2))
+	{
+		q->has_min_score = true;
+		q->min_score = random_below(4) == 0 ? (double) random_below(5) - 3 : 0x1p-1074;
+	}
 	if (t->nfilters && random_below(3))
 	{
 		scratch->condition = (gpuvec_condition) {
@@ -602,6 +610,8 @@ search(gpuvec_backend *b, const gpuvec_view *view, gpuvec_measure measure, gpuve
 	gpuvec_scoring scoring = {.measure = measure,.tversky = gpuvec_make_tversky(0.7, 0.3)};
 	gpuvec_error error;
 
+	if (is_sparse(measure))
+		scoring = gpuvec_sparse_scoring((gpuvec_sparse_measure) (measure - GPUVEC_WIRE_SPARSE));
 	memcpy(mine, queries, n * sizeof(*mine));
 	set_rows(mine, n, view->nrows, true);
 	check(b->topk(b, view, &scoring, method, mine, n, &error), "a search works");
@@ -694,7 +704,7 @@ test_random(int ntables)
 			shard_device(shards, p)->no_disjoint = random_below(6) == 0;
 		view = make_view(shards, &t);
 		for (int round = 0; round < 3; round++)
-			compare_views(one, expected, shards, view, &t, (gpuvec_measure) random_below(GPUVEC_N_MEASURES + 1));
+			compare_views(one, expected, shards, view, &t, (gpuvec_measure) random_below(measures_of(shards)));
 		gpuvec_view_unref(view);
 		gpuvec_view_unref(expected);
 		check(nothing_placed(shards), "released segments no longer count");
@@ -787,7 +797,7 @@ test_joint(int ntables)
 		}
 		expected = joint_view(one, t);
 		view = joint_view(shards, t);
-		for (gpuvec_measure m = 0; m <= GPUVEC_TVERSKY; m++)
+		for (gpuvec_measure m = 0; m < measures_of(one); m++)
 		{
 			compare_views(one, expected, shards, view, &t[0], m);
 			check_joint(one, expected, t, m);
@@ -1019,7 +1029,7 @@ test_elsewhere(int ntables, bool with_host)
 		for (int p = 0; p < n; p++)
 			shard_device(shards, p)->fails = p != good && random_below(2) ? GPUVEC_OUT_OF_MEMORY : NULL;
 		for (int round = 0; round < 3; round++)
-			compare_views(one, expected, shards, view, &t, (gpuvec_measure) random_below(GPUVEC_N_MEASURES + 1));
+			compare_views(one, expected, shards, view, &t, (gpuvec_measure) random_below(measures_of(shards)));
 		for (int p = 0; p < n; p++)
 			shard_device(shards, p)->fails = NULL;
 		shards->copier->free_copies(shards->copier->take(shards, view, NULL));
@@ -1067,10 +1077,10 @@ compare_copies(gpuvec_backend *one, const gpuvec_view *expected, gpuvec_backend 
 {
 	for (int p = 0; p < gpuvec_shards_of(shards)->ndevices; p++)
 		compare_batch(one, expected, shards, p, view, t,
-					  (gpuvec_measure) random_below(GPUVEC_N_MEASURES + 1),
+					  (gpuvec_measure) random_below(measures_of(shards)),
 					  1 + (uint32_t) random_below(NQUERIES));
 	compare_batch(one, expected, shards, -1, view, t,
-				  (gpuvec_measure) random_below(GPUVEC_N_MEASURES + 1),
+				  (gpuvec_measure) random_below(measures_of(shards)),
 				  2 * SPLIT_QUERIES + (uint32_t) random_below(3 * SPLIT_QUERIES));
 	compare_views(one, expected, shards, view, t, GPUVEC_JACCARD);
 }
@@ -1353,6 +1363,35 @@ test_replicas(void)
 	free(single.rows);
 }
 
+/* A device that takes no weights: the scheduler refuses, and sessions scan */
+static void
+test_no_weights(void)
+{
+	gpuvec_backend *shards = open_shards(2, NULL);
+	table		t = make_table(200, 3, 20, true);
+	gpuvec_view *view = make_view(shards, &t);
+	gpuvec_scheduler *scheduler = gpuvec_scheduler_new(shards);
+	gpuvec_scoring scoring = gpuvec_sparse_scoring(GPUVEC_SPARSE_COSINE);
+	gpuvec_topk_query query;
+	test_query	scratch;
+	gpuvec_error error;
+
+	draw_query(&t, (gpuvec_measure) (GPUVEC_WIRE_SPARSE + GPUVEC_SPARSE_COSINE), &scratch, &query);
+	query.unordered = false;
+	query.matches = calloc(t.n + 1, sizeof(gpuvec_match));
+	check(!shards->takes_weights ||
+		  gpuvec_scheduler_topk(scheduler, view, &scoring, GPUVEC_METHOD_AUTO, &query, 1, &error),
+		  "a search by weights");
+	shards->takes_weights = false;
+	check(!gpuvec_scheduler_topk(scheduler, view, &scoring, GPUVEC_METHOD_AUTO, &query, 1, &error) &&
+		  error.fallback && !error.fatal, "a search that the engine does not take");
+	free(query.matches);
+	gpuvec_scheduler_free(scheduler);
+	gpuvec_view_unref(view);
+	shards->close(shards);
+	free(t.rows);
+}
+
 /* Sessions search while copies are taken away, and made again */
 static void
 test_copies_taken(void)
@@ -1453,6 +1492,7 @@ main(int argc, char **argv)
 	test_copies_refused();
 #ifndef SHARDS_TEST_GPU
 	test_replicas();
+	test_no_weights();
 	test_copies_taken();
 #endif
 #ifdef SHARDS_TEST_GPU

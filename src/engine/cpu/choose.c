@@ -55,6 +55,8 @@ typedef struct way_costs
 	double		line;			/* lists: each line of a bitmap */
 	double		number;			/* lists: each row number */
 	double		list;			/* lists: each id of the query */
+	double		sparse_id;		/* scan by measures of sparse vectors: each
+								 * id */
 } way_costs;
 
 /*
@@ -69,15 +71,15 @@ typedef struct way_costs
 
 static const way_costs costs_of[] = {
 	{0},
-	{0.70, 1.5, 1.7, 0.5, 75, 4.2, 0.40, 15},	/* portable C */
-	{0.70, 1.5, 1.9, 0.5, 32, 1.6, 0.40, 15},	/* AVX2 */
-	{0.09, 1.5, 2.2, 0.5, 30, 1.1, 0.40, 15}	/* AVX-512 */
+	{0.70, 1.5, 1.7, 0.5, 75, 4.2, 0.40, 15, 0.7},	/* portable C */
+	{0.70, 1.5, 1.9, 0.5, 32, 1.6, 0.40, 15, 0.6},	/* AVX2 */
+	{0.09, 1.5, 2.2, 0.5, 30, 1.1, 0.40, 15, 0.6}	/* AVX-512 */
 };
 
 uint32_t
 cpu_width(cpu_simd simd, cpu_way way)
 {
-	return way == CPU_LONE ? 1 : way == CPU_BATCH ? batch_widths[simd] : LISTS_WIDTH;
+	return way == CPU_LONE || way == CPU_SPARSE ? 1 : way == CPU_BATCH ? batch_widths[simd] : LISTS_WIDTH;
 }
 
 /* Cost of the search by lists for one query */
@@ -178,7 +180,9 @@ gathering_costs_less(cpu_backend *cpu, const gpuvec_segment *segment, gpuvec_met
 	double		ids = (double) gpuvec_segment_hot(segment) / segment->nrows;
 	double		cost = scan_cost(cpu->simd, segment, nqueries);
 
-	if (method != GPUVEC_METHOD_BITSET && lists)
+	if (query->scoring.sparse)
+		cost = costs_of[cpu->simd].sparse_id * (double) gpuvec_segment_hot(segment);
+	else if (method != GPUVEC_METHOD_BITSET && lists)
 	{
 		double		by_lists = lists_cost(&costs_of[cpu->simd], lists, query->query);
 
@@ -194,6 +198,9 @@ choose_way(cpu_backend *cpu, const gpuvec_segment *segment, gpuvec_method method
 {
 	const cpu_lists *lists = segment_lists(segment);
 
+	/* lists know no values, and nothing of what sums need */
+	if (queries[0].scoring.sparse)
+		return CPU_SPARSE;
 	if (method != GPUVEC_METHOD_BITSET && lists &&
 		(method == GPUVEC_METHOD_INVERTED || method == GPUVEC_METHOD_READY_LISTS ||
 		 lists_cost_less(cpu->simd, segment, lists, queries, nqueries)))

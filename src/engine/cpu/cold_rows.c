@@ -33,6 +33,11 @@
  * would be wrong.  With hot numbers alone, a row of C may seem to come behind
  * the position that it comes before in truth, and take the place of another.
  *
+ * By measures of sparse vectors it is the same with sums in place of counts:
+ * what scans add up is all that a row outside C shares.  But no count says
+ * that a row of C cannot be good enough, so each one is scored.  Its score
+ * takes the cold numbers by the places of their ids among the query's.
+ *
  *-------------------------------------------------------------------------
  */
 #include <stdlib.h>
@@ -40,6 +45,7 @@
 
 #include "engine/cpu/cold_rows.h"
 #include "engine/cpu/scan_lone.h"
+#include "engine/cpu/sparse_rows.h"
 
 /* State while the rows of C are found */
 typedef struct cold_search_state
@@ -47,11 +53,19 @@ typedef struct cold_search_state
 	const gpuvec_topk_query *query;
 	cold_rows  *cold;
 	best_rows  *best;
-	lone_scan  *scan;			/* the query's hot numbers, as a bitmap */
+	lone_scan  *scan;			/* the query's hot numbers, as a bitmap; or */
+	sparse_scratch *sparse;		/* as tables, by measures of sparse vectors */
 	uint32_t   *count;			/* [GPUVEC_SEGMENT_ROWS] cold numbers that
 								 * rows share; all 0 between segments */
 	uint16_t   *found;			/* [GPUVEC_SEGMENT_ROWS] rows with a count */
 	uint32_t	nfound;
+
+	/* by measures of sparse vectors */
+	uint32_t   *end;			/* [GPUVEC_SEGMENT_ROWS] where a found row's
+								 * places end */
+	uint16_t   *places;			/* [capacity] of the found rows' cold numbers,
+								 * row by row */
+	uint64_t	capacity;
 } cold_search_state;
 
 /* Double the room for tids */
@@ -110,6 +124,39 @@ count_postings(cold_search_state *s, const gpuvec_segment *segment)
 }
 
 /*
+ * Note the places of the cold numbers that were counted, row by row.  False:
+ * out of memory.
+ */
+static bool
+note_places(cold_search_state *s, const gpuvec_segment *segment)
+{
+	const gpuvec_topk_query *query = s->query;
+	uint32_t	total = 0;
+
+	for (uint32_t i = 0; i < s->nfound; i++)
+	{
+		s->end[s->found[i]] = total;
+		total += s->count[s->found[i]];
+	}
+	if (total > s->capacity)
+	{
+		free(s->places);
+		s->places = malloc(total * sizeof(uint16_t));
+		s->capacity = s->places ? total : 0;
+	}
+	if (total > 0 && s->places == NULL)
+		return false;
+	for (uint32_t i = 0; i < query->ncold; i++)
+	{
+		uint64_t	at = gpuvec_segment_find_cold(segment, query->cold[i]);
+
+		for (; at < segment->ncold && segment->cold_number[at] == query->cold[i]; at++)
+			s->places[s->end[segment->cold_row[at]]++] = sparse_place(query, query->len + i);
+	}
+	return true;
+}
+
+/*
  * Offer a row that shares `count` cold numbers, unless it cannot be good
  * enough even if it shares all hot ones
  */
@@ -120,6 +167,13 @@ offer_row(const cold_search_state *s, const gpuvec_segment *segment, uint32_t ro
 	uint32_t	hot = gpuvec_hot_len(segment, row);
 	uint32_t	most = count + (hot < s->query->len ? hot : s->query->len);
 
+	if (s->sparse)
+	{
+		sparse_cold cold = {s->places + s->end[row] - count, count};
+
+		sparse_offer(s->sparse, s->best, segment, row, cold, segment->tid[row]);
+		return;
+	}
 	if (most < gpuvec_need_with(s->best->query->scoring, shared.a, shared.b,
 								bound_score(s->best->query)))
 		return;
@@ -132,9 +186,10 @@ static bool
 search_entry(cold_search_state *s, const gpuvec_view_entry *entry, const uint64_t *mask)
 {
 	const gpuvec_segment *segment = entry->segment;
-	bool		ok = true;
+	bool		ok;
 
 	count_postings(s, segment);
+	ok = s->sparse == NULL || note_places(s, segment);
 	for (uint32_t i = 0; i < s->nfound; i++)
 	{
 		uint32_t	row = s->found[i];
@@ -155,19 +210,37 @@ is_canceled(const gpuvec_topk_query *query)
 	return query->canceled && __atomic_load_n(query->canceled, __ATOMIC_RELAXED);
 }
 
+/*
+ * Fill the tables in which hot numbers are looked up.  False: out of memory.
+ */
+static bool
+set_query(cold_search_state *s, cpu_backend *cpu, int thread, const cpu_query *query)
+{
+	if (!query->scoring.sparse)
+	{
+		s->scan = calloc(1, sizeof(lone_scan));
+		if (s->scan)
+			lone_set_query(s->scan, s->query);
+		return s->scan != NULL;
+	}
+	s->end = malloc(GPUVEC_SEGMENT_ROWS * sizeof(uint32_t));
+	s->sparse = s->end ? sparse_scratch_of(cpu, thread) : NULL;
+	if (s->sparse)
+		sparse_begin(s->sparse, query);
+	return s->sparse != NULL;
+}
+
 bool
-cold_search(const gpuvec_view *view, cpu_query *query, best_rows *best)
+cold_search(cpu_backend *cpu, int thread, const gpuvec_view *view, cpu_query *query,
+			best_rows *best)
 {
 	cold_search_state s = {
 		.query = query->query, .cold = calloc(1, sizeof(cold_rows)), .best = best,
-		.scan = calloc(1, sizeof(lone_scan)),
 		.count = calloc(GPUVEC_SEGMENT_ROWS, sizeof(uint32_t)),
 		.found = malloc(GPUVEC_SEGMENT_ROWS * sizeof(uint16_t))
 	};
-	bool		ok = s.cold && s.scan && s.count && s.found;
+	bool		ok = s.cold && s.count && s.found && set_query(&s, cpu, thread, query);
 
-	if (ok)
-		lone_set_query(s.scan, s.query);
 	for (uint32_t i = 0; ok && i < view->nentries && !is_canceled(s.query); i++)
 	{
 		const uint64_t *mask = query->filter ? query->filter->passing[i].mask : NULL;
@@ -175,7 +248,11 @@ cold_search(const gpuvec_view *view, cpu_query *query, best_rows *best)
 		if (view->entries[i].segment->ncold > 0 && (query->filter == NULL || mask != NULL))
 			ok = search_entry(&s, &view->entries[i], mask);
 	}
+	if (s.sparse)
+		sparse_end(s.sparse);
 	free(s.scan);
+	free(s.end);
+	free(s.places);
 	free(s.count);
 	free(s.found);
 

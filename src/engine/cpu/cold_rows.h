@@ -15,7 +15,8 @@
  * make query->cold.  All other steps of the search then leave these rows out.
  * False if out of memory.
  */
-extern bool cold_search(const gpuvec_view *view, cpu_query *query, best_rows *best);
+extern bool cold_search(cpu_backend *cpu, int thread, const gpuvec_view *view, cpu_query *query,
+						best_rows *best);
 
 extern void cold_free(cold_rows *cold);
 

@@ -135,6 +135,9 @@ cpu_close(gpuvec_backend *backend)
 	for (int i = 0; cpu->scratch && i < gpuvec_thread_pool_threads(cpu->pool); i++)
 		lists_scratch_free(&cpu->scratch[i]);
 	free(cpu->scratch);
+	for (int i = 0; cpu->sparse && i < gpuvec_thread_pool_threads(cpu->pool); i++)
+		free(cpu->sparse[i]);
+	free(cpu->sparse);
 	free(cpu->masks);
 	gpuvec_thread_pool_free(cpu->pool);
 	free(cpu);
@@ -148,8 +151,9 @@ start_backend(cpu_backend *cpu, int threads)
 		return false;
 	threads = gpuvec_thread_pool_threads(cpu->pool);
 	cpu->scratch = calloc((size_t) threads, sizeof(*cpu->scratch));
+	cpu->sparse = calloc((size_t) threads, sizeof(*cpu->sparse));
 	cpu->builder = lists_builder_new(threads, &cpu->policy);
-	return cpu->scratch && cpu->builder;
+	return cpu->scratch && cpu->sparse && cpu->builder;
 }
 
 gpuvec_backend *
@@ -175,6 +179,7 @@ gpuvec_cpu_open_with(const gpuvec_backend_options *options, const gpuvec_lists_p
 	cpu->base.finder = &gpuvec_cpu_finder;
 	cpu->base.takes_unordered = true;
 	cpu->base.takes_partitions = true;
+	cpu->base.takes_weights = true;
 	cpu->base.info = cpu_info;
 	cpu->base.adopt_segment = cpu_adopt_segment;
 	cpu->base.adopt_livemaps = cpu_adopt_livemaps;

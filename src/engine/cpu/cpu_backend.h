@@ -15,6 +15,9 @@
  * scan_lone.c		the scan for one query
  * scan_batch.inc	the scan for a batch of queries, compiled for each
  *					instruction set by scan_batch_*.c
+ * sparse_scan.c	the scan by measures of sparse vectors; sparse_scan.inc,
+ *					compiled for each instruction set by sparse_scan_*.c
+ * sparse_score.c	scores by such measures
  *
  *-------------------------------------------------------------------------
  */
@@ -104,7 +107,8 @@ typedef struct cpu_query
 								 * position count */
 	uint64_t	after_tid;
 	bool		has_after;
-	bool		ranks_disjoint; /* rows without a common id count */
+	bool		ranks_disjoint; /* rows without a common id count; by measures
+								 * of sparse vectors: rows of any score */
 	const cold_rows *cold;		/* rows that have been offered already, and
 								 * are left out by all slices; NULL: none */
 	const cpu_filter *filter;	/* NULL: all live rows take part */
@@ -172,12 +176,15 @@ typedef enum cpu_way
 {
 	CPU_LISTS,					/* search by inverted lists */
 	CPU_LONE,					/* scan, one query after another */
-	CPU_BATCH					/* scan for a batch of queries at once */
+	CPU_BATCH,					/* scan for a batch of queries at once */
+	CPU_SPARSE					/* scan by a measure of sparse vectors, one
+								 * query after another */
 } cpu_way;
 
-#define CPU_N_WAYS	3
+#define CPU_N_WAYS	4
 
 struct lists_scratch;
+struct sparse_scratch;
 struct lists_builder;
 
 typedef struct cpu_backend
@@ -188,6 +195,8 @@ typedef struct cpu_backend
 	gpuvec_lists_policy policy;
 	struct lists_builder *builder;
 	struct lists_scratch *scratch;	/* [threads of the pool] */
+	struct sparse_scratch **sparse; /* [threads of the pool]; NULL until a
+									 * thread needs it */
 	uint64_t   *masks;			/* [nmasks] memory for masks of filters, kept
 								 * from search to search; or NULL */
 	size_t		nmasks;

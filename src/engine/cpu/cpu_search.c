@@ -28,6 +28,7 @@
 #include "engine/cpu/filters.h"
 #include "engine/cpu/lists_builder.h"
 #include "engine/cpu/lists_search.h"
+#include "engine/cpu/sparse_rows.h"
 #include "engine/equal_filters.h"
 
 /* Slices for each thread, so that threads finish at about the same time */
@@ -184,6 +185,10 @@ search_slice(cpu_backend *cpu, cpu_way way, cpu_slice *slice, int thread)
 		case CPU_BATCH:
 			return cpu->simd == SIMD_AVX512 ? scan_batch_avx512(slice) :
 				cpu->simd == SIMD_AVX2 ? scan_batch_avx2(slice) : scan_batch_portable(slice);
+		case CPU_SPARSE:
+			return sparse_scan(slice, sparse_scratch_of(cpu, thread),
+							   cpu->simd == SIMD_AVX512 ? sparse_sums_avx512 :
+							   cpu->simd == SIMD_AVX2 ? sparse_sums_avx2 : sparse_sums_portable);
 	}
 	return false;
 }
@@ -350,10 +355,9 @@ make_queries(cpu_search *search, gpuvec_topk_query *queries)
 
 		mine->query = &queries[i];
 		mine->scoring = *search->scoring;
-		mine->ranks_disjoint = gpuvec_ranks_disjoint(search->scoring->measure);
-		/* + 0.0 turns -0 into 0; no score is -0 */
-		mine->own_bound = queries[i].has_min_score ?
-			gpuvec_score_key(queries[i].min_score + 0.0) : UINT64_MAX;
+		mine->ranks_disjoint = !search->scoring->sparse &&
+			gpuvec_ranks_disjoint(search->scoring->measure);
+		mine->own_bound = UINT64_MAX;
 		mine->has_after = queries[i].has_after;
 		if (mine->has_after)
 		{
@@ -368,7 +372,23 @@ make_queries(cpu_search *search, gpuvec_topk_query *queries)
 
 		search->pointers[i] = mine;
 		mine->bound = mine->query->bound ? mine->query->bound : &mine->own_bound;
-		best_lower_bound(mine, mine->own_bound);
+	}
+}
+
+/*
+ * Begin with the least scores as bounds.  A query by a measure of sparse
+ * vectors has none if all rows that pass its filter rank.
+ */
+static void
+set_bounds(cpu_search *search)
+{
+	for (uint32_t i = 0; i < search->nqueries; i++)
+	{
+		cpu_query  *mine = &search->queries[i];
+
+		/* + 0.0 turns -0 into 0; no score is -0 */
+		if (mine->query->has_min_score && !(search->scoring->sparse && mine->ranks_disjoint))
+			best_lower_bound(mine, gpuvec_score_key(mine->query->min_score + 0.0));
 	}
 }
 
@@ -473,10 +493,10 @@ search_cold(void *task, uint64_t number, int thread)
 {
 	cpu_search *search = task;
 
-	(void) thread;
 	search->cold[number].query = &search->queries[number];
 	if (search->queries[number].query->ncold > 0 &&
-		!cold_search(search->view, &search->queries[number], &search->cold[number]))
+		!cold_search(search->backend, thread, search->view, &search->queries[number],
+					 &search->cold[number]))
 		__atomic_store_n(&search->failed, 1, __ATOMIC_RELAXED);
 	if (search->queries[number].query->ncold > 0)
 		((gpuvec_topk_query *) search->queries[number].query)->ways |=
@@ -557,7 +577,7 @@ plan_search(cpu_search *search, gpuvec_method method, uint64_t *nslices)
 
 	*nslices = 0;
 
-	if (method == GPUVEC_METHOD_INVERTED)
+	if (method == GPUVEC_METHOD_INVERTED && !search->scoring->sparse)
 		gpuvec_thread_pool_run(search->backend->pool, require_lists, search,
 							   search->view->nentries);
 	ok = near != NULL && divide_entries(search, method);
@@ -591,8 +611,10 @@ begin_search(cpu_search *search, gpuvec_method method, gpuvec_topk_query *querie
 	search->filters.view = search->view;
 	search->filters.queries = search->queries;
 	search->filters.nqueries = search->nqueries;
-	return filters_begin(&search->filters, search->backend, method) && begin_cold(search) &&
-		filters_gather(&search->filters, search->backend) &&
+	if (!filters_begin(&search->filters, search->backend, method))
+		return false;
+	set_bounds(search);
+	return begin_cold(search) && filters_gather(&search->filters, search->backend) &&
 		plan_search(search, method, nslices);
 }
 

@@ -19,7 +19,8 @@
  * them, so it holds for all.
  *
  * If all rows that pass were gathered, those without a common id can rank,
- * too: their score is that of no common id.
+ * too: their score is that of no common id.  By a measure of sparse vectors
+ * rows of any score rank then.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,6 +28,7 @@
 
 #include "engine/cpu/filters.h"
 #include "engine/cpu/scan_lone.h"
+#include "engine/cpu/sparse_rows.h"
 #include "engine/equal_filters.h"
 
 /* So few rows in all segments are gathered, whatever that costs */
@@ -47,7 +49,7 @@ needs_mask(const cpu_filters *f, const cpu_query *query)
 {
 	if (query->query->filter.n > 0)
 		return true;
-	if (!gpuvec_ranks_disjoint(query->scoring.measure))
+	if (!query->scoring.sparse && !gpuvec_ranks_disjoint(query->scoring.measure))
 		return false;
 	for (uint32_t i = 0; i < f->view->nentries; i++)
 		if (f->view->entries[i].segment->null_sets)
@@ -200,6 +202,7 @@ filters_begin(cpu_filters *f, cpu_backend *cpu, gpuvec_method method)
 		any = needs_mask(f, &f->queries[i]);
 	if (!any)
 		return true;
+	f->cpu = cpu;
 	f->simd = cpu->simd;
 	f->done = calloc((size_t) f->nqueries * f->view->nentries, 1);
 	if (f->done == NULL || !find_filters(f) || !make_room(f, cpu) ||
@@ -215,6 +218,8 @@ filters_begin(cpu_filters *f, cpu_backend *cpu, gpuvec_method method)
 typedef struct gathering
 {
 	lone_scan	scan;
+	sparse_scratch *sparse;		/* in place of the scan's bitmap, by measures
+								 * of sparse vectors; else NULL */
 	uint64_t	bound;			/* the query's bound, and */
 	uint32_t	len;			/* the length, of which `wanted` is known */
 	bool		wanted;
@@ -222,7 +227,8 @@ typedef struct gathering
 
 /*
  * True if a row of this length may have enough common ids.  A need of 1 says
- * nothing of rows that rank without any.
+ * nothing of rows that rank without any.  By measures of sparse vectors, a
+ * length says nothing.
  */
 static inline bool
 length_wanted(gathering *g, uint32_t len)
@@ -231,6 +237,8 @@ length_wanted(gathering *g, uint32_t len)
 	uint64_t	bound = __atomic_load_n(query->bound, __ATOMIC_RELAXED);
 	uint32_t	qlen = gpuvec_query_len(query->query);
 
+	if (g->sparse)
+		return true;
 	if (len != g->len || bound != g->bound)
 	{
 		uint32_t	need = gpuvec_need_with(query->scoring, qlen, len, bound_score(query));
@@ -244,14 +252,21 @@ length_wanted(gathering *g, uint32_t len)
 
 /* Offer a row, counted by its ids */
 static inline void
-gather_row(const lone_scan *scan, const gpuvec_view_entry *entry, uint32_t row)
+gather_row(const gathering *g, const gpuvec_view_entry *entry, uint32_t row)
 {
+	const lone_scan *scan = &g->scan;
 	const gpuvec_segment *segment = entry->segment;
 	gpuvec_shared shared = {
-		.common = lone_count(scan->bitmap, segment, row, gpuvec_hot_len(segment, row)),
 		.a = gpuvec_query_len(scan->query->query), .b = segment->len[row]
 	};
+	sparse_cold none = {NULL, 0};
 
+	if (g->sparse)
+	{
+		sparse_offer(g->sparse, scan->best, segment, row, none, gpuvec_entry_tid(entry, row));
+		return;
+	}
+	shared.common = lone_count(scan->bitmap, segment, row, gpuvec_hot_len(segment, row));
 	best_offer(scan->best, &shared, gpuvec_entry_tid(entry, row));
 }
 
@@ -283,11 +298,11 @@ gather_entry(gathering *g, const gpuvec_view_entry *entry, const uint64_t *mask)
 				continue;
 			fetch_row(segment, row);
 			if (before != UINT32_MAX)
-				gather_row(&g->scan, entry, before);
+				gather_row(g, entry, before);
 			before = row;
 		}
 	if (before != UINT32_MAX)
-		gather_row(&g->scan, entry, before);
+		gather_row(g, entry, before);
 }
 
 static bool
@@ -321,6 +336,21 @@ gather_entries(const cpu_filters *f, gathering *g, uint32_t first, bool near)
 	}
 }
 
+/* Fill the tables in which rows' ids are looked up.  False: out of memory. */
+static bool
+set_query(gathering *g, cpu_backend *cpu, int thread, const cpu_query *query)
+{
+	if (!query->scoring.sparse)
+	{
+		lone_set_query(&g->scan, query->query);
+		return true;
+	}
+	g->sparse = sparse_scratch_of(cpu, thread);
+	if (g->sparse)
+		sparse_begin(g->sparse, query);
+	return g->sparse != NULL;
+}
+
 /* Gather a query's rows of some entries; called by a thread of the pool */
 static void
 gather_slice(void *task, uint64_t number, int thread)
@@ -330,22 +360,23 @@ gather_slice(void *task, uint64_t number, int thread)
 	best_rows  *best = &f->gathered[number];
 	gathering  *g;
 
-	(void) thread;
 	best->query = query;
 	if (query->done == NULL)
 		return;
 	g = calloc(1, sizeof(*g));
-	if (g == NULL)
+	if (g == NULL || !set_query(g, f->cpu, thread, query))
 	{
 		best->failed = true;
+		free(g);
 		return;
 	}
 	g->scan.query = query;
 	g->scan.best = best;
 	g->len = UINT32_MAX;
-	lone_set_query(&g->scan, query->query);
 	gather_entries(f, g, (uint32_t) (number / f->nqueries), true);
 	gather_entries(f, g, (uint32_t) (number / f->nqueries), false);
+	if (g->sparse)
+		sparse_end(g->sparse);
 	free(g);
 }
 

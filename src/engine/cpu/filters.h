@@ -27,6 +27,7 @@ typedef struct code_range
 typedef struct cpu_filters
 {
 	const gpuvec_view *view;
+	cpu_backend *cpu;
 	cpu_simd	simd;
 	cpu_filter *filters;		/* [n] distinct ones */
 	uint32_t	n;

@@ -364,8 +364,10 @@ search_partition(partitions_run *run, uint32_t partition, const gpuvec_sets_read
 		end_partition(run, partition);
 	free(run->q.numbers);
 	free(run->q.hot);
+	free(run->q.places);
 	run->q.numbers = NULL;
 	run->q.hot = NULL;
+	run->q.places = NULL;
 	return ok;
 }
 

@@ -20,7 +20,9 @@ typedef struct search_run
 	const gpuvec_query *wire;	/* [head.nqueries] as the session sent them */
 	gpuvec_topk_query *queries;
 	uint32_t   *numbers;		/* of the ids of queries that are mapped ... */
-	uint16_t   *hot;			/* ... and those that are hot */
+	uint16_t   *hot;			/* ... and those that are hot; places in the
+								 * order of ids, if these have values */
+	uint16_t   *places;
 	gpuvec_match *matches;
 	gpuvec_sets_reader mirror;
 	bool		filtered;		/* a query has a filter */
@@ -48,7 +50,7 @@ extern void gpuvec_search_faults(const search_run *q);
 
 /*
  * Turn the queries' ids into numbers of q->mirror, where these differ.  The
- * caller frees q->numbers and q->hot, on failure too.
+ * caller frees q->numbers, q->hot and q->places, on failure too.
  */
 extern bool gpuvec_search_number(search_run *q, gpuvec_error *error);
 

@@ -480,9 +480,13 @@ needs_numbers(const search_run *q, uint32_t i)
 	return q->wire[i].len > 0 && (q->mirror.id_numbers || (q->wire[i].form & GPUVEC_FORM_WIDE));
 }
 
-/* Look up the ids of a query, which has room for numbers; ascending */
-static void
-find_numbers(const search_run *q, uint32_t i, uint32_t *numbers)
+/*
+ * Look up the ids of a query, which has room for numbers; ascending.  With
+ * `places`, note that of each number's id.
+ */
+static bool
+find_numbers(const search_run *q, uint32_t i, uint32_t *numbers, uint16_t *places,
+			 gpuvec_error *error)
 {
 	const gpuvec_query *wire = &q->wire[i];
 	const uint16_t *ids = q->queries[i].ids;
@@ -499,7 +503,10 @@ find_numbers(const search_run *q, uint32_t i, uint32_t *numbers)
 		for (uint32_t j = 0; j < wire->len; j++)
 			if (numbers[j] > GPUVEC_MAX_ID)
 				numbers[j] = GPUVEC_NO_NUMBER;
+	if (places)
+		return gpuvec_sort_numbers_places(numbers, places, wire->len, error);
 	gpuvec_sort_numbers(numbers, wire->len);
+	return true;
 }
 
 /*
@@ -533,14 +540,20 @@ gpuvec_search_number(search_run *q, gpuvec_error *error)
 		return true;
 	q->numbers = malloc(total * sizeof(uint32_t));
 	q->hot = malloc(total * sizeof(uint16_t));
-	if (q->numbers == NULL || q->hot == NULL)
-		return gpuvec_fail_memory(error, total * (sizeof(uint32_t) + sizeof(uint16_t)));
+	if (q->scoring.sparse)
+		q->places = malloc(total * sizeof(uint16_t));
+	if (q->numbers == NULL || q->hot == NULL || (q->scoring.sparse && q->places == NULL))
+		return gpuvec_fail_memory(error, total * (sizeof(uint32_t) + 2 * sizeof(uint16_t)));
 	total = 0;
 	for (uint32_t i = 0; i < q->head.nqueries; i++)
 	{
+		uint16_t   *places = q->places ? q->places + total : NULL;
+
 		if (!needs_numbers(q, i))
 			continue;
-		find_numbers(q, i, q->numbers + total);
+		if (!find_numbers(q, i, q->numbers + total, places, error))
+			return false;
+		q->queries[i].places = places;
 		divide_numbers(&q->queries[i], q->wire[i].len, q->numbers + total, q->hot + total);
 		total += q->wire[i].len;
 	}
@@ -584,6 +597,7 @@ free_run(search_run *q)
 	free(q->matches);
 	free(q->numbers);
 	free(q->hot);
+	free(q->places);
 	free(q->queries);
 }
 

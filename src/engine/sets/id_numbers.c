@@ -32,6 +32,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/radix_sort.h"
 #include "engine/sets/id_numbers.h"
 
 /* How far ahead slots are prefetched */
@@ -355,6 +356,36 @@ gpuvec_sort_numbers(uint32_t *numbers, uint32_t n)
 			numbers[at] = numbers[at - 1];
 		numbers[at] = number;
 	}
+}
+
+bool
+gpuvec_sort_numbers_places(uint32_t *numbers, uint16_t *places, uint32_t n, gpuvec_error *error)
+{
+	uint64_t   *keys = malloc(2 * (n + (size_t) 1) * sizeof(uint64_t));
+	uint64_t   *sorted = keys;
+
+	if (keys == NULL)
+		return gpuvec_fail_memory(error, 2 * n * sizeof(uint64_t));
+	for (uint32_t i = 0; i < n; i++)
+		keys[i] = (uint64_t) numbers[i] << 32 | i;
+	if (n > FEW_NUMBERS)
+		sorted = gpuvec_radix_sort(keys, keys + n, n, 32);
+	for (uint32_t i = 1; i < n && n <= FEW_NUMBERS; i++)
+	{
+		uint64_t	key = keys[i];
+		uint32_t	at = i;
+
+		for (; at > 0 && keys[at - 1] > key; at--)
+			keys[at] = keys[at - 1];
+		keys[at] = key;
+	}
+	for (uint32_t i = 0; i < n; i++)
+	{
+		numbers[i] = (uint32_t) (sorted[i] >> 32);
+		places[i] = (uint16_t) sorted[i];
+	}
+	free(keys);
+	return true;
 }
 
 void

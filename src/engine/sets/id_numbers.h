@@ -73,6 +73,13 @@ extern bool gpuvec_fail_numbers(gpuvec_error *error);
 extern void gpuvec_sort_numbers(uint32_t *numbers, uint32_t n);
 
 /*
+ * The same, and note the place that each had before; at most GPUVEC_MAX_IDS
+ * numbers
+ */
+extern bool gpuvec_sort_numbers_places(uint32_t *numbers, uint16_t *places, uint32_t n,
+									   gpuvec_error *error);
+
+/*
  * Write n ascending numbers as gpuvec_source_row has them, and set the row's
  * len, ncold and ids.  `to` has room for gpuvec_packed_bytes(n, n) + 4 bytes.
  */

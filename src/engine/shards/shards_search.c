@@ -13,7 +13,8 @@
  * A device lets rows without a common id rank where it has counted all rows
  * that pass the filter.  Either these rows rank in all shards, or in none: if
  * some device did not count so, those that others found are left out.  They
- * come last in each shard, so all other rows among the k best are there.
+ * come last in each shard, so all other rows among the k best are there.  By
+ * measures of sparse vectors these are rows below the least score.
  *
  * The devices share the bound of each query, where they use it: once one has
  * found k rows, others need none that are worse.  Rows as good as the k-th are
@@ -256,14 +257,26 @@ comes_before(const gpuvec_match *a, const gpuvec_match *b)
 	return (a->score > b->score) | ((a->score == b->score) & (a->tid < b->tid));
 }
 
-/* Leave out the rows of an answer that share no id */
+/* True if a row ranks though not all rows that pass do */
+static inline bool
+ranks(const shards_search *s, const gpuvec_topk_query *answer, const gpuvec_match *row)
+{
+	if (s->scoring->sparse)
+		return !answer->has_min_score || row->score >= answer->min_score;
+	return row->common > 0 || gpuvec_ranks_disjoint(s->scoring->measure);
+}
+
+/*
+ * Leave out the rows of an answer that share no id; by a measure of sparse
+ * vectors, those below the least score
+ */
 static void
-leave_out_disjoint(gpuvec_topk_query *answer)
+leave_out_disjoint(const shards_search *s, gpuvec_topk_query *answer)
 {
 	uint32_t	n = 0;
 
 	for (uint32_t i = 0; i < answer->nmatches; i++)
-		if (answer->matches[i].common > 0)
+		if (ranks(s, answer, &answer->matches[i]))
 			answer->matches[n++] = answer->matches[i];
 	answer->nmatches = n;
 }
@@ -287,9 +300,9 @@ unite(const shards_search *s, uint32_t number)
 		if (query->filter.n > 0)
 			query->passed += s->shards[p].queries[number].passed;
 	}
-	for (int p = 0; p < s->n && !gpuvec_ranks_disjoint(s->scoring->measure); p++)
-		if (s->shards[p].queries[number].ranked_disjoint && !query->ranked_disjoint)
-			leave_out_disjoint(&s->shards[p].queries[number]);
+	for (int p = 0; p < s->n && !query->ranked_disjoint; p++)
+		if (s->shards[p].queries[number].ranked_disjoint)
+			leave_out_disjoint(s, &s->shards[p].queries[number]);
 }
 
 /* Take the k first rows of all shards */

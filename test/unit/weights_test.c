@@ -1,0 +1,627 @@
+/*-------------------------------------------------------------------------
+ *
+ * weights_test.c
+ *	  Test of searches of sets by measures of sparse vectors, on the CPU,
+ *	  against brute force: scores are computed here, from ids and weights, and
+ *	  answers sorted as a whole.
+ *
+ * Rows and queries are sets of ids.  A table gives numbers to its ids, in any
+ * order, some of them cold; or has the ids themselves.  So the order of
+ * numbers is not that of ids, in which sums are made, and which the weights
+ * are chosen to show.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/backend.h"
+#include "engine/cpu/cpu_backend.h"
+#include "engine/sets/id_numbers.h"
+
+#include "unit_test.h"
+
+#define N_MEASURES		3
+#define N_QUERIES		20
+#define MOST_IDS		2000	/* of a table; others are unknown to it */
+
+typedef struct id_set
+{
+	uint32_t	n;
+	uint32_t   *ids;			/* ascending, distinct */
+} id_set;
+
+typedef struct table
+{
+	uint32_t	nids;			/* ids are below this */
+	uint32_t	numbers[MOST_IDS];	/* of ids */
+	bool		same;			/* they are the ids themselves */
+	uint32_t	n;
+	id_set	   *rows;			/* tids are (row + 1) * 7 */
+	bool	   *dead;
+} table;
+
+typedef struct answer
+{
+	double		score;
+	uint64_t	tid;
+	uint32_t	common;
+} answer;
+
+/* A query, as it was drawn and as the backend gets it, and what is expected */
+typedef struct question
+{
+	id_set		set;
+	float	   *weights;
+	uint16_t	hot[MOST_IDS];
+	uint32_t	cold[MOST_IDS];
+	uint16_t	places[MOST_IDS];
+	gpuvec_topk_query query;
+	answer	   *expected;
+	uint32_t	n;
+} question;
+
+static void *
+allocate(size_t size)
+{
+	void	   *p = calloc(1, size ? size : 1);
+
+	if (p == NULL)
+		abort();
+	return p;
+}
+
+/* ---- drawing ---- */
+
+/* A set of at most n ids below nids; small ids are common */
+static id_set
+draw_set(uint32_t n, uint32_t nids)
+{
+	bool	   *has = allocate(nids + 1);
+	id_set		set = {0, allocate((n + 1) * sizeof(uint32_t))};
+
+	for (uint32_t i = random_below(n + 1); i > 0; i--)
+		has[random_below(random_below(nids) + 1)] = true;
+	for (uint32_t id = 0; id < nids; id++)
+		if (has[id])
+			set.ids[set.n++] = id;
+	free(has);
+	return set;
+}
+
+/* How numbers are given */
+enum
+{
+	IDS, TURNED, SHUFFLED, HALF_COLD, ONLY_COLD, N_NUMBERS
+};
+
+static void
+draw_numbers(table *t, int kind)
+{
+	uint32_t	first = kind == HALF_COLD ? GPUVEC_HOT_NUMBERS - t->nids / 2 :
+		kind == ONLY_COLD ? GPUVEC_HOT_NUMBERS : 0;
+
+	t->same = kind == IDS;
+	for (uint32_t id = 0; id < t->nids; id++)
+		t->numbers[id] = kind == TURNED ? t->nids - 1 - id : first + id;
+	for (uint32_t i = t->nids; i > 1 && kind >= SHUFFLED; i--)
+	{
+		uint32_t	j = (uint32_t) random_below(i);
+		uint32_t	swap = t->numbers[i - 1];
+
+		t->numbers[i - 1] = t->numbers[j];
+		t->numbers[j] = swap;
+	}
+	/* rows of one tile have some hot numbers each, the number 0 among them */
+	for (uint32_t id = 0; kind == HALF_COLD && id < t->nids; id++)
+		if (t->numbers[id] == first)
+			t->numbers[id] = 0;
+}
+
+static table *
+draw_table(uint32_t n, uint32_t longest, uint32_t nids, int numbers)
+{
+	table	   *t = allocate(sizeof(table));
+	uint32_t	dead = (uint32_t) random_below(3) * 3;
+
+	t->nids = nids;
+	t->n = n;
+	t->rows = allocate(n * sizeof(id_set));
+	t->dead = allocate(n);
+	draw_numbers(t, numbers);
+	for (uint32_t r = 0; r < n; r++)
+	{
+		t->rows[r] = draw_set(longest, nids);
+		t->dead[r] = dead > 0 && random_below(dead) == 0;
+		/* some rows are equal */
+		if (r > 0 && random_below(4) == 0)
+		{
+			const id_set *other = &t->rows[random_below(r)];
+
+			free(t->rows[r].ids);
+			t->rows[r] = (id_set) {other->n, allocate((other->n + 1) * sizeof(uint32_t))};
+			memcpy(t->rows[r].ids, other->ids, other->n * sizeof(uint32_t));
+		}
+	}
+	return t;
+}
+
+static void
+free_table(table *t)
+{
+	for (uint32_t r = 0; r < t->n; r++)
+		free(t->rows[r].ids);
+	free(t->rows);
+	free(t->dead);
+	free(t);
+}
+
+/* Kinds of weights */
+enum
+{
+	FEW, MANY, BOTH_SIGNS, OPPOSITES, ALL_SIZES, HUGE_ONES, DENORMAL, NEGATIVE, N_WEIGHTS
+};
+
+static float
+draw_weight(int kind)
+{
+	float		mantissa = 1 + (float) random_below(1 << 23) * 0x1p-23f;
+	float		sign = random_below(2) ? 1 : -1;
+
+	switch (kind)
+	{
+		case FEW:
+			return 0.1f + (float) random_below(3);
+		case BOTH_SIGNS:
+			return sign * mantissa;
+		case OPPOSITES:
+			return sign * 0.3f;
+		case ALL_SIZES:
+			return sign * ldexpf(mantissa, (int) random_below(276) - 149);
+		case HUGE_ONES:
+			return sign * ldexpf(mantissa, 127);
+		case DENORMAL:
+			return sign * ldexpf((float) (1 + random_below(1000)), -149);
+		case NEGATIVE:
+			return -mantissa;
+	}
+	return ldexpf(mantissa, (int) random_below(10));
+}
+
+/* ---- brute force ---- */
+
+/* The score of a row, by the definition; *common is what it shares */
+static double
+score_of(int measure, const question *q, const id_set *row, uint32_t *common)
+{
+	double		s = 0;
+	double		a = 0;
+	double		b = row->n;
+	double		ratio;
+
+	*common = 0;
+	for (uint32_t i = 0, j = 0; i < q->set.n; i++)
+	{
+		double		weight = q->weights[i];
+
+		a += measure == GPUVEC_SPARSE_JACCARD ? weight : weight * weight;
+		while (j < row->n && row->ids[j] < q->set.ids[i])
+			j++;
+		if (j == row->n || row->ids[j] != q->set.ids[i])
+			continue;
+		s += measure == GPUVEC_SPARSE_JACCARD && weight > 1 ? 1 : weight;
+		++*common;
+	}
+	if (measure == GPUVEC_SPARSE_INNER_PRODUCT)
+		return s;
+	if (measure == GPUVEC_SPARSE_JACCARD)
+		return a + b - s == 0 ? 0 : s / (a + b - s);
+	ratio = a * b == 0 ? 0 : s * s / (a * b);
+	ratio = sqrt(ratio > 1 ? 1 : ratio);
+	return s < 0 ? 0 - ratio : ratio;
+}
+
+static int
+compare_answers(const void *x, const void *y)
+{
+	const answer *a = x;
+	const answer *b = y;
+
+	if (a->score != b->score)
+		return a->score > b->score ? -1 : 1;
+	return a->tid < b->tid ? -1 : a->tid > b->tid;
+}
+
+static void
+brute_force(const table *t, int measure, question *q)
+{
+	const gpuvec_topk_query *query = &q->query;
+	answer		after = {.score = query->after_score,.tid = query->after_tid};
+
+	q->expected = allocate((t->n + 1) * sizeof(answer));
+	q->n = 0;
+	for (uint32_t r = 0; r < t->n; r++)
+	{
+		answer		a = {.tid = (uint64_t) (r + 1) * 7};
+
+		a.score = score_of(measure, q, &t->rows[r], &a.common);
+		if (!t->dead[r] && (!query->has_min_score || a.score >= query->min_score) &&
+			(!query->has_after || compare_answers(&a, &after) > 0))
+			q->expected[q->n++] = a;
+	}
+	qsort(q->expected, q->n, sizeof(answer), compare_answers);
+	if (q->n > query->k)
+		q->n = query->k;
+}
+
+/* ---- queries ---- */
+
+/* Numbers of the query's ids, hot ones first, and where their weights are */
+static void
+give_numbers(const table *t, question *q)
+{
+	gpuvec_topk_query *query = &q->query;
+	uint32_t	n = 0;
+
+	/* in ascending order of numbers, by looking for the next one */
+	for (int64_t before = -1;; n++)
+	{
+		uint32_t	next = UINT32_MAX;
+		uint32_t	place = 0;
+
+		for (uint32_t i = 0; i < q->set.n && q->set.ids[i] < t->nids; i++)
+			if (t->numbers[q->set.ids[i]] > before && t->numbers[q->set.ids[i]] < next)
+			{
+				next = t->numbers[q->set.ids[i]];
+				place = i;
+			}
+		if (next == UINT32_MAX)
+			break;
+		before = next;
+		q->places[n] = (uint16_t) place;
+		if (next < GPUVEC_HOT_NUMBERS)
+			q->hot[query->len++] = (uint16_t) next;
+		else
+			q->cold[query->ncold++] = next;
+	}
+	query->ids = q->hot;
+	query->cold = q->cold;
+	query->others = q->set.n - query->len;
+	query->places = t->same ? NULL : q->places;
+}
+
+/* Conditions that a query may have */
+static void
+draw_conditions(const table *t, int measure, question *q)
+{
+	gpuvec_topk_query *query = &q->query;
+	const id_set *row = &t->rows[random_below(t->n)];
+	uint32_t	common;
+
+	query->k = random_below(5) == 0 ? 100000 : random_below(5) == 0 ? 1 : 1 + (uint32_t) random_below(12);
+	query->has_min_score = random_below(3) != 0;
+	switch (random_below(5))
+	{
+		case 0:
+			query->min_score = score_of(measure, q, row, &common);
+			break;
+		case 1:
+			query->min_score = nextafter(score_of(measure, q, row, &common), INFINITY);
+			break;
+		case 2:
+			query->min_score = random_below(2) ? 0.0 : -0.0;
+			break;
+		case 3:
+			query->min_score = 0x1p-1074;
+			break;
+		default:
+			query->min_score = -0.5;
+			break;
+	}
+	query->has_after = random_below(4) == 0;
+	row = &t->rows[random_below(t->n)];
+	query->after_score = score_of(measure, q, row, &common);
+	query->after_tid = (random_below(t->n) + 1) * 7;
+	query->unordered = !query->has_after && random_below(4) == 0;
+	query->bare = query->unordered && random_below(2);
+	if (query->unordered)
+		query->k = UINT32_MAX;
+	else
+		query->matches = allocate(2 * t->n * sizeof(gpuvec_match));
+}
+
+static question *
+draw_question(const table *t, int measure, int weights, uint32_t longest)
+{
+	question   *q = allocate(sizeof(question));
+	uint32_t	unknown = (uint32_t) random_below(3) * (uint32_t) random_below(4);
+	double		square = 0;
+	double		own = 0;
+
+	q->set = draw_set(longest + unknown, random_below(2) ? t->nids : t->nids + unknown);
+	q->weights = allocate((q->set.n + 1) * sizeof(float));
+	for (uint32_t i = 0; i < q->set.n; i++)
+	{
+		float		weight = draw_weight(weights);
+
+		q->weights[i] = measure == GPUVEC_SPARSE_JACCARD ? fabsf(weight) : weight;
+		square += (double) q->weights[i] * q->weights[i];
+		own += q->weights[i];
+	}
+	q->query.weights = q->weights;
+	q->query.square = square;
+	q->query.own = measure == GPUVEC_SPARSE_COSINE ? square : measure == GPUVEC_SPARSE_JACCARD ? own : 0;
+	give_numbers(t, q);
+	draw_conditions(t, measure, q);
+	brute_force(t, measure, q);
+	return q;
+}
+
+static void
+free_question(question *q)
+{
+	free(q->set.ids);
+	free(q->weights);
+	free(q->expected);
+	free(q->query.matches);
+	free(q->query.tids);
+	free(q);
+}
+
+/* ---- searches ---- */
+
+static int
+compare_matches(const void *x, const void *y)
+{
+	const gpuvec_match *a = x;
+	const gpuvec_match *b = y;
+
+	if (a->score != b->score)
+		return a->score > b->score ? -1 : 1;
+	return a->tid < b->tid ? -1 : a->tid > b->tid;
+}
+
+static bool
+has_tid(const gpuvec_topk_query *query, uint64_t tid)
+{
+	uint32_t	n = 0;
+
+	for (uint32_t i = 0; i < query->nmatches; i++)
+		n += query->tids[i] == tid;
+	return n == 1;
+}
+
+/* Is the backend's answer what is expected, to the last bit? */
+static bool
+is_right(const question *q, const gpuvec_topk_query *query)
+{
+	if (query->nmatches != q->n)
+		return false;
+	if (query->unordered && !query->bare && q->n > 0)
+		qsort(query->matches, q->n, sizeof(gpuvec_match), compare_matches);
+	for (uint32_t i = 0; i < q->n; i++)
+	{
+		const answer *want = &q->expected[i];
+
+		if (query->bare ? !has_tid(query, want->tid) :
+			(query->matches[i].tid != want->tid || query->matches[i].common != want->common ||
+			 memcmp(&query->matches[i].score, &want->score, sizeof(double)) != 0))
+			return false;
+	}
+	return true;
+}
+
+static void
+search(gpuvec_backend *b, const gpuvec_view *view, int measure, gpuvec_method method,
+	   question **questions, uint32_t n)
+{
+	static const char *const names[] = {"inner product", "cosine", "jaccard"};
+	gpuvec_scoring scoring = gpuvec_sparse_scoring((gpuvec_sparse_measure) measure);
+	gpuvec_topk_query queries[N_QUERIES];
+	gpuvec_error error;
+
+	for (uint32_t i = 0; i < n; i++)
+		queries[i] = questions[i]->query;
+	check(b->topk(b, view, &scoring, method, queries, n, &error), "a search");
+	for (uint32_t i = 0; i < n; i++)
+	{
+		check(is_right(questions[i], &queries[i]), names[measure]);
+		check((queries[i].ways & ~(gpuvec_way_bit(GPUVEC_WAY_SCAN) |
+								   (queries[i].ncold > 0 ? gpuvec_way_bit(GPUVEC_WAY_LISTS) : 0))) == 0,
+			  "the ways of a search");
+		/* what the backend has allocated is freed with the question */
+		questions[i]->query.tids = queries[i].tids;
+		questions[i]->query.matches = queries[i].matches;
+	}
+}
+
+/* Rows [from, to) as a segment, in which the dead ones are marked */
+static gpuvec_view_entry
+make_entry(gpuvec_backend *b, const table *t, uint32_t from, uint32_t to)
+{
+	uint32_t	n = to - from;
+	gpuvec_source_row *rows = allocate(n * sizeof(*rows));
+	uint16_t  **packed = allocate(n * sizeof(*packed));
+	gpuvec_view_entry entry = {NULL, NULL, 0};
+	gpuvec_error error;
+
+	for (uint32_t i = 0; i < n; i++)
+	{
+		const id_set *set = &t->rows[from + i];
+		uint32_t   *numbers = allocate((set->n + 1) * sizeof(uint32_t));
+
+		for (uint32_t j = 0; j < set->n; j++)
+			numbers[j] = t->numbers[set->ids[j]];
+		gpuvec_sort_numbers(numbers, set->n);
+		packed[i] = allocate(gpuvec_packed_bytes(set->n, set->n) + 4);
+		gpuvec_pack_numbers(numbers, set->n, packed[i], &rows[i]);
+		rows[i].tid = (uint64_t) (from + i + 1) * 7;
+		free(numbers);
+	}
+	check(gpuvec_rows_sort(rows, n, &error), "rows_sort");
+	entry.segment = gpuvec_segment_build(rows, n, 0, &error);
+	for (uint32_t r = 0; r < n; r++)
+	{
+		if (!t->dead[rows[r].tid / 7 - 1])
+			continue;
+		if (entry.live == NULL)
+			entry.live = gpuvec_livemap_new(n, &error);
+		entry.live->bits[r / 32] &= ~(1u << (r % 32));
+		entry.live->nlive--;
+	}
+	check(b->adopt_segment(b, entry.segment, &error) &&
+		  b->adopt_livemaps(b, &entry.live, entry.live != NULL, &error), "adopt");
+	for (uint32_t i = 0; i < n; i++)
+		free(packed[i]);
+	free(packed);
+	free(rows);
+	return entry;
+}
+
+static gpuvec_view *
+make_view(gpuvec_backend *b, const table *t)
+{
+	gpuvec_view_entry entries[4];
+	uint32_t	n = 0;
+	gpuvec_error error;
+	gpuvec_view *view;
+
+	for (uint32_t from = 0; from < t->n;)
+	{
+		uint32_t	to = n == 3 || random_below(3) == 0 ? t->n : from + 1 + (uint32_t) random_below(t->n - from);
+
+		if (to - from > GPUVEC_SEGMENT_ROWS)
+			to = from + GPUVEC_SEGMENT_ROWS;
+		entries[n++] = make_entry(b, t, from, to);
+		from = to;
+	}
+	view = gpuvec_view_new(entries, n, &error);
+	check(b->adopt_view(b, view, &error), "adopt_view");
+	return view;
+}
+
+/* Search a table by a measure with weights of a kind, alone and together */
+static void
+search_table(gpuvec_backend *b, const table *t, int measure, int weights, uint32_t longest)
+{
+	gpuvec_view *view = make_view(b, t);
+	question   *questions[N_QUERIES];
+
+	for (int i = 0; i < N_QUERIES; i++)
+		questions[i] = draw_question(t, measure, weights, i % 5 == 0 ? 1 : longest);
+	for (int method = 0; method < GPUVEC_N_METHODS; method++)
+	{
+		search(b, view, measure, (gpuvec_method) method, questions, N_QUERIES);
+		search(b, view, measure, (gpuvec_method) method, questions, 1);
+	}
+	for (int i = 0; i < N_QUERIES; i++)
+		free_question(questions[i]);
+	gpuvec_view_unref(view);
+}
+
+/* Rows have lists at once, so a search could take them */
+static const gpuvec_lists_policy all_lists = {.least_rows = 1,.dense = 64,.share = 1e9};
+
+static gpuvec_backend *
+open_backend(int simd, int threads)
+{
+	gpuvec_backend_options options = {.simd = simd,.threads = threads};
+	gpuvec_error error;
+
+	return gpuvec_cpu_open_with(&options, &all_lists, &error);
+}
+
+static void
+test_tables(int n)
+{
+	static const uint32_t vocabularies[] = {1, 9, 60, 300, MOST_IDS};
+	gpuvec_backend *backends[6];
+
+	for (int i = 0; i < 6; i++)
+		backends[i] = open_backend(1 + i % 3, 1 + i / 3 * 2);
+	for (int i = 0; i < n; i++)
+	{
+		uint32_t	longest = random_below(8) == 0 ? 400 : 1 + (uint32_t) random_below(40);
+		uint32_t	rows = 1 + (uint32_t) random_below(i % 9 == 0 ? 1500 : 130);
+		table	   *t = draw_table(rows, longest, vocabularies[random_below(5)], i % N_NUMBERS);
+
+		search_table(backends[random_below(6)], t, i / N_NUMBERS % N_MEASURES,
+					 (int) random_below(N_WEIGHTS), longest);
+		free_table(t);
+	}
+	for (int i = 0; i < 6; i++)
+		backends[i]->close(backends[i]);
+}
+
+/*
+ * Many rows, so that bounds prune, and terms whose sums of floats are not in
+ * the order of scores
+ */
+static void
+test_large(void)
+{
+	for (int i = 0; i < 9; i++)
+	{
+		gpuvec_backend *b = open_backend(1 + i % 3, 1 + i % 2);
+		table	   *t = draw_table(i == 1 ? 70000 : 5000, 40, i == 1 ? 200 : MOST_IDS, i % N_NUMBERS);
+
+		search_table(b, t, i / 3, i % 2 ? BOTH_SIGNS : MANY, 300);
+		free_table(t);
+		b->close(b);
+	}
+}
+
+/* Sets of all ids that there are, in the order of numbers from the last id */
+static void
+test_longest(void)
+{
+	uint32_t	n = GPUVEC_MAX_IDS;
+	uint16_t   *ids = allocate(n * sizeof(uint16_t));
+	uint16_t   *places = allocate(n * sizeof(uint16_t));
+	float	   *weights = allocate(n * sizeof(float));
+	gpuvec_scoring scoring = gpuvec_sparse_scoring(GPUVEC_SPARSE_INNER_PRODUCT);
+	gpuvec_source_row row = {7, n, 0, ids, NULL};
+	double		sum = 0;
+	gpuvec_error error;
+
+	for (uint32_t i = 0; i < n; i++)
+	{
+		ids[i] = (uint16_t) i;
+		places[i] = (uint16_t) (n - 1 - i);
+		weights[i] = draw_weight(MANY) * (i % 2 ? 1 : 1e-6f);
+	}
+	for (uint32_t i = 0; i < n; i++)
+		sum += weights[i];
+	for (int simd = 1; simd <= 3; simd++)
+	{
+		gpuvec_backend *b = open_backend(simd, 1);
+		gpuvec_view_entry entry = {gpuvec_segment_build(&row, 1, 0, &error), NULL, 0};
+		gpuvec_view *view = gpuvec_view_new(&entry, 1, &error);
+		gpuvec_match match;
+		gpuvec_topk_query query = {.ids = ids,.len = n,.weights = weights,.places = places,.k = 1,
+			.matches = &match,.has_min_score = true,.min_score = sum
+		};
+
+		for (uint32_t i = 0; i < n; i++)
+			query.square += (double) weights[i] * weights[i];
+		check(b->adopt_segment(b, entry.segment, &error) && b->adopt_view(b, view, &error), "adopt");
+		check(b->topk(b, view, &scoring, GPUVEC_METHOD_AUTO, &query, 1, &error) && query.nmatches == 1 &&
+			  match.score == sum && match.common == n && match.tid == 7, "a set of all ids");
+		gpuvec_view_unref(view);
+		b->close(b);
+	}
+	free(ids);
+	free(places);
+	free(weights);
+}
+
+int
+main(void)
+{
+	test_tables(2000);
+	test_large();
+	test_longest();
+	return report_checks();
+}

@@ -91,19 +91,7 @@ struct segment_layout
 	size_t null_sets; /* if there are some */
 	size_t ids;
 	size_t bytes;
-	uint32_t ngroups;
 };
-
-/* Count the upper halves of a segment's cold numbers */
-static uint32_t
-count_groups(const gpuvec_segment *segment)
-{
-	uint32_t n = 0;
-
-	for (uint64_t i = 0; i < segment->ncold; i++)
-		n += i == 0 || segment->cold_number[i] >> 16 != segment->cold_number[i - 1] >> 16;
-	return n;
-}
 
 /* Bytes of the keys of a filter column, so that what follows is aligned */
 static size_t
@@ -138,13 +126,12 @@ lay_out_segment(const gpuvec_segment *segment)
 	size_t rows = (size_t) segment->ntiles * GPUVEC_TILE_ROWS;
 	size_t end;
 
-	at.ngroups = count_groups(segment);
 	at.tid = segment->ntiles * sizeof(uint4);
 	at.len = at.tid + rows * sizeof(uint64_t);
 	end = at.len + rows * sizeof(uint32_t);
-	at.hot_len = at.ngroups > 0 ? end : at.len;
+	at.hot_len = segment->ngroups > 0 ? end : at.len;
 	at.cold_groups = at.hot_len + rows * sizeof(uint32_t);
-	at.cold_low = at.cold_groups + (at.ngroups > 0 ? (at.ngroups + 1) * sizeof(uint2) : 0);
+	at.cold_low = at.cold_groups + (segment->ngroups > 0 ? (segment->ngroups + 1) * sizeof(uint2) : 0);
 	at.cold_row = at.cold_low + segment->ncold * sizeof(uint16_t);
 	at.filters = (at.cold_row + segment->ncold * sizeof(uint16_t) + 15) / 16 * 16;
 	at.null_sets = at.filters + filters_bytes(segment);
@@ -158,18 +145,12 @@ lay_out_segment(const gpuvec_segment *segment)
 static void
 fill_cold(const gpuvec_segment *segment, const struct segment_layout *at, char *head)
 {
-	uint2 *group = (uint2 *) (head + at->cold_groups);
-	uint16_t *low = (uint16_t *) (head + at->cold_low);
+	uint2 *groups = (uint2 *) (head + at->cold_groups);
 
-	for (uint64_t i = 0; i < segment->ncold; i++)
-	{
-		uint32_t number = segment->cold_number[i];
-
-		if (i == 0 || number >> 16 != segment->cold_number[i - 1] >> 16)
-			*group++ = make_uint2(number >> 16, (uint32_t) i);
-		low[i] = (uint16_t) number;
-	}
-	*group = make_uint2(UINT32_MAX, (uint32_t) segment->ncold);
+	for (uint32_t i = 0; i < segment->ngroups; i++)
+		groups[i] = make_uint2(segment->cold_groups[i].upper, segment->cold_groups[i].start);
+	groups[segment->ngroups] = make_uint2(UINT32_MAX, (uint32_t) segment->ncold);
+	memcpy(head + at->cold_low, segment->cold_low, segment->ncold * sizeof(uint16_t));
 	memcpy(head + at->cold_row, segment->cold_row, segment->ncold * sizeof(uint16_t));
 }
 
@@ -247,12 +228,17 @@ static double
 expected_rows(const gpuvec_segment *segment)
 {
 	uint64_t sum = 0;
-	uint64_t before = 0; /* postings of this number so far */
 
-	for (uint64_t i = 0; i < segment->ncold; i++)
+	for (uint32_t group = 0; group < segment->ngroups; group++)
 	{
-		before = i > 0 && segment->cold_number[i] == segment->cold_number[i - 1] ? before + 1 : 0;
-		sum += 2 * before;
+		gpuvec_cold_run run = gpuvec_segment_group(segment, group);
+		uint64_t before = 0; /* postings of this number so far */
+
+		for (uint64_t i = run.first + 1; i < run.end; i++)
+		{
+			before = segment->cold_low[i] == segment->cold_low[i - 1] ? before + 1 : 0;
+			sum += 2 * before;
+		}
 	}
 	return segment->ncold > 0 ? (double) sum / segment->ncold : 0;
 }
@@ -321,7 +307,7 @@ upload_segment(struct search_backend *b, const gpuvec_segment *segment,
 	mine->desc.cold.groups = (const uint2 *) (memory + at->cold_groups);
 	mine->desc.cold.low = (const uint16_t *) (memory + at->cold_low);
 	mine->desc.cold.row = (const uint16_t *) (memory + at->cold_row);
-	mine->desc.cold.ngroups = at->ngroups;
+	mine->desc.cold.ngroups = segment->ngroups;
 	mine->desc.nfilters = segment->nfilters;
 	mine->desc.filters = (const struct device_filter *) (memory + at->filters);
 	if (segment->null_sets)

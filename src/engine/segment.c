@@ -104,12 +104,25 @@ static bool
 allocate_cold(gpuvec_segment *segment, gpuvec_error *error)
 {
 	segment->hot_len = malloc(segment->nrows * sizeof(uint32_t));
-	segment->cold_number = malloc(segment->ncold * sizeof(uint32_t));
+	segment->cold_low = malloc(segment->ncold * sizeof(uint16_t));
 	segment->cold_row = malloc(segment->ncold * sizeof(uint16_t));
 	segment->host_bytes += segment->nrows * sizeof(uint32_t) +
-		segment->ncold * (sizeof(uint32_t) + sizeof(uint16_t));
-	if (segment->hot_len == NULL || segment->cold_number == NULL || segment->cold_row == NULL)
+		segment->ncold * 2 * sizeof(uint16_t);
+	if (segment->hot_len == NULL || segment->cold_low == NULL || segment->cold_row == NULL)
 		return gpuvec_fail_memory(error, segment->host_bytes);
+	return true;
+}
+
+/* Allocate the groups of cold postings, which are counted */
+static bool
+allocate_groups(gpuvec_segment *segment, gpuvec_error *error)
+{
+	size_t		bytes = segment->ngroups * sizeof(gpuvec_cold_group);
+
+	segment->cold_groups = malloc(bytes);
+	if (segment->cold_groups == NULL)
+		return gpuvec_fail_memory(error, bytes);
+	segment->host_bytes += bytes;
 	return true;
 }
 
@@ -143,7 +156,8 @@ free_segment(gpuvec_segment *segment)
 	free(segment->tile_chunk);
 	free(segment->ids);
 	free(segment->hot_len);
-	free(segment->cold_number);
+	free(segment->cold_groups);
+	free(segment->cold_low);
 	free(segment->cold_row);
 	for (uint32_t i = 0; segment->filters && i < segment->nfilters; i++)
 		gpuvec_filter_column_free(&segment->filters[i]);
@@ -249,24 +263,49 @@ collect_cold(gpuvec_segment *segment, const gpuvec_source_row *rows, uint64_t *k
 	}
 }
 
+/* The upper half of the number of a sorted key */
+static inline uint32_t
+upper_half(uint64_t key)
+{
+	return (uint32_t) (key >> KEY_SHIFT >> 16);
+}
+
+/* Fill the groups of cold postings and these from sorted keys */
+static bool
+write_postings(gpuvec_segment *segment, const uint64_t *keys, gpuvec_error *error)
+{
+	gpuvec_cold_group *group;
+
+	segment->ngroups = 1;
+	for (uint64_t i = 1; i < segment->ncold; i++)
+		segment->ngroups += upper_half(keys[i]) != upper_half(keys[i - 1]);
+	if (!allocate_groups(segment, error))
+		return false;
+	group = segment->cold_groups;
+	for (uint64_t i = 0; i < segment->ncold; i++)
+	{
+		if (i == 0 || upper_half(keys[i]) != upper_half(keys[i - 1]))
+			*group++ = (gpuvec_cold_group) {upper_half(keys[i]), (uint32_t) i};
+		segment->cold_low[i] = (uint16_t) (keys[i] >> KEY_SHIFT);
+		segment->cold_row[i] = (uint16_t) keys[i];
+	}
+	return true;
+}
+
 /* Fill the cold postings and hot_len.  The sort is stable, so rows ascend. */
 static bool
 write_cold(gpuvec_segment *segment, const gpuvec_source_row *rows, gpuvec_error *error)
 {
 	uint64_t   *keys = malloc(2 * segment->ncold * sizeof(uint64_t));
-	uint64_t   *sorted;
+	bool		ok;
 
 	if (keys == NULL)
 		return gpuvec_fail_memory(error, 2 * segment->ncold * sizeof(uint64_t));
 	collect_cold(segment, rows, keys);
-	sorted = gpuvec_radix_sort(keys, keys + segment->ncold, segment->ncold, KEY_SHIFT);
-	for (uint64_t i = 0; i < segment->ncold; i++)
-	{
-		segment->cold_number[i] = (uint32_t) (sorted[i] >> KEY_SHIFT);
-		segment->cold_row[i] = (uint16_t) sorted[i];
-	}
+	ok = write_postings(segment, gpuvec_radix_sort(keys, keys + segment->ncold, segment->ncold, KEY_SHIFT),
+						error);
 	free(keys);
-	return true;
+	return ok;
 }
 
 /* Note which rows have null sets, if any has */
@@ -422,12 +461,17 @@ gpuvec_segment_build(const gpuvec_source_row *rows, uint32_t nrows, uint32_t nfi
 }
 
 /* Copy the postings of cold numbers */
-static void
-copy_cold(gpuvec_segment *to, const gpuvec_segment *from)
+static bool
+copy_cold(gpuvec_segment *to, const gpuvec_segment *from, gpuvec_error *error)
 {
+	to->ngroups = from->ngroups;
+	if (!allocate_groups(to, error))
+		return false;
 	memcpy(to->hot_len, from->hot_len, from->nrows * sizeof(uint32_t));
-	memcpy(to->cold_number, from->cold_number, from->ncold * sizeof(uint32_t));
+	memcpy(to->cold_groups, from->cold_groups, from->ngroups * sizeof(gpuvec_cold_group));
+	memcpy(to->cold_low, from->cold_low, from->ncold * sizeof(uint16_t));
 	memcpy(to->cold_row, from->cold_row, from->ncold * sizeof(uint16_t));
+	return true;
 }
 
 /* Copy the filter columns, and which rows have null sets */
@@ -465,8 +509,8 @@ copy_arrays(gpuvec_segment *to, const gpuvec_segment *from, gpuvec_error *error)
 	memcpy(to->len, from->len, from->nrows * sizeof(uint32_t));
 	memcpy(to->by_tid, from->by_tid, from->nrows * sizeof(uint16_t));
 	memcpy(to->tile_chunk, from->tile_chunk, (from->ntiles + 1) * sizeof(uint32_t));
-	if (from->ncold > 0)
-		copy_cold(to, from);
+	if (from->ncold > 0 && !copy_cold(to, from, error))
+		return false;
 	return from->nfilters == 0 || copy_filters(to, from, error);
 }
 

@@ -19,8 +19,9 @@
  * (sets/id_numbers.h), and its segments hold numbers instead of ids.
  * Numbers below GPUVEC_HOT_NUMBERS are hot: they lie in the tiles.  Those of
  * all other numbers, the cold ones, lie in the segment's cold postings:
- * pairs of a number and a row that has it, sorted by number, then row.  A
- * row's length counts both.  So tiles may have fewer chunks than lengths
+ * pairs of a number and a row that has it, sorted by number, then row.  All
+ * postings whose numbers have the same upper 16 bits are a group, and have
+ * only the lower ones themselves.  A row's length counts both.  So tiles may have fewer chunks than lengths
  * tell, and fewer for a later tile than for an earlier one.  A segment
  * without cold numbers has no postings, and its rows' hot lengths are their
  * lengths.
@@ -71,6 +72,20 @@ typedef struct gpuvec_source_row
 #define gpuvec_packed_bytes(len, ncold) \
 	(gpuvec_hot_bytes((len) - (ncold)) + (size_t) (ncold) * sizeof(uint32_t))
 
+/* Cold postings of numbers with the same upper half */
+typedef struct gpuvec_cold_group
+{
+	uint32_t	upper;			/* number >> 16 */
+	uint32_t	start;			/* its first posting */
+} gpuvec_cold_group;
+
+/* Some cold postings: from first on, before end */
+typedef struct gpuvec_cold_run
+{
+	uint64_t	first;
+	uint64_t	end;
+} gpuvec_cold_run;
+
 typedef struct gpuvec_segment
 {
 	int			refs;			/* changed by __atomic builtins only */
@@ -100,7 +115,10 @@ typedef struct gpuvec_segment
 								 * has them */
 	uint32_t   *hot_len;		/* [nrows] hot numbers of each row; NULL: no
 								 * row has cold ones */
-	uint32_t   *cold_number;	/* [ncold] cold postings: ascending numbers, */
+	uint32_t	ngroups;		/* of cold postings */
+	gpuvec_cold_group *cold_groups; /* [ngroups], ascending */
+	uint16_t   *cold_low;		/* [ncold] lower halves of numbers, ascending
+								 * in a group, */
 	uint16_t   *cold_row;		/* [ncold] and rows, ascending for a number */
 
 	uint32_t	nfilters;		/* filter columns */
@@ -207,8 +225,8 @@ extern void gpuvec_segment_filter_keys(const gpuvec_segment *segment, uint32_t r
 extern uint32_t *gpuvec_segment_cold_by_row(const gpuvec_segment *segment,
 											gpuvec_error *error);
 
-/* The first cold posting of this number or a greater one; ncold if none */
-extern uint64_t gpuvec_segment_find_cold(const gpuvec_segment *segment, uint32_t number);
+/* The cold postings of this number */
+extern gpuvec_cold_run gpuvec_segment_find_cold(const gpuvec_segment *segment, uint32_t number);
 
 /* First position in by_tid whose row has at least this tid; nrows if none */
 extern uint32_t gpuvec_segment_find(const gpuvec_segment *segment, uint64_t tid);
@@ -259,6 +277,18 @@ static inline uint64_t
 gpuvec_segment_hot(const gpuvec_segment *segment)
 {
 	return segment->nids - segment->ncold;
+}
+
+/* The cold postings of a group */
+static inline gpuvec_cold_run
+gpuvec_segment_group(const gpuvec_segment *segment, uint32_t group)
+{
+	gpuvec_cold_run run = {
+		segment->cold_groups[group].start,
+		group + 1 < segment->ngroups ? segment->cold_groups[group + 1].start : segment->ncold
+	};
+
+	return run;
 }
 
 /* How many of a row's numbers are hot: those that the tiles hold */

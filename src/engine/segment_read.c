@@ -69,28 +69,62 @@ gpuvec_segment_cold_by_row(const gpuvec_segment *segment, gpuvec_error *error)
 		next[row] = n;
 		n += segment->len[row] - gpuvec_hot_len(segment, row);
 	}
-	for (uint64_t i = 0; i < segment->ncold; i++)
-		numbers[next[segment->cold_row[i]]++] = segment->cold_number[i];
+	for (uint32_t group = 0; group < segment->ngroups; group++)
+	{
+		gpuvec_cold_run run = gpuvec_segment_group(segment, group);
+		uint32_t	upper = segment->cold_groups[group].upper << 16;
+
+		for (uint64_t i = run.first; i < run.end; i++)
+			numbers[next[segment->cold_row[i]]++] = upper | segment->cold_low[i];
+	}
 	free(next);
 	return numbers;
 }
 
-uint64_t
-gpuvec_segment_find_cold(const gpuvec_segment *segment, uint32_t number)
+/* The first group with this upper half or a greater one; ngroups if none */
+static uint32_t
+find_group(const gpuvec_segment *segment, uint32_t upper)
 {
-	uint64_t	low = 0;
-	uint64_t	high = segment->ncold;
+	uint32_t	low = 0;
+	uint32_t	high = segment->ngroups;
 
 	while (low < high)
 	{
-		uint64_t	middle = (low + high) / 2;
+		uint32_t	middle = (low + high) / 2;
 
-		if (segment->cold_number[middle] < number)
+		if (segment->cold_groups[middle].upper < upper)
 			low = middle + 1;
 		else
 			high = middle;
 	}
 	return low;
+}
+
+gpuvec_cold_run
+gpuvec_segment_find_cold(const gpuvec_segment *segment, uint32_t number)
+{
+	gpuvec_cold_run run = {0, 0};
+	uint32_t	group = find_group(segment, number >> 16);
+	uint16_t	low = (uint16_t) number;
+	uint64_t	end;
+
+	if (group == segment->ngroups || segment->cold_groups[group].upper != number >> 16)
+		return run;
+	run = gpuvec_segment_group(segment, group);
+	end = run.end;
+	while (run.first < run.end)
+	{
+		uint64_t	middle = (run.first + run.end) / 2;
+
+		if (segment->cold_low[middle] < low)
+			run.first = middle + 1;
+		else
+			run.end = middle;
+	}
+	/* most numbers have few postings */
+	while (run.end < end && segment->cold_low[run.end] == low)
+		run.end++;
+	return run;
 }
 
 /* The tid at a position of by_tid */

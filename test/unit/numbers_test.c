@@ -408,6 +408,31 @@ row_right(const gpuvec_segment *segment, uint32_t row, const uint32_t *cold,
 	return right;
 }
 
+/* Of the segments that were checked */
+static uint32_t most_groups;
+
+/* Are a group's postings in order, and found by their numbers? */
+static bool
+group_right(const gpuvec_segment *segment, uint32_t group)
+{
+	gpuvec_cold_run run = gpuvec_segment_group(segment, group);
+	uint32_t	upper = segment->cold_groups[group].upper;
+	bool		right = run.first < run.end && (group == 0 || segment->cold_groups[group - 1].upper < upper);
+
+	for (uint64_t i = run.first; i < run.end; i++)
+	{
+		gpuvec_cold_run found = gpuvec_segment_find_cold(segment, upper << 16 | segment->cold_low[i]);
+		bool		same = i > run.first && segment->cold_low[i - 1] == segment->cold_low[i];
+
+		right &= i == run.first || same || segment->cold_low[i - 1] < segment->cold_low[i];
+		right &= same ? segment->cold_row[i - 1] < segment->cold_row[i] : found.first == i;
+		right &= found.first <= i && i < found.end && found.end <= run.end &&
+			segment->cold_low[found.end - 1] == segment->cold_low[i] &&
+			(found.end == run.end || segment->cold_low[found.end] != segment->cold_low[i]);
+	}
+	return right;
+}
+
 /* Check a segment's rows and its cold postings; returns its rows */
 static uint32_t
 check_segment(const gpuvec_segment *segment, gpuvec_id_numbers *numbers, bool narrow)
@@ -424,18 +449,11 @@ check_segment(const gpuvec_segment *segment, gpuvec_id_numbers *numbers, bool na
 		n += segment->len[row] - gpuvec_hot_len(segment, row);
 	}
 	check(rows && n == segment->ncold, "rows of a segment");
-	for (uint64_t i = 1; i < segment->ncold; i++)
-		postings &= segment->cold_number[i - 1] < segment->cold_number[i] ||
-			(segment->cold_number[i - 1] == segment->cold_number[i] &&
-			 segment->cold_row[i - 1] < segment->cold_row[i]);
-	for (uint64_t i = 0; i < segment->ncold; i++)
-	{
-		uint64_t	at = gpuvec_segment_find_cold(segment, segment->cold_number[i]);
-
-		postings &= segment->cold_number[at] == segment->cold_number[i] &&
-			(at == 0 || segment->cold_number[at - 1] < segment->cold_number[i]);
-	}
-	check(postings && gpuvec_segment_find_cold(segment, UINT32_MAX) == segment->ncold, "cold postings");
+	most_groups = segment->ngroups > most_groups ? segment->ngroups : most_groups;
+	for (uint32_t group = 0; group < segment->ngroups; group++)
+		postings &= group_right(segment, group);
+	check(postings && gpuvec_segment_find_cold(segment, UINT32_MAX).first ==
+		  gpuvec_segment_find_cold(segment, UINT32_MAX).end, "cold postings");
 	check((segment->ncold == 0) == (segment->hot_len == NULL) &&
 		  (segment->ncold == 0) == (segment->cold_row == NULL), "only rows with cold numbers pay for them");
 	free(cold);
@@ -865,5 +883,6 @@ main(void)
 	test_readers();
 	test_sorting();
 	test_packing();
+	check(most_groups > 1, "cold numbers with several upper halves");
 	return report_checks();
 }

@@ -111,9 +111,9 @@ count_postings(cold_search_state *s, const gpuvec_segment *segment)
 	s->nfound = 0;
 	for (uint32_t i = 0; i < query->ncold; i++)
 	{
-		uint64_t	at = gpuvec_segment_find_cold(segment, query->cold[i]);
+		gpuvec_cold_run run = gpuvec_segment_find_cold(segment, query->cold[i]);
 
-		for (; at < segment->ncold && segment->cold_number[at] == query->cold[i]; at++)
+		for (uint64_t at = run.first; at < run.end; at++)
 		{
 			uint16_t	row = segment->cold_row[at];
 
@@ -148,9 +148,9 @@ note_places(cold_search_state *s, const gpuvec_segment *segment)
 		return false;
 	for (uint32_t i = 0; i < query->ncold; i++)
 	{
-		uint64_t	at = gpuvec_segment_find_cold(segment, query->cold[i]);
+		gpuvec_cold_run run = gpuvec_segment_find_cold(segment, query->cold[i]);
 
-		for (; at < segment->ncold && segment->cold_number[at] == query->cold[i]; at++)
+		for (uint64_t at = run.first; at < run.end; at++)
 			s->places[s->end[segment->cold_row[at]]++] = sparse_place(query, query->len + i);
 	}
 	return true;

@@ -53,7 +53,8 @@ typedef struct gpuvec_mirror_key
 	uint32_t	storage;		/* gpuvec_storage of vectors */
 	uint32_t	index_file;		/* of `index`: its relfilenumber ... */
 	uint32_t	index_tablespace;	/* ... and tablespace */
-	uint32_t	nfilters;		/* number of filter columns */
+	uint16_t	nfilters;		/* number of filter columns */
+	uint16_t	values;			/* 1: rows have a value for each id */
 } gpuvec_mirror_key;
 
 typedef enum gpuvec_mirror_state
@@ -143,8 +144,9 @@ typedef struct gpuvec_refresh
  * the page.  A frame has one or more pages.  The rows follow: each is a
  * gpuvec_row and its ids, ascending and distinct, padded to 4 bytes.  `bytes`
  * is the size of all rows.  The ids of a wide row are uint32_t, those of
- * others uint16_t.  If the mirror has filter columns, the row's filter keys
- * follow its ids (gpuvec_filter_keys()), aligned to 4 bytes only.
+ * others uint16_t.  If the mirror has values, each row has a float for each
+ * id, finite and not 0.  If it has filter columns, the row's filter keys
+ * (gpuvec_filter_keys()) come last, aligned to 4 bytes only.
  *
  * If `newest` is not 0, all rows of the page were inserted by transactions
  * that have committed, and nobody has deleted any.  `newest` is the largest of
@@ -182,21 +184,38 @@ typedef struct gpuvec_row
 {
 	uint16_t	line;			/* 1 .. GPUVEC_MAX_LINE, ascending within a
 								 * page */
-	uint16_t	wide;			/* 1: the ids are uint32_t */
+	uint16_t	form;			/* GPUVEC_FORM_... */
 	uint32_t	len;			/* number of ids that follow */
 } gpuvec_row;
 
-/* Bytes of a row, and of a wide row, without its filter keys */
-#define gpuvec_row_bytes(len) \
-	(sizeof(gpuvec_row) + (((uint32_t) (len) * 2 + 3) & ~UINT32_C(3)))
-#define gpuvec_wide_row_bytes(len) \
-	(sizeof(gpuvec_row) + (uint32_t) (len) * 4)
+/* The form of ids */
+#define GPUVEC_FORM_WIDE		1	/* they are uint32_t */
+#define GPUVEC_FORM_VALUES		2	/* they have values */
+
+/*
+ * Bytes of the ids of a row in some form, and of their values, which follow:
+ * a float for each, finite and not 0
+ */
+static inline uint32_t
+gpuvec_form_ids_bytes(uint32_t form, uint32_t len)
+{
+	return form & GPUVEC_FORM_WIDE ? len * 4 : (len * 2 + 3) & ~UINT32_C(3);
+}
+
+static inline uint32_t
+gpuvec_form_bytes(uint32_t form, uint32_t len)
+{
+	return gpuvec_form_ids_bytes(form, len) + (form & GPUVEC_FORM_VALUES ? len * 4 : 0);
+}
+
+/* Bytes of a row, without its filter keys */
+#define gpuvec_row_bytes(form, len)		(sizeof(gpuvec_row) + gpuvec_form_bytes(form, len))
 
 /* The ids of a row, which lie at `ids` */
 static inline gpuvec_id_span
 gpuvec_row_ids(const gpuvec_row *row, const void *ids)
 {
-	gpuvec_id_span span = {ids, row->len, row->wide != 0};
+	gpuvec_id_span span = {ids, row->len, (row->form & GPUVEC_FORM_WIDE) != 0};
 
 	return span;
 }
@@ -301,8 +320,9 @@ typedef struct gpuvec_rows
  */
 typedef enum gpuvec_feed_kind
 {
-	GPUVEC_FEED_ROW = 1,		/* a row; the values are its ids.  It replaces
-								 * what the mirror has under its line. */
+	GPUVEC_FEED_ROW = 1,		/* a row: its ids, and their values if it has
+								 * any, as in a gpuvec_row.  It replaces what
+								 * the mirror has under its line. */
 	GPUVEC_FEED_GONE,			/* rows are gone; the values are their lines,
 								 * ascending */
 
@@ -317,9 +337,9 @@ typedef struct gpuvec_feed_record
 	uint16_t	kind;			/* gpuvec_feed_kind */
 	uint16_t	line;			/* of a ROW; else 0 */
 	uint32_t	block;
-	uint32_t	len;			/* number of uint16_t values that follow; of a
-								 * wide row two for each id */
-	uint16_t	wide;			/* 1: a ROW whose ids are uint32_t */
+	uint32_t	len;			/* number of uint16_t that follow; of a ROW
+								 * what its ids and values take */
+	uint16_t	form;			/* of a ROW: GPUVEC_FORM_...; else 0 */
 	uint16_t	nfilter_keys;	/* of a ROW: filter keys of filter columns
 								 * that follow the values and their padding */
 } gpuvec_feed_record;
@@ -328,13 +348,25 @@ typedef struct gpuvec_feed_record
 #define gpuvec_feed_record_bytes(len, nfilter_keys) \
 	(sizeof(gpuvec_feed_record) + gpuvec_feed_values_bytes(len) + (uint64_t) (nfilter_keys) * 8)
 
-/* The ids of a ROW, whose values lie at `values` */
+/*
+ * The ids of a ROW, whose values lie at `values`.  An id takes 1 uint16_t, 2
+ * if wide, and 2 more if it has a value; then narrow ids are padded.
+ */
 static inline gpuvec_id_span
 gpuvec_feed_record_ids(const gpuvec_feed_record *record, const void *values)
 {
-	gpuvec_id_span span = {values, record->wide ? record->len / 2 : record->len, record->wide != 0};
+	bool		wide = (record->form & GPUVEC_FORM_WIDE) != 0;
+	uint32_t	each = (wide ? 2 : 1) + (record->form & GPUVEC_FORM_VALUES ? 2 : 0);
+	gpuvec_id_span span = {values, record->len / each, wide};
 
 	return span;
+}
+
+/* The len of a ROW of n ids */
+static inline uint32_t
+gpuvec_feed_record_len(uint32_t form, uint32_t n)
+{
+	return form & (GPUVEC_FORM_WIDE | GPUVEC_FORM_VALUES) ? gpuvec_form_bytes(form, n) / 2 : n;
 }
 
 /*

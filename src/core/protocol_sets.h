@@ -87,10 +87,6 @@ typedef struct gpuvec_search_weights
 #define GPUVEC_QUERY_PAGES		8	/* with ALL_ROWS: the rows without their
 									 * scores, by pages, if the engine can */
 
-/* The form of a query's ids */
-#define GPUVEC_FORM_WIDE		1	/* they are uint32_t */
-#define GPUVEC_FORM_VALUES		2	/* they have values */
-
 /* In place of k, without AFTER: all rows; see GPUVEC_FIRST_ROWS */
 #define GPUVEC_ALL_ROWS			UINT32_MAX
 

@@ -113,6 +113,23 @@ allocate_cold(gpuvec_segment *segment, gpuvec_error *error)
 	return true;
 }
 
+/* Allocate the arrays that only a segment with values has */
+static bool
+allocate_values(gpuvec_segment *segment, gpuvec_error *error)
+{
+	size_t		values = segment->nchunks * CHUNK_VALUES * sizeof(float);
+	size_t		cold = segment->ncold * sizeof(float);
+	size_t		sums = segment->nrows * sizeof(gpuvec_row_sums);
+
+	segment->values = gpuvec_memory_soon(values);
+	segment->cold_value = cold > 0 ? malloc(cold) : NULL;
+	segment->sums = malloc(sums);
+	segment->host_bytes += values + cold + sums;
+	if (segment->values == NULL || (cold > 0 && segment->cold_value == NULL) || segment->sums == NULL)
+		return gpuvec_fail_memory(error, segment->host_bytes);
+	return true;
+}
+
 /* Allocate the groups of cold postings, which are counted */
 static bool
 allocate_groups(gpuvec_segment *segment, gpuvec_error *error)
@@ -128,7 +145,7 @@ allocate_groups(gpuvec_segment *segment, gpuvec_error *error)
 
 /* Allocate the arrays of a segment whose counts are set */
 static bool
-allocate_segment(gpuvec_segment *segment, gpuvec_error *error)
+allocate_segment(gpuvec_segment *segment, bool values, gpuvec_error *error)
 {
 	size_t		nrows = segment->nrows;
 	size_t		ids = segment->nchunks * CHUNK_VALUES * sizeof(uint16_t);
@@ -143,7 +160,8 @@ allocate_segment(gpuvec_segment *segment, gpuvec_error *error)
 	if (segment->tid == NULL || segment->len == NULL || segment->by_tid == NULL ||
 		segment->tile_chunk == NULL || segment->ids == NULL)
 		return gpuvec_fail_memory(error, segment->host_bytes);
-	return segment->ncold == 0 || allocate_cold(segment, error);
+	return (segment->ncold == 0 || allocate_cold(segment, error)) &&
+		(!values || allocate_values(segment, error));
 }
 
 /* Free a segment's host memory */
@@ -159,6 +177,9 @@ free_segment(gpuvec_segment *segment)
 	free(segment->cold_groups);
 	free(segment->cold_low);
 	free(segment->cold_row);
+	free(segment->values);
+	free(segment->cold_value);
+	free(segment->sums);
 	for (uint32_t i = 0; segment->filters && i < segment->nfilters; i++)
 		gpuvec_filter_column_free(&segment->filters[i]);
 	free(segment->filters);
@@ -239,6 +260,60 @@ write_ids(gpuvec_segment *segment, const gpuvec_source_row *rows)
 		swizzle_row(tile, chunk[1] - chunk[0], row % GPUVEC_TILE_ROWS,
 					exists ? rows[row].ids : NULL, exists ? rows[row].len - rows[row].ncold : 0);
 	}
+}
+
+/* Write the values of row r of a tile, beside its ids */
+static void
+write_row_values(float *tile, uint32_t r, const gpuvec_source_row *row)
+{
+	const char *from = gpuvec_source_values(row);
+	float	   *to = tile + r * GPUVEC_CHUNK_IDS;
+
+	for (uint32_t left = row->len - row->ncold; left > 0; to += CHUNK_VALUES)
+	{
+		uint32_t	n = left < GPUVEC_CHUNK_IDS ? left : GPUVEC_CHUNK_IDS;
+
+		memcpy(to, from, n * sizeof(float));
+		from += n * sizeof(float);
+		left -= n;
+	}
+}
+
+/* Write the values of hot numbers, and zeros everywhere else, and the sums */
+static void
+write_values(gpuvec_segment *segment, const gpuvec_source_row *rows)
+{
+	memset(segment->values, 0, segment->nchunks * CHUNK_VALUES * sizeof(float));
+	for (uint32_t row = 0; row < segment->nrows; row++)
+	{
+		size_t		chunk = segment->tile_chunk[row / GPUVEC_TILE_ROWS];
+
+		write_row_values(segment->values + chunk * CHUNK_VALUES, row % GPUVEC_TILE_ROWS, &rows[row]);
+		memcpy(&segment->sums[row], gpuvec_source_sums(&rows[row]), sizeof(gpuvec_row_sums));
+	}
+}
+
+/*
+ * Write the values of cold postings.  A row's numbers ascend as the postings
+ * do, so its values come in their order.
+ */
+static bool
+write_cold_values(gpuvec_segment *segment, const gpuvec_source_row *rows, gpuvec_error *error)
+{
+	uint32_t   *next = malloc(segment->nrows * sizeof(uint32_t));
+
+	if (next == NULL)
+		return gpuvec_fail_memory(error, segment->nrows * sizeof(uint32_t));
+	memcpy(next, segment->hot_len, segment->nrows * sizeof(uint32_t));
+	for (uint64_t i = 0; i < segment->ncold; i++)
+	{
+		uint16_t	row = segment->cold_row[i];
+
+		memcpy(&segment->cold_value[i], gpuvec_source_values(&rows[row]) + next[row]++ * sizeof(float),
+			   sizeof(float));
+	}
+	free(next);
+	return true;
 }
 
 /* Make a key of each cold number and its row, in the order of rows */
@@ -407,7 +482,7 @@ tile_chunks(const gpuvec_segment *segment, const gpuvec_source_row *rows, uint32
 }
 
 gpuvec_segment *
-gpuvec_segment_build(const gpuvec_source_row *rows, uint32_t nrows, uint32_t nfilters,
+gpuvec_segment_build(const gpuvec_source_row *rows, uint32_t nrows, gpuvec_row_kind kind,
 					 gpuvec_error *error)
 {
 	gpuvec_segment *segment;
@@ -427,13 +502,13 @@ gpuvec_segment_build(const gpuvec_source_row *rows, uint32_t nrows, uint32_t nfi
 	segment->refs = 1;
 	segment->nrows = nrows;
 	segment->ntiles = (nrows + GPUVEC_TILE_ROWS - 1) / GPUVEC_TILE_ROWS;
-	segment->nfilters = nfilters;
+	segment->nfilters = kind.nfilters;
 	segment->minlen = rows[0].len;
 	segment->maxlen = rows[nrows - 1].len;
 	segment->ncold = count_cold(rows, nrows);
 	for (uint32_t tile = 0; tile < segment->ntiles; tile++)
 		segment->nchunks += tile_chunks(segment, rows, tile);
-	if (!allocate_segment(segment, error))
+	if (!allocate_segment(segment, kind.values, error))
 	{
 		free_segment(segment);
 		return NULL;
@@ -451,12 +526,15 @@ gpuvec_segment_build(const gpuvec_source_row *rows, uint32_t nrows, uint32_t nfi
 			tile_chunks(segment, rows, tile);
 	if (!order_by_tid(segment, error) ||
 		(segment->ncold > 0 && !write_cold(segment, rows, error)) ||
-		(nfilters > 0 && !write_filters(segment, rows, error)))
+		(segment->cold_value && !write_cold_values(segment, rows, error)) ||
+		(kind.nfilters > 0 && !write_filters(segment, rows, error)))
 	{
 		free_segment(segment);
 		return NULL;
 	}
 	write_ids(segment, rows);
+	if (kind.values)
+		write_values(segment, rows);
 	return segment;
 }
 
@@ -472,6 +550,16 @@ copy_cold(gpuvec_segment *to, const gpuvec_segment *from, gpuvec_error *error)
 	memcpy(to->cold_low, from->cold_low, from->ncold * sizeof(uint16_t));
 	memcpy(to->cold_row, from->cold_row, from->ncold * sizeof(uint16_t));
 	return true;
+}
+
+/* Copy the values of a segment that has some */
+static void
+copy_values(gpuvec_segment *to, const gpuvec_segment *from)
+{
+	memcpy(to->values, from->values, from->nchunks * CHUNK_VALUES * sizeof(float));
+	memcpy(to->sums, from->sums, from->nrows * sizeof(gpuvec_row_sums));
+	if (from->ncold > 0)
+		memcpy(to->cold_value, from->cold_value, from->ncold * sizeof(float));
 }
 
 /* Copy the filter columns, and which rows have null sets */
@@ -503,7 +591,7 @@ copy_filters(gpuvec_segment *to, const gpuvec_segment *from, gpuvec_error *error
 static bool
 copy_arrays(gpuvec_segment *to, const gpuvec_segment *from, gpuvec_error *error)
 {
-	if (!allocate_segment(to, error))
+	if (!allocate_segment(to, from->sums != NULL, error))
 		return false;
 	memcpy(to->tid, from->tid, from->nrows * sizeof(uint64_t));
 	memcpy(to->len, from->len, from->nrows * sizeof(uint32_t));
@@ -511,6 +599,8 @@ copy_arrays(gpuvec_segment *to, const gpuvec_segment *from, gpuvec_error *error)
 	memcpy(to->tile_chunk, from->tile_chunk, (from->ntiles + 1) * sizeof(uint32_t));
 	if (from->ncold > 0 && !copy_cold(to, from, error))
 		return false;
+	if (from->sums)
+		copy_values(to, from);
 	return from->nfilters == 0 || copy_filters(to, from, error);
 }
 

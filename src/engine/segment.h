@@ -26,6 +26,10 @@
  * without cold numbers has no postings, and its rows' hot lengths are their
  * lengths.
  *
+ * Rows of sparse vectors have a value for each id.  Those of hot numbers lie
+ * beside the tiles' ids, in the same layout; padding has the value 0, which
+ * no id has.  Those of cold numbers lie beside the postings.
+ *
  * Views share segments and live maps by reference counting.  The last release
  * frees the host memory and, through the backend, the device memory.
  *
@@ -49,11 +53,28 @@ extern "C"
 {
 #endif
 
+/* What the rows of a mirror have besides ids; 0: nothing */
+typedef struct gpuvec_row_kind
+{
+	uint32_t	nfilters;		/* filter columns */
+	bool		values;			/* one for each id */
+} gpuvec_row_kind;
+
+/* Sums of a row's values, added up in ascending order of its ids */
+typedef struct gpuvec_row_sums
+{
+	double		square;			/* of their squares */
+	double		sum;			/* of themselves; -1: one is negative */
+} gpuvec_row_sums;
+
 /*
  * A row from which a segment is built; the caller owns ids: len - ncold hot
  * numbers, padded to 4 bytes, then ncold cold numbers, uint32_t.  Each
  * partition is ascending and distinct.  The pointer need not be aligned to 4
  * bytes.
+ *
+ * If rows have values, a gpuvec_row_sums follows, then a float for each number
+ * in the same order; none is aligned.  Also of a row without ids.
  *
  * If the mirror has filter columns, filter_keys[] has the row's
  * (core/filter.h); not aligned, either.  A row whose set is null has no ids.
@@ -71,6 +92,23 @@ typedef struct gpuvec_source_row
 #define gpuvec_hot_bytes(len)	(((size_t) (len) * sizeof(uint16_t) + 3) & ~(size_t) 3)
 #define gpuvec_packed_bytes(len, ncold) \
 	(gpuvec_hot_bytes((len) - (ncold)) + (size_t) (ncold) * sizeof(uint32_t))
+
+/* Bytes of the sums and values that follow a row's ids */
+#define gpuvec_values_bytes(len) \
+	(sizeof(gpuvec_row_sums) + (size_t) (len) * sizeof(float))
+
+/* Where they are; not aligned */
+static inline const char *
+gpuvec_source_sums(const gpuvec_source_row *row)
+{
+	return (const char *) row->ids + gpuvec_packed_bytes(row->len, row->ncold);
+}
+
+static inline const char *
+gpuvec_source_values(const gpuvec_source_row *row)
+{
+	return gpuvec_source_sums(row) + sizeof(gpuvec_row_sums);
+}
 
 /* Cold postings of numbers with the same upper half */
 typedef struct gpuvec_cold_group
@@ -120,6 +158,11 @@ typedef struct gpuvec_segment
 	uint16_t   *cold_low;		/* [ncold] lower halves of numbers, ascending
 								 * in a group, */
 	uint16_t   *cold_row;		/* [ncold] and rows, ascending for a number */
+
+	/* of rows with values; else NULL */
+	float	   *values;			/* [nchunks * 256], as ids */
+	float	   *cold_value;		/* [ncold] of cold postings */
+	gpuvec_row_sums *sums;		/* [nrows] */
 
 	uint32_t	nfilters;		/* filter columns */
 	uint32_t	nnull_sets;		/* rows whose sets are null */
@@ -191,11 +234,10 @@ typedef struct gpuvec_view
 
 /*
  * Build one segment of nrows rows (1 .. GPUVEC_SEGMENT_ROWS), which must be
- * sorted by (len, tid), with nfilters filter columns.  On failure, returns
- * NULL and fills *error.
+ * sorted by (len, tid).  On failure, returns NULL and fills *error.
  */
 extern gpuvec_segment *gpuvec_segment_build(const gpuvec_source_row *rows, uint32_t nrows,
-											uint32_t nfilters, gpuvec_error *error);
+											gpuvec_row_kind kind, gpuvec_error *error);
 
 /*
  * A copy of an adopted segment, which no backend has adopted, with its ids on
@@ -214,15 +256,18 @@ extern bool gpuvec_rows_sort(gpuvec_source_row *rows, uint64_t nrows,
 extern void gpuvec_segment_row(const gpuvec_segment *segment, uint32_t row,
 							   uint16_t *ids);
 
+/* The same of their values, of a segment that has some */
+extern void gpuvec_segment_row_values(const gpuvec_segment *segment, uint32_t row, float *values);
+
 /* Write down the filter keys of one row of a segment with filter columns */
 extern void gpuvec_segment_filter_keys(const gpuvec_segment *segment, uint32_t row, uint64_t *filter_keys);
 
 /*
  * The cold numbers of all rows, row by row, each row's ascending; malloc'd,
  * [ncold].  Row r's follow those of the rows before it.  NULL on lack of
- * memory.
+ * memory.  *values: the same of their values, if rows have some; may be NULL.
  */
-extern uint32_t *gpuvec_segment_cold_by_row(const gpuvec_segment *segment,
+extern uint32_t *gpuvec_segment_cold_by_row(const gpuvec_segment *segment, float **values,
 											gpuvec_error *error);
 
 /* The cold postings of this number */
@@ -277,6 +322,15 @@ static inline uint64_t
 gpuvec_segment_hot(const gpuvec_segment *segment)
 {
 	return segment->nids - segment->ncold;
+}
+
+/* What the rows of a segment have besides ids */
+static inline gpuvec_row_kind
+gpuvec_segment_kind(const gpuvec_segment *segment)
+{
+	gpuvec_row_kind kind = {segment->nfilters, segment->sums != NULL};
+
+	return kind;
 }
 
 /* The cold postings of a group */

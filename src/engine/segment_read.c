@@ -36,6 +36,23 @@ gpuvec_segment_row(const gpuvec_segment *segment, uint32_t row, uint16_t *ids)
 }
 
 void
+gpuvec_segment_row_values(const gpuvec_segment *segment, uint32_t row, float *values)
+{
+	const float *from = segment->values +
+		(size_t) segment->tile_chunk[row / GPUVEC_TILE_ROWS] * CHUNK_VALUES +
+		row % GPUVEC_TILE_ROWS * GPUVEC_CHUNK_IDS;
+	uint32_t	len = gpuvec_hot_len(segment, row);
+
+	for (uint32_t i = 0; i < len; i += GPUVEC_CHUNK_IDS)
+	{
+		uint32_t	n = len - i < GPUVEC_CHUNK_IDS ? len - i : GPUVEC_CHUNK_IDS;
+
+		memcpy(values + i, from, n * sizeof(float));
+		from += CHUNK_VALUES;
+	}
+}
+
+void
 gpuvec_segment_filter_keys(const gpuvec_segment *segment, uint32_t row, uint64_t *filter_keys)
 {
 	filter_keys[0] = gpuvec_null_set(segment, row);
@@ -50,24 +67,36 @@ gpuvec_segment_filter_keys(const gpuvec_segment *segment, uint32_t row, uint64_t
 	}
 }
 
-uint32_t *
-gpuvec_segment_cold_by_row(const gpuvec_segment *segment, gpuvec_error *error)
+/* Where each row's cold numbers begin, row by row; malloc'd, [nrows] */
+static uint64_t *
+cold_starts(const gpuvec_segment *segment)
 {
-	uint32_t   *numbers = malloc((segment->ncold + 1) * sizeof(uint32_t));
-	uint64_t   *next = malloc(segment->nrows * sizeof(uint64_t));
+	uint64_t   *start = malloc(segment->nrows * sizeof(uint64_t));
 	uint64_t	n = 0;
 
-	if (numbers == NULL || next == NULL)
+	for (uint32_t row = 0; start && row < segment->nrows; row++)
+	{
+		start[row] = n;
+		n += segment->len[row] - gpuvec_hot_len(segment, row);
+	}
+	return start;
+}
+
+uint32_t *
+gpuvec_segment_cold_by_row(const gpuvec_segment *segment, float **values, gpuvec_error *error)
+{
+	bool		with_values = values && segment->sums;
+	uint32_t   *numbers = malloc((segment->ncold + 1) * sizeof(uint32_t));
+	float	   *found = with_values ? malloc((segment->ncold + 1) * sizeof(float)) : NULL;
+	uint64_t   *next = cold_starts(segment);
+
+	if (numbers == NULL || next == NULL || (with_values && found == NULL))
 	{
 		free(numbers);
+		free(found);
 		free(next);
 		gpuvec_fail_memory(error, segment->ncold * sizeof(uint32_t));
 		return NULL;
-	}
-	for (uint32_t row = 0; row < segment->nrows; row++)
-	{
-		next[row] = n;
-		n += segment->len[row] - gpuvec_hot_len(segment, row);
 	}
 	for (uint32_t group = 0; group < segment->ngroups; group++)
 	{
@@ -75,9 +104,17 @@ gpuvec_segment_cold_by_row(const gpuvec_segment *segment, gpuvec_error *error)
 		uint32_t	upper = segment->cold_groups[group].upper << 16;
 
 		for (uint64_t i = run.first; i < run.end; i++)
-			numbers[next[segment->cold_row[i]]++] = upper | segment->cold_low[i];
+		{
+			uint64_t	at = next[segment->cold_row[i]]++;
+
+			numbers[at] = upper | segment->cold_low[i];
+			if (found)
+				found[at] = segment->cold_value[i];
+		}
 	}
 	free(next);
+	if (values)
+		*values = found;
 	return numbers;
 }
 

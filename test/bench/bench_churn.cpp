@@ -156,7 +156,7 @@ add_page(std::vector<char> &to, const Table &table, uint64_t block)
 
 		row.line = (uint16_t) (i - first + 1);
 		row.len = (uint32_t) (table.start[table.doc[i] + 1] - table.start[table.doc[i]]);
-		to.resize(end + gpuvec_row_bytes(row.len));
+		to.resize(end + gpuvec_row_bytes(row.form, row.len));
 		memcpy(&to[end], &row, sizeof(row));
 		memcpy(&to[end + sizeof(row)], ids, row.len * sizeof(uint16_t));
 	}

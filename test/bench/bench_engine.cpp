@@ -270,7 +270,7 @@ build_view(gpuvec_backend *backend, const std::vector<gpuvec_source_row> &rows, 
 		gpuvec_error failed = {};
 
 		entries[begin] = {};
-		entries[begin].segment = gpuvec_segment_build(&rows[first], (uint32_t) count, 0, &failed);
+		entries[begin].segment = gpuvec_segment_build(&rows[first], (uint32_t) count, gpuvec_row_kind{}, &failed);
 		if (entries[begin].segment == nullptr ||
 			!backend->adopt_segment(backend, entries[begin].segment, &failed))
 			die(failed);

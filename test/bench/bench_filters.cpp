@@ -122,7 +122,7 @@ make_segment(gpuvec_backend *backend, const gen::Generator &generator, uint64_t 
 		row->filter_keys = &filter_keys[(p - first) * N_FILTER_KEYS];
 		make_filter_keys(p, generator.c.n_docs, &filter_keys[(p - first) * N_FILTER_KEYS]);
 	}
-	segment = gpuvec_segment_build(rows.data(), (uint32_t) rows.size(), N_COLUMNS, &error);
+	segment = gpuvec_segment_build(rows.data(), (uint32_t) rows.size(), gpuvec_row_kind{N_COLUMNS, false}, &error);
 	if (segment == nullptr || !backend->adopt_segment(backend, segment, &error))
 		die("a segment", error);
 	return segment;

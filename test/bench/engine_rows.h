@@ -71,7 +71,7 @@ class Column
 {
 public:
 	Column()
-		: stage(gpuvec_stage_new(0)), ids(GPUVEC_MAX_IDS), packed(MOST_PACKED / sizeof(uint16_t))
+		: stage(gpuvec_stage_new(gpuvec_row_kind{})), ids(GPUVEC_MAX_IDS), packed(MOST_PACKED / sizeof(uint16_t))
 	{
 		if (stage == nullptr)
 			exit(2);

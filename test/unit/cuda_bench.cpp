@@ -92,7 +92,7 @@ make_segment(const gen::Generator &generator, uint64_t from, uint64_t to)
 		row->len = generator.doc(p, at, set);
 		row->ids = at;
 	}
-	segment = gpuvec_segment_build(rows.data(), rows.size(), 0, &error);
+	segment = gpuvec_segment_build(rows.data(), rows.size(), gpuvec_row_kind{}, &error);
 	if (segment == NULL)
 		die("gpuvec_segment_build", &error);
 	if (!backend->adopt_segment(backend, segment, &error))

@@ -278,7 +278,7 @@ build_entry(gpuvec_backend *b, const row *rows, uint32_t n)
 			place[i] = std::lower_bound(where.begin(), where.end(),
 										std::make_pair((const void *) source[i].ids, 0u))->second;
 	}
-	entry.segment = gpuvec_segment_build(source.data(), n, 0, &error);
+	entry.segment = gpuvec_segment_build(source.data(), n, gpuvec_row_kind{}, &error);
 	if (entry.segment == NULL)
 		die("build", &error);
 	if (!b->adopt_segment(b, entry.segment, &error))

@@ -220,7 +220,7 @@ build_entry(const std::vector<const row *> &rows, uint32_t shared_bits = 0)
 	}
 	if (!gpuvec_rows_sort(source.data(), source.size(), &error))
 		die("sort", &error);
-	entry.segment = gpuvec_segment_build(source.data(), source.size(), 0, &error);
+	entry.segment = gpuvec_segment_build(source.data(), source.size(), gpuvec_row_kind{}, &error);
 	entry.live = NULL;
 	entry.partition = shared_bits ? 0 : rows[0]->tid - own_tid(*rows[0]);
 	entry.segment->partition_bits = shared_bits;

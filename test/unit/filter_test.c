@@ -185,7 +185,7 @@ build_stage(gpuvec_draft *draft, gpuvec_stage *stage)
 static void
 build_rows(gpuvec_draft *draft, const table *t, uint32_t first, uint32_t end)
 {
-	gpuvec_stage *stage = gpuvec_stage_new(t->kind.nfilters);
+	gpuvec_stage *stage = gpuvec_stage_new((gpuvec_row_kind) {.nfilters = t->kind.nfilters});
 	uint16_t	packed[2 * LONGEST + 2];
 	char		filter_keys[(GPUVEC_MAX_FILTERS + 1) * 8 + 4];
 	uint64_t	aligned[GPUVEC_MAX_FILTERS + 1];
@@ -271,7 +271,7 @@ merge_view(gpuvec_backend *backend, gpuvec_thread_pool *pool, const gpuvec_view 
 		   uint32_t nfilters)
 {
 	gpuvec_draft draft = {.backend = backend,.pool = pool};
-	gpuvec_stage *stage = gpuvec_stage_new(nfilters);
+	gpuvec_stage *stage = gpuvec_stage_new((gpuvec_row_kind) {.nfilters = nfilters});
 	gpuvec_error error;
 	gpuvec_view *merged;
 

@@ -248,7 +248,7 @@ test_sorting(void)
 	static uint32_t sorted[9000];
 	static uint32_t drawn[9000];
 	static uint16_t places[9000];
-	gpuvec_error error;
+	static uint64_t room[2 * 9000];
 
 	for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++)
 	{
@@ -262,8 +262,8 @@ test_sorting(void)
 			gpuvec_sort_numbers(numbers, n);
 			check(memcmp(sorted, numbers, n * sizeof(uint32_t)) == 0, "sorted numbers");
 			memcpy(numbers, drawn, n * sizeof(uint32_t));
-			check(gpuvec_sort_numbers_places(numbers, places, n, &error) &&
-				  memcmp(sorted, numbers, n * sizeof(uint32_t)) == 0, "sorted numbers, with places");
+			gpuvec_sort_numbers_places(numbers, places, n, room);
+			check(memcmp(sorted, numbers, n * sizeof(uint32_t)) == 0, "sorted numbers, with places");
 			for (uint32_t j = 0; j < n; j++)
 				numbers[j] ^= drawn[places[j]];
 			for (uint32_t j = 0; j < n; j++)
@@ -356,7 +356,7 @@ is_dead(uint64_t tid)
 static gpuvec_stage *
 stage_rows(uint32_t n, bool narrow)
 {
-	gpuvec_stage *stage = gpuvec_stage_new(0);
+	gpuvec_stage *stage = gpuvec_stage_new((gpuvec_row_kind) {0});
 	uint16_t	packed[2 * LONGEST + 2];
 	uint32_t	ids[LONGEST];
 	gpuvec_error error;
@@ -438,7 +438,7 @@ static uint32_t
 check_segment(const gpuvec_segment *segment, gpuvec_id_numbers *numbers, bool narrow)
 {
 	gpuvec_error error;
-	uint32_t   *cold = gpuvec_segment_cold_by_row(segment, &error);
+	uint32_t   *cold = gpuvec_segment_cold_by_row(segment, NULL, &error);
 	uint64_t	n = 0;
 	bool		rows = true;
 	bool		postings = true;
@@ -506,7 +506,7 @@ test_rows(gpuvec_backend *backend, gpuvec_thread_pool *pool, uint32_t n, int kin
 	bool		narrow = kind == 2;
 	gpuvec_draft draft = {.backend = backend,.pool = pool};
 	gpuvec_stage *stage = stage_rows(n, narrow);
-	gpuvec_stage *merged = gpuvec_stage_new(0);
+	gpuvec_stage *merged = gpuvec_stage_new((gpuvec_row_kind) {0});
 	gpuvec_id_numbers *numbers = NULL;
 	gpuvec_error error;
 	uint32_t	dead;
@@ -597,7 +597,7 @@ column_ids(int column, uint32_t i, uint32_t *ids)
 static gpuvec_stage *
 stage_column(int column)
 {
-	gpuvec_stage *stage = gpuvec_stage_new(0);
+	gpuvec_stage *stage = gpuvec_stage_new((gpuvec_row_kind) {0});
 	uint32_t   *ids = malloc(GPUVEC_MAX_IDS * sizeof(uint32_t));
 	uint16_t   *packed = malloc((GPUVEC_MAX_IDS + 1) * sizeof(uint32_t));
 	gpuvec_error error;
@@ -747,7 +747,7 @@ rows_are_numbered(const row_list *staged, const row_list *numbered, gpuvec_id_nu
 static size_t
 estimate_of(const row_list *list)
 {
-	gpuvec_stage *stage = gpuvec_stage_new(0);
+	gpuvec_stage *stage = gpuvec_stage_new((gpuvec_row_kind) {0});
 	uint32_t   *ids = malloc(GPUVEC_MAX_IDS * sizeof(uint32_t));
 	uint16_t   *packed = malloc((GPUVEC_MAX_IDS + 1) * sizeof(uint32_t));
 	size_t		estimate;

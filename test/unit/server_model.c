@@ -316,7 +316,7 @@ add_page(buffer *b, const model *m, uint32_t block)
 		head.nrows++;
 
 		buffer_add(b, &wire, sizeof(wire));
-		wire.wide = (uint16_t) add_ids(b, row->ids, row->len);
+		wire.form = add_ids(b, row->ids, row->len) ? GPUVEC_FORM_WIDE : 0;
 		memcpy(b->data + start, &wire, sizeof(wire));
 		buffer_add(b, zeros, (4 - b->length % 4) % 4);
 		add_filter_keys(b, row->ids, row->len);

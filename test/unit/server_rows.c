@@ -265,10 +265,10 @@ send_record(buffer *b, const char *from, size_t bytes)
 		return;
 	}
 	buffer_add(b, &record, sizeof(record));
-	record.wide = add_ids(b, (const uint16_t *) (from + sizeof(record)), record.len);
-	buffer_add(b, zeros, start + gpuvec_feed_record_bytes(record.len << record.wide, 0) - b->length);
+	record.form = add_ids(b, (const uint16_t *) (from + sizeof(record)), record.len);
+	buffer_add(b, zeros, start + gpuvec_feed_record_bytes(record.len << record.form, 0) - b->length);
 	add_filter_keys(b, (const uint16_t *) (from + sizeof(record)), record.len);
-	record.len <<= record.wide;
+	record.len <<= record.form;
 	record.nfilter_keys = gpuvec_filter_keys(model_filters);
 	memcpy(b->data + start, &record, sizeof(record));
 }
@@ -790,10 +790,10 @@ test_rows_violations(void)
 	BAD(r.row.len = 12, "ids of the next record");
 	BAD(r.ids[1] = 1, "ids twice");
 	BAD(r.ids[1] = 9, "ids not in order");
-	BAD((r.row.wide = 1, r.ids[3] = 1), "wide ids not in order");
-	BAD((r.row.wide = 1, r.row.len = 3), "half of a wide id");
-	BAD(r.row.wide = 2, "neither narrow nor wide");
-	BAD(r.gone.wide = 1, "wide lines");
+	BAD((r.row.form = GPUVEC_FORM_WIDE, r.ids[3] = 1), "wide ids not in order");
+	BAD((r.row.form = GPUVEC_FORM_WIDE, r.row.len = 3), "half of a wide id");
+	BAD(r.row.form = 4, "neither narrow nor wide");
+	BAD(r.gone.form = GPUVEC_FORM_WIDE, "wide lines");
 	BAD(r.gone.block = UINT32_MAX, "a block that cannot be");
 	BAD(r.gone.line = 2, "a line of its own");
 	BAD(r.gone.len = 5, "more lines than there are");

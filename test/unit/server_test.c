@@ -2114,10 +2114,10 @@ test_violations(void)
 	BAD_PAGE(p[0].row.len = UINT32_MAX, "far more ids than can be");
 	BAD_PAGE(p[0].ids[1] = 1, "ids twice");
 	BAD_PAGE(p[0].ids[1] = 9, "ids not in order");
-	BAD_PAGE(p[0].row.wide = 1, "wide ids that are cut off");
-	BAD_PAGE(p[0].row.wide = 2, "neither narrow nor wide");
-	BAD_PAGE((p[0].row.wide = 1, p[0].row.len = 2, p[0].ids[1] = 9, p[0].ids[3] = 8), "wide ids not in order");
-	BAD_PAGE((p[0].row.wide = 1, p[0].row.len = UINT32_MAX / 4 + 1), "far more wide ids than can be");
+	BAD_PAGE(p[0].row.form = GPUVEC_FORM_WIDE, "wide ids that are cut off");
+	BAD_PAGE(p[0].row.form = 4, "neither narrow nor wide");
+	BAD_PAGE((p[0].row.form = GPUVEC_FORM_WIDE, p[0].row.len = 2, p[0].ids[1] = 9, p[0].ids[3] = 8), "wide ids not in order");
+	BAD_PAGE((p[0].row.form = GPUVEC_FORM_WIDE, p[0].row.len = UINT32_MAX / 4 + 1), "far more wide ids than can be");
 	BAD_PAGE(p[0].page.partial = 1, "a partial page of a load");
 	BAD_PAGE(p[0].page.partial = 2, "a page neither whole nor partial");
 	BAD_PAGE(p[0].page.nlines = 1, "lines of a whole page");

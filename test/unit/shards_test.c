@@ -423,7 +423,7 @@ make_entry(const table *t, uint32_t from, uint32_t to)
 			dead[ndead++] = rows[i].tid;
 	}
 	check(gpuvec_rows_sort(rows, n, &error), "rows are sorted");
-	entry.segment = gpuvec_segment_build(rows, n, t->nfilters, &error);
+	entry.segment = gpuvec_segment_build(rows, n, (gpuvec_row_kind) {.nfilters = t->nfilters}, &error);
 	if (ndead > 0)
 		entry.live = gpuvec_livemap_new(n, &error);
 	for (uint32_t r = 0; r < n; r++)

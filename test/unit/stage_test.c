@@ -216,7 +216,7 @@ stage_rows(gpuvec_stage *stage, uint64_t n, bool ordered, uint32_t nblocks, sums
 static gpuvec_stage *
 stage_share(uint64_t n, uint64_t reader, bool wide, uint32_t nblocks, sums *staged)
 {
-	gpuvec_stage *stage = gpuvec_stage_new(0);
+	gpuvec_stage *stage = gpuvec_stage_new((gpuvec_row_kind) {0});
 	uint16_t   *ids = malloc((2 * GPUVEC_MAX_IDS + 2) * sizeof(uint16_t));
 	uint32_t   *numbers = malloc(GPUVEC_MAX_IDS * sizeof(uint32_t));
 	gpuvec_error error;
@@ -315,7 +315,7 @@ test_unite(gpuvec_backend *backend, gpuvec_thread_pool *pool, uint64_t n, int sh
 static void
 test_build(gpuvec_backend *backend, gpuvec_thread_pool *pool, uint64_t n, bool ordered, uint32_t nblocks)
 {
-	gpuvec_stage *stage = gpuvec_stage_new(0);
+	gpuvec_stage *stage = gpuvec_stage_new((gpuvec_row_kind) {0});
 	sums		staged = {0};
 	sums		found = {0};
 	size_t		most = 0;

@@ -311,7 +311,7 @@ add_segments(gpuvec_backend *b, const table *t, uint32_t from, uint32_t to,
 	for (uint32_t first = 0; first < count; first += GPUVEC_SEGMENT_ROWS)
 	{
 		uint32_t	m = count - first < GPUVEC_SEGMENT_ROWS ? count - first : GPUVEC_SEGMENT_ROWS;
-		gpuvec_segment *segment = gpuvec_segment_build(rows + first, m, 0, &error);
+		gpuvec_segment *segment = gpuvec_segment_build(rows + first, m, (gpuvec_row_kind) {0}, &error);
 		gpuvec_livemap *live = NULL;
 
 		for (uint32_t r = 0; r < m; r++)
@@ -904,7 +904,7 @@ wide_entry(gpuvec_backend *b, const wide_table *t, uint32_t from, uint32_t to)
 		rows[i].tid = (uint64_t) (from + i + 1) * 7;
 	}
 	check(gpuvec_rows_sort(rows, n, &error), "rows_sort");
-	entry.segment = gpuvec_segment_build(rows, n, 0, &error);
+	entry.segment = gpuvec_segment_build(rows, n, (gpuvec_row_kind) {0}, &error);
 	for (uint32_t r = 0; r < n; r++)
 	{
 		if (!t->dead[rows[r].tid / 7 - 1])
@@ -1172,7 +1172,7 @@ test_release(gpuvec_backend *b)
 	{
 		for (int i = 0; i < 40; i++)
 		{
-			segments[i] = gpuvec_segment_build(rows, t.n, 0, &error);
+			segments[i] = gpuvec_segment_build(rows, t.n, (gpuvec_row_kind) {0}, &error);
 			ok = ok && segments[i] && b->adopt_segment(b, segments[i], &error);
 		}
 		for (int i = 0; i < 40; i++)

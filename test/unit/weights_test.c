@@ -461,7 +461,7 @@ make_entry(gpuvec_backend *b, const table *t, uint32_t from, uint32_t to)
 		free(numbers);
 	}
 	check(gpuvec_rows_sort(rows, n, &error), "rows_sort");
-	entry.segment = gpuvec_segment_build(rows, n, 0, &error);
+	entry.segment = gpuvec_segment_build(rows, n, (gpuvec_row_kind) {0}, &error);
 	for (uint32_t r = 0; r < n; r++)
 	{
 		if (!t->dead[rows[r].tid / 7 - 1])
@@ -597,7 +597,7 @@ test_longest(void)
 	for (int simd = 1; simd <= 3; simd++)
 	{
 		gpuvec_backend *b = open_backend(simd, 1);
-		gpuvec_view_entry entry = {gpuvec_segment_build(&row, 1, 0, &error), NULL, 0};
+		gpuvec_view_entry entry = {gpuvec_segment_build(&row, 1, (gpuvec_row_kind) {0}, &error), NULL, 0};
 		gpuvec_view *view = gpuvec_view_new(&entry, 1, &error);
 		gpuvec_match match;
 		gpuvec_topk_query query = {.ids = ids,.len = n,.weights = weights,.places = places,.k = 1,

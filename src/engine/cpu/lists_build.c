@@ -266,7 +266,8 @@ make_lists(lists_making *m)
 size_t
 lists_budget(const gpuvec_segment *segment, const gpuvec_lists_policy *policy)
 {
-	if (segment->nrows < policy->least_rows ||
+	/* they would not help searches by values */
+	if (segment->sums || segment->nrows < policy->least_rows ||
 		gpuvec_segment_hot(segment) < policy->least_ids)
 		return 0;
 	return (size_t) (policy->share *

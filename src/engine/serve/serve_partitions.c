@@ -34,12 +34,13 @@ queries_fit(const search_run *q)
 	return true;
 }
 
-/* Check the keys of the mirrors */
+/* Check the keys of the mirrors: all have values, or none has */
 static bool
 keys_fit(const partitions_run *run)
 {
 	for (uint32_t i = 0; i < run->head.npartitions; i++)
-		if (run->wire[i].key.nfilters > GPUVEC_MAX_FILTERS)
+		if (!gpuvec_sets_key_valid(&run->wire[i].key) ||
+			run->wire[i].key.values != run->wire[0].key.values)
 			return false;
 	return true;
 }

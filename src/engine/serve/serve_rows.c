@@ -32,12 +32,17 @@ lines_valid(const uint16_t *lines, uint32_t n)
 	return ok;
 }
 
-/* True if these are the ids of a row, ascending */
+/* True if these are ids of a row, ascending, and their values */
 static bool
-ids_valid(const gpuvec_feed_record *record, const uint16_t *values)
+ids_valid(const gpuvec_feed_record *record, const uint16_t *values, const gpuvec_mirror_key *key)
 {
-	return record->wide <= 1 && (record->wide == 0 || record->len % 2 == 0) &&
-		gpuvec_sets_ids_valid(gpuvec_feed_record_ids(record, values));
+	gpuvec_id_span span = gpuvec_feed_record_ids(record, values);
+
+	return gpuvec_sets_form_valid(record->form, key) &&
+		record->len == gpuvec_feed_record_len(record->form, span.n) && gpuvec_sets_ids_valid(span) &&
+		(!key->values ||
+		 gpuvec_sets_values_valid((const float *) ((const char *) values + gpuvec_form_ids_bytes(record->form, span.n)),
+								  span.n));
 }
 
 /* True if a row's filter keys are those of a mirror with nfilters columns */
@@ -51,20 +56,18 @@ filter_keys_valid(const gpuvec_feed_record *record, uint32_t nfilters)
 }
 
 /*
- * Check the record at `at`, of a mirror with nfilters filter columns.
- * Returns its bytes, or 0 if it is invalid.
+ * Check the record at `at`, of a mirror with this key.  Returns its bytes, or
+ * 0 if it is invalid.
  */
 static size_t
-check_record(const char *at, const char *end, uint32_t nfilters, gpuvec_error *error)
+check_record(const char *at, const char *end, const gpuvec_mirror_key *key, gpuvec_error *error)
 {
 	const gpuvec_feed_record *record = (const gpuvec_feed_record *) at;
 	const uint16_t *values = (const uint16_t *) (record + 1);
-	uint32_t	most = GPUVEC_MAX_IDS;
 	bool		ok;
 
-	if ((size_t) (end - at) >= sizeof(*record) && record->wide)
-		most *= 2;
-	if ((size_t) (end - at) < sizeof(*record) || record->len > most ||
+	if ((size_t) (end - at) < sizeof(*record) ||
+		record->len > gpuvec_feed_record_len(record->form, GPUVEC_MAX_IDS) ||
 		(size_t) (end - at) < gpuvec_feed_record_bytes(record->len, record->nfilter_keys))
 		return gpuvec_violation(error, "A record is cut off.");
 	if (record->block == UINT32_MAX)
@@ -72,18 +75,18 @@ check_record(const char *at, const char *end, uint32_t nfilters, gpuvec_error *e
 	switch (record->kind)
 	{
 		case GPUVEC_FEED_ROW:
-			ok = line_valid(record->line) && ids_valid(record, values) &&
-				filter_keys_valid(record, nfilters);
+			ok = line_valid(record->line) && ids_valid(record, values, key) &&
+				filter_keys_valid(record, key->nfilters);
 			break;
 		case GPUVEC_FEED_GONE:
-			ok = record->line == 0 && record->wide == 0 && record->nfilter_keys == 0 &&
+			ok = record->line == 0 && record->form == 0 && record->nfilter_keys == 0 &&
 				lines_valid(values, record->len);
 			break;
 		default:
 			return gpuvec_violation(error, "The kind of a record is unknown.");
 	}
 	if (!ok)
-		return gpuvec_violation(error, "Lines, ids or filter columns of a record are invalid.");
+		return gpuvec_violation(error, "Lines, ids, values or filter columns of a record are invalid.");
 	return gpuvec_feed_record_bytes(record->len, record->nfilter_keys);
 }
 
@@ -95,7 +98,7 @@ check_records(const gpuvec_rows *rows, const char *at, const char *end, gpuvec_e
 
 	while (at < end)
 	{
-		size_t		size = check_record(at, end, rows->key.nfilters, error);
+		size_t		size = check_record(at, end, &rows->key, error);
 
 		if (size == 0)
 			return false;
@@ -118,8 +121,8 @@ parse_rows(const gpuvec_session *s, const gpuvec_request *request, gpuvec_rows *
 	memcpy(rows, request->data, sizeof(*rows));
 	if (gpuvec_kind_of(&s->server->store, &rows->key)->take_fed == NULL || rows->feed == 0)
 		return gpuvec_violation(error, "The mirror has no feed.");
-	if (rows->key.nfilters > GPUVEC_MAX_FILTERS)
-		return gpuvec_violation(error, "The mirror has too many filter columns.");
+	if (!gpuvec_sets_key_valid(&rows->key))
+		return gpuvec_violation(error, "The mirror has too many filter columns, or an unknown form.");
 	if (rows->keep > 1)
 		return gpuvec_violation(error, "ROWS are to be kept or not.");
 	return check_records(rows, request->data + sizeof(*rows), request->data + request->length,

@@ -210,8 +210,8 @@ parse_head(search_run *q, const gpuvec_request *request, gpuvec_error *error)
 		return gpuvec_violation(error, "The measure is unknown.");
 	if (head->method >= GPUVEC_N_METHODS)
 		return gpuvec_violation(error, "The method is unknown.");
-	if (head->key.nfilters > GPUVEC_MAX_FILTERS)
-		return gpuvec_violation(error, "The mirror has too many filter columns.");
+	if (!gpuvec_sets_key_valid(&head->key))
+		return gpuvec_violation(error, "The mirror has too many filter columns, or an unknown form.");
 	weights = gpuvec_search_scoring_parse(q, request->data + sizeof(*head),
 										  request->length - sizeof(*head), error);
 	return weights == SIZE_MAX ? 0 : sizeof(*head) + weights;
@@ -490,6 +490,7 @@ find_numbers(const search_run *q, uint32_t i, uint32_t *numbers, uint16_t *place
 {
 	const gpuvec_query *wire = &q->wire[i];
 	const uint16_t *ids = q->queries[i].ids;
+	uint64_t   *room;
 
 	if (wire->form & GPUVEC_FORM_WIDE)
 		memcpy(numbers, ids, wire->len * sizeof(uint32_t));
@@ -503,9 +504,16 @@ find_numbers(const search_run *q, uint32_t i, uint32_t *numbers, uint16_t *place
 		for (uint32_t j = 0; j < wire->len; j++)
 			if (numbers[j] > GPUVEC_MAX_ID)
 				numbers[j] = GPUVEC_NO_NUMBER;
-	if (places)
-		return gpuvec_sort_numbers_places(numbers, places, wire->len, error);
-	gpuvec_sort_numbers(numbers, wire->len);
+	if (places == NULL)
+	{
+		gpuvec_sort_numbers(numbers, wire->len);
+		return true;
+	}
+	room = malloc(2 * (wire->len + (size_t) 1) * sizeof(uint64_t));
+	if (room == NULL)
+		return gpuvec_fail_memory(error, 2 * wire->len * sizeof(uint64_t));
+	gpuvec_sort_numbers_places(numbers, places, wire->len, room);
+	free(room);
 	return true;
 }
 

@@ -32,8 +32,9 @@ gpuvec_serve_load_begin(gpuvec_session *s, const gpuvec_request *request)
 		request->length != sizeof(load) + load.file_bytes ||
 		(load.file_bytes > 0 && request->data[request->length - 1] != '\0'))
 		return gpuvec_answer_violation(s, request, "LOAD_BEGIN has the wrong length.");
-	if (load.key.nfilters > (gpuvec_is_embedding_key(&load.key) ? 0 : GPUVEC_MAX_FILTERS))
-		return gpuvec_answer_violation(s, request, "The mirror has too many filter columns.");
+	if (gpuvec_is_embedding_key(&load.key) ? load.key.nfilters > 0 || load.key.values > 0 :
+		!gpuvec_sets_key_valid(&load.key))
+		return gpuvec_answer_violation(s, request, "The mirror has too many filter columns, or an unknown form.");
 	if (load.placement >= GPUVEC_N_PLACEMENTS)
 		return gpuvec_answer_violation(s, request, "LOAD_BEGIN has an unknown placement.");
 	s->update = gpuvec_update_begin(&s->server->store, &load.key, &load, s, &error);

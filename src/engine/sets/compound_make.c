@@ -256,7 +256,7 @@ make_rows(compound_making *m)
 {
 	gpuvec_error error;
 
-	m->stage = gpuvec_stage_new(0);
+	m->stage = gpuvec_stage_new((gpuvec_row_kind) {.values = m->compound->partitions[0].key.values != 0});
 	m->first_block = calloc(m->compound->npartitions + (size_t) 1, sizeof(uint64_t));
 	m->copied = calloc(m->compound->npartitions, sizeof(uint64_t));
 	if (m->stage == NULL || m->first_block == NULL || m->copied == NULL || !charge_sources(m) ||

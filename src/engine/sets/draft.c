@@ -324,6 +324,7 @@ read_back(const gpuvec_segment *segment, uint16_t **ids, gpuvec_error *error)
 typedef struct cold_numbers
 {
 	uint32_t   *numbers;		/* NULL: there are none */
+	float	   *values;			/* NULL: rows have none */
 	uint64_t   *start;			/* [nrows] where each row's begin */
 } cold_numbers;
 
@@ -331,6 +332,7 @@ static void
 free_cold(cold_numbers *cold)
 {
 	free(cold->numbers);
+	free(cold->values);
 	free(cold->start);
 }
 
@@ -342,7 +344,7 @@ read_cold(const gpuvec_segment *segment, cold_numbers *cold, gpuvec_error *error
 
 	if (segment->ncold == 0)
 		return true;
-	cold->numbers = gpuvec_segment_cold_by_row(segment, error);
+	cold->numbers = gpuvec_segment_cold_by_row(segment, &cold->values, error);
 	if (cold->numbers == NULL)
 		return false;
 	cold->start = malloc(segment->nrows * sizeof(uint64_t));
@@ -359,37 +361,54 @@ read_cold(const gpuvec_segment *segment, cold_numbers *cold, gpuvec_error *error
 /* Memory for one row */
 typedef struct row_memory
 {
-	uint16_t   *packed;
-	uint32_t   *numbers;		/* NULL: rows keep theirs */
+	uint16_t	packed[GPUVEC_MOST_PACKED / sizeof(uint16_t)];
+	uint32_t	numbers[GPUVEC_MAX_IDS];
+
+	/* for rows with values */
+	float		values[GPUVEC_MAX_IDS];
+	uint16_t	places[GPUVEC_MAX_IDS];
+	uint64_t	room[2 * GPUVEC_MAX_IDS];
 } row_memory;
 
-static bool
-make_row_memory(row_memory *memory, bool numbers, gpuvec_error *error)
-{
-	size_t		bytes = gpuvec_packed_bytes(GPUVEC_MAX_IDS, GPUVEC_MAX_IDS) + sizeof(uint32_t);
-
-	memory->packed = malloc(bytes);
-	memory->numbers = numbers ? malloc(GPUVEC_MAX_IDS * sizeof(uint32_t)) : NULL;
-	return (memory->packed && (!numbers || memory->numbers)) || gpuvec_fail_memory(error, bytes);
-}
-
-/* Give a row the ids that its numbers stand for */
+/*
+ * Give a row the ids that its numbers stand for.  memory->places gets the
+ * place that each id's number had.
+ */
 static void
-name_ids(gpuvec_source_row *row, const uint32_t *ids, const row_memory *memory)
+name_ids(gpuvec_source_row *row, const uint32_t *ids, bool values, row_memory *memory)
 {
 	gpuvec_unpack_numbers(row, memory->numbers);
 	for (uint32_t i = 0; i < row->len; i++)
 		memory->numbers[i] = ids[memory->numbers[i]];
-	gpuvec_sort_numbers(memory->numbers, row->len);
+	if (values)
+		gpuvec_sort_numbers_places(memory->numbers, memory->places, row->len, memory->room);
+	else
+		gpuvec_sort_numbers(memory->numbers, row->len);
 	gpuvec_pack_numbers(memory->numbers, row->len, memory->packed, row);
+}
+
+/* Write a row's sums and values behind its ids */
+static void
+name_values(const gpuvec_source_row *row, const gpuvec_segment *segment, uint32_t number,
+			const cold_numbers *cold, bool named, row_memory *memory)
+{
+	uint32_t	hot = gpuvec_hot_len(segment, number);
+
+	gpuvec_segment_row_values(segment, number, memory->values);
+	if (row->len > hot)
+		memcpy(memory->values + hot, cold->values + cold->start[number],
+			   (row->len - hot) * sizeof(float));
+	gpuvec_pack_values(row, memory->packed, (const char *) &segment->sums[number],
+					   (const char *) memory->values, named ? memory->places : NULL);
 }
 
 /* Stage a row of a segment whose ids are on the host */
 static bool
 stage_row(const gpuvec_segment *segment, uint32_t row, const cold_numbers *cold,
-		  const gpuvec_row_names *names, gpuvec_stage *stage, const row_memory *memory,
+		  const gpuvec_row_names *names, gpuvec_stage *stage, row_memory *memory,
 		  gpuvec_error *error)
 {
+	bool		named = names && names->ids;
 	uint32_t	hot = gpuvec_hot_len(segment, row);
 	uint64_t	filter_keys[GPUVEC_MAX_FILTERS + 1];
 	gpuvec_source_row staged = {
@@ -404,8 +423,10 @@ stage_row(const gpuvec_segment *segment, uint32_t row, const cold_numbers *cold,
 		memcpy((char *) memory->packed + gpuvec_hot_bytes(hot), cold->numbers + cold->start[row],
 			   staged.ncold * sizeof(uint32_t));
 	}
-	if (memory->numbers)
-		name_ids(&staged, names->ids, memory);
+	if (named)
+		name_ids(&staged, names->ids, segment->sums != NULL, memory);
+	if (segment->sums)
+		name_values(&staged, segment, row, cold, named, memory);
 	if (segment->nfilters > 0)
 	{
 		gpuvec_segment_filter_keys(segment, row, filter_keys);
@@ -417,17 +438,18 @@ stage_row(const gpuvec_segment *segment, uint32_t row, const cold_numbers *cold,
 /* Stage the live rows of an entry, in the order of tid */
 static bool
 stage_entry(const gpuvec_view_entry *entry, const gpuvec_row_names *names, gpuvec_stage *stage,
-			const row_memory *memory, gpuvec_error *error)
+			row_memory *memory, gpuvec_error *error)
 {
 	const gpuvec_segment *segment = entry->segment;
 	gpuvec_segment readable = {
 		.nrows = segment->nrows, .tile_chunk = segment->tile_chunk, .tid = segment->tid,
 		.len = segment->len, .ids = segment->ids, .hot_len = segment->hot_len,
+		.values = segment->values, .sums = segment->sums,
 		.nfilters = segment->nfilters, .filters = segment->filters, .null_sets = segment->null_sets
 	};
 	uint16_t   *device_ids = NULL;
-	cold_numbers cold = {NULL, NULL};
-	bool		with_null = gpuvec_stage_filters(stage) > 0;
+	cold_numbers cold = {NULL, NULL, NULL};
+	bool		with_null = gpuvec_stage_kind(stage).nfilters > 0;
 	bool		ok = true;
 
 	if (segment->ids == NULL)
@@ -453,13 +475,12 @@ bool
 gpuvec_draft_unbuild(gpuvec_draft *draft, uint32_t first, const gpuvec_row_names *names,
 					 gpuvec_stage *stage, gpuvec_error *error)
 {
-	row_memory	memory;
-	bool		ok = make_row_memory(&memory, names && names->ids, error);
+	row_memory *memory = malloc(sizeof(*memory));
+	bool		ok = memory != NULL || gpuvec_fail_memory(error, sizeof(*memory));
 
 	for (uint32_t i = first; ok && i < draft->n; i++)
-		ok = stage_entry(&draft->entries[i], names, stage, &memory, error);
-	free(memory.packed);
-	free(memory.numbers);
+		ok = stage_entry(&draft->entries[i], names, stage, memory, error);
+	free(memory);
 	while (ok && draft->n > first)
 		free_entry(&draft->entries[--draft->n]);
 	return ok;

@@ -358,34 +358,29 @@ gpuvec_sort_numbers(uint32_t *numbers, uint32_t n)
 	}
 }
 
-bool
-gpuvec_sort_numbers_places(uint32_t *numbers, uint16_t *places, uint32_t n, gpuvec_error *error)
+void
+gpuvec_sort_numbers_places(uint32_t *numbers, uint16_t *places, uint32_t n, uint64_t *room)
 {
-	uint64_t   *keys = malloc(2 * (n + (size_t) 1) * sizeof(uint64_t));
-	uint64_t   *sorted = keys;
+	uint64_t   *sorted = room;
 
-	if (keys == NULL)
-		return gpuvec_fail_memory(error, 2 * n * sizeof(uint64_t));
 	for (uint32_t i = 0; i < n; i++)
-		keys[i] = (uint64_t) numbers[i] << 32 | i;
+		room[i] = (uint64_t) numbers[i] << 32 | i;
 	if (n > FEW_NUMBERS)
-		sorted = gpuvec_radix_sort(keys, keys + n, n, 32);
+		sorted = gpuvec_radix_sort(room, room + n, n, 32);
 	for (uint32_t i = 1; i < n && n <= FEW_NUMBERS; i++)
 	{
-		uint64_t	key = keys[i];
+		uint64_t	key = room[i];
 		uint32_t	at = i;
 
-		for (; at > 0 && keys[at - 1] > key; at--)
-			keys[at] = keys[at - 1];
-		keys[at] = key;
+		for (; at > 0 && room[at - 1] > key; at--)
+			room[at] = room[at - 1];
+		room[at] = key;
 	}
 	for (uint32_t i = 0; i < n; i++)
 	{
 		numbers[i] = (uint32_t) (sorted[i] >> 32);
 		places[i] = (uint16_t) sorted[i];
 	}
-	free(keys);
-	return true;
 }
 
 void
@@ -402,6 +397,20 @@ gpuvec_pack_numbers(const uint32_t *numbers, uint32_t n, uint16_t *to, gpuvec_so
 	row->len = n;
 	row->ncold = n - hot;
 	row->ids = to;
+}
+
+void
+gpuvec_pack_values(const gpuvec_source_row *row, uint16_t *to, const char *sums, const char *values,
+				   const uint16_t *places)
+{
+	char	   *at = (char *) to + gpuvec_packed_bytes(row->len, row->ncold);
+
+	memcpy(at, sums, sizeof(gpuvec_row_sums));
+	at += sizeof(gpuvec_row_sums);
+	if (places == NULL && row->len > 0)
+		memcpy(at, values, row->len * sizeof(float));
+	for (uint32_t i = 0; places && i < row->len; i++)
+		memcpy(at + i * sizeof(float), values + places[i] * sizeof(float), sizeof(float));
 }
 
 void

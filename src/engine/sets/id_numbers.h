@@ -74,10 +74,10 @@ extern void gpuvec_sort_numbers(uint32_t *numbers, uint32_t n);
 
 /*
  * The same, and note the place that each had before; at most GPUVEC_MAX_IDS
- * numbers
+ * numbers.  room: [2 * n].
  */
-extern bool gpuvec_sort_numbers_places(uint32_t *numbers, uint16_t *places, uint32_t n,
-									   gpuvec_error *error);
+extern void gpuvec_sort_numbers_places(uint32_t *numbers, uint16_t *places, uint32_t n,
+									   uint64_t *room);
 
 /*
  * Write n ascending numbers as gpuvec_source_row has them, and set the row's
@@ -85,6 +85,19 @@ extern bool gpuvec_sort_numbers_places(uint32_t *numbers, uint16_t *places, uint
  */
 extern void gpuvec_pack_numbers(const uint32_t *numbers, uint32_t n, uint16_t *to,
 								gpuvec_source_row *row);
+
+/*
+ * Write a packed row's sums and values behind its numbers.  The i-th of these
+ * gets values[places[i]], or values[i] if places is NULL.  sums and values
+ * need not be aligned, and do not lie in `to`.
+ */
+extern void gpuvec_pack_values(const gpuvec_source_row *row, uint16_t *to, const char *sums,
+							   const char *values, const uint16_t *places);
+
+/* Bytes of memory for any packed row with values */
+#define GPUVEC_MOST_PACKED \
+	(gpuvec_packed_bytes(GPUVEC_MAX_IDS, GPUVEC_MAX_IDS) + sizeof(uint32_t) + \
+	 gpuvec_values_bytes(GPUVEC_MAX_IDS))
 
 /* The numbers of a row, all of them; the reverse of packing */
 extern void gpuvec_unpack_numbers(const gpuvec_source_row *row, uint32_t *numbers);

@@ -385,7 +385,7 @@ static bool
 build(merge_run *m, gpuvec_error *error)
 {
 	gpuvec_draft draft = {.backend = m->merged.backend, .pool = m->merger->pool};
-	gpuvec_stage *stage = gpuvec_stage_new(m->mirror->base.key.nfilters);
+	gpuvec_stage *stage = gpuvec_stage_new(gpuvec_sets_row_kind(&m->mirror->base.key));
 	bool		ok = stage != NULL || gpuvec_fail_memory(error, 0);
 
 	for (uint32_t i = 0; ok && i < m->sources.n; i++)

@@ -28,7 +28,11 @@
 typedef struct row_scratch
 {
 	uint32_t	ids[GPUVEC_MAX_IDS];
-	uint16_t	packed[2 * GPUVEC_MAX_IDS + 2];
+	uint16_t	packed[GPUVEC_MOST_PACKED / sizeof(uint16_t)];
+
+	/* for rows with values */
+	uint16_t	places[GPUVEC_MAX_IDS];
+	uint64_t	room[2 * GPUVEC_MAX_IDS];
 } row_scratch;
 
 /* What counting and renumbering pass to threads and visitors */
@@ -39,6 +43,7 @@ typedef struct renumbering
 	gpuvec_id_counts *counts;
 	gpuvec_id_numbers *numbers;
 	gpuvec_stage *to;
+	bool		values;			/* the rows have some */
 	row_scratch **scratches;	/* [threads] */
 	int			threads;
 	gpuvec_first_error first;
@@ -137,12 +142,22 @@ gpuvec_renumber_map(const gpuvec_stage *stage, gpuvec_thread_pool *pool,
 
 /* ---- the rows ---- */
 
-/* Sort a row's numbers, which are in a room, and pack them there */
+/*
+ * Sort a row's numbers, which are in a room, and pack them there, with the
+ * values that `from` has for its ids
+ */
 static void
-pack_row(row_scratch *scratch, gpuvec_source_row *row)
+pack_row(const renumbering *r, row_scratch *scratch, const gpuvec_source_row *from,
+		 gpuvec_source_row *row)
 {
-	gpuvec_sort_numbers(scratch->ids, row->len);
+	if (r->values)
+		gpuvec_sort_numbers_places(scratch->ids, scratch->places, row->len, scratch->room);
+	else
+		gpuvec_sort_numbers(scratch->ids, row->len);
 	gpuvec_pack_numbers(scratch->ids, row->len, scratch->packed, row);
+	if (r->values)
+		gpuvec_pack_values(row, scratch->packed, gpuvec_source_sums(from), gpuvec_source_values(from),
+						   scratch->places);
 }
 
 /* Give the ids of a row numbers */
@@ -165,7 +180,7 @@ move_row(void *arg, const gpuvec_source_row *row, gpuvec_error *error)
 
 	if (!add_ids(r, row, error))
 		return false;
-	pack_row(r->scratches[0], &numbered);
+	pack_row(r, r->scratches[0], row, &numbered);
 	return gpuvec_stage_add(r->to, &numbered, false, error);
 }
 
@@ -178,7 +193,7 @@ rewrite_row(void *arg, int thread, const gpuvec_source_row *row, gpuvec_source_r
 
 	gpuvec_unpack_numbers(row, scratch->ids);
 	gpuvec_id_numbers_held(r->numbers, scratch->ids, row->len, scratch->ids);
-	pack_row(scratch, to);
+	pack_row(r, scratch, row, to);
 }
 
 /* Renumber many rows, where they are */
@@ -202,7 +217,7 @@ move_rows(renumbering *r, gpuvec_stage **stage, gpuvec_error *error)
 {
 	bool		ok;
 
-	r->to = gpuvec_stage_new(gpuvec_stage_filters(*stage));
+	r->to = gpuvec_stage_new(gpuvec_stage_kind(*stage));
 	if (r->to == NULL)
 		return gpuvec_fail_memory(error, sizeof(void *));
 	ok = gpuvec_stage_visit(*stage, move_row, r, error);
@@ -216,7 +231,7 @@ gpuvec_renumber_rows(gpuvec_stage **stage, gpuvec_id_numbers *numbers, bool comp
 					 gpuvec_thread_pool *pool, gpuvec_error *error)
 {
 	bool		many = gpuvec_stage_is_spread(*stage);
-	renumbering r = {.numbers = numbers};
+	renumbering r = {.numbers = numbers, .values = gpuvec_stage_kind(*stage).values};
 	bool		ok = make_scratches(&r, many ? gpuvec_thread_pool_threads(pool) : 1, error);
 
 	if (ok)

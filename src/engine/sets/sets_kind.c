@@ -15,6 +15,9 @@ sets_make(gpuvec_mirror *mirror, gpuvec_error *error)
 {
 	gpuvec_sets_mirror *sets = (gpuvec_sets_mirror *) mirror;
 
+	if (mirror->key.values && !mirror->device->backend->takes_weights)
+		return gpuvec_fail(error, GPUVEC_LIMIT_EXCEEDED, NULL, NULL,
+						   "the gpuvec engine does not keep sparse vectors");
 	sets->most_merged = UINT32_MAX;
 	sets->costs = gpuvec_method_costs_new();
 	if (sets->costs)
@@ -140,7 +143,7 @@ sets_begin(gpuvec_update *update, gpuvec_error *error)
 	gpuvec_sets_update *sets = (gpuvec_sets_update *) update;
 
 	gpuvec_merger_let_work(update->store, (gpuvec_sets_mirror *) update->mirror);
-	sets->stage = gpuvec_stage_new(update->mirror->key.nfilters);
+	sets->stage = gpuvec_stage_new(gpuvec_sets_row_kind(&update->mirror->key));
 	return sets->stage != NULL || gpuvec_fail_memory(error, 0);
 }
 

@@ -70,13 +70,23 @@ typedef struct gpuvec_sets_update
 	size_t		message_bytes;	/* bytes of all messages */
 	uint64_t	lent;			/* staged rows that are in messages */
 
-	uint16_t   *packed;			/* ids of a wide row, while it is staged */
+	uint16_t   *packed;			/* a row that is wide or has values, while it
+								 * is staged */
 
 	/* for publishing; afterwards both are the replaced ones */
 	gpuvec_view *view;
 	gpuvec_id_numbers *id_numbers;	/* see gpuvec_sets_mirror */
 	uint64_t	sorted_rows;
 } gpuvec_sets_update;
+
+/* What the rows of a mirror with this key have besides ids */
+static inline gpuvec_row_kind
+gpuvec_sets_row_kind(const gpuvec_mirror_key *key)
+{
+	gpuvec_row_kind kind = {key->nfilters, key->values != 0};
+
+	return kind;
+}
 
 /* The mirror, if it is one of sets; else NULL */
 static inline gpuvec_sets_mirror *
@@ -138,6 +148,19 @@ extern bool gpuvec_sets_ids_valid(gpuvec_id_span span);
  * mirror with nfilters filter columns.  They need not be aligned.
  */
 extern bool gpuvec_sets_filter_keys_valid(const void *filter_keys, uint32_t nfilters, uint32_t len);
+
+/*
+ * True if a mirror of sets may have this key; if a row of one with this key
+ * may have this form; if these are the values of a row
+ */
+static inline bool
+gpuvec_sets_key_valid(const gpuvec_mirror_key *key)
+{
+	return key->nfilters <= GPUVEC_MAX_FILTERS && key->values <= 1;
+}
+
+extern bool gpuvec_sets_form_valid(uint32_t form, const gpuvec_mirror_key *key);
+extern bool gpuvec_sets_values_valid(const float *values, uint32_t n);
 
 /* Bytes of the numbers of ids that an update has made anew */
 extern size_t gpuvec_sets_new_numbers_bytes(const gpuvec_sets_update *sets);

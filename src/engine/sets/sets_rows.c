@@ -6,10 +6,12 @@
  * The rows are staged.  A row whose message stays valid need not be copied:
  * the stage refers to it (the row is lent), and the update owns the message.
  * Rows of a feed are applied while their message is served, so nobody has to
- * own it.
+ * own it.  Wide rows and those with values are staged in another form than
+ * messages have, so they are copied.
  *
  *-------------------------------------------------------------------------
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,20 +89,78 @@ gpuvec_sets_filter_keys_valid(const void *filter_keys, uint32_t nfilters, uint32
 	return true;
 }
 
-/* Stage a wide row, in the form of rows with cold numbers (renumber.c) */
-static bool
-stage_wide(gpuvec_sets_update *sets, uint64_t tid, const uint32_t *ids, uint32_t len,
-		   const void *filter_keys, gpuvec_error *error)
+bool
+gpuvec_sets_values_valid(const float *values, uint32_t n)
 {
-	size_t		bytes = gpuvec_packed_bytes(GPUVEC_MAX_IDS, GPUVEC_MAX_IDS) + sizeof(uint32_t);
+	bool		ok = true;
+
+	for (uint32_t i = 0; i < n; i++)
+		ok &= isfinite(values[i]) && values[i] != 0;
+	return ok;
+}
+
+/* The sums of a row's values */
+static gpuvec_row_sums
+add_up(gpuvec_id_span span, const float *values)
+{
+	gpuvec_sparse vector = {span, values, false};
+	bool		negative = false;
+
+	for (uint32_t i = 0; i < span.n; i++)
+		negative |= values[i] < 0;
+	return (gpuvec_row_sums)
+	{
+		.square = gpuvec_sparse_own(GPUVEC_SPARSE_COSINE, &vector),
+		.sum = negative ? -1 : gpuvec_sparse_own(GPUVEC_SPARSE_JACCARD, &vector)
+	};
+}
+
+/* Write ids down as a gpuvec_source_row has them */
+static void
+pack_ids(gpuvec_id_span span, uint16_t *to, gpuvec_source_row *row)
+{
+	if (span.wide)
+	{
+		gpuvec_pack_numbers(span.ids, span.n, to, row);
+		return;
+	}
+	to[span.n] = 0;
+	if (span.n > 0)
+		memcpy(to, span.ids, span.n * sizeof(uint16_t));
+	row->len = span.n;
+	row->ids = to;
+}
+
+/*
+ * Stage a row that is wide or has values: in the form of rows with cold
+ * numbers (renumber.c), with its sums
+ */
+static bool
+stage_packed(gpuvec_sets_update *sets, uint64_t tid, gpuvec_id_span span, const float *values,
+			 const void *filter_keys, gpuvec_error *error)
+{
 	gpuvec_source_row staged = {.tid = tid, .filter_keys = filter_keys};
 
 	if (sets->packed == NULL)
-		sets->packed = malloc(bytes);
+		sets->packed = malloc(GPUVEC_MOST_PACKED);
 	if (sets->packed == NULL)
-		return gpuvec_fail_memory(error, bytes);
-	gpuvec_pack_numbers(ids, len, sets->packed, &staged);
+		return gpuvec_fail_memory(error, GPUVEC_MOST_PACKED);
+	pack_ids(span, sets->packed, &staged);
+	if (values)
+	{
+		gpuvec_row_sums sums = add_up(span, values);
+
+		gpuvec_pack_values(&staged, sets->packed, (const char *) &sums, (const char *) values, NULL);
+	}
 	return gpuvec_stage_add(sets->stage, &staged, false, error);
+}
+
+/* A row's values, behind its ids; NULL: rows have none */
+static const float *
+values_behind(gpuvec_id_span span, uint32_t form)
+{
+	return form & GPUVEC_FORM_VALUES ?
+		(const float *) ((const char *) span.ids + gpuvec_form_ids_bytes(form, span.n)) : NULL;
 }
 
 /* A page's row's filter keys, behind the bytes of its ids; NULL: none */
@@ -112,14 +172,21 @@ filter_keys_behind(const char *from, size_t bytes, uint32_t nfilters)
 
 /* Stage a row; lasts: its ids and filter keys stay where they are */
 static bool
-stage_row(gpuvec_update *update, uint64_t tid, gpuvec_id_span span, const void *filter_keys, bool lasts,
-		  gpuvec_error *error)
+stage_row(gpuvec_update *update, uint64_t tid, gpuvec_id_span span, const float *values,
+		  const void *filter_keys, bool lasts, gpuvec_error *error)
 {
 	gpuvec_sets_update *sets = (gpuvec_sets_update *) update;
 	gpuvec_source_row staged = {.tid = tid, .len = span.n, .ids = span.ids, .filter_keys = filter_keys};
 
-	return span.wide ? stage_wide(sets, tid, span.ids, span.n, filter_keys, error) :
+	return span.wide || values ? stage_packed(sets, tid, span, values, filter_keys, error) :
 		gpuvec_stage_add(sets->stage, &staged, lasts, error);
+}
+
+bool
+gpuvec_sets_form_valid(uint32_t form, const gpuvec_mirror_key *key)
+{
+	return (form & ~(uint32_t) (GPUVEC_FORM_WIDE | GPUVEC_FORM_VALUES)) == 0 &&
+		((form & GPUVEC_FORM_VALUES) != 0) == (key->values != 0);
 }
 
 size_t
@@ -128,24 +195,28 @@ gpuvec_sets_take_row(gpuvec_update *update, uint64_t tid, const char *from, cons
 {
 	uint32_t	nfilters = update->mirror->key.nfilters;
 	gpuvec_id_span span;
+	const float *values;
 	const void *filter_keys;
 	gpuvec_row	row;
 	size_t		bytes;
 
 	memcpy(&row, from, sizeof(row));
-	if (row.wide > 1)
-		return gpuvec_update_bad_pages(error, "A row is neither narrow nor wide.");
-	bytes = row.wide ? gpuvec_wide_row_bytes(row.len) : gpuvec_row_bytes(row.len);
+	if (!gpuvec_sets_form_valid(row.form, &update->mirror->key))
+		return gpuvec_update_bad_pages(error, "A row has an unknown form.");
+	bytes = gpuvec_row_bytes(row.form, row.len);
 	if (row.len > GPUVEC_MAX_IDS ||
 		(size_t) (end - from) < bytes + gpuvec_filter_bytes(nfilters))
 		return gpuvec_update_bad_pages(error, "A row is cut off.");
 	span = gpuvec_row_ids(&row, from + sizeof(row));
 	if (!gpuvec_sets_ids_valid(span))
 		return gpuvec_update_bad_pages(error, "Ids are not in order.");
+	values = values_behind(span, row.form);
+	if (values && !gpuvec_sets_values_valid(values, span.n))
+		return gpuvec_update_bad_pages(error, "The values of a row are invalid.");
 	filter_keys = filter_keys_behind(from, bytes, nfilters);
 	if (!gpuvec_sets_filter_keys_valid(filter_keys, nfilters, row.len))
 		return gpuvec_update_bad_pages(error, "The filter columns of a row are invalid.");
-	if (!stage_row(update, tid, span, filter_keys, lasts, error))
+	if (!stage_row(update, tid, span, values, filter_keys, lasts, error))
 		return 0;
 	return bytes + gpuvec_filter_bytes(nfilters);
 }
@@ -158,7 +229,9 @@ gpuvec_sets_take_fed(gpuvec_update *update, const gpuvec_fed_row *row, gpuvec_er
 												 gpuvec_feed_values_bytes(record->len),
 												 update->mirror->key.nfilters);
 
-	return stage_row(update, row->tid, gpuvec_feed_record_ids(record, record + 1), filter_keys, true, error);
+	gpuvec_id_span span = gpuvec_feed_record_ids(record, record + 1);
+
+	return stage_row(update, row->tid, span, values_behind(span, record->form), filter_keys, true, error);
 }
 
 void

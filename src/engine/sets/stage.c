@@ -20,8 +20,8 @@
  * block too can be freed soon after its first row went to a segment.
  *
  * A staged row is a header of 8 bytes and its ids, padded to a multiple of 4
- * bytes.  If some are cold, their number comes between.  The filter keys of
- * filter columns come last.
+ * bytes.  If some are cold, their number comes between.  Values follow, and
+ * the filter keys of filter columns come last.
  *
  * Rows are staged with their ids as the pages have them, where ids of 16 bits
  * count as hot.  If the mirror has numbers for ids, the rows get these before
@@ -53,12 +53,12 @@
 #define GROUP_FROM		((size_t) 1024 * 1024)
 
 gpuvec_stage *
-gpuvec_stage_new(uint32_t nfilters)
+gpuvec_stage_new(gpuvec_row_kind kind)
 {
 	gpuvec_stage *stage = calloc(1, sizeof(gpuvec_stage));
 
 	if (stage)
-		stage->nfilters = nfilters;
+		stage->kind = kind;
 	return stage;
 }
 
@@ -248,12 +248,13 @@ new_row(gpuvec_stage *stage, row_class *class, size_t bytes, gpuvec_error *error
 static bool
 add_row(gpuvec_stage *stage, row_class *class, const gpuvec_source_row *from, gpuvec_error *error)
 {
-	size_t		bytes = staged_bytes(from->len, from->ncold) + gpuvec_filter_bytes(stage->nfilters);
+	size_t		bytes = staged_bytes(from->len, from->ncold, stage->kind.values) +
+		gpuvec_filter_bytes(stage->kind.nfilters);
 	staged_row *row = new_row(stage, class, bytes, error);
 
 	if (row == NULL)
 		return false;
-	write_row(row, from, stage->nfilters);
+	write_row(row, from, stage->kind);
 	class->unsorted |= class->nrows > 0 && from->tid <= class->last_tid;
 	class->last_tid = from->tid;
 	class->nrows++;
@@ -287,25 +288,25 @@ take_first(gpuvec_stage *stage)
 	return first;
 }
 
-/* Add one of the first rows; ids and filter keys are copied unless `last` */
+/* Add one of the first rows; what it points to is copied unless `last` */
 static bool
 add_first(gpuvec_stage *stage, const gpuvec_source_row *from, bool last, gpuvec_error *error)
 {
 	row_class  *class = &stage->classes[FIRST_CLASS];
-	size_t		bytes = staged_bytes(from->len, from->ncold);
+	size_t		bytes = staged_bytes(from->len, from->ncold, stage->kind.values);
 	gpuvec_source_row row = *from;
 
 	if (class->nrows == stage->first_capacity && !reserve_first(stage, error))
 		return false;
 	if (!last)
 	{
-		staged_row *copy = new_row(stage, class, bytes + gpuvec_filter_bytes(stage->nfilters), error);
+		staged_row *copy = new_row(stage, class, bytes + gpuvec_filter_bytes(stage->kind.nfilters), error);
 
 		if (copy == NULL)
 			return false;
-		copy_ids(copy + 1, from);
+		copy_ids(copy + 1, from, stage->kind.values);
 		row.ids = (const uint16_t *) (copy + 1);
-		if (copy_filter_keys((char *) copy + bytes, from, stage->nfilters) > 0)
+		if (copy_filter_keys((char *) copy + bytes, from, stage->kind.nfilters) > 0)
 			row.filter_keys = (char *) copy + bytes;
 	}
 	stage->lent += last;
@@ -345,14 +346,14 @@ gpuvec_stage_add(gpuvec_stage *stage, const gpuvec_source_row *row, bool last,
 		return false;
 	stage->nrows++;
 	stage->ncold += row->ncold;
-	stage->estimate += segment_bytes(row, stage->nfilters);
+	stage->estimate += segment_bytes(row, stage->kind);
 	return true;
 }
 
-uint32_t
-gpuvec_stage_filters(const gpuvec_stage *stage)
+gpuvec_row_kind
+gpuvec_stage_kind(const gpuvec_stage *stage)
 {
-	return stage->nfilters;
+	return stage->kind;
 }
 
 uint64_t

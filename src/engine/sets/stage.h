@@ -29,16 +29,13 @@ extern uint64_t gpuvec_segments_needed(const gpuvec_backend *backend, uint64_t n
  */
 #define GPUVEC_SORTED_SEGMENTS	3
 
-/*
- * Make an empty stage, for rows with nfilters filter columns; NULL on lack of
- * memory
- */
-extern gpuvec_stage *gpuvec_stage_new(uint32_t nfilters);
+/* Make an empty stage; NULL on lack of memory */
+extern gpuvec_stage *gpuvec_stage_new(gpuvec_row_kind kind);
 extern void gpuvec_stage_free(gpuvec_stage *stage);
 
 /*
- * Add a row.  Its ids and filter keys are copied, except that if `last`, they
- * stay valid until the stage is freed, and the stage may refer to them.
+ * Add a row.  What it points to is copied, except that if `last`, it stays
+ * valid until the stage is freed, and the stage may refer to it.
  */
 extern bool gpuvec_stage_add(gpuvec_stage *stage, const gpuvec_source_row *row, bool last,
 							 gpuvec_error *error);
@@ -49,8 +46,8 @@ extern bool gpuvec_stage_add(gpuvec_stage *stage, const gpuvec_source_row *row, 
  */
 extern bool gpuvec_stage_unite(gpuvec_stage *stage, gpuvec_stage *other, gpuvec_error *error);
 
-/* Filter columns of each row */
-extern uint32_t gpuvec_stage_filters(const gpuvec_stage *stage);
+/* What each row has besides ids */
+extern gpuvec_row_kind gpuvec_stage_kind(const gpuvec_stage *stage);
 
 /* Number of cold ids in all rows */
 extern uint64_t gpuvec_stage_cold(const gpuvec_stage *stage);
@@ -85,7 +82,8 @@ extern bool gpuvec_stage_is_spread(const gpuvec_stage *stage);
 
 /*
  * Give all rows of a stage that is spread other ids, as many as they have.
- * All threads of the pool call rewrite, which sets ncold and ids of *to.
+ * All threads of the pool call rewrite, which sets ncold and ids of *to, and
+ * the values behind them.
  * These stay valid until the thread's next call.  On failure the stage can
  * only be freed.
  */

@@ -39,7 +39,7 @@ typedef struct build_task
 {
 	const gpuvec_stage_target *target;
 	gpuvec_stage_order *order;
-	uint32_t	nfilters;
+	gpuvec_row_kind kind;
 	uint64_t	begin;			/* first segment of this run */
 	gpuvec_segment **segments;
 	gpuvec_first_error first;
@@ -55,7 +55,7 @@ build(build_task *task, uint64_t number, int thread, gpuvec_error *error)
 
 	if (rows == NULL)
 		return NULL;
-	segment = gpuvec_segment_build(rows, n, task->nfilters, error);
+	segment = gpuvec_segment_build(rows, n, task->kind, error);
 	gpuvec_stage_order_done(task->order, thread);
 	if (segment && task->target->name_rows)
 		task->target->name_rows(task->target->arg, segment);
@@ -142,7 +142,7 @@ gpuvec_stage_build(gpuvec_stage *stage, const gpuvec_stage_target *target,
 {
 	uint32_t	rows = choose_segment_rows(target);
 	uint64_t	n = (target->nrows + rows - 1) / rows;
-	build_task	task = {.target = target, .nfilters = stage->nfilters};
+	build_task	task = {.target = target, .kind = stage->kind};
 	bool		ok;
 
 	*segments = NULL;

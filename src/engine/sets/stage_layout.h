@@ -36,10 +36,10 @@
 #define ROW_BYTES		14
 
 /* Bytes of a cold number, and of a row that has some, besides these */
-#define COLD_BYTES		6
+#define COLD_BYTES		4
 #define COLD_ROW_BYTES	4
 
-/* Header of a staged row; its ids follow */
+/* Header of a staged row; its ids and values follow */
 typedef struct staged_row
 {
 	uint32_t	block;
@@ -89,7 +89,7 @@ typedef struct row_class
 
 struct gpuvec_stage
 {
-	uint32_t	nfilters;		/* filter columns of each row */
+	gpuvec_row_kind kind;
 	uint64_t	nrows;
 	uint64_t	ncold;			/* cold ids of all rows */
 	size_t		bytes;			/* atomic while segments are built */
@@ -118,9 +118,10 @@ extern bool gpuvec_stage_spread(gpuvec_stage *stage, gpuvec_error *error);
 
 /* Bytes of a staged row, without its filter keys */
 static inline size_t
-staged_bytes(uint32_t len, uint32_t ncold)
+staged_bytes(uint32_t len, uint32_t ncold, bool values)
 {
-	return sizeof(staged_row) + (ncold > 0 ? sizeof(ncold) : 0) + gpuvec_packed_bytes(len, ncold);
+	return sizeof(staged_row) + (ncold > 0 ? sizeof(ncold) : 0) + gpuvec_packed_bytes(len, ncold) +
+		(values ? gpuvec_values_bytes(len) : 0);
 }
 
 /* Copy a row's filter keys; returns their bytes */
@@ -132,11 +133,16 @@ copy_filter_keys(void *to, const gpuvec_source_row *from, uint32_t nfilters)
 	return gpuvec_filter_bytes(nfilters);
 }
 
-/* Copy a row's ids.  A narrow row's need not be padded, so none is read. */
+/*
+ * Copy a row's ids and values.  The ids of a narrow row without values need
+ * not be padded, so no padding is read.
+ */
 static inline void
-copy_ids(void *to, const gpuvec_source_row *from)
+copy_ids(void *to, const gpuvec_source_row *from, bool values)
 {
-	if (from->ncold > 0)
+	if (values)
+		memcpy(to, from->ids, gpuvec_packed_bytes(from->len, from->ncold) + gpuvec_values_bytes(from->len));
+	else if (from->ncold > 0)
 		memcpy(to, from->ids, gpuvec_packed_bytes(from->len, from->ncold));
 	else if (from->len > 0)
 		memcpy(to, from->ids, from->len * sizeof(uint16_t));
@@ -144,9 +150,9 @@ copy_ids(void *to, const gpuvec_source_row *from)
 
 /* Write a row down; returns its bytes, staged_bytes() */
 static inline size_t
-write_row(staged_row *row, const gpuvec_source_row *from, uint32_t nfilters)
+write_row(staged_row *row, const gpuvec_source_row *from, gpuvec_row_kind kind)
 {
-	size_t		bytes = staged_bytes(from->len, from->ncold);
+	size_t		bytes = staged_bytes(from->len, from->ncold, kind.values);
 
 	row->block = gpuvec_tid_block(from->tid);
 	row->line_len = (uint32_t) gpuvec_tid_line(from->tid) << LEN_BITS | from->len;
@@ -154,16 +160,16 @@ write_row(staged_row *row, const gpuvec_source_row *from, uint32_t nfilters)
 	{
 		row->line_len |= STAGED_COLD;
 		*(uint32_t *) (row + 1) = from->ncold;
-		copy_ids((uint32_t *) (row + 1) + 1, from);
+		copy_ids((uint32_t *) (row + 1) + 1, from, kind.values);
 	}
 	else
-		copy_ids(row + 1, from);
-	return bytes + copy_filter_keys((char *) row + bytes, from, nfilters);
+		copy_ids(row + 1, from, kind.values);
+	return bytes + copy_filter_keys((char *) row + bytes, from, kind.nfilters);
 }
 
 /* Read a staged row; returns its bytes */
 static inline size_t
-read_row(const char *from, gpuvec_source_row *row, uint32_t nfilters)
+read_row(const char *from, gpuvec_source_row *row, gpuvec_row_kind kind)
 {
 	const staged_row *staged = (const staged_row *) from;
 	size_t		bytes;
@@ -177,20 +183,24 @@ read_row(const char *from, gpuvec_source_row *row, uint32_t nfilters)
 		row->ncold = *(const uint32_t *) (staged + 1);
 		row->ids += sizeof(row->ncold) / sizeof(uint16_t);
 	}
-	bytes = staged_bytes(row->len, row->ncold);
-	row->filter_keys = nfilters > 0 ? from + bytes : NULL;
-	return bytes + gpuvec_filter_bytes(nfilters);
+	bytes = staged_bytes(row->len, row->ncold, kind.values);
+	row->filter_keys = kind.nfilters > 0 ? from + bytes : NULL;
+	return bytes + gpuvec_filter_bytes(kind.nfilters);
 }
 
 /* Bytes that a row takes in a segment; of filter columns the most */
 static inline size_t
-segment_bytes(const gpuvec_source_row *row, uint32_t nfilters)
+segment_bytes(const gpuvec_source_row *row, gpuvec_row_kind kind)
 {
 	uint32_t	hot = row->len - row->ncold;
-	size_t		bytes = ROW_BYTES + nfilters * GPUVEC_FILTER_ROW_BYTES +
-		(hot + GPUVEC_CHUNK_IDS - 1) / GPUVEC_CHUNK_IDS * GPUVEC_CHUNK_IDS * sizeof(uint16_t);
+	uint32_t	places = (hot + GPUVEC_CHUNK_IDS - 1) / GPUVEC_CHUNK_IDS * GPUVEC_CHUNK_IDS;
+	size_t		bytes = ROW_BYTES + kind.nfilters * GPUVEC_FILTER_ROW_BYTES + places * sizeof(uint16_t);
 
-	return row->ncold > 0 ? bytes + COLD_ROW_BYTES + (size_t) row->ncold * COLD_BYTES : bytes;
+	if (row->ncold > 0)
+		bytes += COLD_ROW_BYTES + (size_t) row->ncold * COLD_BYTES;
+	if (kind.values)
+		bytes += gpuvec_values_bytes(places + row->ncold);
+	return bytes;
 }
 
 #endif							/* GPUVEC_STAGE_LAYOUT_H */

@@ -46,7 +46,7 @@ count_chunk(const gpuvec_stage_order *order, const stage_chunk *chunk)
 	{
 		gpuvec_source_row row;
 
-		offset += read_row(chunk->data + offset, &row, order->stage->nfilters);
+		offset += read_row(chunk->data + offset, &row, order->stage->kind);
 		n += gpuvec_tid_block(row.tid) < order->nblocks;
 	}
 	return n;
@@ -141,11 +141,11 @@ measure_classes(gpuvec_stage_order *order)
 }
 
 static uint64_t
-first_tid(const stage_chunk *chunk, uint32_t nfilters)
+first_tid(const stage_chunk *chunk, gpuvec_row_kind kind)
 {
 	gpuvec_source_row row;
 
-	(void) read_row(chunk->data, &row, nfilters);
+	(void) read_row(chunk->data, &row, kind);
 	return row.tid;
 }
 
@@ -175,7 +175,7 @@ list_runs(gpuvec_stage_order *order, order_class *class)
 		entry->chunk = chunk;
 		if (!class->by_tid)
 			continue;
-		entry->tid = first_tid(chunk, order->stage->nfilters);
+		entry->tid = first_tid(chunk, order->stage->kind);
 		if (run->n++ == 0)
 			run->chunks = entry;
 		else
@@ -234,7 +234,7 @@ find_chunk(const order_run *run, uint64_t from, uint64_t tid)
 
 /* The place of the first row at or above tid, which is not before *from */
 static order_place
-find_place(const order_run *run, const order_place *from, uint64_t tid, uint32_t nfilters)
+find_place(const order_run *run, const order_place *from, uint64_t tid, gpuvec_row_kind kind)
 {
 	order_place place = *from;
 	uint64_t	chunk;
@@ -252,11 +252,11 @@ find_place(const order_run *run, const order_place *from, uint64_t tid, uint32_t
 		const stage_chunk *rows = run->chunks[place.chunk].chunk;
 		gpuvec_source_row row;
 
-		place.offset += read_row(rows->data + place.offset, &row, nfilters);
+		place.offset += read_row(rows->data + place.offset, &row, kind);
 		place.before++;
 		if (place.offset < rows->used)
 		{
-			(void) read_row(rows->data + place.offset, &row, nfilters);
+			(void) read_row(rows->data + place.offset, &row, kind);
 			place.tid = row.tid;
 			continue;
 		}
@@ -289,7 +289,7 @@ find_places(const gpuvec_stage_order *order, const order_class *class, uint64_t 
 
 		for (uint32_t i = 0; i < class->nruns; i++)
 		{
-			try[i] = find_place(&class->runs[i], &places[i], middle, order->stage->nfilters);
+			try[i] = find_place(&class->runs[i], &places[i], middle, order->stage->kind);
 			n += try[i].before;
 		}
 		if (n > before)

@@ -70,7 +70,7 @@ choose_run(const order_place *at, uint32_t n, uint64_t *limit)
  * read.  Returns the number of rows.
  */
 static uint64_t
-read_run(const order_run *run, order_place *at, uint64_t limit, uint32_t nfilters,
+read_run(const order_run *run, order_place *at, uint64_t limit, gpuvec_row_kind kind,
 		 gpuvec_source_row *rows, uint64_t n)
 {
 	const stage_chunk *chunk = run->chunks[at->chunk].chunk;
@@ -78,12 +78,12 @@ read_run(const order_run *run, order_place *at, uint64_t limit, uint32_t nfilter
 
 	while (done < n && at->tid < limit && at->offset < chunk->used)
 	{
-		at->offset += read_row(chunk->data + at->offset, &rows[done++], nfilters);
+		at->offset += read_row(chunk->data + at->offset, &rows[done++], kind);
 		if (at->offset < chunk->used)
 		{
 			gpuvec_source_row next;
 
-			(void) read_row(chunk->data + at->offset, &next, nfilters);
+			(void) read_row(chunk->data + at->offset, &next, kind);
 			at->tid = next.tid;
 		}
 	}
@@ -118,7 +118,7 @@ merge_runs(gpuvec_stage_order *order, order_class *class, order_reader *reader,
 		if (at->tid >= limit)
 			return fail_order(error);
 		chunk = &run->chunks[at->chunk];
-		took = read_run(run, at, limit, order->stage->nfilters, rows + done, n - done);
+		took = read_run(run, at, limit, order->stage->kind, rows + done, n - done);
 		done += took;
 		reader->taken_of[best] += took;
 		if (at->offset < chunk->chunk->used)
@@ -177,7 +177,7 @@ collect_class(gpuvec_stage_order *order, const order_class *class, gpuvec_source
 		for (uint64_t i = 0; i < class->nchunks; i++)
 			for (size_t offset = 0; offset < class->chunks[i].chunk->used;)
 			{
-				offset += read_row(class->chunks[i].chunk->data + offset, &rows[n], stage->nfilters);
+				offset += read_row(class->chunks[i].chunk->data + offset, &rows[n], stage->kind);
 				n += gpuvec_tid_block(rows[n].tid) < order->nblocks;
 			}
 	return n == class->nrows || fail_order(error);

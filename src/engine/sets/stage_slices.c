@@ -74,7 +74,7 @@ gpuvec_stage_visit_slice(const gpuvec_stage *stage, const gpuvec_stage_slice *sl
 		return visit_first(stage, visit, arg, error);
 	for (size_t offset = 0; offset < slice->chunk->used;)
 	{
-		offset += read_row(slice->chunk->data + offset, &row, stage->nfilters);
+		offset += read_row(slice->chunk->data + offset, &row, stage->kind);
 		if (!visit(arg, &row, error))
 			return false;
 	}
@@ -124,7 +124,7 @@ typedef struct rewriting
 
 /*
  * Make room for the rows of a chunk.  With cold ids only, none is more than
- * twice as long.
+ * twice as long; values stay as long as they are.
  */
 static bool
 reserve_scratch(rewrite_scratch *scratch, const stage_chunk *chunk, gpuvec_error *error)
@@ -144,7 +144,7 @@ reserve_scratch(rewrite_scratch *scratch, const stage_chunk *chunk, gpuvec_error
 static size_t
 rewrite_rows(rewriting *r, const stage_chunk *chunk, int thread)
 {
-	uint32_t	nfilters = r->stage->nfilters;
+	gpuvec_row_kind kind = r->stage->kind;
 	char	   *to = r->scratches[thread].memory;
 	uint64_t	ncold = 0;
 	size_t		estimate = 0;
@@ -154,12 +154,12 @@ rewrite_rows(rewriting *r, const stage_chunk *chunk, int thread)
 		gpuvec_source_row row;
 		gpuvec_source_row rewritten;
 
-		offset += read_row(chunk->data + offset, &row, nfilters);
+		offset += read_row(chunk->data + offset, &row, kind);
 		rewritten = row;
 		r->rewrite(r->arg, thread, &row, &rewritten);
-		to += write_row((staged_row *) to, &rewritten, nfilters);
+		to += write_row((staged_row *) to, &rewritten, kind);
 		ncold += rewritten.ncold;
-		estimate += segment_bytes(&rewritten, nfilters);
+		estimate += segment_bytes(&rewritten, kind);
 	}
 	__atomic_add_fetch(&r->ncold, ncold, __ATOMIC_RELAXED);
 	__atomic_add_fetch(&r->estimate, estimate, __ATOMIC_RELAXED);

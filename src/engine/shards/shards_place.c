@@ -28,7 +28,10 @@
 static uint64_t
 weight(const gpuvec_segment *segment)
 {
-	return segment->nids * 5 + segment->ncold * 3 +
+	uint64_t	values = segment->sums ?
+		segment->nids * sizeof(float) + segment->nrows * sizeof(gpuvec_row_sums) : 0;
+
+	return segment->nids * 5 + segment->ncold * 3 + values +
 		segment->nrows * (UINT64_C(16) + segment->nfilters * sizeof(uint16_t));
 }
 

@@ -159,7 +159,8 @@ same_columns(const gpuvec_mirror_key *a, const gpuvec_mirror_key *b)
 	return a->relation == b->relation && a->relfilenumber == b->relfilenumber &&
 		a->database == b->database && a->tablespace == b->tablespace &&
 		a->attnum == b->attnum && a->key_attnum == b->key_attnum && a->index == b->index &&
-		a->storage == b->storage && a->nfilters == b->nfilters && a->private_id == 0 && b->private_id == 0;
+		a->storage == b->storage && a->nfilters == b->nfilters && a->values == b->values &&
+		a->private_id == 0 && b->private_id == 0;
 }
 
 /*

@@ -206,7 +206,7 @@ MirrorTailPage(MirrorTail *tail, const char *data)
 
 		memcpy(&row, at, sizeof(row));
 		set = gpuvec_row_ids(&row, at + sizeof(row));
-		at += row.wide ? gpuvec_wide_row_bytes(row.len) : gpuvec_row_bytes(row.len);
+		at += gpuvec_row_bytes(row.form, row.len);
 		OverlayRow(tail->ranked, gpuvec_tid(page.block, row.line), set,
 				   tail->nfilters > 0 ? at : NULL);
 		at += gpuvec_filter_bytes(tail->nfilters);

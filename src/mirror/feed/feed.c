@@ -92,7 +92,7 @@ FeedIds(Relation index, ItemPointer root, gpuvec_id_span set, const void *filter
 		.line = mirror_line(ItemPointerGetOffsetNumber(root), false),
 		.block = ItemPointerGetBlockNumber(root),
 		.len = set.wide ? set.n * 2 : set.n,
-		.wide = set.wide,
+		.form = set.wide ? GPUVEC_FORM_WIDE : 0,
 		.nfilter_keys = nfilter_keys
 	};
 

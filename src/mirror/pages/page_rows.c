@@ -146,9 +146,9 @@ void
 PageRowOfIds(PageReader *reader, StringInfo out, uint16 line, gpuvec_id_span set,
 			 const void *filter_keys)
 {
-	gpuvec_row	row = {.line = line, .wide = set.wide, .len = set.n};
+	gpuvec_row	row = {.line = line, .form = set.wide ? GPUVEC_FORM_WIDE : 0, .len = set.n};
 	uint32		bytes = (uint32) gpuvec_id_span_bytes(set);
-	uint32		size = set.wide ? gpuvec_wide_row_bytes(row.len) : gpuvec_row_bytes(row.len);
+	uint32		size = gpuvec_row_bytes(row.form, row.len);
 	uint32		filter_keys_size = gpuvec_filter_bytes(reader->target->key.nfilters);
 	char	   *to;
 

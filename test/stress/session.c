@@ -94,6 +94,16 @@ met_dropped_index(struct worker *w, const char *message)
 	return w->node->streaming && strstr(message, "could not open relation with OID") != NULL;
 }
 
+/*
+ * ON CONFLICT found a partition without the key's index in the table's tree:
+ * it was detached concurrently behind the planner.  This is the server's own.
+ */
+static bool
+met_detached_partition(const char *message)
+{
+	return strstr(message, "invalid arbiter index list") != NULL;
+}
+
 /* A materialized view has no data, and somebody knows that it may be so */
 static bool
 met_unpopulated(struct worker *w, const char *message)
@@ -134,7 +144,8 @@ judge(struct worker *w, const char *sql, const PGresult *result)
 			fail(w, "the connection was lost\n%s\n%s", sql, message);
 	}
 	else if (contains(always_tolerated, w->sqlstate) || contains(w->tolerated, w->sqlstate) ||
-			 outage_excuses(w) || met_dropped_index(w, message) || met_unpopulated(w, message) || met_old_wal(message))
+			 outage_excuses(w) || met_dropped_index(w, message) || met_detached_partition(message) ||
+			 met_unpopulated(w, message) || met_old_wal(message))
 		count(INTERRUPTED);
 	else if (options.lenient && contains(want_of_engine, w->sqlstate))
 		count(SEARCH_ERRORS);

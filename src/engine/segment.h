@@ -21,10 +21,10 @@
  * all other numbers, the cold ones, lie in the segment's cold postings:
  * pairs of a number and a row that has it, sorted by number, then row.  All
  * postings whose numbers have the same upper 16 bits are a group, and have
- * only the lower ones themselves.  A row's length counts both.  So tiles may have fewer chunks than lengths
- * tell, and fewer for a later tile than for an earlier one.  A segment
- * without cold numbers has no postings, and its rows' hot lengths are their
- * lengths.
+ * only the lower ones themselves.  A row's length counts both.  So tiles may
+ * have fewer chunks than lengths tell, and fewer for a later tile than for an
+ * earlier one.  A segment without cold numbers has no postings, and its rows'
+ * hot lengths are their lengths.
  *
  * Rows of sparse vectors have a value for each id.  Those of hot numbers lie
  * beside the tiles' ids, in the same layout; padding has the value 0, which

@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * weights_test.c
- *	  Test of searches of sets by measures of sparse vectors, on the CPU,
- *	  against brute force: scores are computed here, from ids and weights, and
- *	  answers sorted as a whole.
+ *	  Test of searches of sets and of vectors by measures of sparse vectors, on
+ *	  the CPU, against brute force: scores are computed here, from ids, values
+ *	  and weights, and answers sorted as a whole.
  *
  * Rows and queries are sets of ids.  A table gives numbers to its ids, in any
  * order, some of them cold; or has the ids themselves.  So the order of
@@ -31,6 +31,7 @@ typedef struct id_set
 {
 	uint32_t	n;
 	uint32_t   *ids;			/* ascending, distinct */
+	float	   *values;			/* of rows; NULL: they are 1 */
 } id_set;
 
 typedef struct table
@@ -38,6 +39,7 @@ typedef struct table
 	uint32_t	nids;			/* ids are below this */
 	uint32_t	numbers[MOST_IDS];	/* of ids */
 	bool		same;			/* they are the ids themselves */
+	bool		vectors;		/* rows have values */
 	uint32_t	n;
 	id_set	   *rows;			/* tids are (row + 1) * 7 */
 	bool	   *dead;
@@ -80,7 +82,7 @@ static id_set
 draw_set(uint32_t n, uint32_t nids)
 {
 	bool	   *has = allocate(nids + 1);
-	id_set		set = {0, allocate((n + 1) * sizeof(uint32_t))};
+	id_set		set = {0, allocate((n + 1) * sizeof(uint32_t)), NULL};
 
 	for (uint32_t i = random_below(n + 1); i > 0; i--)
 		has[random_below(random_below(nids) + 1)] = true;
@@ -120,45 +122,7 @@ draw_numbers(table *t, int kind)
 			t->numbers[id] = 0;
 }
 
-static table *
-draw_table(uint32_t n, uint32_t longest, uint32_t nids, int numbers)
-{
-	table	   *t = allocate(sizeof(table));
-	uint32_t	dead = (uint32_t) random_below(3) * 3;
-
-	t->nids = nids;
-	t->n = n;
-	t->rows = allocate(n * sizeof(id_set));
-	t->dead = allocate(n);
-	draw_numbers(t, numbers);
-	for (uint32_t r = 0; r < n; r++)
-	{
-		t->rows[r] = draw_set(longest, nids);
-		t->dead[r] = dead > 0 && random_below(dead) == 0;
-		/* some rows are equal */
-		if (r > 0 && random_below(4) == 0)
-		{
-			const id_set *other = &t->rows[random_below(r)];
-
-			free(t->rows[r].ids);
-			t->rows[r] = (id_set) {other->n, allocate((other->n + 1) * sizeof(uint32_t))};
-			memcpy(t->rows[r].ids, other->ids, other->n * sizeof(uint32_t));
-		}
-	}
-	return t;
-}
-
-static void
-free_table(table *t)
-{
-	for (uint32_t r = 0; r < t->n; r++)
-		free(t->rows[r].ids);
-	free(t->rows);
-	free(t->dead);
-	free(t);
-}
-
-/* Kinds of weights */
+/* Kinds of weights and values */
 enum
 {
 	FEW, MANY, BOTH_SIGNS, OPPOSITES, ALL_SIZES, HUGE_ONES, DENORMAL, NEGATIVE, N_WEIGHTS
@@ -190,6 +154,65 @@ draw_weight(int kind)
 	return ldexpf(mantissa, (int) random_below(10));
 }
 
+/* Draw the values of a row; in most tables few rows have negative ones */
+static void
+draw_values(id_set *row, int kind, bool negative)
+{
+	row->values = allocate((row->n + 1) * sizeof(float));
+	for (uint32_t i = 0; i < row->n; i++)
+		row->values[i] = negative ? draw_weight(kind) : fabsf(draw_weight(kind));
+}
+
+/* values: their kind; -1: rows are sets */
+static table *
+draw_table(uint32_t n, uint32_t longest, uint32_t nids, int numbers, int values)
+{
+	table	   *t = allocate(sizeof(table));
+	uint32_t	dead = (uint32_t) random_below(3) * 3;
+	uint32_t	positive = random_below(2) ? 1 : 20;
+
+	t->nids = nids;
+	t->vectors = values >= 0;
+	t->n = n;
+	t->rows = allocate(n * sizeof(id_set));
+	t->dead = allocate(n);
+	draw_numbers(t, numbers);
+	for (uint32_t r = 0; r < n; r++)
+	{
+		t->rows[r] = draw_set(longest, nids);
+		if (t->vectors)
+			draw_values(&t->rows[r], values, random_below(positive) == 0);
+		t->dead[r] = dead > 0 && random_below(dead) == 0;
+		/* some rows are equal */
+		if (r > 0 && random_below(4) == 0)
+		{
+			const id_set *other = &t->rows[random_below(r)];
+
+			free(t->rows[r].ids);
+			free(t->rows[r].values);
+			t->rows[r] = (id_set) {other->n, allocate((other->n + 1) * sizeof(uint32_t)), NULL};
+			memcpy(t->rows[r].ids, other->ids, other->n * sizeof(uint32_t));
+			if (t->vectors)
+				t->rows[r].values = memcpy(allocate((other->n + 1) * sizeof(float)), other->values,
+										   other->n * sizeof(float));
+		}
+	}
+	return t;
+}
+
+static void
+free_table(table *t)
+{
+	for (uint32_t r = 0; r < t->n; r++)
+	{
+		free(t->rows[r].ids);
+		free(t->rows[r].values);
+	}
+	free(t->rows);
+	free(t->dead);
+	free(t);
+}
+
 /* ---- brute force ---- */
 
 /* The score of a row, by the definition; *common is what it shares */
@@ -198,22 +221,34 @@ score_of(int measure, const question *q, const id_set *row, uint32_t *common)
 {
 	double		s = 0;
 	double		a = 0;
-	double		b = row->n;
+	double		b = 0;
 	double		ratio;
+	bool		negative = false;
 
 	*common = 0;
+	for (uint32_t i = 0; i < row->n; i++)
+	{
+		double		value = row->values ? row->values[i] : 1;
+
+		b += measure == GPUVEC_SPARSE_JACCARD ? value : value * value;
+		negative |= value < 0;
+	}
 	for (uint32_t i = 0, j = 0; i < q->set.n; i++)
 	{
 		double		weight = q->weights[i];
+		double		value;
 
 		a += measure == GPUVEC_SPARSE_JACCARD ? weight : weight * weight;
 		while (j < row->n && row->ids[j] < q->set.ids[i])
 			j++;
 		if (j == row->n || row->ids[j] != q->set.ids[i])
 			continue;
-		s += measure == GPUVEC_SPARSE_JACCARD && weight > 1 ? 1 : weight;
+		value = row->values ? row->values[j] : 1;
+		s += measure != GPUVEC_SPARSE_JACCARD ? weight * value : weight < value ? weight : value;
 		++*common;
 	}
+	if (measure == GPUVEC_SPARSE_JACCARD && negative)
+		return INFINITY;
 	if (measure == GPUVEC_SPARSE_INNER_PRODUCT)
 		return s;
 	if (measure == GPUVEC_SPARSE_JACCARD)
@@ -437,6 +472,56 @@ search(gpuvec_backend *b, const gpuvec_view *view, int measure, gpuvec_method me
 	}
 }
 
+/* A number of a row, and its value */
+typedef struct number_value
+{
+	uint32_t	number;
+	float		value;
+} number_value;
+
+static int
+compare_numbers(const void *x, const void *y)
+{
+	const number_value *a = x;
+	const number_value *b = y;
+
+	return a->number < b->number ? -1 : a->number > b->number;
+}
+
+/* A row as segments are built from; malloc'd, the row's ids point to it */
+static uint16_t *
+pack_row(const table *t, const id_set *set, gpuvec_source_row *row)
+{
+	number_value *pairs = allocate((set->n + 1) * sizeof(*pairs));
+	uint32_t   *numbers = allocate((set->n + 1) * sizeof(uint32_t));
+	char	   *packed = allocate(gpuvec_packed_bytes(set->n, set->n) + gpuvec_values_bytes(set->n) + 4);
+	gpuvec_row_sums sums = {0, 0};
+	bool		negative = false;
+	char	   *to;
+
+	for (uint32_t i = 0; i < set->n; i++)
+	{
+		pairs[i] = (number_value) {t->numbers[set->ids[i]], set->values ? set->values[i] : 1};
+		sums.square += (double) pairs[i].value * pairs[i].value;
+		sums.sum += pairs[i].value;
+		negative |= pairs[i].value < 0;
+	}
+	if (negative)
+		sums.sum = -1;
+	qsort(pairs, set->n, sizeof(*pairs), compare_numbers);
+	for (uint32_t i = 0; i < set->n; i++)
+		numbers[i] = pairs[i].number;
+	gpuvec_pack_numbers(numbers, set->n, (uint16_t *) packed, row);
+	to = packed + gpuvec_packed_bytes(row->len, row->ncold);
+	if (t->vectors)
+		memcpy(to, &sums, sizeof(sums));
+	for (uint32_t i = 0; t->vectors && i < set->n; i++)
+		memcpy(to + sizeof(sums) + i * sizeof(float), &pairs[i].value, sizeof(float));
+	free(numbers);
+	free(pairs);
+	return (uint16_t *) packed;
+}
+
 /* Rows [from, to) as a segment, in which the dead ones are marked */
 static gpuvec_view_entry
 make_entry(gpuvec_backend *b, const table *t, uint32_t from, uint32_t to)
@@ -445,23 +530,17 @@ make_entry(gpuvec_backend *b, const table *t, uint32_t from, uint32_t to)
 	gpuvec_source_row *rows = allocate(n * sizeof(*rows));
 	uint16_t  **packed = allocate(n * sizeof(*packed));
 	gpuvec_view_entry entry = {NULL, NULL, 0};
+	gpuvec_row_kind kind = {0, t->vectors};
+	gpuvec_segment *copy;
 	gpuvec_error error;
 
 	for (uint32_t i = 0; i < n; i++)
 	{
-		const id_set *set = &t->rows[from + i];
-		uint32_t   *numbers = allocate((set->n + 1) * sizeof(uint32_t));
-
-		for (uint32_t j = 0; j < set->n; j++)
-			numbers[j] = t->numbers[set->ids[j]];
-		gpuvec_sort_numbers(numbers, set->n);
-		packed[i] = allocate(gpuvec_packed_bytes(set->n, set->n) + 4);
-		gpuvec_pack_numbers(numbers, set->n, packed[i], &rows[i]);
+		packed[i] = pack_row(t, &t->rows[from + i], &rows[i]);
 		rows[i].tid = (uint64_t) (from + i + 1) * 7;
-		free(numbers);
 	}
 	check(gpuvec_rows_sort(rows, n, &error), "rows_sort");
-	entry.segment = gpuvec_segment_build(rows, n, (gpuvec_row_kind) {0}, &error);
+	entry.segment = gpuvec_segment_build(rows, n, kind, &error);
 	for (uint32_t r = 0; r < n; r++)
 	{
 		if (!t->dead[rows[r].tid / 7 - 1])
@@ -473,6 +552,14 @@ make_entry(gpuvec_backend *b, const table *t, uint32_t from, uint32_t to)
 	}
 	check(b->adopt_segment(b, entry.segment, &error) &&
 		  b->adopt_livemaps(b, &entry.live, entry.live != NULL, &error), "adopt");
+	/* a copy is searched as the segment is */
+	if (random_below(3) == 0)
+	{
+		copy = gpuvec_segment_copy(entry.segment, &error);
+		check(copy != NULL && b->adopt_segment(b, copy, &error), "copy");
+		gpuvec_segment_unref(entry.segment);
+		entry.segment = copy;
+	}
 	for (uint32_t i = 0; i < n; i++)
 		free(packed[i]);
 	free(packed);
@@ -545,7 +632,8 @@ test_tables(int n)
 	{
 		uint32_t	longest = random_below(8) == 0 ? 400 : 1 + (uint32_t) random_below(40);
 		uint32_t	rows = 1 + (uint32_t) random_below(i % 9 == 0 ? 1500 : 130);
-		table	   *t = draw_table(rows, longest, vocabularies[random_below(5)], i % N_NUMBERS);
+		table	   *t = draw_table(rows, longest, vocabularies[random_below(5)], i % N_NUMBERS,
+								random_below(3) == 0 ? -1 : (int) random_below(N_WEIGHTS));
 
 		search_table(backends[random_below(6)], t, i / N_NUMBERS % N_MEASURES,
 					 (int) random_below(N_WEIGHTS), longest);
@@ -565,7 +653,8 @@ test_large(void)
 	for (int i = 0; i < 9; i++)
 	{
 		gpuvec_backend *b = open_backend(1 + i % 3, 1 + i % 2);
-		table	   *t = draw_table(i == 1 ? 70000 : 5000, 40, i == 1 ? 200 : MOST_IDS, i % N_NUMBERS);
+		table	   *t = draw_table(i == 1 ? 70000 : 5000, 40, i == 1 ? 200 : MOST_IDS, i % N_NUMBERS,
+								i % 4 < 2 ? -1 : i % 2 ? ALL_SIZES : MANY);
 
 		search_table(b, t, i / 3, i % 2 ? BOTH_SIGNS : MANY, 300);
 		free_table(t);
@@ -620,7 +709,7 @@ test_longest(void)
 int
 main(void)
 {
-	test_tables(2000);
+	test_tables(1500);
 	test_large();
 	test_longest();
 	return report_checks();

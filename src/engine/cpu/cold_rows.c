@@ -62,8 +62,8 @@ typedef struct cold_search_state
 
 	/* by measures of sparse vectors */
 	uint32_t   *end;			/* [GPUVEC_SEGMENT_ROWS] where a found row's
-								 * places end */
-	uint16_t   *places;			/* [capacity] of the found rows' cold numbers,
+								 * ids end */
+	sparse_cold_id *ids;		/* [capacity] the found rows' cold numbers,
 								 * row by row */
 	uint64_t	capacity;
 } cold_search_state;
@@ -124,11 +124,10 @@ count_postings(cold_search_state *s, const gpuvec_segment *segment)
 }
 
 /*
- * Note the places of the cold numbers that were counted, row by row.  False:
- * out of memory.
+ * Note the cold numbers that were counted, row by row.  False: out of memory.
  */
 static bool
-note_places(cold_search_state *s, const gpuvec_segment *segment)
+note_ids(cold_search_state *s, const gpuvec_segment *segment)
 {
 	const gpuvec_topk_query *query = s->query;
 	uint32_t	total = 0;
@@ -140,18 +139,23 @@ note_places(cold_search_state *s, const gpuvec_segment *segment)
 	}
 	if (total > s->capacity)
 	{
-		free(s->places);
-		s->places = malloc(total * sizeof(uint16_t));
-		s->capacity = s->places ? total : 0;
+		free(s->ids);
+		s->ids = malloc(total * sizeof(sparse_cold_id));
+		s->capacity = s->ids ? total : 0;
 	}
-	if (total > 0 && s->places == NULL)
+	if (total > 0 && s->ids == NULL)
 		return false;
 	for (uint32_t i = 0; i < query->ncold; i++)
 	{
 		gpuvec_cold_run run = gpuvec_segment_find_cold(segment, query->cold[i]);
 
 		for (uint64_t at = run.first; at < run.end; at++)
-			s->places[s->end[segment->cold_row[at]]++] = sparse_place(query, query->len + i);
+		{
+			sparse_cold_id *id = &s->ids[s->end[segment->cold_row[at]]++];
+
+			id->place = sparse_place(query, query->len + i);
+			id->value = segment->sums ? segment->cold_value[at] : 1;
+		}
 	}
 	return true;
 }
@@ -169,7 +173,7 @@ offer_row(const cold_search_state *s, const gpuvec_segment *segment, uint32_t ro
 
 	if (s->sparse)
 	{
-		sparse_cold cold = {s->places + s->end[row] - count, count};
+		sparse_cold cold = {s->ids + s->end[row] - count, count};
 
 		sparse_offer(s->sparse, s->best, segment, row, cold, segment->tid[row]);
 		return;
@@ -189,7 +193,7 @@ search_entry(cold_search_state *s, const gpuvec_view_entry *entry, const uint64_
 	bool		ok;
 
 	count_postings(s, segment);
-	ok = s->sparse == NULL || note_places(s, segment);
+	ok = s->sparse == NULL || note_ids(s, segment);
 	for (uint32_t i = 0; i < s->nfound; i++)
 	{
 		uint32_t	row = s->found[i];
@@ -252,7 +256,7 @@ cold_search(cpu_backend *cpu, int thread, const gpuvec_view *view, cpu_query *qu
 		sparse_end(s.sparse);
 	free(s.scan);
 	free(s.end);
-	free(s.places);
+	free(s.ids);
 	free(s.count);
 	free(s.found);
 

@@ -8,7 +8,7 @@
  * The others are scored: terms are float8, and added in the order of ids,
  * which is not that of a mirror's numbers.
  *
- * Rows are sets: each value is 1.
+ * The values of a set are 1.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,34 +19,50 @@
 #include "engine/cpu/cpu_backend.h"
 
 /*
- * Tables of a thread for one query.  Of a hot number of the query, terms[] has
- * what it adds to a row's sum, places[] the place of its id among the query's.
- * Terms of all others are 0.  Padding of tiles is 0 as the number 0 is, so
- * terms[0] is 0, and the term of that number is `first`.
+ * Tables of a thread for one query.  Of a hot number of the query, weights[]
+ * has its weight, places[] the place of its id among the query's.  Weights of
+ * all others are 0.  Padding of tiles is 0 as the number 0 is, so weights[0]
+ * is 0, and the weight of that number is `first`.
  */
 typedef struct sparse_scratch
 {
 	const cpu_query *query;
-	float		terms[GPUVEC_HOT_NUMBERS];
+	float		weights[GPUVEC_HOT_NUMBERS];
 	float		first;
 	uint16_t	places[GPUVEC_HOT_NUMBERS];
 	uint64_t	shared[GPUVEC_MAX_IDS / 64];	/* places that a row shares,
 												 * as bits; 0 between rows */
+	float		values[GPUVEC_MAX_IDS]; /* the row's, at these places */
 } sparse_scratch;
 
-/* Cold numbers that a row shares: places of their ids among the query's ids */
+/* A cold number that a row shares */
+typedef struct sparse_cold_id
+{
+	uint16_t	place;			/* of its id among the query's ids */
+	float		value;			/* the row's */
+} sparse_cold_id;
+
+/* All that a row shares */
 typedef struct sparse_cold
 {
-	const uint16_t *places;
+	const sparse_cold_id *ids;
 	uint32_t	n;
 } sparse_cold;
 
+/* The 32 rows of a tile */
+typedef struct sparse_tile
+{
+	const uint16_t *ids;
+	const float *values;		/* NULL: all are 1 */
+	uint32_t	nchunks;
+	bool		minima;			/* terms are minima, not products */
+} sparse_tile;
+
 /*
- * Add up the terms of the 32 rows of a tile, which has nchunks chunks, as
- * floats.  Returns which rows have any number with a term, as bits.
+ * Add up the terms of each row of a tile, as floats.  Returns which rows have
+ * any number with a weight, as bits.
  */
-typedef uint32_t (*sparse_sums) (const float *terms, const uint16_t *ids, uint32_t nchunks,
-								 float *sums);
+typedef uint32_t (*sparse_sums) (const float *weights, const sparse_tile *tile, float *sums);
 
 /* sparse_score.c */
 /* A thread's tables, which are made once; NULL: out of memory */
@@ -63,11 +79,29 @@ sparse_place(const gpuvec_topk_query *query, uint32_t i)
 	return (uint16_t) (query->places ? query->places[i] : i);
 }
 
-/* The sums of a row of a set: gpuvec_sparse_own() of all its values */
+/* The sum of the squares of a row's values */
 static inline double
-sparse_row_own(const gpuvec_segment *segment, uint32_t row)
+sparse_row_square(const gpuvec_segment *segment, uint32_t row)
 {
-	return segment->len[row];
+	return segment->sums ? segment->sums[row].square : segment->len[row];
+}
+
+/* gpuvec_sparse_own() of a row, by a measure that needs it */
+static inline double
+sparse_row_own(gpuvec_sparse_measure measure, const gpuvec_segment *segment, uint32_t row)
+{
+	return segment->sums && measure == GPUVEC_SPARSE_JACCARD ? segment->sums[row].sum :
+		sparse_row_square(segment, row);
+}
+
+/*
+ * True if a row has a negative value, which jaccard does not take.  Such rows
+ * have a score above all, so that sessions learn of them.
+ */
+static inline bool
+sparse_row_refused(gpuvec_sparse_measure measure, const gpuvec_segment *segment, uint32_t row)
+{
+	return measure == GPUVEC_SPARSE_JACCARD && segment->sums && segment->sums[row].sum < 0;
 }
 
 /* Score a live row, and offer it under a tid */
@@ -79,11 +113,8 @@ extern void sparse_offer(sparse_scratch *scratch, best_rows *best, const gpuvec_
 extern bool sparse_scan(cpu_slice *slice, sparse_scratch *scratch, sparse_sums sums);
 
 /* sparse_scan_*.c */
-extern uint32_t sparse_sums_portable(const float *terms, const uint16_t *ids, uint32_t nchunks,
-									 float *sums);
-extern uint32_t sparse_sums_avx2(const float *terms, const uint16_t *ids, uint32_t nchunks,
-								 float *sums);
-extern uint32_t sparse_sums_avx512(const float *terms, const uint16_t *ids, uint32_t nchunks,
-								   float *sums);
+extern uint32_t sparse_sums_portable(const float *weights, const sparse_tile *tile, float *sums);
+extern uint32_t sparse_sums_avx2(const float *weights, const sparse_tile *tile, float *sums);
+extern uint32_t sparse_sums_avx512(const float *weights, const sparse_tile *tile, float *sums);
 
 #endif							/* GPUVEC_CPU_SPARSE_ROWS_H */

@@ -5,8 +5,9 @@
  *
  * The terms of a tile's rows are added up as floats (sparse_scan.inc).  Most
  * rows are skipped by their sums; the others are scored.  What a sum must
- * reach depends on the row's length, and rows are sorted by length, so it is
- * computed once for each length and bound.
+ * reach depends on the row's length if rows are sets, which are sorted by
+ * length, so it is computed once for each length and bound.  Of a vector it
+ * depends on the sums of its values.
  *
  *-------------------------------------------------------------------------
  */
@@ -41,14 +42,15 @@ read_bound(sparse_search *search)
 	search->len = UINT32_MAX;
 }
 
-/* Set search->least for rows of this length */
+/* Set search->least for a row */
 static inline void
-set_least(sparse_search *search, uint32_t len)
+set_least(sparse_search *search, const gpuvec_segment *segment, uint32_t row)
 {
-	if (search->len == len)
+	if (segment->sums == NULL && search->len == segment->len[row])
 		return;
-	search->len = len;
-	search->least = gpuvec_sparse_least(&search->bound, search->score, len, len);
+	search->len = segment->sums ? UINT32_MAX : segment->len[row];
+	search->least = gpuvec_sparse_least(&search->bound, search->score, sparse_row_square(segment, row),
+										sparse_row_own(search->bound.measure, segment, row));
 }
 
 /* The rows of a tile that take part, as bits */
@@ -71,15 +73,20 @@ static uint32_t
 add_first(const sparse_search *search, const gpuvec_segment *segment, uint32_t first, uint32_t rows,
 		  float *sums)
 {
+	float		weight = search->scratch->first;
 	uint32_t	hits = 0;
 
 	for (uint32_t bits = rows; bits != 0; bits &= bits - 1)
 	{
 		uint32_t	r = (uint32_t) __builtin_ctz(bits);
+		const uint16_t *ids = row_ids(segment, first + r);
+		float		value = 1;
 
-		if (gpuvec_hot_len(segment, first + r) == 0 || row_ids(segment, first + r)[0] != 0)
+		if (gpuvec_hot_len(segment, first + r) == 0 || ids[0] != 0)
 			continue;
-		sums[r] += search->scratch->first;
+		if (segment->sums)
+			value = segment->values[ids - segment->ids];
+		sums[r] += (float) gpuvec_sparse_term(search->bound.measure, weight, value);
 		hits |= UINT32_C(1) << r;
 	}
 	return hits;
@@ -92,24 +99,30 @@ scan_tile(sparse_search *search, const gpuvec_view_entry *entry, uint32_t tile, 
 	const gpuvec_segment *segment = entry->segment;
 	uint32_t	first = tile * GPUVEC_TILE_ROWS;
 	const uint32_t *chunk = &segment->tile_chunk[tile];
+	bool		jaccard = search->bound.measure == GPUVEC_SPARSE_JACCARD;
+	sparse_tile at = {
+		.ids = segment->ids + (size_t) chunk[0] * CHUNK_VALUES, .nchunks = chunk[1] - chunk[0],
+		.values = segment->sums ? segment->values + (size_t) chunk[0] * CHUNK_VALUES : NULL,
+		.minima = jaccard
+	};
 	sparse_cold none = {NULL, 0};
 	float		sums[GPUVEC_TILE_ROWS];
 	uint32_t	hits;
 
-	hits = search->add_up(search->scratch->terms, segment->ids + (size_t) chunk[0] * CHUNK_VALUES,
-						  chunk[1] - chunk[0], sums);
+	hits = search->add_up(search->scratch->weights, &at, sums);
 	if (search->scratch->first != 0)
 		hits |= add_first(search, segment, first, rows, sums);
 	read_bound(search);
-	if (search->score > 0)
+	if (search->score > 0 && !(jaccard && segment->sums))
 		rows &= hits;
 	for (; rows != 0; rows &= rows - 1)
 	{
 		uint32_t	r = (uint32_t) __builtin_ctz(rows);
 
 		read_bound(search);
-		set_least(search, segment->len[first + r]);
-		if (gpuvec_sparse_wanted(sums[r], hits >> r & 1, search->least, search->score))
+		set_least(search, segment, first + r);
+		if (gpuvec_sparse_wanted(sums[r], hits >> r & 1, search->least, search->score) ||
+			sparse_row_refused(search->bound.measure, segment, first + r))
 			sparse_offer(search->scratch, search->best, segment, first + r, none,
 						 gpuvec_entry_tid(entry, first + r));
 	}
@@ -140,9 +153,9 @@ scan_query(cpu_slice *slice, sparse_search *search)
 	const uint64_t *mask;
 	bool		ok = true;
 
-	/* no row has an id of the query */
+	/* no row has an id of the query; but jaccard refuses some */
 	read_bound(search);
-	if (query->query->len == 0 && search->score > 0)
+	if (query->query->len == 0 && search->score > 0 && search->bound.measure != GPUVEC_SPARSE_JACCARD)
 		return true;
 	for (uint32_t e = slice->first_entry; ok && e < slice->end_entry; e++)
 		if (query_searches(query, slice->order[e], &mask))

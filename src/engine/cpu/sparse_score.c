@@ -26,7 +26,6 @@ sparse_scratch_of(cpu_backend *cpu, int thread)
 void
 sparse_begin(sparse_scratch *scratch, const cpu_query *query)
 {
-	gpuvec_sparse_measure measure = gpuvec_scoring_sparse(query->scoring);
 	const gpuvec_topk_query *wanted = query->query;
 
 	scratch->query = query;
@@ -35,12 +34,10 @@ sparse_begin(sparse_scratch *scratch, const cpu_query *query)
 		uint16_t	place = sparse_place(wanted, i);
 
 		scratch->places[wanted->ids[i]] = place;
-		/* exact: a weight, or 1 */
-		scratch->terms[wanted->ids[i]] =
-			(float) gpuvec_sparse_term(measure, wanted->weights[place], 1);
+		scratch->weights[wanted->ids[i]] = wanted->weights[place];
 	}
-	scratch->first = scratch->terms[0];
-	scratch->terms[0] = 0;
+	scratch->first = scratch->weights[0];
+	scratch->weights[0] = 0;
 }
 
 void
@@ -49,15 +46,16 @@ sparse_end(sparse_scratch *scratch)
 	const gpuvec_topk_query *query = scratch->query->query;
 
 	for (uint32_t i = 0; i < query->len; i++)
-		scratch->terms[query->ids[i]] = 0;
+		scratch->weights[query->ids[i]] = 0;
 	scratch->first = 0;
 }
 
-/* Note an id that the row shares, by its place */
+/* Note an id that the row shares, by its place, and the row's value */
 static inline void
-note_place(sparse_scratch *scratch, uint16_t place)
+note_place(sparse_scratch *scratch, uint16_t place, float value)
 {
 	scratch->shared[place / 64] |= UINT64_C(1) << (place % 64);
+	scratch->values[place] = value;
 }
 
 /* Note the hot numbers of a row that the query has */
@@ -65,18 +63,19 @@ static void
 note_hot(sparse_scratch *scratch, const gpuvec_segment *segment, uint32_t row)
 {
 	const uint16_t *ids = row_ids(segment, row);
+	const float *values = segment->sums ? segment->values + (ids - segment->ids) : NULL;
 	uint32_t	len = gpuvec_hot_len(segment, row);
 
 	if (len > 0 && ids[0] == 0 && scratch->first != 0)
-		note_place(scratch, scratch->places[0]);
+		note_place(scratch, scratch->places[0], values ? values[0] : 1);
 	for (uint32_t i = 0; i < len; i += GPUVEC_CHUNK_IDS)
 	{
 		uint32_t	n = len - i < GPUVEC_CHUNK_IDS ? len - i : GPUVEC_CHUNK_IDS;
+		size_t		at = (size_t) i / GPUVEC_CHUNK_IDS * CHUNK_VALUES;
 
 		for (uint32_t j = 0; j < n; j++)
-			if (scratch->terms[ids[j]] != 0)
-				note_place(scratch, scratch->places[ids[j]]);
-		ids += CHUNK_VALUES;
+			if (scratch->weights[ids[at + j]] != 0)
+				note_place(scratch, scratch->places[ids[at + j]], values ? values[at + j] : 1);
 	}
 }
 
@@ -94,9 +93,9 @@ add_terms(sparse_scratch *scratch, uint32_t *common)
 	{
 		for (uint64_t bits = scratch->shared[w]; bits != 0; bits &= bits - 1)
 		{
-			float		weight = query->weights[w * 64 + (uint32_t) __builtin_ctzll(bits)];
+			uint32_t	place = w * 64 + (uint32_t) __builtin_ctzll(bits);
 
-			sum += gpuvec_sparse_term(measure, weight, 1);
+			sum += gpuvec_sparse_term(measure, query->weights[place], scratch->values[place]);
 			++*common;
 		}
 		scratch->shared[w] = 0;
@@ -109,13 +108,18 @@ sparse_offer(sparse_scratch *scratch, best_rows *best, const gpuvec_segment *seg
 			 sparse_cold cold, uint64_t tid)
 {
 	const cpu_query *query = scratch->query;
-	gpuvec_sparse_shared shared = {.a = query->query->own, .b = sparse_row_own(segment, row)};
+	gpuvec_sparse_measure measure = gpuvec_scoring_sparse(query->scoring);
+	gpuvec_sparse_shared shared = {
+		.a = query->query->own, .b = sparse_row_own(measure, segment, row)
+	};
 	uint32_t	common;
+	double		score;
 
 	note_hot(scratch, segment, row);
 	for (uint32_t i = 0; i < cold.n; i++)
-		note_place(scratch, cold.places[i]);
+		note_place(scratch, cold.ids[i].place, cold.ids[i].value);
 	shared.common = add_terms(scratch, &common);
-	best_offer_score(best, gpuvec_sparse_score(gpuvec_scoring_sparse(query->scoring), shared),
-					 common, tid);
+	score = sparse_row_refused(measure, segment, row) ? INFINITY :
+		gpuvec_sparse_score(measure, shared);
+	best_offer_score(best, score, common, tid);
 }

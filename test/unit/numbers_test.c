@@ -353,22 +353,45 @@ is_dead(uint64_t tid)
 	return scramble(~tid) % 4 == 0;
 }
 
-static gpuvec_stage *
-stage_rows(uint32_t n, bool narrow)
+/* The value of a row's id, of either sign */
+static float
+value_of(uint64_t tid, uint32_t id)
 {
-	gpuvec_stage *stage = gpuvec_stage_new((gpuvec_row_kind) {0});
-	uint16_t	packed[2 * LONGEST + 2];
+	uint64_t	random = scramble(tid ^ (uint64_t) id << 17);
+
+	return (float) (1 + random % 1000000) * (random >> 63 ? -0.1f : 0.1f);
+}
+
+/* Sums of values, as such: whoever has numbers cannot compute them anew */
+static gpuvec_row_sums
+sums_of(uint64_t tid)
+{
+	return (gpuvec_row_sums) {(double) tid * 3 + 1, (double) tid * 5 - 1};
+}
+
+static gpuvec_stage *
+stage_rows(uint32_t n, bool narrow, bool values)
+{
+	gpuvec_stage *stage = gpuvec_stage_new((gpuvec_row_kind) {.values = values});
+	uint16_t   *packed = malloc(GPUVEC_MOST_PACKED);
 	uint32_t	ids[LONGEST];
+	float		of_ids[LONGEST];
 	gpuvec_error error;
 	bool		ok = true;
 
 	for (uint32_t i = 0; i < n; i++)
 	{
 		gpuvec_source_row row = {.tid = tid_of(i)};
+		gpuvec_row_sums sums = sums_of(row.tid);
 
 		gpuvec_pack_numbers(ids, row_ids(row.tid, narrow, ids), packed, &row);
+		for (uint32_t j = 0; j < row.len; j++)
+			of_ids[j] = value_of(row.tid, ids[j]);
+		if (values)
+			gpuvec_pack_values(&row, packed, (const char *) &sums, (const char *) of_ids, NULL);
 		ok &= gpuvec_stage_add(stage, &row, false, &error);
 	}
+	free(packed);
 	check(ok && gpuvec_stage_rows(stage) == n, "rows are staged");
 	return stage;
 }
@@ -408,6 +431,54 @@ row_right(const gpuvec_segment *segment, uint32_t row, const uint32_t *cold,
 	return right;
 }
 
+/* A number of a row, and the value of its id */
+typedef struct number_value
+{
+	uint32_t	number;
+	float		value;
+} number_value;
+
+/* Do a row's values belong to its numbers, in tiles and postings? */
+static bool
+values_right(const gpuvec_segment *segment, uint32_t row, const float *cold, gpuvec_id_numbers *numbers,
+			 bool narrow)
+{
+	uint64_t	tid = segment->tid[row];
+	uint32_t	hot = gpuvec_hot_len(segment, row);
+	gpuvec_row_sums sums = sums_of(tid);
+	uint32_t	ids[LONGEST];
+	number_value want[LONGEST];
+	float		found[LONGEST];
+	uint32_t	n = row_ids(tid, narrow, ids);
+	bool		right = memcmp(&segment->sums[row], &sums, sizeof(sums)) == 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		want[i] = (number_value) {ids[i], value_of(tid, ids[i])};
+	for (uint32_t i = 0; numbers && i < n; i++)
+		gpuvec_id_numbers_find(numbers, &want[i].number, 1, &want[i].number);
+	/* the number comes first */
+	qsort(want, n, sizeof(number_value), compare_uint32);
+	gpuvec_segment_row_values(segment, row, found);
+	for (uint32_t i = 0; i < n; i++)
+		right &= (i < hot ? found[i] : cold[i - hot]) == want[i].value;
+	return right;
+}
+
+/* Is there a 0 where a row's tile has no id of it? */
+static bool
+padding_right(const gpuvec_segment *segment, uint32_t row)
+{
+	uint32_t	tile = row / GPUVEC_TILE_ROWS;
+	uint32_t	hot = row < segment->nrows ? gpuvec_hot_len(segment, row) : 0;
+	uint32_t	places = (segment->tile_chunk[tile + 1] - segment->tile_chunk[tile]) * GPUVEC_CHUNK_IDS;
+	bool		right = true;
+
+	for (uint32_t i = hot; i < places; i++)
+		right &= segment->values[(((size_t) segment->tile_chunk[tile] + i / GPUVEC_CHUNK_IDS) * GPUVEC_TILE_ROWS +
+								  row % GPUVEC_TILE_ROWS) * GPUVEC_CHUNK_IDS + i % GPUVEC_CHUNK_IDS] == 0;
+	return right;
+}
+
 /* Of the segments that were checked */
 static uint32_t most_groups;
 
@@ -438,16 +509,22 @@ static uint32_t
 check_segment(const gpuvec_segment *segment, gpuvec_id_numbers *numbers, bool narrow)
 {
 	gpuvec_error error;
-	uint32_t   *cold = gpuvec_segment_cold_by_row(segment, NULL, &error);
+	float	   *values = NULL;
+	uint32_t   *cold = gpuvec_segment_cold_by_row(segment, &values, &error);
 	uint64_t	n = 0;
-	bool		rows = true;
+	bool		rows = (values != NULL) == (segment->sums != NULL);
 	bool		postings = true;
 
 	for (uint32_t row = 0; row < segment->nrows; row++)
 	{
 		rows &= row_right(segment, row, cold + n, numbers, narrow);
+		if (values)
+			rows &= values_right(segment, row, values + n, numbers, narrow);
 		n += segment->len[row] - gpuvec_hot_len(segment, row);
 	}
+	for (uint32_t row = 0; values && row < segment->ntiles * GPUVEC_TILE_ROWS; row++)
+		rows &= padding_right(segment, row);
+	free(values);
 	check(rows && n == segment->ncold, "rows of a segment");
 	most_groups = segment->ngroups > most_groups ? segment->ngroups : most_groups;
 	for (uint32_t group = 0; group < segment->ngroups; group++)
@@ -475,7 +552,15 @@ build(gpuvec_draft *draft, gpuvec_stage *stage, gpuvec_id_numbers *numbers, bool
 
 	check(gpuvec_draft_build(draft, stage, &target, &error), "segments are built");
 	for (uint32_t i = 0; i < draft->n; i++)
-		rows += check_segment(draft->entries[i].segment, numbers, narrow);
+	{
+		gpuvec_segment *segment = draft->entries[i].segment;
+		gpuvec_segment *copy = gpuvec_segment_copy(segment, &error);
+
+		check(copy && check_segment(copy, numbers, narrow) == segment->nrows &&
+			  copy->host_bytes >= segment->nids * (segment->sums ? 6 : 2), "a copy of a segment");
+		gpuvec_segment_unref(copy);
+		rows += check_segment(segment, numbers, narrow);
+	}
 	return rows;
 }
 
@@ -497,16 +582,42 @@ delete_rows(gpuvec_draft *draft)
 }
 
 /*
+ * Rows of a draft get their ids back, and other numbers for these, as those of
+ * several partitions do
+ */
+static void
+test_named(gpuvec_draft *draft, const gpuvec_id_numbers *numbers, bool narrow, bool values, uint32_t n)
+{
+	gpuvec_stage *stage = gpuvec_stage_new((gpuvec_row_kind) {.values = values});
+	gpuvec_error error;
+	uint32_t   *ids = numbers ? gpuvec_id_numbers_ids((gpuvec_id_numbers *) numbers, &error) : NULL;
+	gpuvec_row_names names = {.ids = ids};
+	gpuvec_id_numbers *others = NULL;
+
+	check(gpuvec_draft_unbuild(draft, 0, &names, stage, &error) && gpuvec_stage_rows(stage) == n,
+		  "rows with their ids are staged");
+	if (!narrow)
+	{
+		others = gpuvec_renumber_map(stage, draft->pool, NULL, NULL, &error);
+		check(gpuvec_renumber_rows(&stage, others, true, draft->pool, &error), "rows get other numbers");
+	}
+	check(build(draft, stage, others, narrow) == n, "all rows with other numbers are there");
+	free(ids);
+	gpuvec_stage_free(stage);
+	gpuvec_id_numbers_unref(others);
+}
+
+/*
  * Stage rows, number them by a map of `kind`, build segments, delete some
  * rows, and merge what is left
  */
 static void
-test_rows(gpuvec_backend *backend, gpuvec_thread_pool *pool, uint32_t n, int kind)
+test_rows(gpuvec_backend *backend, gpuvec_thread_pool *pool, uint32_t n, int kind, bool values)
 {
 	bool		narrow = kind == 2;
 	gpuvec_draft draft = {.backend = backend,.pool = pool};
-	gpuvec_stage *stage = stage_rows(n, narrow);
-	gpuvec_stage *merged = gpuvec_stage_new((gpuvec_row_kind) {0});
+	gpuvec_stage *stage = stage_rows(n, narrow, values);
+	gpuvec_stage *merged = gpuvec_stage_new((gpuvec_row_kind) {.values = values});
 	gpuvec_id_numbers *numbers = NULL;
 	gpuvec_error error;
 	uint32_t	dead;
@@ -523,7 +634,10 @@ test_rows(gpuvec_backend *backend, gpuvec_thread_pool *pool, uint32_t n, int kin
 	check(gpuvec_draft_unbuild(&draft, 0, NULL, merged, &error) && gpuvec_stage_rows(merged) == n - dead,
 		  "rows that are left are staged");
 	if (n > dead)
+	{
 		check(build(&draft, merged, numbers, narrow) == n - dead, "all that are left are there");
+		test_named(&draft, numbers, narrow, values, n - dead);
+	}
 	gpuvec_draft_free(&draft);
 	gpuvec_stage_free(stage);
 	gpuvec_stage_free(merged);
@@ -540,8 +654,8 @@ test_segments(void)
 	gpuvec_thread_pool *pool = gpuvec_thread_pool_new(2);
 
 	for (int i = 0; i < 6; i++)
-		for (int kind = 0; kind < 3; kind++)
-			test_rows(backend, pool, sizes[i], kind);
+		for (int kind = 0; kind < 6; kind++)
+			test_rows(backend, pool, sizes[i], kind % 3, kind >= 3);
 	gpuvec_thread_pool_free(pool);
 	backend->close(backend);
 }

@@ -125,6 +125,7 @@ test_joint(void)
 
 		wide_from = i % 3 == 1 ? 30 : 0;
 		model_filters = i % 4 == 2 ? 3 : 0;
+		model_values = i % 5 == 3 && model_measures() > GPUVEC_WIRE_SPARSE;
 		m = model_new(100 + i, sizes[i / 4], s);
 		for (int loads = 1; loads <= 2; loads++)
 		{
@@ -145,6 +146,7 @@ test_joint(void)
 		model_free(&m);
 	}
 	wide_from = model_filters = 0;
+	model_values = false;
 	client_close(&c);
 	engine_stop(&e);
 }

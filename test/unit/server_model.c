@@ -126,6 +126,30 @@ add_filter_keys(buffer *b, const uint16_t *ids, uint32_t len)
 	buffer_add(b, filter_keys, gpuvec_filter_bytes(model_filters));
 }
 
+bool		model_values = false;
+
+/* The value of a row's i-th id: few different ones, or many */
+static float
+row_value(const uint16_t *ids, uint32_t len, uint32_t i)
+{
+	uint32_t	kind = (len * 7 + ids[0] * 3 + ids[len - 1]) % 8;
+	uint32_t	random = (ids[i] + 1) * UINT32_C(2654435761) ^ len;
+	float		value = kind < 4 ? (float) (1 + random % 3) : (float) (1 + random % 9999991) * 0x1p-18f;
+
+	return kind % 4 == 3 && random % 3 == 0 ? -value : value;
+}
+
+void
+add_values(buffer *b, const uint16_t *ids, uint32_t len)
+{
+	for (uint32_t i = 0; model_values && i < len; i++)
+	{
+		float		value = row_value(ids, len, i);
+
+		buffer_add(b, &value, sizeof(value));
+	}
+}
+
 static void
 free_page(model_page *page)
 {
@@ -246,7 +270,7 @@ model
 model_new(uint32_t relation, uint32_t nblocks, const shape *s)
 {
 	model		m = {.key = {.database = 5,.tablespace = 1663,.relation = relation,
-	.relfilenumber = relation,.type = 17,.attnum = 2,.nfilters = model_filters}};
+	.relfilenumber = relation,.type = 17,.attnum = 2,.nfilters = model_filters,.values = model_values}};
 
 	model_resize(&m, nblocks, s);
 	return m;
@@ -317,8 +341,10 @@ add_page(buffer *b, const model *m, uint32_t block)
 
 		buffer_add(b, &wire, sizeof(wire));
 		wire.form = add_ids(b, row->ids, row->len) ? GPUVEC_FORM_WIDE : 0;
+		wire.form |= model_values ? GPUVEC_FORM_VALUES : 0;
 		memcpy(b->data + start, &wire, sizeof(wire));
 		buffer_add(b, zeros, (4 - b->length % 4) % 4);
+		add_values(b, row->ids, row->len);
 		add_filter_keys(b, row->ids, row->len);
 	}
 	if (page->partial)
@@ -676,18 +702,32 @@ weighted_score(gpuvec_measure measure, const model_query *q, const model_row *ro
 	bool		jaccard = measure == GPUVEC_WIRE_SPARSE + GPUVEC_SPARSE_JACCARD;
 	double		s = 0;
 	double		a = 0;
-	double		b = row->len;
+	double		b = 0;
 	double		ratio;
+	bool		negative = false;
 
+	for (uint32_t j = 0; j < row->len; j++)
+	{
+		double		value = model_values ? row_value(row->ids, row->len, j) : 1;
+
+		b += jaccard ? value : value * value;
+		negative |= value < 0;
+	}
+	/* it is not defined then, and the row comes first */
+	if (jaccard && negative)
+		return INFINITY;
 	for (uint32_t i = 0, j = 0; i < q->wire.len; i++)
 	{
 		double		weight = model_weight(measure, q, i);
+		double		value;
 
 		a += jaccard ? weight : weight * weight;
 		while (j < row->len && row->ids[j] < q->ids[i])
 			j++;
-		if (j < row->len && row->ids[j] == q->ids[i])
-			s += jaccard && weight > 1 ? 1 : weight;
+		if (j == row->len || row->ids[j] != q->ids[i])
+			continue;
+		value = model_values ? row_value(row->ids, row->len, j) : 1;
+		s += !jaccard ? weight * value : weight < value ? weight : value;
 	}
 	if (measure == (gpuvec_measure) GPUVEC_WIRE_SPARSE)
 		return s;

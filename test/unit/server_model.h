@@ -82,6 +82,15 @@ extern uint32_t model_filters;
 /* Append the filter keys of a row, if mirrors have filter columns */
 extern void add_filter_keys(buffer *b, const uint16_t *ids, uint32_t len);
 
+/*
+ * Whether mirrors have values, which model_new makes.  Those of a row follow
+ * from its ids; some rows have negative ones.
+ */
+extern bool model_values;
+
+/* Append the values of a row, if mirrors have values; b has been padded */
+extern void add_values(buffer *b, const uint16_t *ids, uint32_t len);
+
 /* A random set; ids has room for len of them */
 extern void random_ids(uint16_t *ids, uint32_t len, uint32_t vocabulary);
 

@@ -709,3 +709,49 @@ test_compounds_filters(void)
 	client_close(&c);
 	engine_stop(&e);
 }
+
+/* Partitions whose rows have values, narrow and wide */
+void
+test_compounds_values(void)
+{
+	engine		e = engine_start("compounds:2,lists:1,first-number:65500", plain);
+	client		c = client_open(&e);
+	model		models[PARTITIONS];
+	model_query queries[QUERIES];
+	partitions_search search = {.models = models,.npartitions = 3,.late = PARTITIONS,.queries = queries,.n = 2};
+	buffer		b = {0};
+	client		d = client_open(&e);
+
+	model_values = true;
+	for (int i = 0; i < 2; i++)
+	{
+		wide_from = i == 0 ? 0 : 15;
+		for (uint32_t p = 0; p < PARTITIONS; p++)
+		{
+			models[p] = model_new(100 + 100 * (uint32_t) i + p, 20, &few_ids);
+			check(model_load(&c, &models[p]), "load");
+		}
+		check(wait_for_compound(&c, models, PARTITIONS), "a compound is made");
+		search_partitions(&c, models, PARTITIONS, &few_ids);
+		if (i == 0)
+			for (uint32_t p = 0; p < PARTITIONS; p++)
+				model_free(&models[p]);
+	}
+
+	/* all partitions have values, or none has */
+	make_queries(queries, &few_ids);
+	models[1].key.values = 0;
+	partitions_request(&b, &search);
+	check(!client_call(&d, GPUVEC_MSG_SEARCH_PARTITIONS, b.data, b.length, GPUVEC_MSG_PARTITIONS_RESULT) &&
+		  client_failed_with(&d, "08P01"), "partitions with and without values");
+	free(b.data);
+	for (int i = 0; i < QUERIES; i++)
+		free(queries[i].ids);
+	for (uint32_t p = 0; p < PARTITIONS; p++)
+		model_free(&models[p]);
+	wide_from = 0;
+	model_values = false;
+	client_close(&d);
+	client_close(&c);
+	engine_stop(&e);
+}

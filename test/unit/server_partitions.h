@@ -19,5 +19,6 @@ extern void test_compounds_wide(void);
 extern void test_compounds_budget(void);
 extern void test_compounds_concurrency(void);
 extern void test_compounds_filters(void);
+extern void test_compounds_values(void);
 
 #endif							/* SERVER_PARTITIONS_H */

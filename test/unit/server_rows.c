@@ -14,6 +14,7 @@
  */
 #include <poll.h>
 #include <pthread.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -255,8 +256,10 @@ static void
 send_record(buffer *b, const char *from, size_t bytes)
 {
 	static const char zeros[8] = {0};
+	const uint16_t *ids = (const uint16_t *) (from + sizeof(gpuvec_feed_record));
 	gpuvec_feed_record record;
 	size_t		start = b->length;
+	uint32_t	len;
 
 	memcpy(&record, from, sizeof(record));
 	if (record.kind != GPUVEC_FEED_ROW)
@@ -265,10 +268,14 @@ send_record(buffer *b, const char *from, size_t bytes)
 		return;
 	}
 	buffer_add(b, &record, sizeof(record));
-	record.form = add_ids(b, (const uint16_t *) (from + sizeof(record)), record.len);
-	buffer_add(b, zeros, start + gpuvec_feed_record_bytes(record.len << record.form, 0) - b->length);
-	add_filter_keys(b, (const uint16_t *) (from + sizeof(record)), record.len);
-	record.len <<= record.form;
+	record.form = add_ids(b, ids, record.len) ? GPUVEC_FORM_WIDE : 0;
+	record.form |= model_values ? GPUVEC_FORM_VALUES : 0;
+	len = gpuvec_feed_record_len(record.form, record.len);
+	buffer_add(b, zeros, (4 - b->length % 4) % 4);
+	add_values(b, ids, record.len);
+	buffer_add(b, zeros, start + gpuvec_feed_record_bytes(len, 0) - b->length);
+	add_filter_keys(b, ids, record.len);
+	record.len = len;
 	record.nfilter_keys = gpuvec_filter_keys(model_filters);
 	memcpy(b->data + start, &record, sizeof(record));
 }
@@ -594,6 +601,21 @@ test_rows_wide(void)
 	wide_from = 0;
 }
 
+/* Rows with values, narrow and wide, some with filter columns */
+void
+test_rows_values(void)
+{
+	model_values = true;
+	rows_rounds("lists:1", 0, 400, 40);
+	wide_from = 120;
+	rows_rounds("lists:1,first-number:65500", 40, 800, 60);
+	model_filters = 2;
+	rows_rounds("slow-merge:15,first-number:65400", 300, 400, 400);
+	test_rows_concurrency();
+	wide_from = model_filters = 0;
+	model_values = false;
+}
+
 /* Rows with filter columns, narrow and wide */
 void
 test_rows_filters(void)
@@ -751,6 +773,43 @@ expect_out_of_place(const engine *e, const two_records *r)
 	client_close(&c);
 }
 
+/* A record of a row with values that break a rule */
+static void
+bad_values(const engine *e, const gpuvec_mirror_key *key)
+{
+	struct
+	{
+		gpuvec_rows head;
+		gpuvec_feed_record row;
+		uint16_t	ids[4];		/* one pads */
+		float		values[3];
+		float		padding;
+	}			r;
+
+#define BAD_VALUE(change, what) \
+	do { \
+		client c = client_open(e); \
+		memset(&r, 0, sizeof(r)); \
+		r.head = (gpuvec_rows) {.key = *key,.feed = FEED,.to = 1}; \
+		r.head.key.values = 1; \
+		r.row = (gpuvec_feed_record) {.kind = GPUVEC_FEED_ROW,.line = 2,.form = GPUVEC_FORM_VALUES,.len = 10}; \
+		for (int i = 0; i < 3; i++) \
+			r.ids[i] = (uint16_t) (i + 1), r.values[i] = (float) i - 0.5f; \
+		change; \
+		check(!client_call(&c, GPUVEC_MSG_ROWS, &r, sizeof(r), GPUVEC_MSG_STATE) && \
+			  client_failed_with(&c, "08P01"), what); \
+		client_close(&c); \
+	} while (0)
+	BAD_VALUE(r.values[0] = NAN, "a fed value that is no number");
+	BAD_VALUE(r.values[1] = INFINITY, "an infinite fed value");
+	BAD_VALUE(r.values[2] = 0, "a fed value of 0");
+	BAD_VALUE(r.row.len = 9, "a part of a value");
+	BAD_VALUE(r.row.len = 11, "more than values");
+	BAD_VALUE(r.row.len = 12, "padding as a value");
+	BAD_VALUE(r.row.form |= GPUVEC_FORM_WIDE, "other bytes than wide ids with values take");
+	BAD_VALUE((r.row.form = 0, r.row.len = 3), "no values");
+}
+
 void
 test_rows_violations(void)
 {
@@ -793,6 +852,10 @@ test_rows_violations(void)
 	BAD((r.row.form = GPUVEC_FORM_WIDE, r.ids[3] = 1), "wide ids not in order");
 	BAD((r.row.form = GPUVEC_FORM_WIDE, r.row.len = 3), "half of a wide id");
 	BAD(r.row.form = 4, "neither narrow nor wide");
+	BAD(r.row.form = GPUVEC_FORM_VALUES, "values of a mirror without");
+	BAD(r.head.key.values = 1, "no values of a mirror with some");
+	BAD(r.head.key.values = 2, "an unknown kind of rows");
+	bad_values(&e, &good.head.key);
 	BAD(r.gone.form = GPUVEC_FORM_WIDE, "wide lines");
 	BAD(r.gone.block = UINT32_MAX, "a block that cannot be");
 	BAD(r.gone.line = 2, "a line of its own");

@@ -19,6 +19,7 @@ extern void test_rows_merges(void);
 extern void test_rows_concurrency(void);
 extern void test_rows_wide(void);
 extern void test_rows_filters(void);
+extern void test_rows_values(void);
 extern void test_patience(void);
 
 #endif							/* SERVER_ROWS_H */

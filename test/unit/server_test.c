@@ -1660,7 +1660,7 @@ static void
 expect_bad_pages(const engine *e, const void *data, size_t size, const char *what)
 {
 	client		c = client_open(e);
-	gpuvec_load load = {.key = {.database = 9,.relation = 1}};
+	gpuvec_load load = {.key = {.database = 9,.relation = 1,.values = model_values}};
 
 	check(client_call(&c, GPUVEC_MSG_LOAD_BEGIN, &load, sizeof(load), GPUVEC_MSG_STATE), "begin");
 	(void) client_send(&c, GPUVEC_MSG_PAGES, data, size);
@@ -1681,6 +1681,42 @@ static one_row
 good_page(void)
 {
 	return (one_row) {{.block = 0,.nrows = 1,.bytes = 16}, {.line = 1,.len = 4}, {1, 2, 3, 4}};
+}
+
+/* Rows whose values break a rule */
+static void
+test_bad_values(const engine *e)
+{
+	struct
+	{
+		gpuvec_page page;
+		gpuvec_row	row;
+		uint16_t	ids[4];		/* one pads */
+		float		values[3];
+	}			p;
+
+	model_values = true;
+#define BAD_VALUE(change, what) \
+	do { \
+		p.page = (gpuvec_page) {.nrows = 1,.bytes = 28}; \
+		p.row = (gpuvec_row) {.line = 1,.form = GPUVEC_FORM_VALUES,.len = 3}; \
+		for (int i = 0; i < 3; i++) \
+			p.ids[i] = (uint16_t) (i + 1), p.values[i] = (float) i - 0.5f; \
+		change; \
+		expect_bad_pages(e, &p, sizeof(p), what); \
+	} while (0)
+	BAD_VALUE(p.values[0] = NAN, "a value that is no number");
+	BAD_VALUE(p.values[1] = INFINITY, "an infinite value");
+	BAD_VALUE(p.values[2] = -INFINITY, "a negative infinite value");
+	BAD_VALUE(p.values[2] = 0, "a value of 0");
+	BAD_VALUE(p.values[0] = -0.0f, "a value of -0");
+	BAD_VALUE(p.row.form = 0, "no values");
+	BAD_VALUE(p.row.form |= GPUVEC_FORM_WIDE, "values of wide ids that are cut off");
+	BAD_VALUE(p.row.len = 4, "a value less than ids");
+	BAD_VALUE(p.row.len = 2, "a value more than ids");
+	BAD_VALUE(p.ids[1] = 1, "ids twice");
+	BAD_VALUE((p.page.bytes = 8, p.row.form = 0, p.row.len = 0), "a row without ids, and no form");
+	model_values = false;
 }
 
 /*
@@ -1833,6 +1869,8 @@ test_wide_concurrency(void)
 	wide_from = 0;
 }
 
+static void test_fuzz(void);
+
 /* Mirrors with filter columns, loaded, refreshed and merged */
 static void
 test_filters(void)
@@ -1852,6 +1890,73 @@ test_filters(void)
 	}
 	test_merges();
 	model_filters = wide_from = 0;
+}
+
+/* A device that takes no sparse vectors refuses them; then sessions scan */
+static void
+refuse_values(void)
+{
+	engine		e = engine_start(NULL, plain);
+	client		c = client_open(&e);
+	model		m = model_new(100, 3, &small);
+	gpuvec_load load = {.key = m.key,.nblocks = m.nblocks};
+
+	check(!client_call(&c, GPUVEC_MSG_LOAD_BEGIN, &load, sizeof(load), GPUVEC_MSG_STATE) &&
+		  client_failed_with(&c, "54000") && client_error_fallback(&c), "sparse vectors are refused");
+	model_free(&m);
+	client_close(&c);
+	engine_stop(&e);
+}
+
+/* Mirrors of sparse vectors, loaded, refreshed and merged */
+static void
+test_values(void)
+{
+	static const char *const faults[] = {"lists:1", "lists:1,first-number:65400", "full-segment:20000"};
+
+	model_values = true;
+	for (int i = 0; i < 3 && model_measures() > GPUVEC_WIRE_SPARSE; i++)
+	{
+		engine		e = engine_start(faults[i], plain);
+
+		wide_from = i == 1 ? 120 : 0;
+		model_filters = i == 2 ? 3 : 0;
+		if (i == 1)
+			turn_wide(&e, 104);
+		refresh_rounds(&e, &small, 100, 30, 150);
+		refresh_rounds(&e, &wide, 101, 60, 40);
+		refresh_rounds(&e, &tiny_sets, 102, 500, 30);
+		engine_stop(&e);
+	}
+	model_filters = 0;
+	if (model_measures() > GPUVEC_WIRE_SPARSE)
+		test_merges();
+	else
+		refuse_values();
+	wide_from = 0;
+	model_values = false;
+}
+
+/* Lack of memory anywhere, with values */
+static void
+test_values_memory(void)
+{
+	model_values = true;
+	test_memory();
+	test_rows_memory();
+	wide_from = 120;
+	test_memory();
+	wide_from = 0;
+	model_values = false;
+}
+
+/* Messages with values, with random bytes changed */
+static void
+test_values_fuzz(void)
+{
+	model_values = true;
+	test_fuzz();
+	model_values = false;
 }
 
 /* Lack of memory anywhere, with filter columns */
@@ -2018,8 +2123,6 @@ bad_record(const engine *e, const model *m, gpuvec_feed_record record, const uin
 	free(b.data);
 }
 
-static void test_fuzz(void);
-
 /* Messages with filters and filter columns, with random bytes changed */
 static void
 test_filters_fuzz(void)
@@ -2094,6 +2197,8 @@ test_violations(void)
 	expect_violation(&e, GPUVEC_MSG_REFRESH, &commit, sizeof(commit), "a short REFRESH");
 	test_parts(&e, &m);
 	test_bad_lines(&e, &m);
+	if (model_measures() > GPUVEC_WIRE_SPARSE)
+		test_bad_values(&e);
 	test_search_ahead(&d, &m);
 	client_close(&d);
 
@@ -2116,6 +2221,7 @@ test_violations(void)
 	BAD_PAGE(p[0].ids[1] = 9, "ids not in order");
 	BAD_PAGE(p[0].row.form = GPUVEC_FORM_WIDE, "wide ids that are cut off");
 	BAD_PAGE(p[0].row.form = 4, "neither narrow nor wide");
+	BAD_PAGE(p[0].row.form = GPUVEC_FORM_VALUES, "values of a mirror without");
 	BAD_PAGE((p[0].row.form = GPUVEC_FORM_WIDE, p[0].row.len = 2, p[0].ids[1] = 9, p[0].ids[3] = 8), "wide ids not in order");
 	BAD_PAGE((p[0].row.form = GPUVEC_FORM_WIDE, p[0].row.len = UINT32_MAX / 4 + 1), "far more wide ids than can be");
 	BAD_PAGE(p[0].page.partial = 1, "a partial page of a load");
@@ -2202,6 +2308,7 @@ test_violations(void)
 	BAD_SEARCH((query->flags = GPUVEC_QUERY_MIN_SCORE, query->min_score = NAN), "min_score is not a number");
 	BAD_SEARCH((query->flags = GPUVEC_QUERY_AFTER, query->after_score = NAN), "after_score is not a number");
 	BAD_SEARCH(query->flags = 64, "unknown flags");
+	BAD_SEARCH(head->key.values = 2, "a mirror of an unknown kind");
 	BAD_SEARCH(query->form = 8, "neither narrow nor wide");
 	BAD_SEARCH(query->form = GPUVEC_FORM_WIDE, "wide ids that are cut off");
 	BAD_SEARCH((query->form = GPUVEC_FORM_WIDE, query->len = 2, ((uint16_t *) (query + 1))[3] = 0), "wide ids not in order");
@@ -2915,6 +3022,7 @@ static const struct
 	{"compounds_budget", test_compounds_budget},
 	{"compounds_concurrency", test_compounds_concurrency},
 	{"compounds_filters", test_compounds_filters},
+	{"compounds_values", test_compounds_values},
 	{"joint", test_joint},
 	{"joint_order", test_joint_order},
 	{"joint_violations", test_joint_violations},
@@ -2949,6 +3057,10 @@ static const struct
 	{"rows_merges", test_rows_merges},
 	{"rows_concurrency", test_rows_concurrency},
 	{"rows_wide", test_rows_wide},
+	{"values", test_values},
+	{"rows_values", test_rows_values},
+	{"values_memory", test_values_memory},
+	{"values_fuzz", test_values_fuzz},
 	{"filters", test_filters},
 	{"rows_filters", test_rows_filters},
 	{"filters_memory", test_filters_memory},

@@ -1661,9 +1661,12 @@ expect_bad_pages(const engine *e, const void *data, size_t size, const char *wha
 {
 	client		c = client_open(e);
 	gpuvec_load load = {.key = {.database = 9,.relation = 1,.values = model_values}};
+	gpuvec_commit commit = {.nblocks = 1};
 
 	check(client_call(&c, GPUVEC_MSG_LOAD_BEGIN, &load, sizeof(load), GPUVEC_MSG_STATE), "begin");
 	(void) client_send(&c, GPUVEC_MSG_PAGES, data, size);
+	/* pages that are taken have no answer */
+	(void) client_send(&c, GPUVEC_MSG_COMMIT, &commit, sizeof(commit));
 	check(client_read(&c) && client_failed_with(&c, "08P01") && !client_error_fallback(&c), what);
 	check(!client_read(&c), "and the connection is closed");
 	client_close(&c);
@@ -1703,7 +1706,7 @@ test_bad_values(const engine *e)
 		for (int i = 0; i < 3; i++) \
 			p.ids[i] = (uint16_t) (i + 1), p.values[i] = (float) i - 0.5f; \
 		change; \
-		expect_bad_pages(e, &p, sizeof(p), what); \
+		expect_bad_pages(e, &p, sizeof(p.page) + 28, what); \
 	} while (0)
 	BAD_VALUE(p.values[0] = NAN, "a value that is no number");
 	BAD_VALUE(p.values[1] = INFINITY, "an infinite value");

@@ -24,7 +24,7 @@ idset           ground                  src/idset/*
 idvec           idset                   src/idvec/*
 entries         ground                  src/entries/*
 link            ground                  src/link/*
-describe        idset,entries,link      src/mirror/describe/*
+describe        idvec,entries,link      src/mirror/describe/*
 pages           describe                src/mirror/pages/*
 feed            describe                src/mirror/feed/*
 fresh           pages,feed              src/mirror/fresh/*
@@ -32,7 +32,7 @@ ask             fresh                   src/mirror/ask/*
 prewarm         ask                     src/mirror/prewarm/*
 search          ask                     src/search/* src/servers/*
 monitor         search                  src/monitor/*
-index           search,idvec            src/index/*
+index           search                  src/index/*
 embedding       search                  src/embedding/*
 recommend       embedding               src/recommend/*
 library         prewarm,monitor,index,recommend src/gpuvec.c

@@ -348,3 +348,8 @@ CREATE OPERATOR <#> (
 	LEFTARG = idvec, RIGHTARG = idset, FUNCTION = idset_negative_inner_product, COMMUTATOR = <#>
 );
 COMMENT ON OPERATOR <#> (idvec, idset) IS 'negated sum of the values of common ids';
+
+-- Sets are ranked by sums of weights, too.
+
+ALTER OPERATOR FAMILY idset_ops USING gpuvec ADD
+	OPERATOR 4 <#> (idset, idvec) FOR ORDER BY float_ops;

@@ -1083,6 +1083,11 @@ CREATE OPERATOR CLASS idset_ops DEFAULT FOR TYPE idset USING gpuvec AS
 	OPERATOR 10 <<->> (idset, idset_threshold);
 COMMENT ON OPERATOR CLASS idset_ops USING gpuvec IS 'distances of sets';
 
+-- Sets are ranked by sums of weights, too.
+
+ALTER OPERATOR FAMILY idset_ops USING gpuvec ADD
+	OPERATOR 4 <#> (idset, idvec) FOR ORDER BY float_ops;
+
 -- Operator classes of filter columns: columns behind the first.  Comparisons
 -- of two types are those that B-trees have, too.
 

@@ -244,6 +244,20 @@ idvec_shared(gpuvec_sparse_measure measure, const gpuvec_sparse *a, const gpuvec
 	return shared;
 }
 
+double
+idvec_score(const gpuvec_scoring *scoring, const gpuvec_sparse *query, const gpuvec_sparse *row,
+			uint32 common)
+{
+	if (scoring->sparse)
+	{
+		gpuvec_sparse_measure measure = gpuvec_scoring_sparse(*scoring);
+
+		/* then the sum is 0, whatever else there is */
+		return common == 0 ? 0 : gpuvec_sparse_score(measure, idvec_shared(measure, query, row));
+	}
+	return gpuvec_score_with(*scoring, (gpuvec_shared) {common, query->ids.n, row->ids.n});
+}
+
 bool
 idvec_not_negative(const gpuvec_sparse *vector)
 {

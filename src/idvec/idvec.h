@@ -119,6 +119,16 @@ extern gpuvec_sparse_shared idvec_shared(gpuvec_sparse_measure measure, const gp
 /* True if no value is negative */
 extern bool idvec_not_negative(const gpuvec_sparse *vector);
 
+/*
+ * The score of a row with a query, which have `common` ids in common: by a
+ * measure of vectors, or of their ids alone
+ */
+extern double idvec_score(const gpuvec_scoring *scoring, const gpuvec_sparse *query,
+						  const gpuvec_sparse *row, uint32 common);
+
+/* True if a type is idvec */
+extern bool idvec_is_type(Oid type);
+
 extern Datum idvec_out(PG_FUNCTION_ARGS);
 
 #endif							/* GPUVEC_IDVEC_H */

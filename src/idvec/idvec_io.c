@@ -25,6 +25,7 @@
 
 #include <math.h>
 
+#include "catalog/pg_type.h"
 #include "common/shortest_dec.h"
 #include "idvec/idvec.h"
 #include "lib/stringinfo.h"
@@ -32,6 +33,7 @@
 #include "mb/pg_wchar.h"
 #include "parser/scansup.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
 
 PG_FUNCTION_INFO_V1(idvec_in);
 PG_FUNCTION_INFO_V1(idvec_out);
@@ -250,6 +252,20 @@ read_vector(IdVecReader *reader)
 		return NULL;
 	}
 	return idvec_from_pairs_safe(reader->pairs, reader->n, reader->escontext);
+}
+
+bool
+idvec_is_type(Oid type)
+{
+	FmgrInfo	info;
+	Oid			input;
+	Oid			param;
+
+	if (get_typtype(type) != TYPTYPE_BASE)
+		return false;
+	getTypeInputInfo(type, &input, &param);
+	fmgr_info(input, &info);
+	return info.fn_addr == idvec_in;
 }
 
 /* idvec_in(cstring) */

@@ -32,6 +32,9 @@
  * both are about as fast: at some thousand of 10,000 rows, and at 100,000 and
  * more of a million.  A query without LIMIT sorts.
  *
+ * By weights the engine scans the ids of all rows.  For a million rows that
+ * takes some milliseconds, ten times as long as by a set.
+ *
  * For each value of an array that the set is compared with, all rows are
  * ranked once more, in one round trip.
  *
@@ -71,6 +74,7 @@
 #include "index/index_am.h"
 #include "mirror/describe/costs.h"
 #include "miscadmin.h"
+#include "nodes/nodeFuncs.h"
 #include "nodes/pathnodes.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
@@ -150,8 +154,9 @@ find_costs(PlannerInfo *root, const IndexOptInfo *info, Costs *costs)
  */
 static Cost
 trip_cost(const IndexOptInfo *info, CostsKnown known, const Costs *costs, double rows,
-		  double queries, double loops)
+		  double queries, bool weights, double loops)
 {
+	double		rank = weights ? CostsScanOperators(costs) : CostsRankOperators(costs);
 	Cost		cost = 0;
 
 	if (costs->nblocks > 0)
@@ -159,7 +164,7 @@ trip_cost(const IndexOptInfo *info, CostsKnown known, const Costs *costs, double
 	if (known == COSTS_NONE || (known == COSTS_KNOWN && !CostsResident(costs)))
 		cost = LOAD_SCANS * cost_without_mirror(info->rel, info->rel->tuples, false) /
 			(LOAD_SEARCHES * Max(loops, 1.0));
-	return cost + (CostsTripOperators() + queries * rows * CostsRankOperators(costs)) * cpu_operator_cost;
+	return cost + (CostsTripOperators() + queries * rows * rank) * cpu_operator_cost;
 }
 
 /*
@@ -168,7 +173,7 @@ trip_cost(const IndexOptInfo *info, CostsKnown known, const Costs *costs, double
  */
 static Cost
 begin_cost(PlannerInfo *root, const IndexOptInfo *info, double rows, double queries, bool ordered,
-		   double loops)
+		   bool weights, double loops)
 {
 	if (has_mirrors(root, info->rel))
 	{
@@ -176,7 +181,7 @@ begin_cost(PlannerInfo *root, const IndexOptInfo *info, double rows, double quer
 		CostsKnown	known = find_costs(root, info, &costs);
 
 		if (!CostsRefused(&costs))
-			return trip_cost(info, known, &costs, rows, queries, loops);
+			return trip_cost(info, known, &costs, rows, queries, weights, loops);
 	}
 	return cost_without_mirror(info->rel, rows, ordered);
 }
@@ -276,6 +281,19 @@ cannot_serve(const IndexPath *path)
 	return cannot_order(path) || path->path.pathtype == T_IndexOnlyScan;
 }
 
+/*
+ * True if the order of a path is by weights: the query is not of the column's
+ * type
+ */
+static bool
+by_weights(const IndexPath *path)
+{
+	const IndexOptInfo *info = path->indexinfo;
+
+	return path->indexorderbys != NIL && linitial_int(path->indexorderbycols) == 0 &&
+		exprType(get_rightop((Expr *) linitial(path->indexorderbys))) != info->opcintype[0];
+}
+
 /* Any other path has to be taken */
 static void
 forbid(IndexPath *path, Cost *startup_cost)
@@ -308,7 +326,7 @@ gpuvec_costestimate(PlannerInfo *root, IndexPath *path, double loop_count,
 		*startup_cost += disable_cost;
 	if (cannot_serve(path))
 		forbid(path, startup_cost);
-	*startup_cost += begin_cost(root, info, rows, found.queries, ordered, loop_count);
+	*startup_cost += begin_cost(root, info, rows, found.queries, ordered, by_weights(path), loop_count);
 	rows = *selectivity * info->rel->tuples;
 	if (ordered && !found.set)
 		ExpectedNote(info->indexoid, path->path.rows, rows, root->limit_tuples);

@@ -5,9 +5,10 @@
  *
  * The engine finds them by the measure hamming, which ranks all sets.  A score
  * and the number of common ids tell how many ids a row has: so its distance by
- * any measure is known, and no row has to be fetched for it.  Rows whose sets
- * are null are a second query of the same search, for the same filter and the
- * condition that the set is null.
+ * any measure is known, and no row has to be fetched for it.  With weights it
+ * finds them by the distance itself, which ranks all sets, too.  Rows whose
+ * sets are null are a second query of the same search, for the same filter and
+ * the condition that the set is null.
  *
  * As in the ranking, the set of a root in the mirror is that of all members of
  * its HOT chain that a snapshot may see; in recovery the rows are those that
@@ -32,15 +33,24 @@ row_length(const gpuvec_hit *hit, uint32 query_length)
 	return (uint32) (int64) -hit->score + 2 * gpuvec_hit_common(hit->place) - query_length;
 }
 
+/* The score of a hit by the measure of an order */
+static double
+row_score(const gpuvec_hit *hit, const GpuvecOrder *order)
+{
+	uint32		n = order->vector.ids.n;
+
+	if (order->scoring.sparse)
+		return hit->score;
+	return gpuvec_score_with(order->scoring,
+							 (gpuvec_shared) {gpuvec_hit_common(hit->place), n, row_length(hit, n)});
+}
+
 /* Make the row of a hit */
 static void
 make_row(const gpuvec_hit *hit, const GpuvecOrder *order, KeyedRow *row)
 {
-	uint32		n = order->vector.ids.n;
-	gpuvec_shared shared = {gpuvec_hit_common(hit->place), n, row_length(hit, n)};
-
 	row->root = hit_root(hit);
-	row->distance = GpuvecRankDistance(&order->scoring, gpuvec_score_with(order->scoring, shared));
+	row->distance = GpuvecRankDistance(&order->scoring, row_score(hit, order));
 	row->ranks = GpuvecRanks(&order->scoring, row->distance);
 }
 
@@ -63,14 +73,40 @@ find_roots(const MirrorTarget *target, KeyedRow *rows, uint64 n)
 		rows[i].root = GpuvecVersionRoot(&finder, rows[i].root);
 }
 
+/* The order of rows that may come in any */
+static GpuvecOrder
+any_order(void)
+{
+	IdSet	   *nothing = idset_alloc(0);
+	GpuvecOrder any = {
+		.scoring = {GPUVEC_HAMMING},.value = (struct varlena *) nothing,
+		.vector = idvec_sparse_of_set(nothing)
+	};
+
+	return any;
+}
+
+/* Let a search have all rows that pass, whatever they share with the query */
+static void
+set_scoring(MirrorSearch *search, const GpuvecOrder *order)
+{
+	search->scoring.measure = GPUVEC_HAMMING;
+	if (order->scoring.sparse)
+	{
+		search->scoring = order->scoring;
+		search->has_min_score = true;
+		search->min_score = -INFINITY;
+	}
+}
+
 bool
 GpuvecFindFiltered(IndexScanDesc scan, const gpuvec_filter *filter, const GpuvecOrder *order,
 				   KeyedRow **rows, uint64 *n)
 {
-	static const GpuvecOrder any = {.scoring = {GPUVEC_HAMMING}};
 	bool		sorts = order != NULL && order->value != NULL;
+	GpuvecOrder used = sorts ? *order : any_order();
 	MirrorQuery queries[2] = {0};
-	MirrorSearch search = {.scoring = {GPUVEC_HAMMING}, .k = UINT64_MAX, .queries = queries};
+	MirrorSearch search = {.k = UINT64_MAX, .queries = queries};
 	bool		nulls = MirrorWantsNulls(filter);
 	MirrorTarget target;
 	const char *reason = NULL;
@@ -78,13 +114,15 @@ GpuvecFindFiltered(IndexScanDesc scan, const gpuvec_filter *filter, const Gpuvec
 	GpuvecDescribe(scan, &target);
 	if (target.mode != MIRROR_SHARED)
 		return false;
+	set_scoring(&search, &used);
 	search.nqueries = nulls ? 1 : 2;
 	search.roots = target.key.rooted;
 	search.snapshot = scan->xs_snapshot;
 	search.context = CurrentMemoryContext;
 	for (uint32 i = 0; i < search.nqueries; i++)
 	{
-		MirrorSetQuery(&queries[i], sorts ? (const IdSet *) order->value : idset_alloc(0));
+		queries[i].value = used.value;
+		queries[i].vector = used.vector;
 		queries[i].filter = i == 0 ? filter : GpuvecFilterNulls(filter);
 	}
 	if (!MirrorTopK(&target, &search, &reason))
@@ -100,7 +138,7 @@ GpuvecFindFiltered(IndexScanDesc scan, const gpuvec_filter *filter, const Gpuvec
 			if (nulls || i == 1)
 				make_null_row(&queries[i].hits[j], &(*rows)[(*n)++]);
 			else
-				make_row(&queries[i].hits[j], sorts ? order : &any, &(*rows)[(*n)++]);
+				make_row(&queries[i].hits[j], &used, &(*rows)[(*n)++]);
 	find_roots(&target, *rows, *n);
 	if (sorts && *n > 1)
 		qsort(*rows, *n, sizeof(KeyedRow), GpuvecCompareKeyed);

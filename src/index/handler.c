@@ -190,7 +190,9 @@ gpuvec_vacuumcleanup(IndexVacuumInfo *info, IndexBulkDeleteResult *stats)
 static bool
 distance_fits(Form_pg_amop amop)
 {
-	return amop->amoppurpose == AMOP_ORDER && amop->amoplefttype == amop->amoprighttype &&
+	return amop->amoppurpose == AMOP_ORDER &&
+		(amop->amoplefttype == amop->amoprighttype ||
+		 (amop->amopstrategy == GPUVEC_INNER_PRODUCT && idvec_is_type(amop->amoprighttype))) &&
 		get_op_rettype(amop->amopopr) == FLOAT8OID &&
 		opfamily_can_sort_type(amop->amopsortfamily, FLOAT8OID);
 }

@@ -25,6 +25,7 @@
  * operators; then those of the operator classes for filter columns
  */
 #define GPUVEC_FIRST_DISTANCE	1
+#define GPUVEC_INNER_PRODUCT	4	/* <#>; right argument may be idvec */
 #define GPUVEC_LAST_DISTANCE	5
 #define GPUVEC_OVERLAPS			6	/* && */
 #define GPUVEC_CONTAINS			7	/* @> */
@@ -43,19 +44,19 @@
 typedef struct GpuvecOrder
 {
 	gpuvec_scoring scoring;
-	const struct varlena *value;	/* the query, a set; NULL: every distance is
-									 * null */
-	gpuvec_sparse vector;		/* its ids; point into it */
+	const struct varlena *value;	/* the query, a set or a vector; NULL: every
+									 * distance is null */
+	gpuvec_sparse vector;		/* its ids and values; point into it */
 } GpuvecOrder;
 
 /*
- * strategies.c: the measure that a distance strategy is of; what a scan with
- * this key orders by, in the current memory context; is an index of this
- * access method; is a node of a plan an ordered scan of one; the table of a
- * scan, and the mirror that it asks
+ * strategies.c: the measure of sets that a distance strategy is of; what a
+ * scan of an index with this key orders by, in the current memory context; is
+ * an index of this access method; is a node of a plan an ordered scan of one;
+ * the table of a scan, and the mirror that it asks
  */
 extern gpuvec_measure GpuvecStrategyMeasure(StrategyNumber strategy);
-extern void GpuvecReadOrder(const ScanKeyData *key, GpuvecOrder *order);
+extern void GpuvecReadOrder(Relation index, const ScanKeyData *key, GpuvecOrder *order);
 extern bool GpuvecIsOurs(Relation index);
 extern bool GpuvecIsOrderedScan(const PlanState *node);
 extern Relation GpuvecScanHeap(IndexScanDesc scan);

@@ -101,9 +101,11 @@ find_set(SetSource *source, int64 root, gpuvec_id_span *ids)
 void
 GpuvecPlaceRow(const GpuvecOrder *order, gpuvec_id_span ids, KeyedRow *row)
 {
-	gpuvec_shared shared = idset_shared(order->vector.ids, ids);
+	gpuvec_sparse set = {.ids = ids};
+	double		score = idvec_score(&order->scoring, &order->vector, &set,
+									idset_span_common(order->vector.ids, ids));
 
-	row->distance = GpuvecRankDistance(&order->scoring, gpuvec_score_with(order->scoring, shared));
+	row->distance = GpuvecRankDistance(&order->scoring, score);
 	row->ranks = GpuvecRanks(&order->scoring, row->distance);
 }
 

@@ -167,7 +167,7 @@ read_query(MergeRows *rows, IndexScanState *scan)
 		ExecIndexEvalRuntimeKeys(scan->iss_RuntimeContext, scan->iss_RuntimeKeys,
 								 scan->iss_NumRuntimeKeys);
 	}
-	GpuvecReadOrder(key, &rows->order);
+	GpuvecReadOrder(scan->iss_RelationDesc, key, &rows->order);
 	return rows->order.value != NULL;
 }
 
@@ -494,6 +494,7 @@ is_same_query(const MergeRows *rows, IndexScanDesc scan, const KnnState *state)
 	const GpuvecOrder *mine = &state->order;
 
 	return rows->order.value != NULL && rows->order.scoring.measure == mine->scoring.measure &&
+		rows->order.scoring.sparse == mine->scoring.sparse &&
 		rows->append->ps.state->es_snapshot == scan->xs_snapshot &&
 		VARSIZE(rows->order.value) == VARSIZE(mine->value) &&
 		memcmp(rows->order.value, mine->value, VARSIZE(mine->value)) == 0;

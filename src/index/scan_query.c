@@ -17,7 +17,7 @@ KnnReadKeys(IndexScanDesc scan, GpuvecConditions *conditions, GpuvecOrder *order
 {
 	GpuvecMakeConditions(scan, conditions);
 	if (scan->numberOfOrderBys > 0 && !conditions->nothing)
-		GpuvecReadOrder(&scan->orderByData[0], order);
+		GpuvecReadOrder(scan->indexRelation, &scan->orderByData[0], order);
 	else
 		memset(order, 0, sizeof(*order));
 }
@@ -47,12 +47,16 @@ GpuvecRankDistance(const gpuvec_scoring *scoring, double score)
 bool
 GpuvecDistanceRounds(const gpuvec_scoring *scoring)
 {
+	if (scoring->sparse)
+		return gpuvec_scoring_sparse(*scoring) != GPUVEC_SPARSE_INNER_PRODUCT;
 	return scoring->measure == GPUVEC_COSINE;
 }
 
 /*
  * A row ranks if its distance is less than that of rows without a common id,
- * unless these rank, too.  So all rows that rank precede all others.
+ * unless these rank, too.  So all rows that rank precede all others.  With
+ * weights, rows that share ids may have the distance of those that share none,
+ * or a greater one.
  */
 bool
 GpuvecRanks(const gpuvec_scoring *scoring, double distance)

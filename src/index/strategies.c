@@ -28,18 +28,25 @@ GpuvecStrategyMeasure(StrategyNumber strategy)
 	return measures[strategy - GPUVEC_FIRST_DISTANCE];
 }
 
+/*
+ * A strategy does not tell the measure: <#> is of two sets, or of a set and a
+ * vector, which is another type than that of the column
+ */
 void
-GpuvecReadOrder(const ScanKeyData *key, GpuvecOrder *order)
+GpuvecReadOrder(Relation index, const ScanKeyData *key, GpuvecOrder *order)
 {
-	const IdSet *set;
+	bool		weights = OidIsValid(key->sk_subtype) && key->sk_subtype != index->rd_opcintype[0];
 
 	memset(order, 0, sizeof(*order));
-	order->scoring.measure = GpuvecStrategyMeasure(key->sk_strategy);
+	if (weights)
+		order->scoring = gpuvec_sparse_scoring(GPUVEC_SPARSE_INNER_PRODUCT);
+	else
+		order->scoring.measure = GpuvecStrategyMeasure(key->sk_strategy);
 	if (key->sk_flags & SK_ISNULL)
 		return;
-	set = (const IdSet *) PG_DETOAST_DATUM_COPY(key->sk_argument);
-	order->value = (const struct varlena *) set;
-	order->vector.ids = idset_span(set);
+	order->value = PG_DETOAST_DATUM_COPY(key->sk_argument);
+	order->vector = weights ? idvec_sparse((const IdVec *) order->value) :
+		idvec_sparse_of_set((const IdSet *) order->value);
 }
 
 bool

@@ -90,7 +90,7 @@ offer(MirrorSearch *search, MirrorQuery *query, const MirrorHit *hit)
 static void
 rank_row(MirrorSearch *search, IdSet *set, ItemPointer tid)
 {
-	gpuvec_id_span row = idset_span(set);
+	gpuvec_sparse row = idvec_sparse_of_set(set);
 
 	for (uint32 i = 0; i < search->nqueries; i++)
 	{
@@ -101,7 +101,7 @@ rank_row(MirrorSearch *search, IdSet *set, ItemPointer tid)
 			continue;
 		if (!MirrorRank(search, query, gpuvec_tid(ItemPointerGetBlockNumber(tid),
 												  mirror_line(ItemPointerGetOffsetNumber(tid), true)),
-						idset_shared(query->vector.ids, row), false, &hit))
+						&row, idset_span_common(query->vector.ids, row.ids), false, &hit))
 			continue;
 		offer(search, query, &hit);
 	}

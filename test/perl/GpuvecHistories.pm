@@ -6,16 +6,17 @@ use warnings;
 
 use Exporter 'import';
 
-our @EXPORT = qw(compare_sql random_set random_set_sql twice);
+our @EXPORT = qw(compare_sql random_order random_set random_set_sql twice);
 
 # A function for SQL: the rows of tab where cond holds, in the order of a distance, from an index and from a sequential scan
 sub compare_sql
 {
 	return q{
 	-- The index scan and a sequential scan with a sort: the same rows at the same distances
-	CREATE FUNCTION compare(tab text, expr text, cond text, op text, q idset, k int) RETURNS text LANGUAGE plpgsql AS $$
+	CREATE FUNCTION compare(tab text, expr text, cond text, op text, q text, k int) RETURNS text LANGUAGE plpgsql AS $$
 	DECLARE
-		sql text := format('SELECT array_agg(id ORDER BY d, id), array_agg(d ORDER BY d, id) FROM (SELECT id, %s %s %L AS d FROM %s WHERE %s ORDER BY %1$s %2$s %3$L ', expr, op, q, tab, cond);
+		query text := quote_literal(q) || CASE WHEN q LIKE '%:%' THEN '::idvec' ELSE '::idset' END;
+		sql text := format('SELECT array_agg(id ORDER BY d, id), array_agg(d ORDER BY d, id) FROM (SELECT id, %s %s %s AS d FROM %s WHERE %s ORDER BY %1$s %2$s %3$s ', expr, op, query, tab, cond);
 		plan text;
 		all_ids int[]; all_distances float8[]; ids int[]; distances float8[];
 	BEGIN
@@ -56,6 +57,17 @@ sub random_set
 {
 	my ($most) = @_;
 	return '{' . join(',', map { int(rand(3)) ? int(rand(30)) : int(rand(65536)) } 1 .. int(rand($most + 1))) . '}';
+}
+
+# For compare(): an operator, and what it orders by: a set, or weights of both signs, whose sums tie and cancel
+sub random_order
+{
+	my ($most) = @_;
+	my ($set) = random_set($most) =~ /^\{(.*)\}$/;
+	my %weights = map { $_ => (-2, -1, -0.5, 0.5, 1, 1, 2, 0.3)[rand 8] } split /,/, $set;
+
+	return "'" . ('<->', '<%>', '<=>', '<#>', '<~>')[rand 5] . "', '{$set}'" if int(rand(3)) || !%weights;
+	return "'<#>', '{" . join(',', map { "$_:$weights{$_}" } sort { $a <=> $b } keys %weights) . "}'";
 }
 
 # A statement for docs, and the same for words, which has lists in the place of sets

@@ -35,7 +35,6 @@ $node->safe_psql('postgres', q{
 
 srand($ENV{FEED_SEED} // 3);
 my $next = 1;
-my @operators = ('<->', '<%>', '<=>', '<~>');
 my @measures = qw(braun_blanquet jaccard cosine);
 sub random_rows { my ($n) = @_; return join(',', map { '(' . $next++ . ', ' . int(rand(10)) . ', ' . (int(rand(15)) ? "'" . random_set(8) . "'" : 'NULL') . ')' } 1 .. $n); }
 
@@ -56,8 +55,8 @@ sub question
 	my $queries = join(',', map { "'" . random_set(8) . "'" } 1 .. 1 + int(rand(5)));
 
 	return "SELECT compare_topk(ARRAY[$queries]::idset[], $k, '$measure')" if $kind == 0;
-	return sprintf("SELECT compare('words', 'to_set(list)', 'note < 8', '%s', '%s', %d)", $operators[rand @operators], random_set(8), $k) if $kind == 1;
-	return sprintf("SELECT compare('docs', 'tokens', '%s', '%s', '%s', %d)", int(rand(3)) ? 'true' : 'note = 5', $operators[rand @operators], random_set(8), $k);
+	return sprintf("SELECT compare('words', 'to_set(list)', 'note < 8', %s, %d)", random_order(8), $k) if $kind == 1;
+	return sprintf("SELECT compare('docs', 'tokens', '%s', %s, %d)", int(rand(3)) ? 'true' : 'note = 5', random_order(8), $k);
 }
 
 $node->safe_psql('postgres', twice('INSERT INTO docs VALUES ' . random_rows(300)));

@@ -23,11 +23,16 @@ $node->safe_psql('postgres', random_set_sql() . q{
 	CREATE INDEX docs_seven ON docs USING gpuvec (with_seven(tokens));
 	ANALYZE docs;
 
+	-- A distance from a set, or the last one from weights for its ids
+	CREATE FUNCTION distance_of(op int, column_name text, q idset) RETURNS text LANGUAGE sql AS $$
+		SELECT CASE WHEN op = 6 THEN format('%s <#> %L::idvec', column_name, idvec(q::int8[], ARRAY(SELECT (ARRAY[-1, 0.5, 2, 0.3])[1 + i % 4]::real FROM unnest(q::int8[]) i ORDER BY i)))
+			ELSE format('%s %s %L::idset', column_name, (ARRAY['<->', '<%>', '<=>', '<#>', '<~>'])[op], q) END $$;
+
 	-- Rows in order of a distance.  Where distances are equal, SQL cannot ask for the index's order.
 	CREATE FUNCTION ordered(op int, q idset, k int, form int, how int) RETURNS void LANGUAGE plpgsql
 		SET enable_seqscan = off SET enable_sort = off SET enable_bitmapscan = off AS $$
 	DECLARE
-		distance text := format('%s %s %L::idset', (ARRAY['tokens', 'tokens', 'with_seven(tokens)'])[form], (ARRAY['<->', '<%>', '<=>', '<#>', '<~>'])[op], q);
+		distance text := distance_of(op, (ARRAY['tokens', 'tokens', 'with_seven(tokens)'])[form], q);
 		filter text := (ARRAY['true', 'note < 3', 'id % 3 > 0'])[form];
 		sql text;
 		r record;
@@ -78,7 +83,7 @@ $node->safe_psql('postgres', random_set_sql() . q{
 	CREATE FUNCTION cursors(op int, q idset, how int) RETURNS void LANGUAGE plpgsql
 		SET enable_seqscan = off SET enable_sort = off SET enable_bitmapscan = off AS $$
 	DECLARE
-		distance text := format('tokens %s %L::idset', (ARRAY['<->', '<%>', '<=>', '<#>', '<~>'])[op], q);
+		distance text := distance_of(op, 'tokens', q);
 		a refcursor;
 		b refcursor;
 		x record;
@@ -120,7 +125,7 @@ my %scripts;
 for my $level ('READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE')
 {
 	$scripts{"ask $level"} = qq{
-\\set op random(1, 5)
+\\set op random(1, 6)
 \\set how random(1, 3)
 \\set k random(1, 400)
 \\set form random(1, 3)
@@ -132,7 +137,7 @@ SELECT best(coalesce(random_set(6), '{1,2}'), :k, :how);
 COMMIT;
 };
 	$scripts{"own changes, $level"} = qq{
-\\set op random(1, 5)
+\\set op random(1, 6)
 \\set how random(1, 3)
 \\set k random(1, 400)
 \\set id random(1, 2500)
@@ -150,7 +155,7 @@ SELECT ordered(:op, '{1,2,3}', :k, 2, :how);
 COMMIT;
 };
 	$scripts{"cursors, $level"} = qq{
-\\set op random(1, 5)
+\\set op random(1, 6)
 \\set how random(1, 3)
 BEGIN ISOLATION LEVEL $level;
 SELECT cursors(:op, coalesce(random_set(6), '{1,2}'), :how);

@@ -54,6 +54,7 @@ my $top_brute = "SELECT string_agg(ctid::text || s, ' ' ORDER BY s DESC, ctid) F
 	FROM big WHERE tokens && '$q' ORDER BY s DESC, ctid LIMIT 50) x";
 my %searches = (
 	(map { ("in order of $_" => in_order("SELECT id FROM big ORDER BY tokens $_ '$q'", 'LIMIT 700')) } '<->', '<%>', '<#>', '<~>', '<=>'),
+	(map { ("in order of weights $_" => in_order("SELECT id FROM big ORDER BY tokens <#> '$_'::idvec", 'LIMIT 700')) } '{1:0.5,50:2,101:-1,150:0.25}', '{1:-1,50:-2}'),
 	'all rows in order' => in_order("SELECT id FROM big ORDER BY tokens <-> '$q'", ''),
 	'in order with a key' => in_order("SELECT id FROM big WHERE tokens && '{7}' ORDER BY tokens <=> '$q'", 'LIMIT 900'),
 	(map { ("rows with tokens $_" => ["SELECT count(*) || md5(string_agg(id::text, ' ' ORDER BY id)) FROM (SELECT id FROM big WHERE tokens $_ OFFSET 0) x"],
@@ -153,6 +154,8 @@ my %cursors = (
 	'<#>, ties' => "SELECT id FROM big ORDER BY tokens <#> '{1,7,77,103,200}'",
 	'<=>, ties' => "SELECT id FROM big ORDER BY tokens <=> '{1,7,77}'",
 	'<~>' => "SELECT id FROM big ORDER BY tokens <~> '$q'",
+	'weights' => "SELECT id FROM big ORDER BY tokens <#> '{1:0.5,7:-0.25,50:2,77:-1,103:1,201:-2}'::idvec",
+	'weights, a filter' => "SELECT id FROM big WHERE id % 3 = 0 ORDER BY tokens <#> '{1:1,7:-1,77:1}'::idvec",
 	'a filter' => "SELECT id FROM big WHERE id % 3 = 0 ORDER BY tokens <-> '$q'",
 	'keys' => "SELECT id FROM big WHERE tokens \@> '{7}' ORDER BY tokens <=> '$q'",
 	'many keys' => "SELECT id FROM big WHERE tokens && '{7,8,9,10,11,12,13,14,15,16,17,18}' ORDER BY tokens <-> '$q'",

@@ -30,16 +30,18 @@
  * count of the rows that pass may only become too large: new ones are added,
  * but of the replaced ones only those are known that were returned.  If all
  * were returned, the count is right.  New rows without a common id count if
- * the engine has ranked such rows, too; only its answer tells.
+ * the engine has ranked such rows, too; only its answer tells.  By a measure
+ * of vectors these are all that have less than the least score.
+ *
  * An engine that was asked for all rows may return them in any order.  These
  * are the first case, whose answer is a union and needs no order.
  *
  * Scores are computed by the same function as in the engine, from the number
- * of common ids.  For the ids of 16 bits a bitmap tells which of them the
- * query has.  The larger ones of a row and those of the query are merged: a
- * set has them behind the others.  Rows of R count as read by a later refresh
- * than any that a visibility map goes with.  The remaining rows of M keep
- * their marks.
+ * of common ids, and from values if there are any.  For the ids of 16 bits a
+ * bitmap tells which of them the query has.  The larger ones of a row and
+ * those of the query are merged: a set has them behind the others.  Rows of R
+ * count as read by a later refresh than any that a visibility map goes with.
+ * The remaining rows of M keep their marks.
  *
  *-------------------------------------------------------------------------
  */
@@ -162,11 +164,24 @@ count_common(const Overlay *overlay, gpuvec_id_span set)
 		idset_span_common(overlay->large, large);
 }
 
+/*
+ * True if a row may have less than the least score that was sent: the engine's
+ * answer tells whether it ranks (drop_others())
+ */
+static bool
+may_be_other(const MirrorQuestion *question)
+{
+	return question->search->scoring.sparse && question->query->disjoint;
+}
+
 /* True if a row is one that the query was sent for */
 static bool
-was_asked_for(const gpuvec_query *sent, const MirrorHit *hit)
+was_asked_for(const MirrorQuestion *question, const MirrorHit *hit)
 {
-	if ((sent->flags & GPUVEC_QUERY_MIN_SCORE) != 0 && hit->score < sent->min_score)
+	const gpuvec_query *sent = question->sent;
+
+	if ((sent->flags & GPUVEC_QUERY_MIN_SCORE) != 0 && hit->score < sent->min_score &&
+		!may_be_other(question))
 		return false;
 	if ((sent->flags & GPUVEC_QUERY_AFTER) == 0)
 		return true;
@@ -200,14 +215,14 @@ void
 OverlayRow(Overlay *overlay, uint64 tid, gpuvec_id_span set, const void *filter_keys)
 {
 	const MirrorQuestion *question = overlay->question;
-	gpuvec_shared shared = {.a = question->query->vector.ids.n, .b = set.n};
+	gpuvec_sparse row = {.ids = set};
 	MirrorHit	hit;
 
 	if (!takes_part(overlay, filter_keys))
 		return;
-	shared.common = count_common(overlay, set);
-	if (!MirrorRank(question->search, question->query, tid, shared, true, &hit) ||
-		!was_asked_for(question->sent, &hit))
+	if (!MirrorRank(question->search, question->query, tid, &row, count_common(overlay, set), true,
+					&hit) ||
+		!was_asked_for(question, &hit))
 		return;
 	if (overlay->nhits == overlay->maxhits)
 	{
@@ -217,14 +232,20 @@ OverlayRow(Overlay *overlay, uint64 tid, gpuvec_id_span set, const void *filter_
 	overlay->hits[overlay->nhits++] = hit;
 }
 
-/* Drop new rows without a common id: the engine has not ranked such rows */
+/*
+ * Drop new rows that only rank with all rows that pass the filter: the engine
+ * has not ranked these.  By a measure of vectors they are those below the
+ * least score, whatever they share with the query.
+ */
 static void
-drop_disjoint(Overlay *overlay)
+drop_others(Overlay *overlay)
 {
+	const MirrorQuestion *question = overlay->question;
 	uint64		n = 0;
 
 	for (uint64 i = 0; i < overlay->nhits; i++)
-		if (gpuvec_hit_common(overlay->hits[i].place) > 0)
+		if (may_be_other(question) ? overlay->hits[i].score >= question->sent->min_score :
+			gpuvec_hit_common(overlay->hits[i].place) > 0)
 			overlay->hits[n++] = overlay->hits[i];
 	overlay->nhits = n;
 }
@@ -286,7 +307,7 @@ merge_query(Overlay *overlay, OverlayReplaced replaced, const void *arg, const M
 	uint64		fresh = 0;
 
 	if (overlay->question->query->disjoint && (*passed & GPUVEC_DISJOINT_TOO) == 0)
-		drop_disjoint(overlay);
+		drop_others(overlay);
 	if (!all)
 		cut_behind(overlay, &given[ngiven - 1]);
 	qsort(overlay->hits, overlay->nhits, sizeof(MirrorHit), compare_hits);

@@ -109,6 +109,8 @@ search_group(MirrorConversation *conversation, MirrorSearch *search, uint32 firs
 		pfree(request.ids);
 		if (request.filters)
 			pfree(request.filters);
+		if (request.values)
+			pfree(request.values);
 		page = Min(page * ALL_ROWS_GROWTH, GPUVEC_MAX_K);
 	}
 	return true;

@@ -134,7 +134,7 @@ make_queries(MirrorPartitions *partitions, MirrorSearch *search, uint32 times)
 	}
 	for (uint32 i = 0; i < request->n; i++)
 		request->queries[i].k = Min((uint64) request->queries[i].k * times, GPUVEC_MAX_K);
-	partitions->head.measure = search->scoring.measure;
+	partitions->head.measure = gpuvec_wire_measure(search->scoring);
 	partitions->head.method = gpuvec_method_choice;
 	partitions->head.nqueries = request->n;
 	partitions->head.nids = request->nids;
@@ -152,6 +152,7 @@ ask(MirrorPartitions *partitions, const MirrorSearch *search, GpuvecReply *reply
 		{&partitions->weights, search->scoring.measure == GPUVEC_TVERSKY ? sizeof(partitions->weights) : 0},
 		{partitions->wire, partitions->head.npartitions * sizeof(gpuvec_search_partition)},
 		{request->queries, request->n * sizeof(gpuvec_query)},
+		{request->values, request->nvalues * sizeof(float)},
 		{request->ids, request->nids * sizeof(uint16)}
 	};
 

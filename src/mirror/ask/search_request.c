@@ -76,11 +76,17 @@ rows_to_ask(const MirrorSearch *search, const MirrorQuery *query, uint32 page, u
 	return Min(missing, GPUVEC_MAX_K);
 }
 
-/* The least score that rows of a query need.  False: any score will do. */
+/*
+ * The least score that rows of a query need.  False: any score will do.  By a
+ * measure of vectors the engine ranks all rows, but others than those that
+ * share something with the query are not asked for, unless min_score says so.
+ */
 static bool
 least_score(const MirrorSearch *search, const MirrorQuery *query, double *least)
 {
-	*least = -INFINITY;
+	bool		ranked = search->scoring.sparse != 0 && !search->has_min_score;
+
+	*least = ranked ? nextafter(0, INFINITY) : -INFINITY;
 	if (search->has_min_score)
 		*least = search->min_score;
 	if (query->has_above)
@@ -88,7 +94,7 @@ least_score(const MirrorSearch *search, const MirrorQuery *query, double *least)
 	/* the open group has this score; other rows are not wanted */
 	if (MirrorGroupOpen(search, query))
 		*least = query->after_score;
-	return search->has_min_score || query->has_above || MirrorGroupOpen(search, query);
+	return ranked || search->has_min_score || query->has_above || MirrorGroupOpen(search, query);
 }
 
 /* Places of a query's ids in request->ids */
@@ -96,6 +102,13 @@ static uint32
 id_places(const MirrorQuery *query)
 {
 	return query->vector.ids.wide ? query->vector.ids.n * 2 : query->vector.ids.n;
+}
+
+/* A query's values in request->values */
+static uint32
+value_places(const MirrorSearch *search, const MirrorQuery *query)
+{
+	return search->scoring.sparse ? query->vector.ids.n : 0;
 }
 
 /* Bytes of a query's filter in a request */
@@ -124,6 +137,20 @@ fill_filter(MirrorSearchRequest *request, const MirrorQuery *query, gpuvec_query
 		wire->flags |= GPUVEC_QUERY_DISJOINT;
 }
 
+/* Add a query's ids, and their values, to a request */
+static void
+fill_ids(MirrorSearchRequest *request, const MirrorSearch *search, const MirrorQuery *query)
+{
+	uint32		nvalues = value_places(search, query);
+
+	if (query->vector.ids.n > 0)
+		memcpy(request->ids + request->nids, query->vector.ids.ids, id_places(query) * sizeof(uint16));
+	for (uint32 i = 0; i < nvalues; i++)
+		request->values[request->nvalues + i] = gpuvec_sparse_value(&query->vector, i);
+	request->nids += id_places(query);
+	request->nvalues += nvalues;
+}
+
 /* Add one query to a request of `queries` queries */
 static void
 fill_query(MirrorSearchRequest *request, const MirrorSearch *search, MirrorQuery *query,
@@ -133,7 +160,8 @@ fill_query(MirrorSearchRequest *request, const MirrorSearch *search, MirrorQuery
 	double		least;
 
 	wire->len = query->vector.ids.n;
-	wire->form = query->vector.ids.wide ? GPUVEC_FORM_WIDE : 0;
+	wire->form = (query->vector.ids.wide ? GPUVEC_FORM_WIDE : 0) |
+		(search->scoring.sparse ? GPUVEC_FORM_VALUES : 0);
 	wire->k = rows_to_ask(search, query, page, queries);
 	if (least_score(search, query, &least))
 	{
@@ -151,9 +179,7 @@ fill_query(MirrorSearchRequest *request, const MirrorSearch *search, MirrorQuery
 	request->questions[request->n].search = search;
 	request->questions[request->n].query = query;
 	request->questions[request->n].sent = wire;
-	if (query->vector.ids.n > 0)
-		memcpy(request->ids + request->nids, query->vector.ids.ids, id_places(query) * sizeof(uint16));
-	request->nids += id_places(query);
+	fill_ids(request, search, query);
 	request->whose[request->n++] = query;
 }
 
@@ -169,7 +195,7 @@ make_wire(MirrorSearchRequest *request, const MirrorSearch *search)
 					 "weights lie behind the head");
 	memset(wire, 0, sizeof(*wire));
 	wire->type = GPUVEC_MSG_SEARCH;
-	wire->npieces = 4;
+	wire->npieces = 5;
 	wire->pieces[0].data = &request->head;
 	wire->pieces[0].size = sizeof(request->head) +
 		(search->scoring.measure == GPUVEC_TVERSKY ? sizeof(request->weights) : 0);
@@ -177,8 +203,10 @@ make_wire(MirrorSearchRequest *request, const MirrorSearch *search)
 	wire->pieces[1].size = request->n * sizeof(gpuvec_query);
 	wire->pieces[2].data = request->filters;
 	wire->pieces[2].size = request->head.filter_bytes;
-	wire->pieces[3].data = request->ids;
-	wire->pieces[3].size = request->nids * sizeof(uint16);
+	wire->pieces[3].data = request->values;
+	wire->pieces[3].size = request->nvalues * sizeof(float);
+	wire->pieces[4].data = request->ids;
+	wire->pieces[4].size = request->nids * sizeof(uint16);
 	wire->need = &request->head.need;
 	wire->patience_us = &request->head.patience_us;
 	wire->answer_type = GPUVEC_MSG_RESULT;
@@ -212,7 +240,8 @@ MirrorSearchGroup(const MirrorSearch *search, uint32 first, uint64 rows)
 	{
 		const MirrorQuery *query = &search->queries[last];
 
-		bytes += id_places(query) * sizeof(uint16) + filter_bytes(query);
+		bytes += id_places(query) * sizeof(uint16) + value_places(search, query) * sizeof(float) +
+			filter_bytes(query);
 		if (last > first && bytes > MIRROR_REQUEST_BYTES)
 			break;
 		last++;
@@ -225,24 +254,28 @@ MirrorSearchQueries(MirrorSearchRequest *request, MirrorSearch *search, uint32 f
 					uint32 page)
 {
 	uint64		nids = 0;
+	uint64		nvalues = 0;
 	Size		filters = 0;
 	uint32		open = 0;
 
 	for (uint32 i = first; i < last; i++)
 	{
 		nids += id_places(&search->queries[i]);
+		nvalues += value_places(search, &search->queries[i]);
 		filters += filter_bytes(&search->queries[i]);
 		if (!search->queries[i].done)
 			open++;
 	}
 	request->n = 0;
 	request->nids = 0;
+	request->nvalues = 0;
 	memset(&request->head, 0, sizeof(request->head));
 	request->filters = filters > 0 ? MemoryContextAllocHuge(CurrentMemoryContext, filters) : NULL;
 	request->queries = palloc0_array(gpuvec_query, open);
 	request->whose = palloc_array(MirrorQuery *, open);
 	request->questions = palloc_array(MirrorQuestion, open);
 	request->ids = MemoryContextAllocHuge(CurrentMemoryContext, (nids + 1) * sizeof(uint16));
+	request->values = nvalues > 0 ? MemoryContextAllocHuge(CurrentMemoryContext, nvalues * sizeof(float)) : NULL;
 	for (uint32 i = first; i < last; i++)
 		if (!search->queries[i].done)
 			fill_query(request, search, &search->queries[i], page, open);
@@ -267,7 +300,7 @@ make_request(MirrorSearchRequest *request, const MirrorConversation *conversatio
 		request->queries[0].flags |= GPUVEC_QUERY_PAGES;
 	request->head.known = conversation->known;
 	request->head.xmin = MirrorSnapshotXmin(conversation->snapshot);
-	request->head.measure = search->scoring.measure;
+	request->head.measure = gpuvec_wire_measure(search->scoring);
 	request->weights.alpha = gpuvec_given_weight(tversky, tversky->alpha);
 	request->weights.beta = gpuvec_given_weight(tversky, tversky->beta);
 	request->head.method = gpuvec_method_choice;

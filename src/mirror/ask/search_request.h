@@ -31,6 +31,7 @@ typedef struct MirrorSearchRequest
 	gpuvec_search head;
 	gpuvec_search_weights weights;	/* of tversky: sent with the head */
 	gpuvec_query *queries;		/* [n], palloc'd */
+	float	   *values;			/* [nvalues], of all queries; palloc'd */
 	uint16	   *ids;			/* [nids], of all queries, two for each id of
 								 * a wide one; palloc'd */
 	char	   *filters;		/* [head.filter_bytes] of all queries, or
@@ -38,6 +39,7 @@ typedef struct MirrorSearchRequest
 	MirrorQuery **whose;		/* [n], palloc'd: the search's queries */
 	uint32		n;
 	uint64		nids;
+	uint64		nvalues;
 	MirrorQuestion *questions;	/* [n], palloc'd */
 } MirrorSearchRequest;
 

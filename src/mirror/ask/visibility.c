@@ -312,23 +312,23 @@ fetched_ids(MirrorVisibility *visibility, ItemPointer root, gpuvec_id_span *ids,
 }
 
 /*
- * Find what the query shares with the row that was fetched.  False: there is
- * no such row, or it does not pass the filter.
+ * Find the ids of the row that was fetched, and how many of them the query
+ * has.  False: there is no such row, or it does not pass the filter.
  */
 static bool
 count_fetched(MirrorVisibility *visibility, ItemPointer root, const MirrorQuery *query,
-			  gpuvec_shared *shared)
+			  gpuvec_sparse *row, uint32 *common)
 {
 	uint64		filter_keys[GPUVEC_MAX_FILTERS + 1];
-	gpuvec_id_span ids = {0};
-	bool		found = fetched_ids(visibility, root, &ids, filter_keys) ||
+	bool		found;
+
+	memset(row, 0, sizeof(*row));
+	found = fetched_ids(visibility, root, &row->ids, filter_keys) ||
 		(MirrorWantsNulls(query->filter) && (filter_keys[0] & 1) != 0);
 
 	if (query->filter != NULL && !gpuvec_filter_passes(query->filter, filter_keys))
 		found = false;
-	shared->common = found && ids.n > 0 ? idset_span_common(query->vector.ids, ids) : 0;
-	shared->a = query->vector.ids.n;
-	shared->b = ids.n;
+	*common = found && row->ids.n > 0 ? idset_span_common(query->vector.ids, row->ids) : 0;
 	return found;
 }
 
@@ -338,21 +338,23 @@ verify_hit(MirrorVisibility *visibility, const gpuvec_hit *hit,
 		   const MirrorQuery *query, const MirrorSearch *search)
 {
 	ItemPointerData root;
-	gpuvec_shared shared;
+	gpuvec_sparse row;
+	uint32		common;
+	double		score;
 	bool		found;
 
 	ItemPointerSet(&root, gpuvec_hit_block(hit->place), mirror_line_offset(gpuvec_hit_line(hit->place)));
-	found = count_fetched(visibility, &root, query, &shared);
-	if (!found || shared.common != gpuvec_hit_common(hit->place) ||
-		gpuvec_score_with(search->scoring, shared) != hit->score)
+	found = count_fetched(visibility, &root, query, &row, &common);
+	score = idvec_score(&search->scoring, &query->vector, &row, common);
+	if (!found || common != gpuvec_hit_common(hit->place) || score != hit->score)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("the gpuvec engine's score of a row of relation \"%s\" is wrong",
 						RelationGetRelationName(visibility->target->rel)),
-				 errdetail("The row at (%u,%u) has %u common ids, the engine says %u.",
+				 errdetail("The row at (%u,%u) has %u common ids and score %.17g, the engine says %u and %.17g.",
 						   gpuvec_hit_block(hit->place),
 						   mirror_line_offset(gpuvec_hit_line(hit->place)),
-						   shared.common, gpuvec_hit_common(hit->place)),
+						   common, score, gpuvec_hit_common(hit->place), hit->score),
 				 errhint("Please report this as a bug; gpuvec_evict discards the engine's copy.")));
 }
 
@@ -519,21 +521,22 @@ MirrorVerifyRow(MirrorVisibility *visibility, uint64 tid, const MirrorQuery *que
 {
 	ItemPointerData root;
 	ItemPointerData at;
-	gpuvec_shared shared;
+	gpuvec_sparse row;
+	uint32		common;
 	MirrorHit	hit;
 
 	ItemPointerSet(&root, gpuvec_tid_block(tid), mirror_line_offset(gpuvec_tid_line(tid)));
 	at = root;
 	if (!fetch_row(visibility, &at))
 		return;
-	if (!count_fetched(visibility, &root, query, &shared) ||
-		!MirrorRank(search, query, tid, shared, true, &hit))
+	if (!count_fetched(visibility, &root, query, &row, &common) ||
+		!MirrorRank(search, query, tid, &row, common, true, &hit))
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("a row of relation \"%s\" that the gpuvec engine found does not qualify",
 						RelationGetRelationName(visibility->target->rel)),
 				 errdetail("The row at (%u,%u) has %u common ids.", gpuvec_tid_block(tid),
-						   mirror_line_offset(gpuvec_tid_line(tid)), shared.common),
+						   mirror_line_offset(gpuvec_tid_line(tid)), common),
 				 errhint("Please report this as a bug; gpuvec_evict discards the engine's copy.")));
 	ExecClearTuple(visibility->slot);
 }

@@ -301,6 +301,16 @@ CostsRankOperators(const Costs *costs)
 }
 
 /*
+ * The same by weights, which takes a scan of all ids.  That is not measured:
+ * what is known of a mirror is one mean for all its searches.
+ */
+double
+CostsScanOperators(const Costs *costs)
+{
+	return usual_rank(costs) * COSTS_SCAN_RANKS;
+}
+
+/*
  * The slot of a key, locked; takes one if the key has none.  NULL: there is
  * no room, or no shared memory.
  */

@@ -22,10 +22,9 @@
 
 #include "core/measure.h"
 #include "core/protocol_sets.h"
-#include "core/sparse.h"
 #include "datatype/timestamp.h"
 #include "executor/tuptable.h"
-#include "idset/idset.h"
+#include "idvec/idvec.h"
 #include "mirror/describe/filter_key.h"
 #include "utils/array.h"
 #include "utils/rel.h"
@@ -134,8 +133,9 @@ typedef struct MirrorPages
 /* One query and its results */
 typedef struct MirrorQuery
 {
-	const struct varlena *value;	/* a set; NULL: a NULL query */
-	gpuvec_sparse vector;		/* its ids; point into it */
+	const struct varlena *value;	/* a set, or a vector if the scoring is
+									 * sparse; NULL: a NULL query */
+	gpuvec_sparse vector;		/* its ids and values; point into it */
 	bool		skip;			/* return no rows: a NULL query, or no score
 								 * can be above */
 
@@ -233,17 +233,19 @@ MirrorRankScore(const MirrorSearch *search, const MirrorQuery *query, uint64 tid
 }
 
 /*
- * The same of a set, by what it shares with the query.  One without a common
- * id may not rank.
+ * The same of a row whose score is not known.  By a measure of sets one
+ * without a common id may not rank.
  */
 static inline bool
-MirrorRank(const MirrorSearch *search, const MirrorQuery *query, uint64 tid, gpuvec_shared shared,
-		   bool newer, MirrorHit *hit)
+MirrorRank(const MirrorSearch *search, const MirrorQuery *query, uint64 tid,
+		   const gpuvec_sparse *row, uint32 common, bool newer, MirrorHit *hit)
 {
-	if (shared.common == 0 && !query->disjoint && !gpuvec_ranks_disjoint(search->scoring.measure))
+	if (common == 0 && !search->scoring.sparse && !query->disjoint &&
+		!gpuvec_ranks_disjoint(search->scoring.measure))
 		return false;
-	return MirrorRankScore(search, query, tid, gpuvec_score_with(search->scoring, shared),
-						   shared.common, newer, hit);
+	return MirrorRankScore(search, query, tid,
+						   idvec_score(&search->scoring, &query->vector, row, common),
+						   common, newer, hit);
 }
 
 /*

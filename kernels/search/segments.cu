@@ -131,7 +131,8 @@ lay_out_segment(const gpuvec_segment *segment)
 	end = at.len + rows * sizeof(uint32_t);
 	at.hot_len = segment->ngroups > 0 ? end : at.len;
 	at.cold_groups = at.hot_len + rows * sizeof(uint32_t);
-	at.cold_low = at.cold_groups + (segment->ngroups > 0 ? (segment->ngroups + 1) * sizeof(uint2) : 0);
+	at.cold_low =
+		at.cold_groups + (segment->ngroups > 0 ? (segment->ngroups + 1) * sizeof(uint2) : 0);
 	at.cold_row = at.cold_low + segment->ncold * sizeof(uint16_t);
 	at.filters = (at.cold_row + segment->ncold * sizeof(uint16_t) + 15) / 16 * 16;
 	at.null_sets = at.filters + filters_bytes(segment);

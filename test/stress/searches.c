@@ -16,12 +16,18 @@ struct pair
 	const char *truth;
 };
 
-static const struct pair distances[] = {
-	{"<->", "idset_braun_blanquet_distance"},
-	{"<%>", "idset_jaccard_distance"},
-	{"<=>", "idset_cosine_distance"},
-	{"<#>", "idset_negative_intersection"},
-	{"<~>", "idset_hamming_distance"},
+/* Distances; by weights of the query's ids, what makes these */
+static const struct distance
+{
+	struct pair names;
+	const char *weights;
+}			distances[] = {
+	{{"<->", "idset_braun_blanquet_distance"}, ""},
+	{{"<%>", "idset_jaccard_distance"}, ""},
+	{{"<=>", "idset_cosine_distance"}, ""},
+	{{"<#>", "idset_negative_intersection"}, ""},
+	{{"<~>", "idset_hamming_distance"}, ""},
+	{{"<#>", "idset_negative_inner_product"}, "stress.weights"},
 };
 
 static const struct pair operators[] = {
@@ -157,9 +163,12 @@ some_filter(struct worker *w, const struct table *t)
 static struct pair
 nearest_rows(struct worker *w, const struct table *t, const char *q, struct pair filter, int limit, int offset)
 {
-	const struct pair *op = &distances[below(w, lengthof(distances))];
+	const struct distance *distance = &distances[below(w, lengthof(distances))];
+	const struct pair *op = &distance->names;
 	const char *tail = offset ? say(w, " OFFSET %d", offset) : "";
 
+	if (distance->weights[0])
+		q = say(w, "%s(%s)", distance->weights, q);
 	return (struct pair) {
 		say(w, "SELECT 0 AS grp, (%s %s %s)::text AS key, " IDENTITY " AS id FROM %s t WHERE %s ORDER BY %s %s %s LIMIT %d%s",
 			t->expression, op->answer, q, t->name, filter.answer, t->expression, op->answer, q, limit, tail),

@@ -50,6 +50,9 @@ static const char *const schema_sql =
 	"CREATE FUNCTION stress.wide_set(ids int[]) RETURNS public.idset LANGUAGE sql IMMUTABLE STRICT AS"
 	" $$ SELECT ARRAY(SELECT CASE WHEN id > 50 AND id % 3 = 0 THEN id::bigint * 65537 ELSE id END FROM unnest(ids) id)::public.idset $$;"
 	"CREATE FUNCTION stress.wanted(kind int) RETURNS bool LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN kind % 2 = 0; END $$;"
+	/* weights of both signs, whose sums tie and cancel */
+	"CREATE FUNCTION stress.weights(q public.idset) RETURNS public.idvec LANGUAGE sql IMMUTABLE AS $$"
+	" SELECT public.idvec(q::int8[], ARRAY(SELECT (ARRAY[-1, 0.5, 2, 0.3, 1])[1 + i % 5]::real FROM unnest(q::int8[]) i ORDER BY i)) $$;"
 	"CREATE FUNCTION stress.make_ids(seed bigint, longest int, variety int) RETURNS int[] LANGUAGE sql IMMUTABLE AS $$"
 	" SELECT CASE WHEN seed % 29 = 0 THEN '{}' WHEN seed % 31 = 0 THEN NULL ELSE"
 	" ARRAY(SELECT floor(((hashint8extended(seed / 10 * 9999 + i, 1) & 65535) / 65536.0) ^ 2 * variety)::int"

@@ -39,6 +39,7 @@ my %cursors = (
 	'<#>, ties' => "SELECT n FROM parts ORDER BY tokens <#> '{1}'",
 	'<=>' => "SELECT n FROM parts ORDER BY tokens <=> '$q'",
 	'<~>' => "SELECT n FROM parts ORDER BY tokens <~> '$q'",
+	'weights' => "SELECT n FROM parts ORDER BY tokens <#> '{1:0.5,2:-1,11:1,14:-0.25,21:0.25}'::idvec",
 	'a filter' => "SELECT n FROM parts WHERE n % 50 = 7 ORDER BY tokens <%> '$q'",
 	'of some' => "SELECT n FROM parts WHERE id < 2 ORDER BY tokens <%> '$q'");
 like($node->safe_psql('postgres', "$force EXPLAIN $cursors{'<%>'}"), qr/gpuvec merge/, 'the plan');

@@ -309,13 +309,25 @@ ask_in_snapshot(struct worker *w, const struct question *q)
 }
 
 /*
+ * A statement is planned with one snapshot and run with another, unless its
+ * transaction has one.  A partition that is detached concurrently in between
+ * is in the plan, and no partition for a function.
+ */
+static bool
+needs_snapshot(const struct question *q)
+{
+	return strncmp(q->kind, "gpuvec_", strlen("gpuvec_")) == 0 &&
+		strstr(q->answer, parted_table()->name) != NULL;
+}
+
+/*
  * Ask within a transaction, whose snapshot may change from statement to
  * statement
  */
 void
 ask_inside(struct worker *w, const struct question *q, bool snapshot)
 {
-	if (w->conn == NULL)
+	if (w->conn == NULL || (!snapshot && needs_snapshot(q)))
 		return;
 	if (!snapshot || chance(w, 20))
 		ask_in_one_statement(w, q);
@@ -331,7 +343,7 @@ ask(struct worker *w, const struct question *q)
 {
 	const char *isolation = w->role == PRIMARY && chance(w, 30) ? "SERIALIZABLE" : "REPEATABLE READ";
 
-	if (chance(w, w->role == PRIMARY ? 40 : 20))
+	if (chance(w, w->role == PRIMARY ? 40 : 20) && !needs_snapshot(q))
 		ask_in_one_statement(w, q);
 	else if (begin(w, isolation))
 	{

@@ -177,8 +177,8 @@ struct gpuvec_backend
 	/*
 	 * Adopt a new segment, n live maps, or a view: copy to the device what
 	 * the device needs.  Each object is adopted once, before any search of a
-	 * view that contains it.  adopt_segment may free a segment's ids on the
-	 * host (segment->ids = NULL).  On failure, nothing is allocated and the
+	 * view that contains it.  adopt_segment may free a segment's ids and
+	 * values on the host (segment->ids = segment->values = NULL).  On failure, nothing is allocated and the
 	 * objects are unchanged.
 	 */
 	bool		(*adopt_segment) (gpuvec_backend *backend, gpuvec_segment *segment,
@@ -202,6 +202,10 @@ struct gpuvec_backend
 	 */
 	bool		(*read_ids) (gpuvec_backend *backend, const gpuvec_segment *segment,
 							 uint16_t *ids, gpuvec_error *error);
+
+	/* The same of its values, as many floats.  Only of a segment with some. */
+	bool		(*read_values) (gpuvec_backend *backend, const gpuvec_segment *segment,
+								float *values, gpuvec_error *error);
 
 	/*
 	 * Do at once what the backend does with an adopted segment in the

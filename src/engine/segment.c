@@ -552,11 +552,10 @@ copy_cold(gpuvec_segment *to, const gpuvec_segment *from, gpuvec_error *error)
 	return true;
 }
 
-/* Copy the values of a segment that has some */
+/* Copy the sums and cold values of a segment with values */
 static void
 copy_values(gpuvec_segment *to, const gpuvec_segment *from)
 {
-	memcpy(to->values, from->values, from->nchunks * CHUNK_VALUES * sizeof(float));
 	memcpy(to->sums, from->sums, from->nrows * sizeof(gpuvec_row_sums));
 	if (from->ncold > 0)
 		memcpy(to->cold_value, from->cold_value, from->ncold * sizeof(float));
@@ -587,7 +586,7 @@ copy_filters(gpuvec_segment *to, const gpuvec_segment *from, gpuvec_error *error
 	return true;
 }
 
-/* Allocate the arrays of a copy, and fill all but ids */
+/* Allocate the arrays of a copy, and fill all but ids and their values */
 static bool
 copy_arrays(gpuvec_segment *to, const gpuvec_segment *from, gpuvec_error *error)
 {
@@ -629,7 +628,8 @@ gpuvec_segment_copy(const gpuvec_segment *from, gpuvec_error *error)
 	to->nfilters = from->nfilters;
 	to->nnull_sets = from->nnull_sets;
 	if (copy_arrays(to, from, error) &&
-		from->backend->read_ids(from->backend, from, to->ids, error))
+		from->backend->read_ids(from->backend, from, to->ids, error) &&
+		(from->sums == NULL || from->backend->read_values(from->backend, from, to->values, error)))
 		return to;
 	free_segment(to);
 	return NULL;

@@ -160,7 +160,8 @@ typedef struct gpuvec_segment
 	uint16_t   *cold_row;		/* [ncold] and rows, ascending for a number */
 
 	/* of rows with values; else NULL */
-	float	   *values;			/* [nchunks * 256], as ids */
+	float	   *values;			/* [nchunks * 256], as ids, and NULL when they
+								 * are */
 	float	   *cold_value;		/* [ncold] of cold postings */
 	gpuvec_row_sums *sums;		/* [nrows] */
 

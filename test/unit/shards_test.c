@@ -132,6 +132,13 @@ device_read_ids(gpuvec_backend *backend, const gpuvec_segment *segment, uint16_t
 	return device_of(backend)->inner->read_ids(device_of(backend)->inner, segment, ids, error);
 }
 
+static bool
+device_read_values(gpuvec_backend *backend, const gpuvec_segment *segment, float *values,
+				   gpuvec_error *error)
+{
+	return device_of(backend)->inner->read_values(device_of(backend)->inner, segment, values, error);
+}
+
 static void
 device_info(gpuvec_backend *backend, gpuvec_backend_info *info)
 {
@@ -255,6 +262,7 @@ make_device(gpuvec_backend *inner)
 	d->base.release_livemap = device_release_livemap;
 	d->base.release_view = device_release_view;
 	d->base.read_ids = device_read_ids;
+	d->base.read_values = device_read_values;
 	d->base.finish_segment = NULL;
 	d->base.trim = NULL;
 	d->base.info = device_info;

@@ -126,6 +126,17 @@ cpu_read_ids(gpuvec_backend *backend, const gpuvec_segment *segment, uint16_t *i
 	return true;
 }
 
+static bool
+cpu_read_values(gpuvec_backend *backend, const gpuvec_segment *segment, float *values,
+				gpuvec_error *error)
+{
+	(void) backend;
+	(void) error;
+	memcpy(values, segment->values, segment->nchunks * GPUVEC_TILE_ROWS * GPUVEC_CHUNK_IDS *
+		   sizeof(float));
+	return true;
+}
+
 static void
 cpu_close(gpuvec_backend *backend)
 {
@@ -188,6 +199,7 @@ gpuvec_cpu_open_with(const gpuvec_backend_options *options, const gpuvec_lists_p
 	cpu->base.release_livemap = cpu_release_livemap;
 	cpu->base.release_view = cpu_release_view;
 	cpu->base.read_ids = cpu_read_ids;
+	cpu->base.read_values = cpu_read_values;
 	cpu->base.finish_segment = cpu_finish_segment;
 	cpu->base.topk = cpu_topk;
 	cpu->base.close = cpu_close;

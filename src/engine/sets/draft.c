@@ -304,20 +304,27 @@ gpuvec_draft_measure(const gpuvec_draft *draft, uint32_t first)
 	return size;
 }
 
-/* Read a segment's ids back from its device */
+/*
+ * Read a segment's ids back from its device, and its values if it has some.
+ * `to` owns them, also if that fails.
+ */
 static bool
-read_back(const gpuvec_segment *segment, uint16_t **ids, gpuvec_error *error)
+read_back(const gpuvec_segment *segment, gpuvec_segment *to, gpuvec_error *error)
 {
-	size_t		size = segment->nchunks * CHUNK_VALUES * sizeof(uint16_t);
+	gpuvec_backend *backend = segment->backend;
+	size_t		n = segment->nchunks * CHUNK_VALUES;
 
-	*ids = malloc(size > 0 ? size : 1);
-	if (*ids == NULL)
-		return gpuvec_fail_memory(error, size);
-	if (segment->backend->read_ids(segment->backend, segment, *ids, error))
+	to->ids = malloc(n * sizeof(uint16_t) + 1);
+	if (to->ids == NULL)
+		return gpuvec_fail_memory(error, n * sizeof(uint16_t));
+	if (!backend->read_ids(backend, segment, to->ids, error))
+		return false;
+	if (segment->sums == NULL)
 		return true;
-	free(*ids);
-	*ids = NULL;
-	return false;
+	to->values = malloc(n * sizeof(float) + 1);
+	if (to->values == NULL)
+		return gpuvec_fail_memory(error, n * sizeof(float));
+	return backend->read_values(backend, segment, to->values, error);
 }
 
 /* The cold numbers of a segment's rows, as gpuvec_segment_cold_by_row */
@@ -447,18 +454,14 @@ stage_entry(const gpuvec_view_entry *entry, const gpuvec_row_names *names, gpuve
 		.values = segment->values, .sums = segment->sums,
 		.nfilters = segment->nfilters, .filters = segment->filters, .null_sets = segment->null_sets
 	};
-	uint16_t   *device_ids = NULL;
+	bool		on_device = segment->ids == NULL;
 	cold_numbers cold = {NULL, NULL, NULL};
 	bool		with_null = gpuvec_stage_kind(stage).nfilters > 0;
 	bool		ok = true;
 
-	if (segment->ids == NULL)
-	{
-		if (!read_back(segment, &device_ids, error))
-			return false;
-		readable.ids = device_ids;
-	}
-	ok = read_cold(segment, &cold, error);
+	if (on_device)
+		ok = read_back(segment, &readable, error);
+	ok = ok && read_cold(segment, &cold, error);
 	for (uint32_t i = 0; ok && i < segment->nrows; i++)
 	{
 		uint32_t	row = segment->by_tid[i];
@@ -467,7 +470,11 @@ stage_entry(const gpuvec_view_entry *entry, const gpuvec_row_names *names, gpuve
 			ok = stage_row(&readable, row, &cold, names, stage, memory, error);
 	}
 	free_cold(&cold);
-	free(device_ids);
+	if (on_device)
+	{
+		free(readable.ids);
+		free(readable.values);
+	}
 	return ok;
 }
 

@@ -65,6 +65,16 @@ shards_read_ids(gpuvec_backend *backend, const gpuvec_segment *segment, uint16_t
 	return child->read_ids(child, segment, ids, error) || shards_failed(segment->child, error);
 }
 
+static bool
+shards_read_values(gpuvec_backend *backend, const gpuvec_segment *segment, float *values,
+				   gpuvec_error *error)
+{
+	gpuvec_backend *child = ((shards_backend *) backend)->children[segment->child].backend;
+
+	return child->read_values(child, segment, values, error) ||
+		shards_failed(segment->child, error);
+}
+
 static void
 shards_release_segment(gpuvec_backend *backend, gpuvec_segment *segment)
 {
@@ -244,6 +254,7 @@ set_functions(shards_backend *shards)
 	shards->base.release_livemap = shards_release_livemap;
 	shards->base.release_view = shards_release_view;
 	shards->base.read_ids = shards_read_ids;
+	shards->base.read_values = shards_read_values;
 	shards->base.finish_segment = shards_finish_segment;
 	shards->base.trim = shards_trim;
 	shards->base.topk = shards_topk;

@@ -93,6 +93,7 @@ prepare(struct search_backend *b, gpuvec_error *error)
 						error) &&
 		   device.check(cudaStreamSynchronize(b->stream.get()), what, error) &&
 		   device.check(scan_prepare(shared_limit), "load the kernels", error) &&
+		   device.check(sparse_scan_prepare(shared_limit), "load the kernels", error) &&
 		   device.check(dense_prepare(shared_limit), "load the kernels", error) &&
 		   device.check(lists_prepare(shared_limit), "load the kernels", error) &&
 		   device.check(select_prepare(), "load the kernels", error);
@@ -111,6 +112,7 @@ search_open(const gpuvec_backend_options *options, gpuvec_error *error)
 	b->name = "cuda";
 	b->on_device = true;
 	b->takes_partitions = true;
+	b->takes_weights = true;
 	b->info = info;
 	b->adopt_segment = adopt_segment;
 	b->adopt_livemaps = adopt_livemaps;
@@ -119,6 +121,7 @@ search_open(const gpuvec_backend_options *options, gpuvec_error *error)
 	b->release_livemap = release_livemap;
 	b->release_view = release_view;
 	b->read_ids = read_ids;
+	b->read_values = read_values;
 	b->trim = trim;
 	b->topk = topk;
 	b->close = close;

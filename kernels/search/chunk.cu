@@ -109,6 +109,7 @@ lay_out(const struct search *s, struct chunk *c)
 	c->ids = at.reserve(sizeof(uint16_t) * c->nids);
 	c->cold = at.reserve(sizeof(uint32_t) * c->ncold);
 	c->pieces = at.reserve(sizeof(uint2) * c->npieces);
+	lay_out_sparse(s, c, &at);
 	c->ranges = at.reserve(c->lists ? sizeof(uint2) * 2 * nblocks : 0);
 	c->uploaded = at.used;
 	c->entries = at.reserve(c->lists ? sizeof(uint4) * c->nentries * nsegments : 0);
@@ -190,6 +191,8 @@ upload_chunk(struct search *s, struct chunk *c)
 		fill_cold(s, c, (struct query_state *) b->upload.get(),
 				  (uint32_t *) (b->upload.get() + (c->cold - c->states)),
 				  (uint2 *) (b->upload.get() + (c->pieces - c->states)));
+	if (s->scoring.sparse)
+		fill_sparse(s, c, b->upload.get());
 	if (c->lists)
 		fill_ranges(s, c, (uint2 *) (b->upload.get() + (c->ranges - c->states)));
 	return s->check(cudaMemcpyAsync(scratch_at<char>(s, c->states), b->upload.get(), bytes,

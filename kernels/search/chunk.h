@@ -6,6 +6,7 @@
  * topk.cu           which queries are searched together, and the rounds
  * chunk_cold.cu     their cold numbers
  * chunk_filters.cu  their filters
+ * chunk_sparse.cu   their weights, by measures of sparse vectors
  * list_rounds.cu    the rounds of a chunk that is counted by lists
  * dense_rounds.cu   the same by bit vectors
  * chunk.cu          a chunk's memory, and its way to the device
@@ -109,6 +110,7 @@ struct chunk
 	bool lone;   /* the queries are parameters of a kernel */
 	bool direct; /* the last kernel writes results and states to the host */
 	bool again;  /* its queries overflowed before: they have good bounds */
+	bool whole;  /* tables of weights have all numbers (sparse_scan.cu) */
 	/* rows that pass the queries' filters are counted one by one */
 	bool gathered;
 	double share; /* of the rows that take part, of the query with the most */
@@ -132,6 +134,9 @@ struct chunk
 	size_t ids;
 	size_t cold;     /* cold numbers */
 	size_t pieces;   /* of cold numbers */
+	size_t sparse;   /* by measures of sparse vectors: sparse_query, .. */
+	size_t weights;  /* .. weights of hot numbers, .. */
+	size_t terms;    /* .. and terms */
 	size_t ranges;   /* for each block the queries that sample it */
 	size_t uploaded; /* end of what is copied in */
 	size_t entries;  /* of the queries, for each segment */
@@ -148,7 +153,8 @@ struct chunk
 	size_t cold_places;
 	size_t bytes;
 	uint64_t nids;
-	uint64_t ncold; /* cold numbers of all queries; 0: no table is needed */
+	uint64_t nterms; /* of all queries; 0 by measures of sets */
+	uint64_t ncold;  /* cold numbers of all queries; 0: no table is needed */
 	uint64_t npieces;
 	uint64_t nslots;     /* of all tables */
 	uint32_t most_slots; /* of the largest table */
@@ -214,6 +220,18 @@ extern struct cold_tables
 chunk_tables(const struct search *s, const struct chunk *c);
 extern bool
 queue_cold(struct search *s, struct chunk *c, uint32_t class_lo, uint32_t class_hi);
+
+/* chunk_sparse.cu */
+extern size_t
+query_sparse_bytes(const struct search *s, const gpuvec_topk_query *query);
+extern void
+lay_out_sparse(const struct search *s, struct chunk *c, struct arena *at);
+extern void
+fill_sparse(const struct search *s, const struct chunk *c, char *upload);
+extern struct sparse_tables
+chunk_weights(const struct search *s, const struct chunk *c);
+extern bool
+choose_sparse_kernel(struct search *s, struct chunk *c);
 
 /* chunk_filters.cu */
 extern size_t

@@ -165,6 +165,7 @@ queue_cold(struct search *s, struct chunk *c, uint32_t class_lo, uint32_t class_
 	p.class_lo = class_lo;
 	p.class_hi = class_hi;
 	p.scoring = s->scoring;
+	p.sparse = chunk_weights(s, c);
 	b->stats.cold_rounds++;
 	return s->check(cold_launch(&p, s->stream));
 }

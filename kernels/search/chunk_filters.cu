@@ -32,7 +32,8 @@ namespace gpuvec
 static bool
 needs_mask(const struct search *s, const gpuvec_topk_query *query)
 {
-	return query->filter.n > 0 || (s->view->null_sets && gpuvec_ranks_disjoint(s->scoring.measure));
+	return query->filter.n > 0 ||
+		   (s->view->null_sets && (s->scoring.sparse || gpuvec_ranks_disjoint(s->scoring.measure)));
 }
 
 size_t
@@ -347,6 +348,7 @@ queue_gather(struct search *s, struct chunk *c)
 	p.nslices = (uint32_t) divide_up(most, GATHER_SLICE);
 	p.capacity = c->capacity;
 	p.scoring = s->scoring;
+	p.sparse = chunk_weights(s, c);
 	b->stats.gathered += c->n;
 	return s->check(gather_launch(&p, s->stream));
 }

@@ -36,6 +36,8 @@ choose_kernel(struct search *s, struct chunk *c, uint32_t planes)
 	struct search_backend *b = s->b;
 	int blocks = 0;
 
+	if (s->scoring.sparse)
+		return choose_sparse_kernel(s, c);
 	c->planes = std::max(planes, s->policy.least_planes);
 	c->entry_bits = choose_entry_bits(b, c->planes, s->view->maxid);
 	c->shared_bytes = scan_shared_bytes(c->entry_bits, c->planes, s->view->maxid);
@@ -83,7 +85,7 @@ cut_items(const struct search *s, const struct chunk *c, struct scan_params *p)
 	double per_group = 32.0 * std::max(tiles, 1u) / view->ntiles;
 	double groups = s->policy.item_tiles / per_group;
 	double most = (double) p->ngroups * p->nbatches / (4.0 * c->blocks);
-	uint32_t warps = scan_threads(c->planes) / 32;
+	uint32_t warps = (s->scoring.sparse ? sparse_scan_threads() : scan_threads(c->planes)) / 32;
 
 	groups = std::min(std::max(std::min(groups, most), 1.0), (double) p->ngroups);
 	p->range_groups = (uint32_t) groups;
@@ -126,6 +128,7 @@ begin_scan(struct search *s, struct chunk *c, struct scan_params *p, uint32_t ng
 	p->class_hi = class_hi;
 	p->maxid = s->view->maxid;
 	p->scoring = s->scoring;
+	p->sparse = chunk_weights(s, c);
 	b->stats.rounds++;
 	return true;
 }
@@ -146,6 +149,9 @@ queue_scan(struct search *s, struct chunk *c, uint32_t ngroups, uint32_t class_l
 	p.plain = plain;
 	p.nbatches = (c->n + c->batch - 1) / c->batch;
 	cut_items(s, c, &p);
+	if (s->scoring.sparse)
+		return s->check(sparse_scan_launch(&p, c->whole, c->shared_bytes,
+										   std::min(c->blocks, p.nitems), s->stream));
 	return s->check(scan_launch(&p, c->entry_bits, c->planes, c->shared_bytes,
 								std::min(c->blocks, p.nitems), s->stream));
 }

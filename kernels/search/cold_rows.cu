@@ -24,6 +24,10 @@
  * C.  In step 2 a row of C may take room for candidates.  A query that has
  * too little room then is run again, as any other.
  *
+ * By measures of sparse vectors no count says that a row of C cannot qualify,
+ * so each one is scored.  The table has counts all the same: they tell rows
+ * that were scored by hot numbers only.
+ *
  * Rows that do not pass the query's filter take part nowhere, so they are not
  * in C.
  *
@@ -58,6 +62,7 @@
 #include "kernels/search/cold_table.cuh"
 #include "kernels/search/emit.cuh"
 #include "kernels/search/hot_bitmap.cuh"
+#include "kernels/search/sparse_score.cuh"
 
 namespace gpuvec
 {
@@ -224,7 +229,42 @@ complete_row(const struct cold_params &params, const struct query_state *query,
 	return true;
 }
 
+/*
+ * Emit the rows in some slots by counts: one of each lane that has one, with
+ * the bitmap of the query's hot numbers
+ */
+static __device__ __forceinline__ void
+emit_counted(const struct cold_params &params, const struct candidate_sink &sink, uint32_t q,
+			 const uint32_t *bitmap, bool mine, uint32_t slot)
+{
+	const struct query_state *query = &params.queries[q];
+	uint32_t len = 0;
+	uint32_t common = 0;
+
+	mine = mine && complete_row(params, query, bitmap, &params.tables.places[slot], &len, &common);
+	emit_rows(sink, q, &query->limits, mine, {common, query->limits.len, len},
+			  params.tables.keys[slot]);
+}
+
+/* The same by scores */
+static __device__ __forceinline__ void
+emit_scored(const struct cold_params &params, const struct candidate_sink &sink, uint32_t q,
+			bool mine, uint32_t slot)
+{
+	uint2 place = mine ? params.tables.places[slot] : make_uint2(0, 0);
+	uint32_t row = place.y >> 16;
+	struct row_key key = {0, 0};
+	bool ranks = rank_sparse<true>(params.sparse, q, &params.queries[q].limits, mine,
+								   &params.segments[place.x], row, params.tables.keys[slot], &key);
+
+	if (mine)
+		params.tables.places[slot].y =
+			row << 16 | (((uint32_t) (key.lo & KEY_COMMON_MASK) - 1) & 0xFFFF);
+	append_rows(sink, q, ranks, key);
+}
+
 /* Emit the rows in a part of a query's table; a thread block for each */
+template <bool SPARSE>
 static __global__ void
 __launch_bounds__(COLD_THREADS) emit_tables(const __grid_constant__ struct cold_params params)
 {
@@ -242,7 +282,10 @@ __launch_bounds__(COLD_THREADS) emit_tables(const __grid_constant__ struct cold_
 		return;
 	if (threadIdx.x == 0)
 		shared->nused = 0;
-	mark_hot(shared->bitmap, params.ids + query->ids, query->nids);
+	if constexpr (SPARSE)
+		__syncthreads();
+	else
+		mark_hot(shared->bitmap, params.ids + query->ids, query->nids);
 	n = min(query->nslots - from, (uint32_t) COLD_SLICE);
 	from += query->table;
 	for (uint32_t i = threadIdx.x; i < n; i += COLD_THREADS)
@@ -255,13 +298,11 @@ __launch_bounds__(COLD_THREADS) emit_tables(const __grid_constant__ struct cold_
 	{
 		bool mine = i < n;
 		uint32_t slot = from + (mine ? shared->used[i] : 0);
-		uint32_t len = 0;
-		uint32_t common = 0;
 
-		mine = mine && complete_row(params, query, shared->bitmap, &params.tables.places[slot],
-									&len, &common);
-		emit_rows(sink, q, &query->limits, mine, {common, query->limits.len, len},
-				  params.tables.keys[slot]);
+		if constexpr (SPARSE)
+			emit_scored(params, sink, q, mine, slot);
+		else
+			emit_counted(params, sink, q, shared->bitmap, mine, slot);
 	}
 }
 
@@ -280,8 +321,9 @@ cold_launch(const struct cold_params *params, cudaStream_t stream)
 		rc = launch_chained(fill_tables, std::min(fills, (uint64_t) MOST_BLOCKS), COLD_THREADS, 0,
 							stream, *params);
 	if (rc == cudaSuccess)
-		rc = launch_chained(emit_tables, (uint64_t) params->nqueries * params->nslices,
-							COLD_THREADS, sizeof(struct cold_shared), stream, *params);
+		rc = launch_chained(params->scoring.sparse ? emit_tables<true> : emit_tables<false>,
+							(uint64_t) params->nqueries * params->nslices, COLD_THREADS,
+							sizeof(struct cold_shared), stream, *params);
 	return rc;
 }
 

@@ -79,7 +79,7 @@ dense_pays(const struct search *s, uint32_t n)
 void
 choose_dense(const struct search *s, struct chunk *c, uint32_t n)
 {
-	if (s->view->dense_rows == 0 || n > MOST_DENSE_QUERIES)
+	if (s->scoring.sparse || s->view->dense_rows == 0 || n > MOST_DENSE_QUERIES)
 		return;
 	/* products know no filters: scans and lists do */
 	for (uint32_t i = 0; i < n; i++)

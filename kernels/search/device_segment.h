@@ -84,6 +84,7 @@ struct device_cold
 	const uint2 *groups;
 	const uint16_t *low; /* lower halves of the postings' numbers */
 	const uint16_t *row; /* the postings' rows */
+	const float *value;  /* and values; NULL: they are 1 */
 	uint32_t ngroups;    /* 0: there are no cold numbers */
 };
 
@@ -135,6 +136,9 @@ struct device_segment
 	struct device_cold cold;
 	/* bit vectors of rows (dense_cells.cuh); NULL: none */
 	const uint4 *bits;
+	/* of rows with values; else NULL */
+	const float *values; /* one for each id, in the layout of ids */
+	const double2 *sums; /* [nrows] as gpuvec_row_sums: square, sum */
 };
 
 /*

@@ -21,6 +21,8 @@
  * come before in truth.  So they must not take the places of others: a query
  * with cold numbers has all rows emitted.
  *
+ * By measures of sparse vectors, a warp scores its rows one after another.
+ *
  * What it costs: a row of 60 ids has 8 chunks, of which a sector of 32 bytes
  * is read, and its length and tid.  32,768 rows are 10 MB, read at random, by
  * 128 blocks: 10 us.  The comparison takes 256 steps, 2 us.
@@ -30,6 +32,7 @@
 #include "kernels/device/launch.h"
 #include "kernels/search/emit.cuh"
 #include "kernels/search/hot_bitmap.cuh"
+#include "kernels/search/sparse_score.cuh"
 
 namespace gpuvec
 {
@@ -126,7 +129,38 @@ is_among_best(struct row_key *keys, bool ranks, const struct row_key &key, uint3
 	return ranks && better < k;
 }
 
+/*
+ * Count row i of a query's list, by the bitmap.  True, and *key is set, if it
+ * ranks.
+ */
+static __device__ __forceinline__ bool
+rank_listed(const struct gather_params &params, const struct candidate_sink &sink,
+			const struct query_state *query, uint32_t i, struct row_key *key)
+{
+	struct gather_shared *shared = (struct gather_shared *) shared_memory;
+	uint2 place = params.rows[query->rows + i];
+	const struct device_segment *segment = &params.segments[place.x];
+	uint32_t common = count_hot(shared->bitmap, segment, place.y, segment->hot_len[place.y]);
+
+	return rank_row(sink, &query->limits, {common, query->limits.len, segment->len[place.y]},
+					key_of_row(segment, place.y), query->disjoint != 0, key);
+}
+
+/* The same by scores, a row for each lane; called by a whole warp */
+static __device__ __forceinline__ bool
+rank_listed_sparse(const struct gather_params &params, uint32_t q, uint32_t i, struct row_key *key)
+{
+	const struct query_state *query = &params.queries[q];
+	bool mine = i < query->nrows;
+	uint2 place = mine ? params.rows[query->rows + i] : make_uint2(0, 0);
+	const struct device_segment *segment = &params.segments[place.x];
+
+	return rank_sparse<false>(params.sparse, q, &query->limits, mine, segment, place.y,
+							  mine ? key_of_row(segment, place.y) : 0, key);
+}
+
 /* Count a slice of a query's list */
+template <bool SPARSE>
 static __global__ void
 __launch_bounds__(GATHER_SLICE) gather_rows(const __grid_constant__ struct gather_params params)
 {
@@ -141,16 +175,14 @@ __launch_bounds__(GATHER_SLICE) gather_rows(const __grid_constant__ struct gathe
 
 	if (i - threadIdx.x >= query->nrows || query->overflow)
 		return;
-	mark_hot(shared->bitmap, params.ids + query->ids, query->nids);
-	__syncthreads();
-	if (i < query->nrows)
+	if constexpr (SPARSE)
+		ranks = rank_listed_sparse(params, q, i, &key);
+	else
 	{
-		uint2 place = params.rows[query->rows + i];
-		const struct device_segment *segment = &params.segments[place.x];
-		uint32_t common = count_hot(shared->bitmap, segment, place.y, segment->hot_len[place.y]);
-
-		ranks = rank_row(sink, &query->limits, {common, query->limits.len, segment->len[place.y]},
-						 key_of_row(segment, place.y), query->disjoint != 0, &key);
+		mark_hot(shared->bitmap, params.ids + query->ids, query->nids);
+		__syncthreads();
+		if (i < query->nrows)
+			ranks = rank_listed(params, sink, query, i, &key);
 	}
 	if (query->k < GATHER_SLICE && query->ncold == 0)
 		ranks = is_among_best(shared->keys, ranks, key, query->k);
@@ -168,7 +200,8 @@ list_rows_launch(const struct gather_params *params, cudaStream_t stream)
 cudaError_t
 gather_launch(const struct gather_params *params, cudaStream_t stream)
 {
-	return launch(gather_rows, (uint64_t) params->nqueries * params->nslices, GATHER_SLICE,
+	return launch(params->scoring.sparse ? gather_rows<true> : gather_rows<false>,
+				  (uint64_t) params->nqueries * params->nslices, GATHER_SLICE,
 				  sizeof(struct gather_shared), stream, *params);
 }
 

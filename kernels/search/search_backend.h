@@ -208,6 +208,9 @@ release_livemap(gpuvec_backend *backend, gpuvec_livemap *map);
 extern bool
 read_ids(gpuvec_backend *backend, const gpuvec_segment *segment, uint16_t *ids,
 		 gpuvec_error *error);
+extern bool
+read_values(gpuvec_backend *backend, const gpuvec_segment *segment, float *values,
+			gpuvec_error *error);
 
 /* ---- list_build.cu ---- */
 

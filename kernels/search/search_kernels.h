@@ -5,6 +5,7 @@
  *	  them.
  *
  * scan.cu            counts common ids by a scan, and emits candidates
+ * sparse_scan.cu     the same by measures of sparse vectors: adds up terms
  * dense.cu           counts by products of bit vectors
  * dense_panels.cu    lists the rows to count so
  * dense_score.cu     scores what this finds
@@ -19,7 +20,8 @@
  * select.cu          selects the best candidates, and sorts
  *
  * They share list_planes.cuh, list_items.cuh and bit_counters.cuh for
- * counting, and emit.cuh for scoring.
+ * counting, and emit.cuh for scoring; sparse_score.cuh by measures of sparse
+ * vectors.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,6 +29,7 @@
 #define GPUVEC_SEARCH_KERNELS_H
 
 #include "core/filter.h"
+#include "core/sparse_bound.h"
 #include "kernels/search/device_segment.h"
 #include "kernels/search/row_key.h"
 
@@ -99,6 +102,30 @@ struct __align__(16) query_state
 	uint32_t disjoint; /* such rows rank even if they share no id */
 };
 
+/* A number of a query, and its id's weight */
+struct __align__(8) sparse_term
+{
+	uint32_t number;
+	float weight;
+};
+
+/* What a query has besides its numbers, by a measure of sparse vectors */
+struct __align__(16) sparse_query
+{
+	gpuvec_sparse_bound bound; /* what sums of floats must reach */
+	double own;                /* gpuvec_sparse_own() */
+	uint32_t terms;            /* position of its first term */
+	uint32_t nterms;           /* how many: of the numbers that are searched */
+};
+
+/* The same of all queries of a chunk */
+struct sparse_tables
+{
+	const struct sparse_query *queries; /* [nqueries] */
+	const float *weights;               /* of hot numbers, in their order: as ids[] */
+	const struct sparse_term *terms;    /* of each query in the order of ids */
+};
+
 /* A filter, as kernels see it */
 struct filter_spec
 {
@@ -148,6 +175,7 @@ struct gather_params
 	const uint16_t *ids;        /* of the queries */
 	struct row_key *candidates; /* [nqueries * capacity] */
 	gpuvec_scoring scoring;
+	struct sparse_tables sparse;
 };
 
 #define GATHER_SLICE 256 /* rows of a thread block */
@@ -192,6 +220,7 @@ struct cold_params
 	uint32_t class_lo; /* tiles whose rows count: classes class_lo .. */
 	uint32_t class_hi; /* .. class_hi - 1 */
 	gpuvec_scoring scoring;
+	struct sparse_tables sparse;
 };
 
 #define COLD_PIECE 32   /* cold numbers of a piece */
@@ -218,6 +247,7 @@ struct scan_params
 	uint32_t grab;         /* tiles that a warp takes at a time: a power of 2 */
 	uint32_t plain;        /* nonzero: leave out segments with bit vectors */
 	gpuvec_scoring scoring;
+	struct sparse_tables sparse;
 };
 
 /* A panel of 128 rows to count by bit vectors (dense_cells.cuh) */
@@ -380,6 +410,19 @@ scan_blocks(uint32_t entry_bits, uint32_t planes, size_t shared_bytes, int *bloc
 extern cudaError_t
 scan_launch(const struct scan_params *params, uint32_t entry_bits, uint32_t planes,
 			size_t shared_bytes, uint32_t blocks, cudaStream_t stream);
+
+/* sparse_scan.cu; whole: its table has the weights of all numbers */
+extern cudaError_t
+sparse_scan_prepare(size_t smem_limit);
+extern size_t
+sparse_scan_shared_bytes(bool whole, uint32_t maxid);
+extern uint32_t
+sparse_scan_threads(void);
+extern cudaError_t
+sparse_scan_blocks(bool whole, size_t shared_bytes, int *blocks);
+extern cudaError_t
+sparse_scan_launch(const struct scan_params *params, bool whole, size_t shared_bytes,
+				   uint32_t blocks, cudaStream_t stream);
 
 /* dense.cu, dense_bits.cu, dense_panels.cu, dense_score.cu */
 extern cudaError_t

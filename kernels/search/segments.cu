@@ -11,6 +11,11 @@
  * host.  The lists are another allocation (list_build.cu), and so are the bit
  * vectors (dense_bits.cu).
  *
+ * If rows have values, the sums of each row's follow the filter columns, and
+ * the values themselves the ids, in the same layout.  Cold postings have
+ * theirs beside them.  Such a segment has neither lists nor bit vectors: they
+ * have no values.
+ *
  * A cold posting takes 4 bytes: the lower half of its number, and its row.
  * Postings are sorted by number, so the upper halves are few, and each is
  * stored once.
@@ -87,9 +92,12 @@ struct segment_layout
 	size_t cold_groups; /* device_cold */
 	size_t cold_low;
 	size_t cold_row;
-	size_t filters;   /* device_filter for each column, then their keys and codes */
-	size_t null_sets; /* if there are some */
+	size_t cold_value; /* if rows have values */
+	size_t filters;    /* device_filter for each column, then their keys and codes */
+	size_t null_sets;  /* if there are some */
+	size_t sums;       /* if rows have values */
 	size_t ids;
+	size_t values; /* if rows have some */
 	size_t bytes;
 };
 
@@ -124,6 +132,8 @@ lay_out_segment(const gpuvec_segment *segment)
 {
 	struct segment_layout at;
 	size_t rows = (size_t) segment->ntiles * GPUVEC_TILE_ROWS;
+	size_t chunk_ids = (size_t) segment->nchunks * GPUVEC_TILE_ROWS * GPUVEC_CHUNK_IDS;
+	bool values = segment->sums != NULL;
 	size_t end;
 
 	at.tid = segment->ntiles * sizeof(uint4);
@@ -134,11 +144,16 @@ lay_out_segment(const gpuvec_segment *segment)
 	at.cold_low =
 		at.cold_groups + (segment->ngroups > 0 ? (segment->ngroups + 1) * sizeof(uint2) : 0);
 	at.cold_row = at.cold_low + segment->ncold * sizeof(uint16_t);
-	at.filters = (at.cold_row + segment->ncold * sizeof(uint16_t) + 15) / 16 * 16;
+	at.cold_value = (at.cold_row + segment->ncold * sizeof(uint16_t) + 15) / 16 * 16;
+	end = at.cold_value + (values ? segment->ncold * sizeof(float) : 0);
+	at.filters = (end + 15) / 16 * 16;
 	at.null_sets = at.filters + filters_bytes(segment);
 	end = at.null_sets + (segment->null_sets ? segment->ntiles * sizeof(uint32_t) : 0);
+	at.sums = (end + 15) / 16 * 16;
+	end = at.sums + (values ? rows * sizeof(double2) : 0);
 	at.ids = (end + 255) / 256 * 256;
-	at.bytes = at.ids + (size_t) segment->nchunks * GPUVEC_TILE_ROWS * sizeof(uint4);
+	at.values = at.ids + chunk_ids * sizeof(uint16_t);
+	at.bytes = at.values + (values ? chunk_ids * sizeof(float) : 0);
 	return at;
 }
 
@@ -153,6 +168,16 @@ fill_cold(const gpuvec_segment *segment, const struct segment_layout *at, char *
 	groups[segment->ngroups] = make_uint2(UINT32_MAX, (uint32_t) segment->ncold);
 	memcpy(head + at->cold_low, segment->cold_low, segment->ncold * sizeof(uint16_t));
 	memcpy(head + at->cold_row, segment->cold_row, segment->ncold * sizeof(uint16_t));
+	if (segment->sums)
+		memcpy(head + at->cold_value, segment->cold_value, segment->ncold * sizeof(float));
+}
+
+/* Write the sums of the rows' values */
+static void
+fill_sums(const gpuvec_segment *segment, double2 *sums)
+{
+	for (uint32_t r = 0; r < segment->nrows; r++)
+		sums[r] = make_double2(segment->sums[r].square, segment->sums[r].sum);
 }
 
 /* Write the filter columns of a segment, in the layout of the device */
@@ -195,7 +220,7 @@ describe_tile(const gpuvec_segment *segment, uint32_t t)
 					  segment->len[first], most);
 }
 
-/* Write everything of a segment but its ids, in the layout of the device */
+/* Write everything of a segment but its ids and values, in the layout of the device */
 static void
 fill_head(const gpuvec_segment *segment, const struct segment_layout *at, char *head)
 {
@@ -218,6 +243,8 @@ fill_head(const gpuvec_segment *segment, const struct segment_layout *at, char *
 		fill_cold(segment, at, head);
 	}
 	fill_filter_columns(segment, at, head);
+	if (segment->sums)
+		fill_sums(segment, (double2 *) (head + at->sums));
 }
 
 /*
@@ -293,7 +320,9 @@ upload_segment(struct search_backend *b, const gpuvec_segment *segment,
 		return gpuvec_fail_memory(error, at->ids);
 	fill_head(segment, at, head);
 	ok = upload_pieces(b, mine->memory, at->bytes,
-					   {{0, head, at->ids}, {at->ids, segment->ids, at->bytes - at->ids}},
+					   {{0, head, at->ids},
+						{at->ids, segment->ids, at->values - at->ids},
+						{at->values, segment->values, at->bytes - at->values}},
 					   "a segment", error);
 	free(head);
 	if (!ok)
@@ -314,6 +343,12 @@ upload_segment(struct search_backend *b, const gpuvec_segment *segment,
 	if (segment->null_sets)
 		mine->desc.null_sets = (const uint32_t *) (memory + at->null_sets);
 	mine->desc.ids = (const uint4 *) (memory + at->ids);
+	if (segment->sums)
+	{
+		mine->desc.sums = (const double2 *) (memory + at->sums);
+		mine->desc.values = (const float *) (memory + at->values);
+		mine->desc.cold.value = (const float *) (memory + at->cold_value);
+	}
 	mine->desc.nrows = segment->nrows;
 	mine->desc.ntiles = segment->ntiles;
 	return true;
@@ -324,7 +359,7 @@ adopt_segment(gpuvec_backend *backend, gpuvec_segment *segment, gpuvec_error *er
 {
 	struct search_backend *b = static_cast<struct search_backend *>(backend);
 	struct segment_layout at = lay_out_segment(segment);
-	size_t ids_bytes = at.bytes - at.ids;
+	size_t freed = at.bytes - at.ids;
 	std::unique_ptr<struct cuda_segment> mine(new (std::nothrow) cuda_segment);
 	size_t lists_bytes = 0;
 	size_t bits_bytes = 0;
@@ -335,15 +370,17 @@ adopt_segment(gpuvec_backend *backend, gpuvec_segment *segment, gpuvec_error *er
 	if (mine == NULL)
 		return gpuvec_fail_memory(error, sizeof(*mine));
 	if (!upload_segment(b, segment, &at, mine.get(), error) ||
-		!make_lists(b, segment, mine.get(), &lists_bytes, error) ||
-		!dense_build(b, segment, mine.get(), &bits_bytes, error))
+		(segment->sums == NULL && (!make_lists(b, segment, mine.get(), &lists_bytes, error) ||
+								   !dense_build(b, segment, mine.get(), &bits_bytes, error))))
 		return false;
 	segment->backend = backend;
 	segment->device = mine.release();
 	segment->device_bytes = at.bytes + lists_bytes + bits_bytes;
 	free(segment->ids);
+	free(segment->values);
 	segment->ids = NULL;
-	segment->host_bytes -= std::min(segment->host_bytes, ids_bytes);
+	segment->values = NULL;
+	segment->host_bytes -= std::min(segment->host_bytes, freed);
 	segment->host_bytes += sizeof(struct cuda_segment);
 	return true;
 }
@@ -412,21 +449,45 @@ release_livemap(gpuvec_backend *, gpuvec_livemap *map)
 	map->device = NULL;
 }
 
-bool
-read_ids(gpuvec_backend *backend, const gpuvec_segment *segment, uint16_t *ids, gpuvec_error *error)
+/* Copy a part of a segment back to the host */
+static bool
+read_part(struct search_backend *b, void *to, const void *from, size_t bytes, gpuvec_error *error)
 {
 	static const char *const what = "copy rows from the GPU";
-	struct search_backend *b = static_cast<struct search_backend *>(backend);
-	const struct cuda_segment *mine = (const struct cuda_segment *) segment->device;
-	size_t bytes = (size_t) segment->nchunks * GPUVEC_TILE_ROWS * sizeof(uint4);
 	upload_streams::loan stream = take_upload_stream(b, error);
 	bool ok = stream != NULL;
 
 	for (size_t at = 0; at < bytes && ok; at += DOWNLOAD_BYTES)
-		ok = stream->fetch((char *) ids + at, (const char *) mine->desc.ids + at,
+		ok = stream->fetch((char *) to + at, (const char *) from + at,
 						   std::min(bytes - at, DOWNLOAD_BYTES), what, error) &&
 			 stream->finish(what, error);
 	return ok;
+}
+
+/* Ids in the tiles of a segment, padding included */
+static size_t
+tile_ids(const gpuvec_segment *segment)
+{
+	return (size_t) segment->nchunks * GPUVEC_TILE_ROWS * GPUVEC_CHUNK_IDS;
+}
+
+bool
+read_ids(gpuvec_backend *backend, const gpuvec_segment *segment, uint16_t *ids, gpuvec_error *error)
+{
+	const struct cuda_segment *mine = (const struct cuda_segment *) segment->device;
+
+	return read_part(static_cast<struct search_backend *>(backend), ids, mine->desc.ids,
+					 tile_ids(segment) * sizeof(uint16_t), error);
+}
+
+bool
+read_values(gpuvec_backend *backend, const gpuvec_segment *segment, float *values,
+			gpuvec_error *error)
+{
+	const struct cuda_segment *mine = (const struct cuda_segment *) segment->device;
+
+	return read_part(static_cast<struct search_backend *>(backend), values, mine->desc.values,
+					 tile_ids(segment) * sizeof(float), error);
 }
 
 } // namespace gpuvec

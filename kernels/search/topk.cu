@@ -21,6 +21,10 @@
  * of the first kernel.  And each kernel starts while the previous one ends
  * (launch_chained()).
  *
+ * By measures of sparse vectors the scan is another one (sparse_scan.cu), and
+ * scores are other ones (sparse_score.cuh).  Neither lists nor bit vectors are
+ * used then.
+ *
  * Counting by inverted lists (lists.cu) has other rounds: see list_rounds.cu.
  * Counting by bit vectors (dense.cu) has nearly the same: see dense_rounds.cu.
  *
@@ -285,6 +289,8 @@ run_watched(struct search *s, struct chunk *c)
  * to 32.  But lists are read only for ids of the query.  So lists lose only
  * where many segments have none, and where counts need many planes.
  *
+ * By measures of sparse vectors there is only the scan: lists have no values.
+ *
  * In small blocks they also lose for a medium number of queries: too many for
  * one warp per query and block, too few to pay for staging bitmaps
  * (scan_above, scan_below).  next_chunk() checks this.
@@ -294,7 +300,7 @@ lists_pay(const struct search *s, const struct work_query *w)
 {
 	uint64_t rows = (uint64_t) s->view->ntiles * 32;
 
-	if (s->method == GPUVEC_METHOD_BITSET || s->view->listed_rows == 0)
+	if (s->scoring.sparse || s->method == GPUVEC_METHOD_BITSET || s->view->listed_rows == 0)
 		return false;
 	if (s->method == GPUVEC_METHOD_INVERTED)
 		return true;
@@ -458,7 +464,7 @@ next_chunk(struct search *s, uint32_t from, struct chunk *c)
 		uint32_t capacity = fit_capacity(s, wanted_candidates(s, c, w, kmax));
 
 		nids += w->query->len;
-		cold_bytes += query_cold_bytes(s, w->query);
+		cold_bytes += query_cold_bytes(s, w->query) + query_sparse_bytes(s, w->query);
 		if (c->lists)
 			list_bytes += query_list_bytes(s, w->query->len);
 		if (n > 0 && (w->kind != s->work[from].kind || nids > CHUNK_IDS ||
@@ -502,8 +508,25 @@ can_match(const struct search *s, const gpuvec_view *view, const gpuvec_topk_que
 {
 	if (view->nrows == 0 || q->k == 0 || is_canceled(q) || (rows && rows->nrows == 0))
 		return false;
-	return q->len + searched_cold(s, q) > 0 || gpuvec_ranks_disjoint(s->scoring.measure) ||
-		   (rows && rows->gathered && q->disjoint);
+	if (q->len + searched_cold(s, q) > 0 || (rows && rows->gathered && q->disjoint))
+		return true;
+	/* a row without an id of the query has the score 0, or jaccard refuses it */
+	if (s->scoring.sparse)
+		return !q->has_min_score || q->min_score <= 0 ||
+			   gpuvec_scoring_sparse(s->scoring) == GPUVEC_SPARSE_JACCARD;
+	return gpuvec_ranks_disjoint(s->scoring.measure);
+}
+
+/*
+ * True if rows must reach the query's least score.  By measures of sparse
+ * vectors it does not hold where those rank that share no id.
+ */
+static bool
+has_least_score(const struct search *s, const struct work_query *w)
+{
+	bool all = w->filter && w->filter->gathered && w->query->disjoint && w->query->filter.n > 0;
+
+	return w->query->has_min_score && !(s->scoring.sparse && all);
 }
 
 /*
@@ -532,14 +555,14 @@ collect_work(struct search *s, const gpuvec_view *view, gpuvec_topk_query *queri
 		 * kind: bit 0 is set if counts need many planes; the other bits are
 		 * the magnitude of k beyond the fast path
 		 */
-		w->kind = std::min(gpuvec_query_len(q), s->view->maxlen) > 255;
+		w->kind = !s->scoring.sparse && std::min(gpuvec_query_len(q), s->view->maxlen) > 255;
 		for (uint32_t k = w->k; k > GPUVEC_FAST_K; k /= 4)
 			w->kind += 2;
 		if (rows && rows->gathered)
 			w->kind |= GATHERED_KIND;
 		w->order = (uint64_t) w->kind << 40 | (uint64_t) gpuvec_query_len(q) << 16 |
 				   (q->len > 0 ? q->ids[q->len - 1] : 0);
-		w->bound.hi = q->has_min_score ? gpuvec_score_key(q->min_score + 0.0) : ~UINT64_C(0);
+		w->bound.hi = has_least_score(s, w) ? gpuvec_score_key(q->min_score + 0.0) : ~UINT64_C(0);
 		w->bound.lo = ~UINT64_C(0);
 		s->nwork++;
 	}

@@ -21,7 +21,7 @@ SEARCH_OBJS = $(patsubst $(srcdir)/%.cu,$(EMULATION_DIR)/search/%.o,$(DEVICE_SOU
 SEARCH_LIB = $(EMULATION_DIR)/libengine.a
 
 # with much shared memory, and with little
-SEARCH_TESTS = search search_small search_cold search_filter search_shards search_server
+SEARCH_TESTS = search search_small search_cold search_filter search_weights search_shards search_server
 
 tests:
 	@echo $(SEARCH_TESTS)
@@ -29,7 +29,7 @@ tests:
 check: $(SEARCH_TESTS:%=check-%)
 
 ifeq ($(CUDA),yes)
-programs: $(EMULATION_DIR)/cuda_topk $(EMULATION_DIR)/cuda_cold $(EMULATION_DIR)/cuda_filter $(EMULATION_DIR)/cuda_shards \
+programs: $(EMULATION_DIR)/cuda_topk $(EMULATION_DIR)/cuda_cold $(EMULATION_DIR)/cuda_filter $(EMULATION_DIR)/cuda_weights $(EMULATION_DIR)/cuda_shards \
 	$(EMULATION_DIR)/gpuvec-engine $(EMULATION_DIR)/server_test
 
 check-search: $(EMULATION_DIR)/cuda_topk
@@ -44,12 +44,15 @@ check-search_cold: $(EMULATION_DIR)/cuda_cold
 check-search_filter: $(EMULATION_DIR)/cuda_filter
 	$<
 
+check-search_weights: $(EMULATION_DIR)/cuda_weights
+	$<
+
 check-search_shards: $(EMULATION_DIR)/cuda_shards
 	$< 40
 
 # what the engine makes of a GPU for searches of several mirrors
 check-search_server: $(EMULATION_DIR)/server_test $(EMULATION_DIR)/gpuvec-engine
-	SERVER_TEST_BACKEND=cuda $^ $(or $(SERVER_TEST_ARGS),several_mirrors compounds_filters)
+	SERVER_TEST_BACKEND=cuda $^ $(or $(SERVER_TEST_ARGS),several_mirrors compounds_filters compounds_values values)
 else
 programs:
 
@@ -71,7 +74,7 @@ $(SEARCH_LIB): $(ENGINE_OBJS)
 	$(AR) rcs $@ $^
 
 # the test of the CPU's filters, with the other backend
-$(EMULATION_DIR)/cuda_filter.o: $(srcdir)/test/unit/filter_test.c $(srcdir)/test/unit/test_weights.h $(srcdir)/test/unit/unit_test.h
+$(EMULATION_DIR)/cuda_filter.o: $(srcdir)/test/unit/filter_test.c $(srcdir)/test/unit/test_weights.h $(srcdir)/test/unit/unit_test.h $(EMULATION_HEADERS)
 	@mkdir -p $(@D)
 	$(ENGINE_CC) -std=gnu11 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -DFILTER_TEST_GPU \
 		-I$(srcdir)/src -I$(srcdir) -c -o $@ $<
@@ -79,8 +82,17 @@ $(EMULATION_DIR)/cuda_filter.o: $(srcdir)/test/unit/filter_test.c $(srcdir)/test
 $(EMULATION_DIR)/cuda_filter: $(EMULATION_DIR)/cuda_filter.o $(SEARCH_OBJS) $(SEARCH_LIB)
 	$(CXX) -g -pthread -o $@ $^ -lm -lpthread
 
+# the test of weights, likewise
+$(EMULATION_DIR)/cuda_weights.o: $(srcdir)/test/unit/weights_test.c $(srcdir)/test/unit/unit_test.h $(EMULATION_HEADERS)
+	@mkdir -p $(@D)
+	$(ENGINE_CC) -std=gnu11 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -DWEIGHTS_TEST_GPU \
+		-I$(srcdir)/src -I$(srcdir) -c -o $@ $<
+
+$(EMULATION_DIR)/cuda_weights: $(EMULATION_DIR)/cuda_weights.o $(SEARCH_OBJS) $(SEARCH_LIB)
+	$(CXX) -g -pthread -o $@ $^ -lm -lpthread
+
 # several devices, against the CPU
-$(EMULATION_DIR)/cuda_shards.o: $(srcdir)/test/unit/shards_test.c $(srcdir)/test/unit/test_weights.h $(srcdir)/test/unit/unit_test.h
+$(EMULATION_DIR)/cuda_shards.o: $(srcdir)/test/unit/shards_test.c $(srcdir)/test/unit/test_weights.h $(srcdir)/test/unit/unit_test.h $(EMULATION_HEADERS)
 	@mkdir -p $(@D)
 	$(ENGINE_CC) -std=gnu11 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -DSHARDS_TEST_GPU \
 		-I$(srcdir)/src -I$(srcdir) -c -o $@ $<

@@ -2,8 +2,9 @@
  *
  * weights_test.c
  *	  Test of searches of sets and of vectors by measures of sparse vectors, on
- *	  the CPU, against brute force: scores are computed here, from ids, values
- *	  and weights, and answers sorted as a whole.
+ *	  the CPU, or with WEIGHTS_TEST_GPU on a GPU, against brute force: scores
+ *	  are computed here, from ids, values and weights, and answers sorted as a
+ *	  whole.
  *
  * Rows and queries are sets of ids.  A table gives numbers to its ids, in any
  * order, some of them cold; or has the ids themselves.  So the order of
@@ -20,6 +21,9 @@
 #include "engine/backend.h"
 #include "engine/cpu/cpu_backend.h"
 #include "engine/sets/id_numbers.h"
+#ifdef WEIGHTS_TEST_GPU
+#include "kernels/search/search_policy.h"
+#endif
 
 #include "unit_test.h"
 
@@ -41,7 +45,7 @@ typedef struct table
 	bool		same;			/* they are the ids themselves */
 	bool		vectors;		/* rows have values */
 	uint32_t	n;
-	id_set	   *rows;			/* tids are (row + 1) * 7 */
+	id_set	   *rows;			/* tids are tid_of() */
 	bool	   *dead;
 } table;
 
@@ -64,6 +68,21 @@ typedef struct question
 	answer	   *expected;
 	uint32_t	n;
 } question;
+
+/* Rows of a page; a GPU takes no line beyond those that pages have */
+#define PAGE_ROWS		100
+
+static uint64_t
+tid_of(uint32_t row)
+{
+	return (uint64_t) (row / PAGE_ROWS) << 16 | (row % PAGE_ROWS * 2 + 1);
+}
+
+static uint32_t
+row_of(uint64_t tid)
+{
+	return (uint32_t) (tid >> 16) * PAGE_ROWS + (uint32_t) (tid & 0xFFFF) / 2;
+}
 
 static void *
 allocate(size_t size)
@@ -279,7 +298,7 @@ brute_force(const table *t, int measure, question *q)
 	q->n = 0;
 	for (uint32_t r = 0; r < t->n; r++)
 	{
-		answer		a = {.tid = (uint64_t) (r + 1) * 7};
+		answer		a = {.tid = tid_of(r)};
 
 		a.score = score_of(measure, q, &t->rows[r], &a.common);
 		if (!t->dead[r] && (!query->has_min_score || a.score >= query->min_score) &&
@@ -329,7 +348,7 @@ give_numbers(const table *t, question *q)
 
 /* Conditions that a query may have */
 static void
-draw_conditions(const table *t, int measure, question *q)
+draw_conditions(const gpuvec_backend *b, const table *t, int measure, question *q)
 {
 	gpuvec_topk_query *query = &q->query;
 	const id_set *row = &t->rows[random_below(t->n)];
@@ -358,8 +377,8 @@ draw_conditions(const table *t, int measure, question *q)
 	query->has_after = random_below(4) == 0;
 	row = &t->rows[random_below(t->n)];
 	query->after_score = score_of(measure, q, row, &common);
-	query->after_tid = (random_below(t->n) + 1) * 7;
-	query->unordered = !query->has_after && random_below(4) == 0;
+	query->after_tid = tid_of((uint32_t) random_below(t->n));
+	query->unordered = b->takes_unordered && !query->has_after && random_below(4) == 0;
 	query->bare = query->unordered && random_below(2);
 	if (query->unordered)
 		query->k = UINT32_MAX;
@@ -368,7 +387,7 @@ draw_conditions(const table *t, int measure, question *q)
 }
 
 static question *
-draw_question(const table *t, int measure, int weights, uint32_t longest)
+draw_question(const gpuvec_backend *b, const table *t, int measure, int weights, uint32_t longest)
 {
 	question   *q = allocate(sizeof(question));
 	uint32_t	unknown = (uint32_t) random_below(3) * (uint32_t) random_below(4);
@@ -389,7 +408,7 @@ draw_question(const table *t, int measure, int weights, uint32_t longest)
 	q->query.square = square;
 	q->query.own = measure == GPUVEC_SPARSE_COSINE ? square : measure == GPUVEC_SPARSE_JACCARD ? own : 0;
 	give_numbers(t, q);
-	draw_conditions(t, measure, q);
+	draw_conditions(b, t, measure, q);
 	brute_force(t, measure, q);
 	return q;
 }
@@ -448,6 +467,19 @@ is_right(const question *q, const gpuvec_topk_query *query)
 	return true;
 }
 
+#ifdef WEIGHTS_TEST_GPU
+static uint64_t cold_full;
+
+/* Count tables of the last search that were too small */
+static void
+count_shortage(gpuvec_backend *b)
+{
+	cold_full += gpuvec_search_last(b).cold_full;
+}
+#else
+#define count_shortage(b)	((void) 0)
+#endif
+
 static void
 search(gpuvec_backend *b, const gpuvec_view *view, int measure, gpuvec_method method,
 	   question **questions, uint32_t n)
@@ -455,17 +487,21 @@ search(gpuvec_backend *b, const gpuvec_view *view, int measure, gpuvec_method me
 	static const char *const names[] = {"inner product", "cosine", "jaccard"};
 	gpuvec_scoring scoring = gpuvec_sparse_scoring((gpuvec_sparse_measure) measure);
 	gpuvec_topk_query queries[N_QUERIES];
+	uint32_t	ways = gpuvec_way_bit(GPUVEC_WAY_SCAN);
 	gpuvec_error error;
 
 	for (uint32_t i = 0; i < n; i++)
+	{
 		queries[i] = questions[i]->query;
+		if (queries[i].ncold > 0)
+			ways |= gpuvec_way_bit(GPUVEC_WAY_LISTS);
+	}
 	check(b->topk(b, view, &scoring, method, queries, n, &error), "a search");
+	count_shortage(b);
 	for (uint32_t i = 0; i < n; i++)
 	{
 		check(is_right(questions[i], &queries[i]), names[measure]);
-		check((queries[i].ways & ~(gpuvec_way_bit(GPUVEC_WAY_SCAN) |
-								   (queries[i].ncold > 0 ? gpuvec_way_bit(GPUVEC_WAY_LISTS) : 0))) == 0,
-			  "the ways of a search");
+		check((queries[i].ways & ~ways) == 0, "the ways of a search");
 		/* what the backend has allocated is freed with the question */
 		questions[i]->query.tids = queries[i].tids;
 		questions[i]->query.matches = queries[i].matches;
@@ -537,13 +573,13 @@ make_entry(gpuvec_backend *b, const table *t, uint32_t from, uint32_t to)
 	for (uint32_t i = 0; i < n; i++)
 	{
 		packed[i] = pack_row(t, &t->rows[from + i], &rows[i]);
-		rows[i].tid = (uint64_t) (from + i + 1) * 7;
+		rows[i].tid = tid_of(from + i);
 	}
 	check(gpuvec_rows_sort(rows, n, &error), "rows_sort");
 	entry.segment = gpuvec_segment_build(rows, n, kind, &error);
 	for (uint32_t r = 0; r < n; r++)
 	{
-		if (!t->dead[rows[r].tid / 7 - 1])
+		if (!t->dead[row_of(rows[r].tid)])
 			continue;
 		if (entry.live == NULL)
 			entry.live = gpuvec_livemap_new(n, &error);
@@ -597,7 +633,7 @@ search_table(gpuvec_backend *b, const table *t, int measure, int weights, uint32
 	question   *questions[N_QUERIES];
 
 	for (int i = 0; i < N_QUERIES; i++)
-		questions[i] = draw_question(t, measure, weights, i % 5 == 0 ? 1 : longest);
+		questions[i] = draw_question(b, t, measure, weights, i % 5 == 0 ? 1 : longest);
 	for (int method = 0; method < GPUVEC_N_METHODS; method++)
 	{
 		search(b, view, measure, (gpuvec_method) method, questions, N_QUERIES);
@@ -607,6 +643,41 @@ search_table(gpuvec_backend *b, const table *t, int measure, int weights, uint32
 		free_question(questions[i]);
 	gpuvec_view_unref(view);
 }
+
+#ifdef WEIGHTS_TEST_GPU
+#define N_BACKENDS	2
+
+/* Rounds, candidates and tables are small, so that searches run short of them */
+static gpuvec_backend *
+open_backend(int simd, int threads)
+{
+	gpuvec_backend_options options = {.threads = threads};
+	gpuvec_error error;
+	gpuvec_backend *b = gpuvec_cuda_open(&options, &error);
+	struct gpuvec_search_policy policy;
+
+	if (b == NULL)
+	{
+		fprintf(stderr, "%s\n", error.message);
+		exit(1);
+	}
+	policy = gpuvec_search_policy_get(b);
+	policy.list_rows = 1;
+	if (simd != 1)
+	{
+		policy.first_rows = 64;
+		policy.candidates = policy.candidates_few = 64;
+		policy.candidates_per_k = 1;
+		policy.growth = policy.growth_few = 1000;
+		policy.cold_slots = policy.cold_slots_most = 64;
+		policy.retry_candidates = 64;
+		policy.retry_per_k = 1;
+	}
+	gpuvec_search_policy_set(b, &policy);
+	return b;
+}
+#else
+#define N_BACKENDS	6
 
 /* Rows have lists at once, so a search could take them */
 static const gpuvec_lists_policy all_lists = {.least_rows = 1,.dense = 64,.share = 1e9};
@@ -619,14 +690,15 @@ open_backend(int simd, int threads)
 
 	return gpuvec_cpu_open_with(&options, &all_lists, &error);
 }
+#endif
 
 static void
 test_tables(int n)
 {
 	static const uint32_t vocabularies[] = {1, 9, 60, 300, MOST_IDS};
-	gpuvec_backend *backends[6];
+	gpuvec_backend *backends[N_BACKENDS];
 
-	for (int i = 0; i < 6; i++)
+	for (int i = 0; i < N_BACKENDS; i++)
 		backends[i] = open_backend(1 + i % 3, 1 + i / 3 * 2);
 	for (int i = 0; i < n; i++)
 	{
@@ -635,11 +707,11 @@ test_tables(int n)
 		table	   *t = draw_table(rows, longest, vocabularies[random_below(5)], i % N_NUMBERS,
 								random_below(3) == 0 ? -1 : (int) random_below(N_WEIGHTS));
 
-		search_table(backends[random_below(6)], t, i / N_NUMBERS % N_MEASURES,
+		search_table(backends[random_below(N_BACKENDS)], t, i / N_NUMBERS % N_MEASURES,
 					 (int) random_below(N_WEIGHTS), longest);
 		free_table(t);
 	}
-	for (int i = 0; i < 6; i++)
+	for (int i = 0; i < N_BACKENDS; i++)
 		backends[i]->close(backends[i]);
 }
 
@@ -648,12 +720,12 @@ test_tables(int n)
  * the order of scores
  */
 static void
-test_large(void)
+test_large(uint32_t large, uint32_t largest)
 {
 	for (int i = 0; i < 9; i++)
 	{
 		gpuvec_backend *b = open_backend(1 + i % 3, 1 + i % 2);
-		table	   *t = draw_table(i == 1 ? 70000 : 5000, 40, i == 1 ? 200 : MOST_IDS, i % N_NUMBERS,
+		table	   *t = draw_table(i == 1 ? largest : large, 40, i == 1 ? 200 : MOST_IDS, i % N_NUMBERS,
 								i % 4 < 2 ? -1 : i % 2 ? ALL_SIZES : MANY);
 
 		search_table(b, t, i / 3, i % 2 ? BOTH_SIGNS : MANY, 300);
@@ -706,11 +778,30 @@ test_longest(void)
 	free(weights);
 }
 
+#ifdef WEIGHTS_TEST_GPU
+
+/* With "full", for a GPU; less for one that is emulated */
+int
+main(int argc, char **argv)
+{
+	bool		full = argc > 1 && strcmp(argv[1], "full") == 0;
+
+	test_tables(full ? 1500 : 90);
+	test_large(full ? 5000 : 1500, full ? 70000 : 3000);
+	test_longest();
+	check(cold_full > 5, "tables are too small");
+	return report_checks();
+}
+
+#else
+
 int
 main(void)
 {
 	test_tables(1500);
-	test_large();
+	test_large(5000, 70000);
 	test_longest();
 	return report_checks();
 }
+
+#endif

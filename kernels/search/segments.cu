@@ -220,7 +220,7 @@ describe_tile(const gpuvec_segment *segment, uint32_t t)
 					  segment->len[first], most);
 }
 
-/* Write everything of a segment but its ids and values, in the layout of the device */
+/* Write all of a segment but ids and values, in the layout of the device */
 static void
 fill_head(const gpuvec_segment *segment, const struct segment_layout *at, char *head)
 {

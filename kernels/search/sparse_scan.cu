@@ -401,7 +401,7 @@ sparse_scan_prepare(size_t smem_limit)
 	return rc;
 }
 
-/* Bytes of shared memory that a block needs for a table of numbers 0 .. maxid */
+/* Bytes of shared memory of a block for a table of numbers 0 .. maxid */
 size_t
 sparse_scan_shared_bytes(bool whole, uint32_t maxid)
 {

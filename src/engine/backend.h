@@ -178,8 +178,8 @@ struct gpuvec_backend
 	 * Adopt a new segment, n live maps, or a view: copy to the device what
 	 * the device needs.  Each object is adopted once, before any search of a
 	 * view that contains it.  adopt_segment may free a segment's ids and
-	 * values on the host (segment->ids = segment->values = NULL).  On failure, nothing is allocated and the
-	 * objects are unchanged.
+	 * values on the host (segment->ids = segment->values = NULL).  On
+	 * failure, nothing is allocated and the objects are unchanged.
 	 */
 	bool		(*adopt_segment) (gpuvec_backend *backend, gpuvec_segment *segment,
 								  gpuvec_error *error);

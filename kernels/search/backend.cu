@@ -112,7 +112,6 @@ search_open(const gpuvec_backend_options *options, gpuvec_error *error)
 	b->name = "cuda";
 	b->on_device = true;
 	b->takes_partitions = true;
-	b->takes_weights = true;
 	b->info = info;
 	b->adopt_segment = adopt_segment;
 	b->adopt_livemaps = adopt_livemaps;

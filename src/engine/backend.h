@@ -58,9 +58,8 @@ typedef struct gpuvec_match
  * whether they did.  By measures of sparse vectors, rows of any score rank
  * then: min_score does not hold.
  *
- * Only by measures of sparse vectors the ids have weights, and only backends
- * that take weights are asked.  Numbers are not in the order of ids, in which
- * terms are added.
+ * Only by measures of sparse vectors the ids have weights.  Numbers are not in
+ * the order of ids, in which terms are added.
  *
  * Of a mirror with numbers of ids, ids[] has the hot numbers of the query's
  * ids, and cold[] the cold ones.  Ids that no row has are in neither, but
@@ -164,7 +163,6 @@ struct gpuvec_backend
 								 * when it is adopted */
 	bool		takes_unordered;	/* queries may be unordered */
 	bool		takes_partitions;	/* views may be of several mirrors */
-	bool		takes_weights;	/* queries may have weights */
 	gpuvec_vectors *vectors;	/* stores the vectors of embedding tables; not
 								 * of a replica */
 	gpuvec_trainer *trainer;	/* trains factors; not of a replica */

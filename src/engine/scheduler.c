@@ -371,9 +371,6 @@ gpuvec_scheduler_topk(gpuvec_scheduler *scheduler, const gpuvec_view *view,
 	const gpuvec_copier *copier = scheduler->backend->copier;
 	topk_batch	batch;
 
-	if (scoring->sparse && !scheduler->backend->takes_weights)
-		return gpuvec_fail(error, GPUVEC_LIMIT_EXCEEDED, NULL, NULL,
-						   "the gpuvec engine does not search by measures of sparse vectors");
 	if (copier)
 		mine.replicas = copier->replicas(scheduler->backend, view, nqueries);
 	pthread_cond_init(&mine.wake, NULL);

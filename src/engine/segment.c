@@ -188,29 +188,29 @@ free_segment(gpuvec_segment *segment)
 }
 
 /*
- * Write the ids of row r of a tile of nchunks chunks, and pad the row with
- * zeros
+ * Write what the n hot numbers of row r of a tile have, ids or values, of
+ * `size` bytes each, and pad the row with zeros.  The tile has nchunks chunks.
  */
-static void
-swizzle_row(uint16_t *tile, uint32_t nchunks, uint32_t r, const uint16_t *ids, uint32_t len)
+static inline __attribute__((always_inline)) void
+swizzle_row(void *tile, uint32_t nchunks, uint32_t r, const void *from, uint32_t n, size_t size)
 {
-	uint16_t   *to = tile + r * GPUVEC_CHUNK_IDS;
-	uint16_t   *end = to + (size_t) nchunks * CHUNK_VALUES;
+	char	   *to = (char *) tile + r * GPUVEC_CHUNK_IDS * size;
+	char	   *end = to + nchunks * CHUNK_VALUES * size;
 
-	for (; len >= GPUVEC_CHUNK_IDS; len -= GPUVEC_CHUNK_IDS)
+	for (; n >= GPUVEC_CHUNK_IDS; n -= GPUVEC_CHUNK_IDS)
 	{
-		memcpy(to, ids, GPUVEC_CHUNK_IDS * sizeof(uint16_t));
-		ids += GPUVEC_CHUNK_IDS;
-		to += CHUNK_VALUES;
+		memcpy(to, from, GPUVEC_CHUNK_IDS * size);
+		from = (const char *) from + GPUVEC_CHUNK_IDS * size;
+		to += CHUNK_VALUES * size;
 	}
-	for (; to < end; to += CHUNK_VALUES)
+	for (; to < end; to += CHUNK_VALUES * size)
 	{
-		uint16_t	last[GPUVEC_CHUNK_IDS] = {0};
+		char		last[GPUVEC_CHUNK_IDS * sizeof(float)] = {0};
 
-		for (uint32_t i = 0; i < len; i++)
-			last[i] = ids[i];
-		memcpy(to, last, sizeof(last));
-		len = 0;
+		for (size_t i = 0; i < n * size; i += sizeof(uint16_t))
+			memcpy(last + i, (const char *) from + i, sizeof(uint16_t));
+		memcpy(to, last, GPUVEC_CHUNK_IDS * size);
+		n = 0;
 	}
 }
 
@@ -247,50 +247,34 @@ order_by_tid(gpuvec_segment *segment, gpuvec_error *error)
 	return true;
 }
 
-/* Write the ids of a segment's rows, and zeros everywhere else */
+/*
+ * Write the ids of a segment's rows, and their values if they have some; and
+ * zeros everywhere else
+ */
 static void
 write_ids(gpuvec_segment *segment, const gpuvec_source_row *rows)
 {
 	for (uint32_t row = 0; row < segment->ntiles * GPUVEC_TILE_ROWS; row++)
 	{
 		const uint32_t *chunk = &segment->tile_chunk[row / GPUVEC_TILE_ROWS];
-		uint16_t   *tile = segment->ids + (size_t) chunk[0] * CHUNK_VALUES;
+		size_t		at = (size_t) chunk[0] * CHUNK_VALUES;
 		bool		exists = row < segment->nrows;
+		uint32_t	hot = exists ? rows[row].len - rows[row].ncold : 0;
 
-		swizzle_row(tile, chunk[1] - chunk[0], row % GPUVEC_TILE_ROWS,
-					exists ? rows[row].ids : NULL, exists ? rows[row].len - rows[row].ncold : 0);
+		swizzle_row(segment->ids + at, chunk[1] - chunk[0], row % GPUVEC_TILE_ROWS,
+					exists ? rows[row].ids : NULL, hot, sizeof(uint16_t));
+		if (segment->values)
+			swizzle_row(segment->values + at, chunk[1] - chunk[0], row % GPUVEC_TILE_ROWS,
+						exists ? gpuvec_source_values(&rows[row]) : NULL, hot, sizeof(float));
 	}
 }
 
-/* Write the values of row r of a tile, beside its ids */
+/* Write the sums of the rows' values */
 static void
-write_row_values(float *tile, uint32_t r, const gpuvec_source_row *row)
+write_sums(gpuvec_segment *segment, const gpuvec_source_row *rows)
 {
-	const char *from = gpuvec_source_values(row);
-	float	   *to = tile + r * GPUVEC_CHUNK_IDS;
-
-	for (uint32_t left = row->len - row->ncold; left > 0; to += CHUNK_VALUES)
-	{
-		uint32_t	n = left < GPUVEC_CHUNK_IDS ? left : GPUVEC_CHUNK_IDS;
-
-		memcpy(to, from, n * sizeof(float));
-		from += n * sizeof(float);
-		left -= n;
-	}
-}
-
-/* Write the values of hot numbers, and zeros everywhere else, and the sums */
-static void
-write_values(gpuvec_segment *segment, const gpuvec_source_row *rows)
-{
-	memset(segment->values, 0, segment->nchunks * CHUNK_VALUES * sizeof(float));
 	for (uint32_t row = 0; row < segment->nrows; row++)
-	{
-		size_t		chunk = segment->tile_chunk[row / GPUVEC_TILE_ROWS];
-
-		write_row_values(segment->values + chunk * CHUNK_VALUES, row % GPUVEC_TILE_ROWS, &rows[row]);
 		memcpy(&segment->sums[row], gpuvec_source_sums(&rows[row]), sizeof(gpuvec_row_sums));
-	}
 }
 
 /*
@@ -534,7 +518,7 @@ gpuvec_segment_build(const gpuvec_source_row *rows, uint32_t nrows, gpuvec_row_k
 	}
 	write_ids(segment, rows);
 	if (kind.values)
-		write_values(segment, rows);
+		write_sums(segment, rows);
 	return segment;
 }
 

@@ -18,38 +18,34 @@
 /* ids in a chunk of a tile: 8 of each of its 32 rows */
 #define CHUNK_VALUES	(GPUVEC_TILE_ROWS * GPUVEC_CHUNK_IDS)
 
-void
-gpuvec_segment_row(const gpuvec_segment *segment, uint32_t row, uint16_t *ids)
+/* Copy what a row's hot numbers have, ids or values, of `size` bytes each */
+static inline __attribute__((always_inline)) void
+copy_row(const gpuvec_segment *segment, uint32_t row, const void *tiles, void *to, size_t size)
 {
-	const uint16_t *from = segment->ids +
-		(size_t) segment->tile_chunk[row / GPUVEC_TILE_ROWS] * CHUNK_VALUES +
-		row % GPUVEC_TILE_ROWS * GPUVEC_CHUNK_IDS;
+	const char *from = (const char *) tiles +
+		((size_t) segment->tile_chunk[row / GPUVEC_TILE_ROWS] * CHUNK_VALUES +
+		 row % GPUVEC_TILE_ROWS * GPUVEC_CHUNK_IDS) * size;
 	uint32_t	len = gpuvec_hot_len(segment, row);
 
 	for (uint32_t i = 0; i < len; i += GPUVEC_CHUNK_IDS)
 	{
 		uint32_t	n = len - i < GPUVEC_CHUNK_IDS ? len - i : GPUVEC_CHUNK_IDS;
 
-		memcpy(ids + i, from, n * sizeof(uint16_t));
-		from += CHUNK_VALUES;
+		memcpy((char *) to + i * size, from, n * size);
+		from += CHUNK_VALUES * size;
 	}
+}
+
+void
+gpuvec_segment_row(const gpuvec_segment *segment, uint32_t row, uint16_t *ids)
+{
+	copy_row(segment, row, segment->ids, ids, sizeof(uint16_t));
 }
 
 void
 gpuvec_segment_row_values(const gpuvec_segment *segment, uint32_t row, float *values)
 {
-	const float *from = segment->values +
-		(size_t) segment->tile_chunk[row / GPUVEC_TILE_ROWS] * CHUNK_VALUES +
-		row % GPUVEC_TILE_ROWS * GPUVEC_CHUNK_IDS;
-	uint32_t	len = gpuvec_hot_len(segment, row);
-
-	for (uint32_t i = 0; i < len; i += GPUVEC_CHUNK_IDS)
-	{
-		uint32_t	n = len - i < GPUVEC_CHUNK_IDS ? len - i : GPUVEC_CHUNK_IDS;
-
-		memcpy(values + i, from, n * sizeof(float));
-		from += CHUNK_VALUES;
-	}
+	copy_row(segment, row, segment->values, values, sizeof(float));
 }
 
 void

@@ -31,6 +31,9 @@
 /* Most rows of all first batches together */
 #define MOST_ROWS		(256 * 1024)
 
+/* Queries of so many bytes together are the last that are asked for at once */
+#define MOST_BYTES		(8 * 1024 * 1024)
+
 void
 KnnComingReset(IndexScanDesc scan, uint32 capacity)
 {
@@ -45,6 +48,7 @@ KnnComingReset(IndexScanDesc scan, uint32 capacity)
 	coming->queries = MemoryContextAllocZero(coming->context, capacity * sizeof(MirrorQuery));
 	coming->capacity = capacity;
 	coming->n = coming->next = 0;
+	coming->bytes = 0;
 	coming->asked = false;
 }
 
@@ -56,16 +60,23 @@ void
 KnnComingAdd(IndexScanDesc scan, ScanKey keys, ScanKey orderbys)
 {
 	KnnComing  *coming = &((KnnState *) scan->opaque)->coming;
-	MemoryContext old = MemoryContextSwitchTo(coming->context);
-	GpuvecConditions *conditions = palloc_object(GpuvecConditions);
+	MemoryContext old;
+	GpuvecConditions *conditions;
 	GpuvecOrder order;
 
+	if (coming->n == coming->capacity || coming->bytes >= MOST_BYTES)
+		return;
+	old = MemoryContextSwitchTo(coming->context);
+	conditions = palloc_object(GpuvecConditions);
 	if (scan->numberOfKeys > 0)
 		memcpy(scan->keyData, keys, scan->numberOfKeys * sizeof(ScanKeyData));
 	memcpy(scan->orderByData, orderbys, scan->numberOfOrderBys * sizeof(ScanKeyData));
 	KnnReadKeys(scan, conditions, &order);
-	if (order.value != NULL && !MirrorWantsNulls(&conditions->filter) && coming->n < coming->capacity)
+	if (order.value != NULL && !MirrorWantsNulls(&conditions->filter))
+	{
 		KnnMakeQuery(&order, conditions, &coming->queries[coming->n++]);
+		coming->bytes += VARSIZE(order.value);
+	}
 	MemoryContextSwitchTo(old);
 }
 

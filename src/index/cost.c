@@ -32,8 +32,9 @@
  * both are about as fast: at some thousand of 10,000 rows, and at 100,000 and
  * more of a million.  A query without LIMIT sorts.
  *
- * By weights the engine scans the ids of all rows.  For a million rows that
- * takes some milliseconds, ten times as long as by a set.
+ * By weights the engine scans the ids of all rows.  For a million rows of 54
+ * ids that takes 24 ms with two threads of a CPU, a hundred times as long as
+ * ranking them by a set.
  *
  * For each value of an array that the set is compared with, all rows are
  * ranked once more, in one round trip.

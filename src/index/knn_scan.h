@@ -44,6 +44,7 @@ typedef struct KnnComing
 	MirrorQuery *queries;		/* [capacity]; [n] of them, in order */
 	uint32		capacity;
 	uint32		n;
+	Size		bytes;			/* of all n */
 	uint32		next;			/* those before are taken, or will not come */
 	bool		asked;			/* queries[next .. n) have their first rows */
 } KnnComing;

@@ -492,17 +492,6 @@ sparse_score(gpuvec_measure measure, const model_row *row, const test_query *q)
 	return weighted_score(measure, &q->q, shares, row->len);
 }
 
-static int
-compare_matches(const void *a, const void *b)
-{
-	const gpuvec_match *x = a;
-	const gpuvec_match *y = b;
-
-	if (x->score != y->score)
-		return x->score > y->score ? -1 : 1;
-	return x->tid < y->tid ? -1 : x->tid > y->tid;
-}
-
 /* A measure, with weights if it is tversky */
 static gpuvec_scoring
 scoring_of(gpuvec_measure measure)
@@ -669,7 +658,7 @@ test_searches(gpuvec_backend *backend, const gpuvec_view *view, const table *t, 
 
 	for (int round = 0; round < rounds; round++)
 	{
-		gpuvec_measure measure = (gpuvec_measure) (round % (int) measures_of(backend));
+		gpuvec_measure measure = (gpuvec_measure) (round % GPUVEC_N_WIRE_MEASURES);
 		uint32_t	n = round % 3 == 0 ? 1 : (uint32_t) random_below(NQUERIES) + 1;
 
 		for (uint32_t i = 0; i < n; i++)

@@ -125,7 +125,7 @@ test_joint(void)
 
 		wide_from = i % 3 == 1 ? 30 : 0;
 		model_filters = i % 4 == 2 ? 3 : 0;
-		model_values = i % 5 == 3 && model_measures() > GPUVEC_WIRE_SPARSE;
+		model_values = i % 5 == 3;
 		m = model_new(100 + i, sizes[i / 4], s);
 		for (int loads = 1; loads <= 2; loads++)
 		{

@@ -574,12 +574,6 @@ on_gpu(void)
 	return backend && strcmp(backend, "cuda") == 0;
 }
 
-uint32_t
-model_measures(void)
-{
-	return GPUVEC_N_WIRE_MEASURES;
-}
-
 float
 model_weight(gpuvec_measure measure, const model_query *q, uint32_t i)
 {
@@ -944,7 +938,7 @@ model_check(client *c, const model *m, gpuvec_measure measure, const model_query
 bool
 model_check_random(client *c, const model *m, const shape *s)
 {
-	gpuvec_measure measure = (gpuvec_measure) random_below(model_measures());
+	gpuvec_measure measure = (gpuvec_measure) random_below(GPUVEC_N_WIRE_MEASURES);
 	uint32_t	n = 1 + (uint32_t) random_below(3);
 	model_query queries[3];
 	bool		ok;

@@ -123,12 +123,6 @@ typedef struct model_query
 extern model_query random_query(const shape *s);
 
 /*
- * How many measures the engine takes, by their numbers on the wire: a GPU
- * takes none of sparse vectors
- */
-extern uint32_t model_measures(void);
-
-/*
  * The weight of an id by a measure of sparse vectors, GPUVEC_WIRE_SPARSE and
  * behind
  */

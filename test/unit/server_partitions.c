@@ -264,7 +264,7 @@ random_partitions_request(buffer *b, const model *m, const shape *s)
 	model_query queries[QUERIES];
 	partitions_search search = {
 		.models = twice,.npartitions = 2,.late = PARTITIONS,.queries = queries,
-		.measure = (gpuvec_measure) random_below(model_measures()),
+		.measure = (gpuvec_measure) random_below(GPUVEC_N_WIRE_MEASURES),
 		.n = 1 + (uint32_t) random_below(QUERIES)
 	};
 
@@ -282,9 +282,9 @@ search_partitions(client *c, model *models, uint32_t npartitions, const shape *s
 	partitions_search search = {.models = models,.npartitions = npartitions,.queries = queries};
 
 	make_queries(queries, s);
-	for (int i = 0; i < (int) model_measures() * 8; i++)
+	for (int i = 0; i < GPUVEC_N_WIRE_MEASURES * 8; i++)
 	{
-		search.measure = (gpuvec_measure) (i % (int) model_measures());
+		search.measure = (gpuvec_measure) (i % GPUVEC_N_WIRE_MEASURES);
 		search.n = i % 2 == 0 ? QUERIES : 1;
 		search.late = i % 5 == 0 ? (uint32_t) random_below(npartitions) : PARTITIONS;
 		search.known = i % 3 == 0 ? 0 : models[0].refresh;
@@ -441,7 +441,7 @@ search_without(client *c, model *models, uint32_t partition)
 	make_queries(queries, &few_ids);
 	for (int i = 0; i < 14; i++)
 	{
-		search.measure = (gpuvec_measure) random_below(model_measures());
+		search.measure = (gpuvec_measure) random_below(GPUVEC_N_WIRE_MEASURES);
 		search.late = i < 12 ? partition : PARTITIONS;
 		check_partitions(c, &search);
 	}

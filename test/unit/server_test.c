@@ -132,7 +132,7 @@ test_search(void)
 		  client_state(&c).state == GPUVEC_READY, "a mirror is ready after it was loaded");
 	for (int i = 0; i < 40; i++)
 		queries[i] = random_query(&small);
-	for (int measure = 0; measure < (int) model_measures(); measure++)
+	for (int measure = 0; measure < GPUVEC_N_WIRE_MEASURES; measure++)
 	{
 		check(model_check(&c, &m, (gpuvec_measure) measure, queries, 40), "a batch");
 		for (int i = 0; i < 8; i++)
@@ -142,7 +142,7 @@ test_search(void)
 	/* page by page */
 	queries[0].wire.k = 7;
 	queries[0].wire.flags = 0;
-	for (int measure = 0; measure < (int) model_measures(); measure++)
+	for (int measure = 0; measure < GPUVEC_N_WIRE_MEASURES; measure++)
 	{
 		queries[0].wire.flags = 0;
 		for (int page = 0; page < 5; page++)
@@ -198,7 +198,7 @@ test_all_rows(void)
 		free(q.ids);
 		q = (model_query) {.wire.len = 1, .wire.k = GPUVEC_ALL_ROWS,.ids = malloc(sizeof(ids))};
 		memcpy(q.ids, ids, sizeof(ids));
-		for (int measure = 0; measure < (int) model_measures(); measure++)
+		for (int measure = 0; measure < GPUVEC_N_WIRE_MEASURES; measure++)
 			for (int i = 0; i < 3; i++)
 				check(model_check(&c, &m, (gpuvec_measure) measure, &q, 1), "all rows with an id");
 		free(q.ids);
@@ -385,7 +385,7 @@ test_edges(void)
 	q.wire.flags = 0;
 	check(model_load(&c, &empty), "load no pages");
 	check(model_load(&c, &hollow), "load empty pages");
-	for (int measure = 0; measure < (int) model_measures(); measure++)
+	for (int measure = 0; measure < GPUVEC_N_WIRE_MEASURES; measure++)
 	{
 		check(model_check(&c, &empty, (gpuvec_measure) measure, &q, 1), "search nothing");
 		check(model_check(&c, &hollow, (gpuvec_measure) measure, &q, 1), "search nothing");
@@ -416,7 +416,7 @@ test_edges(void)
 	memcpy(q.ids, row->ids, GPUVEC_MAX_IDS * sizeof(uint16_t));
 	q.weights = NULL;
 	q.wire.len = GPUVEC_MAX_IDS;
-	for (int measure = 0; measure < (int) model_measures(); measure++)
+	for (int measure = 0; measure < GPUVEC_N_WIRE_MEASURES; measure++)
 		check(model_check(&c, &long_set, (gpuvec_measure) measure, &q, 1), "search for it");
 
 	/* a mirror that is behind is not searched */
@@ -1311,14 +1311,14 @@ together_rounds(const char *fault, const shape *s, uint32_t nblocks)
 	check(model_load(&alone, &m), "load");
 	m.position = m.refresh = m.applied = 0;
 	check(model_load(&requests[0].c, &m), "load");
-	for (uint32_t round = 0; round < 3 * model_measures(); round++)
+	for (uint32_t round = 0; round < 3 * GPUVEC_N_WIRE_MEASURES; round++)
 	{
 		for (int i = 0; i < TOGETHER; i++)
 		{
 			/* by two measures at once, in some rounds */
 			uint32_t	measure = round / 3 + (round % 3 == 2 ? (uint32_t) i % 2 : 0);
 
-			make_together(&requests[i], &m, s, (gpuvec_measure) (measure % model_measures()), round % GPUVEC_N_METHODS);
+			make_together(&requests[i], &m, s, (gpuvec_measure) (measure % GPUVEC_N_WIRE_MEASURES), round % GPUVEC_N_METHODS);
 		}
 		if (!check_together(requests, &alone))
 			break;
@@ -1901,22 +1901,6 @@ test_filters(void)
 	model_filters = wide_from = 0;
 }
 
-/* A device that takes no sparse vectors refuses them; then sessions scan */
-static void
-refuse_values(void)
-{
-	engine		e = engine_start(NULL, plain);
-	client		c = client_open(&e);
-	model		m = model_new(100, 3, &small);
-	gpuvec_load load = {.key = m.key,.nblocks = m.nblocks};
-
-	check(!client_call(&c, GPUVEC_MSG_LOAD_BEGIN, &load, sizeof(load), GPUVEC_MSG_STATE) &&
-		  client_failed_with(&c, "54000") && client_error_fallback(&c), "sparse vectors are refused");
-	model_free(&m);
-	client_close(&c);
-	engine_stop(&e);
-}
-
 /* Mirrors of sparse vectors, loaded, refreshed and merged */
 static void
 test_values(void)
@@ -1924,7 +1908,7 @@ test_values(void)
 	static const char *const faults[] = {"lists:1", "lists:1,first-number:65400", "full-segment:20000"};
 
 	model_values = true;
-	for (int i = 0; i < 3 && model_measures() > GPUVEC_WIRE_SPARSE; i++)
+	for (int i = 0; i < 3; i++)
 	{
 		engine		e = engine_start(faults[i], plain);
 
@@ -1938,10 +1922,7 @@ test_values(void)
 		engine_stop(&e);
 	}
 	model_filters = 0;
-	if (model_measures() > GPUVEC_WIRE_SPARSE)
-		test_merges();
-	else
-		refuse_values();
+	test_merges();
 	wide_from = 0;
 	model_values = false;
 }
@@ -2206,8 +2187,7 @@ test_violations(void)
 	expect_violation(&e, GPUVEC_MSG_REFRESH, &commit, sizeof(commit), "a short REFRESH");
 	test_parts(&e, &m);
 	test_bad_lines(&e, &m);
-	if (model_measures() > GPUVEC_WIRE_SPARSE)
-		test_bad_values(&e);
+	test_bad_values(&e);
 	test_search_ahead(&d, &m);
 	client_close(&d);
 

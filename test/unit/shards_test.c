@@ -545,17 +545,6 @@ draw_query(const table *t, gpuvec_measure measure, test_query *scratch, gpuvec_t
 }
 
 static int
-compare_matches(const void *x, const void *y)
-{
-	const gpuvec_match *a = x;
-	const gpuvec_match *b = y;
-
-	if (a->score != b->score)
-		return a->score > b->score ? -1 : 1;
-	return a->tid < b->tid ? -1 : a->tid > b->tid;
-}
-
-static int
 compare_tids(const void *x, const void *y)
 {
 	uint64_t	a = *(const uint64_t *) x;
@@ -712,7 +701,7 @@ test_random(int ntables)
 			shard_device(shards, p)->no_disjoint = random_below(6) == 0;
 		view = make_view(shards, &t);
 		for (int round = 0; round < 3; round++)
-			compare_views(one, expected, shards, view, &t, (gpuvec_measure) random_below(measures_of(shards)));
+			compare_views(one, expected, shards, view, &t, (gpuvec_measure) random_below(GPUVEC_N_WIRE_MEASURES));
 		gpuvec_view_unref(view);
 		gpuvec_view_unref(expected);
 		check(nothing_placed(shards), "released segments no longer count");
@@ -805,7 +794,7 @@ test_joint(int ntables)
 		}
 		expected = joint_view(one, t);
 		view = joint_view(shards, t);
-		for (gpuvec_measure m = 0; m < measures_of(one); m++)
+		for (gpuvec_measure m = 0; m < GPUVEC_N_WIRE_MEASURES; m++)
 		{
 			compare_views(one, expected, shards, view, &t[0], m);
 			check_joint(one, expected, t, m);
@@ -1037,7 +1026,7 @@ test_elsewhere(int ntables, bool with_host)
 		for (int p = 0; p < n; p++)
 			shard_device(shards, p)->fails = p != good && random_below(2) ? GPUVEC_OUT_OF_MEMORY : NULL;
 		for (int round = 0; round < 3; round++)
-			compare_views(one, expected, shards, view, &t, (gpuvec_measure) random_below(measures_of(shards)));
+			compare_views(one, expected, shards, view, &t, (gpuvec_measure) random_below(GPUVEC_N_WIRE_MEASURES));
 		for (int p = 0; p < n; p++)
 			shard_device(shards, p)->fails = NULL;
 		shards->copier->free_copies(shards->copier->take(shards, view, NULL));
@@ -1085,10 +1074,10 @@ compare_copies(gpuvec_backend *one, const gpuvec_view *expected, gpuvec_backend 
 {
 	for (int p = 0; p < gpuvec_shards_of(shards)->ndevices; p++)
 		compare_batch(one, expected, shards, p, view, t,
-					  (gpuvec_measure) random_below(measures_of(shards)),
+					  (gpuvec_measure) random_below(GPUVEC_N_WIRE_MEASURES),
 					  1 + (uint32_t) random_below(NQUERIES));
 	compare_batch(one, expected, shards, -1, view, t,
-				  (gpuvec_measure) random_below(measures_of(shards)),
+				  (gpuvec_measure) random_below(GPUVEC_N_WIRE_MEASURES),
 				  2 * SPLIT_QUERIES + (uint32_t) random_below(3 * SPLIT_QUERIES));
 	compare_views(one, expected, shards, view, t, GPUVEC_JACCARD);
 }
@@ -1371,35 +1360,6 @@ test_replicas(void)
 	free(single.rows);
 }
 
-/* A device that takes no weights: the scheduler refuses, and sessions scan */
-static void
-test_no_weights(void)
-{
-	gpuvec_backend *shards = open_shards(2, NULL);
-	table		t = make_table(200, 3, 20, true);
-	gpuvec_view *view = make_view(shards, &t);
-	gpuvec_scheduler *scheduler = gpuvec_scheduler_new(shards);
-	gpuvec_scoring scoring = gpuvec_sparse_scoring(GPUVEC_SPARSE_COSINE);
-	gpuvec_topk_query query;
-	test_query	scratch;
-	gpuvec_error error;
-
-	draw_query(&t, (gpuvec_measure) (GPUVEC_WIRE_SPARSE + GPUVEC_SPARSE_COSINE), &scratch, &query);
-	query.unordered = false;
-	query.matches = calloc(t.n + 1, sizeof(gpuvec_match));
-	check(!shards->takes_weights ||
-		  gpuvec_scheduler_topk(scheduler, view, &scoring, GPUVEC_METHOD_AUTO, &query, 1, &error),
-		  "a search by weights");
-	shards->takes_weights = false;
-	check(!gpuvec_scheduler_topk(scheduler, view, &scoring, GPUVEC_METHOD_AUTO, &query, 1, &error) &&
-		  error.fallback && !error.fatal, "a search that the engine does not take");
-	free(query.matches);
-	gpuvec_scheduler_free(scheduler);
-	gpuvec_view_unref(view);
-	shards->close(shards);
-	free(t.rows);
-}
-
 /* Sessions search while copies are taken away, and made again */
 static void
 test_copies_taken(void)
@@ -1500,7 +1460,6 @@ main(int argc, char **argv)
 	test_copies_refused();
 #ifndef SHARDS_TEST_GPU
 	test_replicas();
-	test_no_weights();
 	test_copies_taken();
 #endif
 #ifdef SHARDS_TEST_GPU

@@ -27,11 +27,16 @@ typedef struct test_weights
 	uint16_t	places[MOST_WEIGHTS];
 } test_weights;
 
-/* How many measures a backend takes */
-static inline uint32_t
-measures_of(const gpuvec_backend *backend)
+/* qsort comparator of matches: by score, then by tid */
+static inline int
+compare_matches(const void *x, const void *y)
 {
-	return backend->takes_weights ? GPUVEC_N_WIRE_MEASURES : GPUVEC_TVERSKY + 1;
+	const gpuvec_match *a = x;
+	const gpuvec_match *b = y;
+
+	if (a->score != b->score)
+		return a->score > b->score ? -1 : 1;
+	return a->tid < b->tid ? -1 : a->tid > b->tid;
 }
 
 static inline bool

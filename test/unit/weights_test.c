@@ -25,6 +25,7 @@
 #include "kernels/search/search_policy.h"
 #endif
 
+#include "test_weights.h"
 #include "unit_test.h"
 
 #define N_MEASURES		3
@@ -425,17 +426,6 @@ free_question(question *q)
 }
 
 /* ---- searches ---- */
-
-static int
-compare_matches(const void *x, const void *y)
-{
-	const gpuvec_match *a = x;
-	const gpuvec_match *b = y;
-
-	if (a->score != b->score)
-		return a->score > b->score ? -1 : 1;
-	return a->tid < b->tid ? -1 : a->tid > b->tid;
-}
 
 static bool
 has_tid(const gpuvec_topk_query *query, uint64_t tid)

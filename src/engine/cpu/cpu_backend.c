@@ -190,7 +190,6 @@ gpuvec_cpu_open_with(const gpuvec_backend_options *options, const gpuvec_lists_p
 	cpu->base.finder = &gpuvec_cpu_finder;
 	cpu->base.takes_unordered = true;
 	cpu->base.takes_partitions = true;
-	cpu->base.takes_weights = true;
 	cpu->base.info = cpu_info;
 	cpu->base.adopt_segment = cpu_adopt_segment;
 	cpu->base.adopt_livemaps = cpu_adopt_livemaps;

@@ -15,9 +15,6 @@ sets_make(gpuvec_mirror *mirror, gpuvec_error *error)
 {
 	gpuvec_sets_mirror *sets = (gpuvec_sets_mirror *) mirror;
 
-	if (mirror->key.values && !mirror->device->backend->takes_weights)
-		return gpuvec_fail(error, GPUVEC_LIMIT_EXCEEDED, NULL, NULL,
-						   "the gpuvec engine does not keep sparse vectors");
 	sets->most_merged = UINT32_MAX;
 	sets->costs = gpuvec_method_costs_new();
 	if (sets->costs)

@@ -65,7 +65,7 @@ typedef enum CostsKnown
 #define COSTS_TRIP_OPERATORS	10000.0 /* a round trip to the engine */
 #define COSTS_RANK_OPERATORS	0.025	/* a row of COSTS_RANK_IDS ids */
 #define COSTS_RANK_IDS			50.0
-#define COSTS_SCAN_RANKS		10.0	/* ranking a row by weights, in
+#define COSTS_SCAN_RANKS		100.0	/* ranking a row by weights, in
 										 * rankings of a row by a set */
 
 /* Operator calls per microsecond, on the machine of the measurements */

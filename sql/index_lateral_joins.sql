@@ -65,7 +65,9 @@ CREATE VIEW joins AS SELECT * FROM (VALUES
 	(12, $$SELECT n, d FROM queries q, LATERAL (SELECT d.tokens <-> q.tokens AS d FROM docs d WHERE d.tenant = q.tenant AND d.tokens @> '{7}' ORDER BY d.tokens <-> q.tokens LIMIT 8) x$$),
 	(13, $$SELECT m, n, d FROM generate_series(8, 12) m, LATERAL (SELECT n, d FROM queries q, LATERAL (SELECT d.tokens <-> q.tokens AS d FROM docs d WHERE d.tenant = q.tenant ORDER BY d.tokens <-> q.tokens LIMIT 1) x WHERE n > m LIMIT 8) y$$),
 	(14, $$SELECT n, d FROM queries q, LATERAL (SELECT d.tokens <-> q.tokens AS d FROM docs d WHERE d.tenant = q.shift ORDER BY d.tokens <-> q.tokens LIMIT 3) x$$),
-	(15, $$SELECT n, d FROM (SELECT id AS n, tokens, tenant FROM docs WHERE id % 30 = 0 ORDER BY tokens <-> '{7,31,62}' LIMIT 300) q, LATERAL (SELECT d.tokens <-> q.tokens AS d FROM docs d WHERE d.tenant = q.tenant ORDER BY d.tokens <-> q.tokens LIMIT 3) x$$)
+	(15, $$SELECT n, d FROM (SELECT id AS n, tokens, tenant FROM docs WHERE id % 30 = 0 ORDER BY tokens <-> '{7,31,62}' LIMIT 300) q, LATERAL (SELECT d.tokens <-> q.tokens AS d FROM docs d WHERE d.tenant = q.tenant ORDER BY d.tokens <-> q.tokens LIMIT 3) x$$),
+	(16, $$SELECT n, d FROM queries q, LATERAL (SELECT d.tokens <#> q.tokens::idvec * (0.5 + q.n % 3) AS d FROM docs d WHERE d.tenant = q.tenant ORDER BY d.tokens <#> q.tokens::idvec * (0.5 + q.n % 3) LIMIT 10) x$$),
+	(17, $$SELECT n, d FROM queries q, LATERAL (SELECT d.tokens <#> q.tokens::idvec AS d FROM docs d ORDER BY d.tokens <#> q.tokens::idvec LIMIT 200) x WHERE n < 40$$)
 	) j (number, query);
 -- 8 is in a subquery of an expression, and 9 has a volatile function:
 -- there each query is asked alone

@@ -82,7 +82,9 @@ typedef struct gpuvec_search_weights
 #define GPUVEC_QUERY_AFTER		2	/* only rows that come after (after_score,
 									 * after_tid) */
 #define GPUVEC_QUERY_DISJOINT	4	/* with a filter: rows that share no id
-									 * rank as well, if few rows pass */
+									 * rank as well, if few rows pass; by a
+									 * measure of sparse vectors those of any
+									 * score */
 
 #define GPUVEC_QUERY_PAGES		8	/* with ALL_ROWS: the rows without their
 									 * scores, by pages, if the engine can */
@@ -117,12 +119,13 @@ typedef struct gpuvec_query
  *
  * `passed` counts the live rows that pass the query's filter; if it has none,
  * it is GPUVEC_NOT_COUNTED.  With GPUVEC_QUERY_DISJOINT it has the bit
- * GPUVEC_DISJOINT_TOO if rows without a common id have taken part: their
- * score is that of no common id.  (A session does not ask for them where
+ * GPUVEC_DISJOINT_TOO if such rows have taken part.  One without a common id
+ * has the score of no common id.  (A session does not ask for them where
  * gpuvec_ranks_disjoint() holds: they always take part.)
  *
  * By a measure of sparse vectors, a row ranks whatever it shares with the
  * query, if it has the least score; one without a common id has the score 0.
+ * With GPUVEC_DISJOINT_TOO there is no least score.
  */
 typedef struct gpuvec_result
 {

@@ -126,7 +126,7 @@ extern bool idvec_not_negative(const gpuvec_sparse *vector);
 extern double idvec_score(const gpuvec_scoring *scoring, const gpuvec_sparse *query,
 						  const gpuvec_sparse *row, uint32 common);
 
-/* True if a type is idvec */
+/* True if a type is idvec, by the catalog */
 extern bool idvec_is_type(Oid type);
 
 extern Datum idvec_out(PG_FUNCTION_ARGS);

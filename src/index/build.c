@@ -110,7 +110,8 @@ check_columns(Relation index, const FilterColumns *filters)
 {
 	int			n = IndexRelationGetNumberOfKeyAttributes(index);
 
-	if (FilterKindOf(index->rd_opcintype[0]) != FILTER_UNKNOWN)
+	if (FilterKindOf(index->rd_opcintype[0]) != FILTER_UNKNOWN ||
+		idvec_is_type(index->rd_opcintype[0]))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("the first column of an index of access method \"%s\" must be a set", "gpuvec"),

@@ -9,8 +9,8 @@
  * at (joined.c), and the first rows of all their queries are asked for in one
  * request, when the first of these queries is needed.
  *
- * Only a query may take the answer that is the same: set, measure, and
- * conditions.  It is looked for among those that are left, in order, since
+ * Only a query may take the answer that is the same: value and conditions.
+ * (The measure is that of the scan's operator.)  It is looked for among those that are left, in order, since
  * not every row brings a rescan.  A query that is not there is asked alone.
  *
  * An answer may be old when it is taken.  But rescans have one snapshot.  A
@@ -31,7 +31,7 @@
 /* Most rows of all first batches together */
 #define MOST_ROWS		(256 * 1024)
 
-/* Queries of so many bytes together are the last that are asked for at once */
+/* Queries are kept until they take this much memory */
 #define MOST_BYTES		(8 * 1024 * 1024)
 
 void
@@ -48,7 +48,6 @@ KnnComingReset(IndexScanDesc scan, uint32 capacity)
 	coming->queries = MemoryContextAllocZero(coming->context, capacity * sizeof(MirrorQuery));
 	coming->capacity = capacity;
 	coming->n = coming->next = 0;
-	coming->bytes = 0;
 	coming->asked = false;
 }
 
@@ -56,7 +55,7 @@ KnnComingReset(IndexScanDesc scan, uint32 capacity)
  * The scan's own keys are overwritten: a rescan gives it others before it is
  * used again
  */
-void
+bool
 KnnComingAdd(IndexScanDesc scan, ScanKey keys, ScanKey orderbys)
 {
 	KnnComing  *coming = &((KnnState *) scan->opaque)->coming;
@@ -64,8 +63,9 @@ KnnComingAdd(IndexScanDesc scan, ScanKey keys, ScanKey orderbys)
 	GpuvecConditions *conditions;
 	GpuvecOrder order;
 
-	if (coming->n == coming->capacity || coming->bytes >= MOST_BYTES)
-		return;
+	if (coming->n == coming->capacity ||
+		MemoryContextMemAllocated(coming->context, false) >= MOST_BYTES)
+		return false;
 	old = MemoryContextSwitchTo(coming->context);
 	conditions = palloc_object(GpuvecConditions);
 	if (scan->numberOfKeys > 0)
@@ -73,11 +73,9 @@ KnnComingAdd(IndexScanDesc scan, ScanKey keys, ScanKey orderbys)
 	memcpy(scan->orderByData, orderbys, scan->numberOfOrderBys * sizeof(ScanKeyData));
 	KnnReadKeys(scan, conditions, &order);
 	if (order.value != NULL && !MirrorWantsNulls(&conditions->filter))
-	{
 		KnnMakeQuery(&order, conditions, &coming->queries[coming->n++]);
-		coming->bytes += VARSIZE(order.value);
-	}
 	MemoryContextSwitchTo(old);
+	return true;
 }
 
 /* True if two filters are the same; NULL: none */
@@ -95,8 +93,7 @@ same_filter(const gpuvec_filter *a, const gpuvec_filter *b)
 static bool
 same_query(const MirrorQuery *a, const MirrorQuery *b)
 {
-	return VARSIZE(a->value) == VARSIZE(b->value) &&
-		memcmp(a->value, b->value, VARSIZE(a->value)) == 0 && same_filter(a->filter, b->filter);
+	return GpuvecSameValue(a->value, b->value) && same_filter(a->filter, b->filter);
 }
 
 /* Ask for the first rows of all queries that are left */

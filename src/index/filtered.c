@@ -86,19 +86,6 @@ any_order(void)
 	return any;
 }
 
-/* Let a search have all rows that pass, whatever they share with the query */
-static void
-set_scoring(MirrorSearch *search, const GpuvecOrder *order)
-{
-	search->scoring.measure = GPUVEC_HAMMING;
-	if (order->scoring.sparse)
-	{
-		search->scoring = order->scoring;
-		search->has_min_score = true;
-		search->min_score = -INFINITY;
-	}
-}
-
 bool
 GpuvecFindFiltered(IndexScanDesc scan, const gpuvec_filter *filter, const GpuvecOrder *order,
 				   KeyedRow **rows, uint64 *n)
@@ -114,7 +101,10 @@ GpuvecFindFiltered(IndexScanDesc scan, const gpuvec_filter *filter, const Gpuvec
 	GpuvecDescribe(scan, &target);
 	if (target.mode != MIRROR_SHARED)
 		return false;
-	set_scoring(&search, &used);
+	/* by weights all rows rank, too, if any score will do */
+	search.scoring = used.scoring.sparse ? used.scoring : (gpuvec_scoring) {GPUVEC_HAMMING};
+	search.has_min_score = used.scoring.sparse != 0;
+	search.min_score = -INFINITY;
 	search.nqueries = nulls ? 1 : 2;
 	search.roots = target.key.rooted;
 	search.snapshot = scan->xs_snapshot;

@@ -49,6 +49,13 @@ typedef struct GpuvecOrder
 	gpuvec_sparse vector;		/* its ids and values; point into it */
 } GpuvecOrder;
 
+/* True if two queries of one type, which are not toasted, are the same */
+static inline bool
+GpuvecSameValue(const struct varlena *a, const struct varlena *b)
+{
+	return VARSIZE(a) == VARSIZE(b) && memcmp(a, b, VARSIZE(a)) == 0;
+}
+
 /*
  * strategies.c: the measure of sets that a distance strategy is of; what a
  * scan of an index with this key orders by, in the current memory context; is

@@ -44,7 +44,6 @@ typedef struct KnnComing
 	MirrorQuery *queries;		/* [capacity]; [n] of them, in order */
 	uint32		capacity;
 	uint32		n;
-	Size		bytes;			/* of all n */
 	uint32		next;			/* those before are taken, or will not come */
 	bool		asked;			/* queries[next .. n) have their first rows */
 } KnnComing;
@@ -76,7 +75,7 @@ typedef struct KnnState
 	KnnRow		last;			/* the row that was returned last */
 	bool		returned;		/* last is set */
 	bool		exhausted;		/* all rows that pass the filter were given */
-	bool		disjoint;		/* rows without a common id were given, too */
+	bool		disjoint;		/* all rows that pass the filter rank */
 
 	/* SCAN_KEYED */
 	bool		looked;			/* found is set */
@@ -114,11 +113,11 @@ extern void KnnSortGroup(KnnState *state);
 
 /*
  * coming.c: forget queries that were to come, and make room for so many; add
- * the query that the scan has with these keys; have the first rows of the
- * scan's query set, if they were asked for with others
+ * the query that the scan has with these keys, false if there is no room; have
+ * the first rows of the scan's query set, if they were asked for with others
  */
 extern void KnnComingReset(IndexScanDesc scan, uint32 capacity);
-extern void KnnComingAdd(IndexScanDesc scan, ScanKey keys, ScanKey orderbys);
+extern bool KnnComingAdd(IndexScanDesc scan, ScanKey keys, ScanKey orderbys);
 extern bool KnnComingTake(KnnState *state);
 
 /* scan_query.c */

@@ -496,8 +496,7 @@ is_same_query(const MergeRows *rows, IndexScanDesc scan, const KnnState *state)
 	return rows->order.value != NULL && rows->order.scoring.measure == mine->scoring.measure &&
 		rows->order.scoring.sparse == mine->scoring.sparse &&
 		rows->append->ps.state->es_snapshot == scan->xs_snapshot &&
-		VARSIZE(rows->order.value) == VARSIZE(mine->value) &&
-		memcmp(rows->order.value, mine->value, VARSIZE(mine->value)) == 0;
+		GpuvecSameValue(rows->order.value, mine->value);
 }
 
 bool

@@ -3,7 +3,8 @@
  * other_rows.c
  *	  Rows that the engine does not return, in the order of a distance.
  *
- * These are rows without a common id, and rows whose set is empty or null.  A
+ * These are rows that do not rank (GpuvecRanks), as those without a common id,
+ * and rows whose set is empty or null.  A
  * scan of the table (or of the rows that the index keeps) finds them, and a
  * sort orders them.  If the engine is not available, or cannot go on with a
  * scan, the scan does not end.  Then all rows are found and sorted in this

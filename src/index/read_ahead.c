@@ -187,15 +187,16 @@ static void
 tell_scan(ReadAheadState *state)
 {
 	IndexScanState *scan = state->scan;
+	bool		room = true;
 
 	KnnComingReset(scan->iss_ScanDesc, state->n);
-	for (uint32 i = 0; i < state->n; i++)
+	for (uint32 i = 0; i < state->n && room; i++)
 	{
 		set_params(state, state->slots[i]);
 		ResetExprContext(scan->iss_RuntimeContext);
 		ExecIndexEvalRuntimeKeys(scan->iss_RuntimeContext, scan->iss_RuntimeKeys,
 								 scan->iss_NumRuntimeKeys);
-		KnnComingAdd(scan->iss_ScanDesc, scan->iss_ScanKeys, scan->iss_OrderByKeys);
+		room = KnnComingAdd(scan->iss_ScanDesc, scan->iss_ScanKeys, scan->iss_OrderByKeys);
 	}
 }
 

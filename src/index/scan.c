@@ -137,7 +137,7 @@ gpuvec_endscan(IndexScanDesc scan)
 
 /*
  * Go on with rows that were found, behind the last one that was returned.  If
- * the ranking has had rows without a common id, it has had all sets.
+ * all rows that pass were ranked, only null sets are left.
  */
 static void
 go_on_keyed(KnnState *state)

@@ -53,10 +53,9 @@ GpuvecDistanceRounds(const gpuvec_scoring *scoring)
 }
 
 /*
- * A row ranks if its distance is less than that of rows without a common id,
- * unless these rank, too.  So all rows that rank precede all others.  With
- * weights, rows that share ids may have the distance of those that share none,
- * or a greater one.
+ * A row ranks if it comes before all rows without a common id.  By hamming all
+ * rank.  With weights, rows that share ids may have the distance of those that
+ * share none, or a greater one.
  */
 bool
 GpuvecRanks(const gpuvec_scoring *scoring, double distance)

@@ -234,6 +234,8 @@ raise_bound(const MirrorSearch *search, MirrorQuery *query, const SearchAnswer *
 {
 	gpuvec_shared all = {query->vector.ids.n, query->vector.ids.n, query->vector.ids.n};
 
+	/* inner products have no best score */
+	Assert(!search->scoring.sparse);
 	if (query->skip || answer->nhits < search->k)
 		return;
 	query->has_above = true;

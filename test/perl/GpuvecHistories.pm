@@ -28,7 +28,8 @@ sub compare_sql
 		SET LOCAL enable_indexscan = on;
 		SET LOCAL enable_seqscan = off;
 		SET LOCAL enable_sort = off;
-		EXECUTE 'EXPLAIN ' || sql || ') x' INTO plan;
+		EXECUTE 'EXPLAIN (FORMAT JSON) ' || sql || ') x' INTO plan;
+		IF plan NOT LIKE '%"Order By"%' THEN RETURN 'not by the index'; END IF;
 		EXECUTE sql || format('LIMIT %s) x', k) INTO ids, distances;
 		IF distances IS DISTINCT FROM nullif(all_distances[:k], '{}') THEN RETURN 'other distances'; END IF;
 		IF EXISTS (SELECT FROM unnest(ids, distances) AS r (i, d) WHERE d IS DISTINCT FROM all_distances[array_position(all_ids, i)]) THEN RETURN 'a row with another distance'; END IF;

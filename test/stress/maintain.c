@@ -330,7 +330,7 @@ truncate_table(struct worker *w)
 
 	if (!begin(w, "READ COMMITTED"))
 		return;
-	w->tolerated = DETACHED;
+	w->tolerated = t->partitioned ? DETACHED : NULL;
 	if (run(w, "CREATE TEMP TABLE old ON COMMIT DROP AS SELECT %s FROM %s", t->partitioned ? "id, kind, n, note, s" : "*", emptied) &&
 		run(w, "TRUNCATE %s", emptied) &&
 		run(w, "INSERT INTO %s SELECT * FROM old WHERE n %% %d <> 0 ORDER BY %s",
@@ -349,7 +349,7 @@ recycle_rows(struct worker *w)
 	const struct table *t = my_table(w);
 	int			part = between(w, 2, 5);
 
-	w->tolerated = DETACHED;
+	w->tolerated = t->partitioned ? DETACHED : NULL;
 	run(w, "DELETE FROM %s WHERE id %% %d = 0", t->name, part);
 	run(w, "VACUUM (INDEX_CLEANUP %s) %s", chance(w, 80) ? "on" : "off", t->name);
 	run(w, "INSERT INTO %s SELECT i, i %% 4, i, 'again', %s(stress.make_ids(i + %d, %d, 200)) FROM generate_series(%d, %d, %d) i ON CONFLICT DO NOTHING",

@@ -82,6 +82,8 @@ sub same_order
 			like($b->safe_psql('postgres', "$by_index; EXPLAIN $sql"), qr/Index Scan using docs_s/, "$name: $distance, $filter: the plan");
 			is($second, $first, "$name: $distance, $filter: the order");
 			is(join(' ', sort split / /, $second), join(' ', sort split / /, $brute), "$name: $distance, $filter: the rows");
+			my ($indexed, $sorted) = map { $b->safe_psql('postgres', "$_; SELECT string_agg((s $distance)::text, ' ') FROM ($sql) x") } $by_index, $by_scan;
+			is($indexed, $sorted, "$name: $distance, $filter: the distances");
 		}
 	}
 	return;

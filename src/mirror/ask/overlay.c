@@ -31,7 +31,7 @@
  * but of the replaced ones only those are known that were returned.  If all
  * were returned, the count is right.  New rows without a common id count if
  * the engine has ranked such rows, too; only its answer tells.  By a measure
- * of vectors these are all that have less than the least score.
+ * of vectors the same goes for new rows that have less than the least score.
  *
  * An engine that was asked for all rows may return them in any order.  These
  * are the first case, whose answer is a union and needs no order.

@@ -78,8 +78,8 @@ rows_to_ask(const MirrorSearch *search, const MirrorQuery *query, uint32 page, u
 
 /*
  * The least score that rows of a query need.  False: any score will do.  By a
- * measure of vectors the engine ranks all rows, but others than those that
- * share something with the query are not asked for, unless min_score says so.
+ * measure of vectors the engine ranks all rows.  Those with a score above 0
+ * are asked for, unless min_score says otherwise.
  */
 static bool
 least_score(const MirrorSearch *search, const MirrorQuery *query, double *least)
@@ -224,8 +224,8 @@ make_wire(MirrorSearchRequest *request, const MirrorSearch *search)
 		(query->flags & GPUVEC_QUERY_AFTER) == 0;
 	wire->questions = request->questions;
 	wire->nquestions = request->n;
-	/* timed are one round trip and one ranking of all rows */
-	wire->timed = request->n == 1 && query->flags == 0 && query->nconditions == 0 &&
+	/* timed are one round trip and one ranking of all rows by a set */
+	wire->timed = request->n == 1 && !search->scoring.sparse && query->flags == 0 && query->nconditions == 0 &&
 		query->k <= TIMED_ROWS;
 }
 

@@ -301,13 +301,14 @@ CostsRankOperators(const Costs *costs)
 }
 
 /*
- * The same by weights, which takes a scan of all ids.  That is not measured:
- * what is known of a mirror is one mean for all its searches.
+ * Operator calls that ranking a row by weights takes more, for its ids are
+ * read.  That is not measured: what is known of a mirror is one mean for all
+ * its searches.
  */
 double
-CostsScanOperators(const Costs *costs)
+CostsWeighOperators(const Costs *costs)
 {
-	return usual_rank(costs) * COSTS_SCAN_RANKS;
+	return usual_rank(costs) * (costs->gpu ? COSTS_WEIGH_GPU : COSTS_WEIGH);
 }
 
 /*

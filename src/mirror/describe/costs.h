@@ -65,8 +65,9 @@ typedef enum CostsKnown
 #define COSTS_TRIP_OPERATORS	10000.0 /* a round trip to the engine */
 #define COSTS_RANK_OPERATORS	0.025	/* a row of COSTS_RANK_IDS ids */
 #define COSTS_RANK_IDS			50.0
-#define COSTS_SCAN_RANKS		100.0	/* ranking a row by weights, in
-										 * rankings of a row by a set */
+#define COSTS_WEIGH				100.0	/* what ranking a row by weights takes
+										 * more, in rankings of a row by a set */
+#define COSTS_WEIGH_GPU			1.0 /* the same on a GPU: an estimate */
 
 /* Operator calls per microsecond, on the machine of the measurements */
 #define COSTS_OPERATORS_PER_US	100.0
@@ -90,7 +91,7 @@ extern bool CostsMayTry(const gpuvec_mirror_key *mirror, int64 *claim, int *sqle
 extern CostsKnown CostsRead(const CostsKey *key, Costs *costs);
 extern double CostsTripOperators(void);
 extern double CostsRankOperators(const Costs *costs);
-extern double CostsScanOperators(const Costs *costs);
+extern double CostsWeighOperators(const Costs *costs);
 extern bool CostsResident(const Costs *costs);
 extern bool CostsRefused(const Costs *costs);
 

@@ -155,11 +155,11 @@ typedef struct MirrorQuery
 
 	const gpuvec_filter *filter;	/* only rows that pass; NULL: all rows */
 	bool		disjoint;		/* with a filter: rows without a common id are
-								 * welcome; never if they rank anyway */
+								 * welcome, by weights those of any score;
+								 * never if they rank anyway */
 	uint64		passed;			/* at least as many rows pass as the engine's
 								 * last answer said; see gpuvec_result */
-	bool		has_disjoint;	/* that answer ranks rows without a common id,
-								 * ... */
+	bool		has_disjoint;	/* that answer ranks such rows, ... */
 	bool		lost_disjoint;	/* ... or one before did, and this one does
 								 * not */
 
@@ -217,24 +217,9 @@ MirrorSetQuery(MirrorQuery *query, const IdSet *set)
 }
 
 /*
- * Rank a row with this score and number of common ids under this tid
- * (gpuvec_tid).  Returns false if it does not qualify.
- */
-static inline bool
-MirrorRankScore(const MirrorSearch *search, const MirrorQuery *query, uint64 tid, double score,
-				uint32 common, bool newer, MirrorHit *hit)
-{
-	if ((search->has_min_score && score < search->min_score) ||
-		(query->has_above && score <= query->above))
-		return false;
-	hit->score = score;
-	hit->place = gpuvec_hit_place(tid, common, newer);
-	return true;
-}
-
-/*
- * The same of a row whose score is not known.  By a measure of sets one
- * without a common id may not rank.
+ * Rank a row with so many common ids under this tid (gpuvec_tid).  Returns
+ * false if it does not qualify.  By a measure of sets one without a common id
+ * may not rank.
  */
 static inline bool
 MirrorRank(const MirrorSearch *search, const MirrorQuery *query, uint64 tid,
@@ -243,9 +228,10 @@ MirrorRank(const MirrorSearch *search, const MirrorQuery *query, uint64 tid,
 	if (common == 0 && !search->scoring.sparse && !query->disjoint &&
 		!gpuvec_ranks_disjoint(search->scoring.measure))
 		return false;
-	return MirrorRankScore(search, query, tid,
-						   idvec_score(&search->scoring, &query->vector, row, common),
-						   common, newer, hit);
+	hit->score = idvec_score(&search->scoring, &query->vector, row, common);
+	hit->place = gpuvec_hit_place(tid, common, newer);
+	return !(search->has_min_score && hit->score < search->min_score) &&
+		!(query->has_above && hit->score <= query->above);
 }
 
 /*

@@ -5,7 +5,7 @@
 #   SEED=n                 what threads do next; by default another one each time
 #   ENGINE=auto|cpu|cuda   what the engine runs on
 #   DEVICES=0,1            gpuvec.devices; 0,0 makes two devices of one GPU
-#   CPU_PARTS=2            the engine on the CPU pretends to be 2 devices; needs HOOKS=yes
+#   CPU_PARTS=2            the CPU stands for 2 devices; needs HOOKS=yes
 #   SANITIZE=yes           the engine with address and undefined sanitizers
 #   CLIENTS=6              sessions that read and write, beside one that alters tables
 #   ROWS=1000              rows of a table, about

@@ -178,8 +178,8 @@ CREATE FUNCTION written(i int) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	result text;
 BEGIN
-	-- its best row, one that ties with many, one without anything, one below
-	-- all others, and one that goes
+	-- its best row, one that ties with many, one without anything, one
+	-- below all others, and one that goes
 	INSERT INTO docs SELECT 40000 + i * 10 + x, a, a::idset, (ARRAY[3, 39])[1 + i % 2] FROM (VALUES (1, '{3,7,8,62,93,150}'::int8[]), (2, '{7}'), (3, '{}'), (4, '{31,93}'), (5, NULL)) r (x, a);
 	DELETE FROM docs WHERE id = 40000 + (i - 1) * 10 + 1 OR id = (SELECT min(id) FROM docs);
 	INSERT INTO truth SELECT q, id, -product(ids, yi, yv) FROM queries, docs WHERE id >= 40000 + i * 10;

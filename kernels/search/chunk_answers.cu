@@ -204,7 +204,7 @@ finish_chunk(struct search *s, const struct chunk *c)
 
 			b->stats.cold_full += d.states[i].cold_full;
 			w->bound = d.states[i].limits.bound;
-			/* its rows are not gathered again, so the least score holds */
+			/* rows are not gathered again, so the least score holds */
 			if (s->scoring.sparse && w->query->has_min_score &&
 				gpuvec_score_key(w->query->min_score + 0.0) < w->bound.hi)
 				w->bound = {gpuvec_score_key(w->query->min_score + 0.0), ~UINT64_C(0)};

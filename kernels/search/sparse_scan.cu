@@ -117,7 +117,7 @@ struct sparse_scanner
 				by_number[ids[i]] = weights[i];
 	}
 
-	/* Write the bitmap; with each word goes how many numbers come before it */
+	/* Write the bitmap, and beside each word how many numbers precede it */
 	__device__ __forceinline__ void
 	write_bitmap(const uint16_t *ids, uint32_t n)
 	{
@@ -128,7 +128,7 @@ struct sparse_scanner
 			uint32_t lo = 0;
 			uint32_t hi = n;
 
-			/* the number 0 has no bit, but comes before all others */
+			/* the number 0 has no bit, but precedes all others */
 			while (lo < hi)
 			{
 				uint32_t middle = (lo + hi) / 2;
@@ -236,7 +236,7 @@ struct sparse_scanner
 					  : add_row<PRODUCTS>(segment, chunk, nchunks, row);
 	}
 
-	/* True if a row with this sum may rank; rows without a hit have score 0 */
+	/* True if a row with this sum may rank; without a hit its score is 0 */
 	__device__ __forceinline__ bool
 	may_rank(const struct device_segment *segment, uint32_t row, const struct float_sum &sum)
 	{

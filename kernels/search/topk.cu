@@ -510,7 +510,7 @@ can_match(const struct search *s, const gpuvec_view *view, const gpuvec_topk_que
 		return false;
 	if (q->len + searched_cold(s, q) > 0 || (rows && rows->gathered && q->disjoint))
 		return true;
-	/* a row without an id of the query has score 0, or jaccard refuses it */
+	/* a row without an id of the query has score 0, or is refused */
 	if (s->scoring.sparse)
 		return !q->has_min_score || q->min_score <= 0 ||
 			   gpuvec_scoring_sparse(s->scoring) == GPUVEC_SPARSE_JACCARD;

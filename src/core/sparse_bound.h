@@ -13,12 +13,12 @@
  * s is the sum of float8, S that of floats, X the true one, and A the sum of
  * |q v| over C.  u = 2^-24 and U = 2^-53 are what roundings lose.
  *
- *	 - Products of floats are exact in float8, and never 0.  So |s - X| is at
- *	   most n U / (1 - n U) A, less than 1.01 * 2^-37 A.
- *	 - A term of S is rounded once as a product, and at most n - 1 times as a
- *	   part of sums: adding 0 is exact.  So |S - X| <= g A + n 2^-149, with g
- *	   = n u / (1 - n u), if nothing overflows.  The last term is for products
- *	   below 2^-126.  Sums lose nothing there.
+ *	 - Products of floats are exact in float8, and never 0.  So |s - X| is
+ *	   at most n U / (1 - n U) A, less than 1.01 * 2^-37 A.
+ *	 - A term of S is rounded once as a product, and at most n - 1 times as
+ *	   a part of sums: adding 0 is exact.  So |S - X| <= g A + n 2^-149,
+ *	   with g = n u / (1 - n u), if nothing overflows.  The last term is for
+ *	   products below 2^-126.  Sums lose nothing there.
  *	 - A <= |q| |v| (Cauchy and Schwarz), whatever the signs, and also with
  *	   ids that are not common.
  *
@@ -26,12 +26,13 @@
  * score of at least t, then
  *
  *	 - inner product: s >= t.
- *	 - cosine: s >= t |q| |v| (1 - 2^-49) if t > 0, and with 1 + 2^-49 if t <
- *	   0: three roundings, before and in the root.  If |t| < 2^-500, a quotient
- *	   may be too small for a float8, and the score says no more than s >=
- *	   -2^-499 |q| |v|.  If t <= -1, it says nothing, but S >= -(1 + g) |q|
- *	   |v| for any row.  In both cases half of the 2^-36 in E is enough, and
- *	   the other half is not needed for s: the sum of float8 takes 2^-37.
+ *	 - cosine: s >= t |q| |v| (1 - 2^-49) if t > 0, and with 1 + 2^-49 if
+ *	   t < 0: three roundings, before and in the root.  If |t| < 2^-500, a
+ *	   quotient may be too small for a float8, and the score says no more
+ *	   than s >= -2^-499 |q| |v|.  If t <= -1, it says nothing, but S >=
+ *	   -(1 + g) |q| |v| for any row.  In both cases half of the 2^-36 in E
+ *	   is enough, and the other half is not needed for s: the sum of float8
+ *	   takes 2^-37.
  *	 - jaccard: m >= t / (1 + t) (a + b) (1 - 2^-50).  All terms are positive
  *	   and the smaller of two floats is exact, so S >= m (1 - g - 2^-36).
  *

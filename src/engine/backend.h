@@ -201,7 +201,7 @@ struct gpuvec_backend
 	bool		(*read_ids) (gpuvec_backend *backend, const gpuvec_segment *segment,
 							 uint16_t *ids, gpuvec_error *error);
 
-	/* The same of its values, as many floats.  Only of a segment with some. */
+	/* The same of its values, as floats; only of a segment that has some */
 	bool		(*read_values) (gpuvec_backend *backend, const gpuvec_segment *segment,
 								float *values, gpuvec_error *error);
 

@@ -60,7 +60,8 @@ sub random_set
 	return '{' . join(',', map { int(rand(3)) ? int(rand(30)) : int(rand(65536)) } 1 .. int(rand($most + 1))) . '}';
 }
 
-# For compare(): an operator, and what it orders by: a set, or weights of both signs, whose sums tie and cancel
+# For compare(): an operator, and what it orders by: a set, or weights of both
+# signs, whose sums tie and cancel
 sub random_order
 {
 	my ($most) = @_;

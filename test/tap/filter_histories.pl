@@ -87,7 +87,8 @@ my ($asked, $wrong) = random_history($node, rounds => 120, changes => \@changes,
 is($wrong, 0, 'index scans and functions give what sequential scans give');
 is($asked, 360, 'all questions were asked');
 
-# More rows pass than the engine looks at one by one: those that do not rank come once, also such as are laid over
+# More rows pass than the engine looks at one by one: those that do not rank
+# come once, also such as are laid over
 $node->safe_psql('postgres', q{
 	CREATE TABLE many (id int, tenant int, tokens idset);
 	INSERT INTO many SELECT i, i % 7, ARRAY[i % 5, 10 + i % 3, 20 + i % 11]::idset FROM generate_series(1, 3000) i;

@@ -508,7 +508,7 @@ compounds_rounds(void)
 	}
 	check(wait_for_compound(&c, models, PARTITIONS - 1), "a compound is made");
 	search_partitions(&c, models, PARTITIONS - 1, &few_ids);
-	/* a compound has rows of several, so none is left when one mirror is */
+	/* a compound has rows of several: none is left when one mirror is */
 	for (uint32_t i = 0; i + 1 < PARTITIONS; i++)
 		check(client_call(&c, GPUVEC_MSG_DROP, &(gpuvec_drop) {.relation = models[i].key.relation},
 						  sizeof(gpuvec_drop), GPUVEC_MSG_COUNT), "drop");

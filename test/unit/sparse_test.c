@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * sparse_test.c
- *	  Test of bounds of sums of floats: no row is skipped that has the score.
+ *	  Test of bounds of sums of floats: no row with the score is skipped.
  *
  * A query and a row are drawn.  The score is computed here, from the
  * definition.  The terms of floats are added in several orders, with and
@@ -118,7 +118,7 @@ compute(void)
 	scores[GPUVEC_SPARSE_JACCARD] = ratio > 0 ? m / ratio : 0;
 }
 
-/* Add up from `step` to `step` what begins at `first`, with fused operations */
+/* Add up every step-th product from `first` on, with fused operations */
 static float
 fused(uint32_t first, uint32_t step, bool least)
 {
@@ -300,7 +300,7 @@ test_one(void)
 	}
 }
 
-/* A sum that is negative in between, beyond all floats, and positive at last */
+/* A sum that is below all floats in between, and positive at last */
 static void
 test_overflow(void)
 {

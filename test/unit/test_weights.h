@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * test_weights.h
- *	  Weights of queries by measures of sparse vectors, for tests that ask by
- *	  all measures.
+ *	  Weights of queries by measures of sparse vectors, for tests that ask
+ *	  by all measures.
  *
  * Measures have their numbers on the wire.
  *

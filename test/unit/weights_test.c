@@ -1,10 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * weights_test.c
- *	  Test of searches of sets and of vectors by measures of sparse vectors, on
- *	  the CPU, or with WEIGHTS_TEST_GPU on a GPU, against brute force: scores
- *	  are computed here, from ids, values and weights, and answers sorted as a
- *	  whole.
+ *	  Test of searches of sets and of vectors by measures of sparse vectors,
+ *	  on the CPU, or with WEIGHTS_TEST_GPU on a GPU, against brute force.
+ *
+ * Scores are computed here, from ids, values and weights, and answers sorted
+ * as a whole.
  *
  * Rows and queries are sets of ids.  A table gives numbers to its ids, in any
  * order, some of them cold; or has the ids themselves.  So the order of
@@ -136,7 +137,7 @@ draw_numbers(table *t, int kind)
 		t->numbers[i - 1] = t->numbers[j];
 		t->numbers[j] = swap;
 	}
-	/* rows of one tile have some hot numbers each, the number 0 among them */
+	/* rows of one tile have some hot numbers each, one the number 0 */
 	for (uint32_t id = 0; kind == HALF_COLD && id < t->nids; id++)
 		if (t->numbers[id] == first)
 			t->numbers[id] = 0;
@@ -637,7 +638,7 @@ search_table(gpuvec_backend *b, const table *t, int measure, int weights, uint32
 #ifdef WEIGHTS_TEST_GPU
 #define N_BACKENDS	2
 
-/* Rounds, candidates and tables are small, so that searches run short of them */
+/* Rounds, candidates and tables are small: searches run short of them */
 static gpuvec_backend *
 open_backend(int simd, int threads)
 {

@@ -10,8 +10,9 @@
  * request, when the first of these queries is needed.
  *
  * Only a query may take the answer that is the same: value and conditions.
- * (The measure is that of the scan's operator.)  It is looked for among those that are left, in order, since
- * not every row brings a rescan.  A query that is not there is asked alone.
+ * (The measure is that of the scan's operator.)  It is looked for among those
+ * that are left, in order, since not every row brings a rescan.  A query that
+ * is not there is asked alone.
  *
  * An answer may be old when it is taken.  But rescans have one snapshot.  A
  * mirror that was as fresh as the snapshot needs had every row that it sees,

@@ -19,12 +19,12 @@
  *
  * The conditions of search keys go with each request: only rows that pass
  * them come.  If these are few, the engine ranks all of them, also those
- * without a common id, and tells how many pass.  If the first batch has them all, no other
- * rows are left to be found.  (A later batch does not tell that: rows of
- * earlier ones may be gone by then, which the snapshot did not see.  Nor does
- * a plain mirror, where one batch may take several requests.)  If a
- * later batch does not rank all of them any more, the session goes on with
- * all rows of the table behind the last one.
+ * without a common id, and tells how many pass.  If the first batch has them
+ * all, no other rows are left to be found.  (A later batch does not tell
+ * that: rows of earlier ones may be gone by then, which the snapshot did not
+ * see.  Nor does a plain mirror, where one batch may take several requests.)
+ * If a later batch does not rank all of them any more, the session goes on
+ * with all rows of the table behind the last one.
  *
  *-------------------------------------------------------------------------
  */

@@ -66,7 +66,7 @@ typedef enum CostsKnown
 #define COSTS_RANK_OPERATORS	0.025	/* a row of COSTS_RANK_IDS ids */
 #define COSTS_RANK_IDS			50.0
 #define COSTS_WEIGH				100.0	/* what ranking a row by weights takes
-										 * more, in rankings of a row by a set */
+										 * more, in rankings by a set */
 #define COSTS_WEIGH_GPU			1.0 /* the same on a GPU: an estimate */
 
 /* Operator calls per microsecond, on the machine of the measurements */

@@ -353,3 +353,11 @@ COMMENT ON OPERATOR <#> (idvec, idset) IS 'negated sum of the values of common i
 
 ALTER OPERATOR FAMILY idset_ops USING gpuvec ADD
 	OPERATOR 4 <#> (idset, idvec) FOR ORDER BY float_ops;
+
+CREATE OPERATOR CLASS idvec_ops DEFAULT FOR TYPE idvec USING gpuvec AS
+	OPERATOR 2 <%> (idvec, idvec) FOR ORDER BY float_ops,
+	OPERATOR 3 <=> (idvec, idvec) FOR ORDER BY float_ops,
+	OPERATOR 4 <#> (idvec, idvec) FOR ORDER BY float_ops,
+	OPERATOR 4 <#> (idvec, idset) FOR ORDER BY float_ops;
+COMMENT ON OPERATOR CLASS idvec_ops USING gpuvec IS 'distances of vectors';
+COMMENT ON OPERATOR FAMILY idvec_ops USING gpuvec IS 'distances of vectors';

@@ -1088,6 +1088,14 @@ COMMENT ON OPERATOR CLASS idset_ops USING gpuvec IS 'distances of sets';
 ALTER OPERATOR FAMILY idset_ops USING gpuvec ADD
 	OPERATOR 4 <#> (idset, idvec) FOR ORDER BY float_ops;
 
+CREATE OPERATOR CLASS idvec_ops DEFAULT FOR TYPE idvec USING gpuvec AS
+	OPERATOR 2 <%> (idvec, idvec) FOR ORDER BY float_ops,
+	OPERATOR 3 <=> (idvec, idvec) FOR ORDER BY float_ops,
+	OPERATOR 4 <#> (idvec, idvec) FOR ORDER BY float_ops,
+	OPERATOR 4 <#> (idvec, idset) FOR ORDER BY float_ops;
+COMMENT ON OPERATOR CLASS idvec_ops USING gpuvec IS 'distances of vectors';
+COMMENT ON OPERATOR FAMILY idvec_ops USING gpuvec IS 'distances of vectors';
+
 -- Operator classes of filter columns: columns behind the first.  Comparisons
 -- of two types are those that B-trees have, too.
 

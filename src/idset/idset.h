@@ -174,6 +174,13 @@ idset_shared(gpuvec_id_span query, gpuvec_id_span row)
 /* True if the id is in the set.  *position is where it is, or would be. */
 extern bool idset_find(const IdSet *set, uint32 id, uint32 *position);
 
+/*
+ * True if a type is one of the extension, by the catalog: a base type with
+ * this input function, or idset
+ */
+extern bool idset_type_reads(Oid type, PGFunction input);
+extern bool idset_is_type(Oid type);
+
 extern Datum idset_out(PG_FUNCTION_ARGS);
 extern Datum idset_add_id(PG_FUNCTION_ARGS);
 

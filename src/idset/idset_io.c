@@ -26,12 +26,14 @@
  */
 #include "gpuvec.h"
 
+#include "catalog/pg_type.h"
 #include "idset/idset.h"
 #include "lib/stringinfo.h"
 #include "libpq/pqformat.h"
 #include "mb/pg_wchar.h"
 #include "parser/scansup.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
 
 PG_FUNCTION_INFO_V1(idset_in);
 PG_FUNCTION_INFO_V1(idset_out);
@@ -219,6 +221,26 @@ read_set(IdSetReader *reader, IdSet **set)
 		return syntax_error(reader, psprintf("Junk after closing \"%c\".", close));
 	*set = idset_from_ids_safe(ids, n, reader->escontext);
 	return *set != NULL;
+}
+
+bool
+idset_type_reads(Oid type, PGFunction input)
+{
+	FmgrInfo	info;
+	Oid			oid;
+	Oid			param;
+
+	if (get_typtype(type) != TYPTYPE_BASE)
+		return false;
+	getTypeInputInfo(type, &oid, &param);
+	fmgr_info(oid, &info);
+	return info.fn_addr == input;
+}
+
+bool
+idset_is_type(Oid type)
+{
+	return idset_type_reads(type, idset_in);
 }
 
 /* idset_in(cstring) */

@@ -244,6 +244,13 @@ idvec_shared(gpuvec_sparse_measure measure, const gpuvec_sparse *a, const gpuvec
 	return shared;
 }
 
+bool
+idvec_refuses(const gpuvec_scoring *scoring, const gpuvec_sparse *vector)
+{
+	return scoring->sparse && gpuvec_scoring_sparse(*scoring) == GPUVEC_SPARSE_JACCARD &&
+		!idvec_not_negative(vector);
+}
+
 double
 idvec_score(const gpuvec_scoring *scoring, const gpuvec_sparse *query, const gpuvec_sparse *row,
 			uint32 common)
@@ -252,6 +259,8 @@ idvec_score(const gpuvec_scoring *scoring, const gpuvec_sparse *query, const gpu
 	{
 		gpuvec_sparse_measure measure = gpuvec_scoring_sparse(*scoring);
 
+		if (idvec_refuses(scoring, query) || idvec_refuses(scoring, row))
+			return INFINITY;
 		/* then the sum is 0, whatever else there is */
 		return common == 0 ? 0 : gpuvec_sparse_score(measure, idvec_shared(measure, query, row));
 	}

@@ -119,9 +119,13 @@ extern gpuvec_sparse_shared idvec_shared(gpuvec_sparse_measure measure, const gp
 /* True if no value is negative */
 extern bool idvec_not_negative(const gpuvec_sparse *vector);
 
+/* True if a measure does not take a vector: jaccard, and it has negatives */
+extern bool idvec_refuses(const gpuvec_scoring *scoring, const gpuvec_sparse *vector);
+
 /*
  * The score of a row with a query, which have `common` ids in common: by a
- * measure of vectors, or of their ids alone
+ * measure of vectors, or of their ids alone.  Infinity: the measure refuses
+ * one of them.  As in the engine, such a row comes first.
  */
 extern double idvec_score(const gpuvec_scoring *scoring, const gpuvec_sparse *query,
 						  const gpuvec_sparse *row, uint32 common);

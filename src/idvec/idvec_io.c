@@ -257,15 +257,7 @@ read_vector(IdVecReader *reader)
 bool
 idvec_is_type(Oid type)
 {
-	FmgrInfo	info;
-	Oid			input;
-	Oid			param;
-
-	if (get_typtype(type) != TYPTYPE_BASE)
-		return false;
-	getTypeInputInfo(type, &input, &param);
-	fmgr_info(input, &info);
-	return info.fn_addr == idvec_in;
+	return idset_type_reads(type, idvec_in);
 }
 
 /* idvec_in(cstring) */

@@ -110,11 +110,11 @@ check_columns(Relation index, const FilterColumns *filters)
 {
 	int			n = IndexRelationGetNumberOfKeyAttributes(index);
 
-	if (FilterKindOf(index->rd_opcintype[0]) != FILTER_UNKNOWN ||
-		idvec_is_type(index->rd_opcintype[0]))
+	if (FilterKindOf(index->rd_opcintype[0]) != FILTER_UNKNOWN)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("the first column of an index of access method \"%s\" must be a set", "gpuvec"),
+				 errmsg("the first column of an index of access method \"%s\" must be a set or a vector of ids",
+						"gpuvec"),
 				 errdetail("The first column has the type %s.",
 						   format_type_be(index->rd_opcintype[0]))));
 	if (n - 1 > GPUVEC_MAX_FILTERS)

@@ -73,7 +73,7 @@ KnnComingAdd(IndexScanDesc scan, ScanKey keys, ScanKey orderbys)
 		memcpy(scan->keyData, keys, scan->numberOfKeys * sizeof(ScanKeyData));
 	memcpy(scan->orderByData, orderbys, scan->numberOfOrderBys * sizeof(ScanKeyData));
 	KnnReadKeys(scan, conditions, &order);
-	if (order.value != NULL && !MirrorWantsNulls(&conditions->filter))
+	if (order.value != NULL && !order.refused && !MirrorWantsNulls(&conditions->filter))
 		KnnMakeQuery(&order, conditions, &coming->queries[coming->n++]);
 	MemoryContextSwitchTo(old);
 	return true;

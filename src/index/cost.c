@@ -74,6 +74,7 @@
 #include "catalog/pg_class.h"
 #include "index/index_am.h"
 #include "mirror/describe/costs.h"
+#include "mirror/describe/row_value.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/pathnodes.h"
@@ -285,15 +286,13 @@ cannot_serve(const IndexPath *path)
 
 /*
  * The part of the rows that are ranked by weights, if the order of a path is
- * by weights: the query is not of the column's type
+ * by weights: the query is a vector
  */
 static double
 weighed_part(const IndexPath *path, bool filtered, Selectivity selectivity)
 {
-	const IndexOptInfo *info = path->indexinfo;
-
 	if (path->indexorderbys == NIL || linitial_int(path->indexorderbycols) != 0 ||
-		exprType(get_rightop((Expr *) linitial(path->indexorderbys))) == info->opcintype[0])
+		!RowTypeHasValues(exprType(get_rightop((Expr *) linitial(path->indexorderbys)))))
 		return 0;
 	return filtered ? selectivity : 1;
 }

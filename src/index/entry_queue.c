@@ -47,6 +47,7 @@
 #include "entries/entries.h"
 #include "executor/executor.h"
 #include "index/entry_queue.h"
+#include "mirror/describe/row_value.h"
 #include "mirror/feed/feed.h"
 #include "mirror/feed/feed_queue.h"
 #include "nodes/plannodes.h"
@@ -161,16 +162,22 @@ is_own_row(ItemPointer root, uint16 row, void *arg)
 static void
 hand_over(Relation index, const EntryBatch *batch)
 {
+	bool		values = RowTypeHasValues(index->rd_opcintype[0]);
 	IndexEntry	entry;
 	Size		offset = 0;
 
 	while (EntryBatchEntry(batch, &offset, &entry))
 	{
-		if (entry.whole)
-			FeedIds(index, &entry.root, idset_span_of_bytes(entry.ids, entry.bytes), entry.filter_keys,
-					batch->nfilter_keys);
-		else
+		gpuvec_sparse row = RowOfNull();
+
+		if (!entry.whole)
+		{
 			FeedMark(index, ItemPointerGetBlockNumber(&entry.root));
+			continue;
+		}
+		if (!entry.isnull)
+			row = RowOfPayload(values, entry.ids, entry.bytes);
+		FeedRow(index, &entry.root, values, &row, entry.filter_keys, batch->nfilter_keys);
 	}
 	FeedQueueFlush();
 }

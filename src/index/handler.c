@@ -36,6 +36,7 @@
 #include "index/entry_queue.h"
 #include "index/index_am.h"
 #include "mirror/describe/placement.h"
+#include "mirror/describe/row_value.h"
 #include "mirror/feed/feed.h"
 #include "mirror/feed/feed_queue.h"
 #include "mirror/feed/feed_ring.h"
@@ -55,10 +56,11 @@
  * that was inserted speculatively, or that is not in a heap.
  */
 static void
-hand_over(Relation heap, Relation index, ItemPointer tid, Datum value, bool isnull,
+hand_over(Relation heap, Relation index, ItemPointer tid, Datum value, bool isnull, bool values,
 		  const uint64 *filter_keys, uint32 nfilter_keys)
 {
-	struct varlena *set;
+	struct varlena *plain = NULL;
+	gpuvec_sparse row = RowOfNull();
 
 	if (!index->rd_index->indisvalid ||
 		(!isnull && toast_raw_datum_size(value) - VARHDRSZ > FEED_MOST_BYTES))
@@ -66,24 +68,35 @@ hand_over(Relation heap, Relation index, ItemPointer tid, Datum value, bool isnu
 		FeedMark(index, ItemPointerGetBlockNumber(tid));
 		return;
 	}
-	set = isnull ? NULL : PG_DETOAST_DATUM_PACKED(value);
-	FeedRow(index, tid, set, filter_keys, nfilter_keys);
+	if (!isnull)
+	{
+		plain = PG_DETOAST_DATUM_PACKED(value);
+		row = RowOfPayload(values, VARDATA_ANY(plain), VARSIZE_ANY_EXHDR(plain));
+	}
+	FeedRow(index, tid, values, &row, filter_keys, nfilter_keys);
 	if (EntryQueueSpeculates() || heap->rd_tableam != GetHeapamTableAmRoutine())
 		FeedQueueFlush();
-	if (set != NULL && set != (struct varlena *) DatumGetPointer(value))
-		pfree(set);
+	if (plain != NULL && plain != (struct varlena *) DatumGetPointer(value))
+		pfree(plain);
 }
 
-/* The filter columns of an index that a statement inserts into */
-static const FilterColumns *
-filters_of(Relation index, IndexInfo *info)
+/* The columns of an index that a statement inserts into */
+typedef struct Columns
+{
+	bool		values;			/* the first one has vectors */
+	FilterColumns filters;
+} Columns;
+
+static const Columns *
+columns_of(Relation index, IndexInfo *info)
 {
 	if (info->ii_AmCache == NULL)
 	{
-		FilterColumns *filters = MemoryContextAlloc(info->ii_Context, sizeof(FilterColumns));
+		Columns    *columns = MemoryContextAlloc(info->ii_Context, sizeof(Columns));
 
-		FilterDescribe(index->rd_indextuple, filters);
-		info->ii_AmCache = filters;
+		columns->values = GpuvecHasValues(index);
+		FilterDescribe(index->rd_indextuple, &columns->filters);
+		info->ii_AmCache = columns;
 	}
 	return info->ii_AmCache;
 }
@@ -120,10 +133,11 @@ insert_row(Relation heap, Relation index, ItemPointer tid, Datum *values, bool *
 	if (!kept && !FeedTaken(index))
 		return;
 	if (value.nfilter_keys > 0)
-		FilterKeys(filters_of(index, info), values, isnull, filter_keys);
+		FilterKeys(&columns_of(index, info)->filters, values, isnull, filter_keys);
 	if (!kept)
 	{
-		hand_over(heap, index, tid, values[0], isnull[0], filter_keys, value.nfilter_keys);
+		hand_over(heap, index, tid, values[0], isnull[0], columns_of(index, info)->values,
+				  filter_keys, value.nfilter_keys);
 		return;
 	}
 	if (!isnull[0])
@@ -192,7 +206,8 @@ distance_fits(Form_pg_amop amop)
 {
 	return amop->amoppurpose == AMOP_ORDER &&
 		(amop->amoplefttype == amop->amoprighttype ||
-		 (amop->amopstrategy == GPUVEC_INNER_PRODUCT && idvec_is_type(amop->amoprighttype))) &&
+		 (amop->amopstrategy == GPUVEC_INNER_PRODUCT &&
+		  (idvec_is_type(amop->amoplefttype) || idvec_is_type(amop->amoprighttype)))) &&
 		get_op_rettype(amop->amopopr) == FLOAT8OID &&
 		opfamily_can_sort_type(amop->amopsortfamily, FLOAT8OID);
 }

@@ -22,9 +22,12 @@
 
 /*
  * Strategies of the operator class idset_ops: distance operators, then search
- * operators; then those of the operator classes for filter columns
+ * operators; then those of the operator classes for filter columns.  idvec_ops
+ * has three of the distance operators.
  */
 #define GPUVEC_FIRST_DISTANCE	1
+#define GPUVEC_JACCARD_DISTANCE 2	/* <%> */
+#define GPUVEC_COSINE_DISTANCE	3	/* <=> */
 #define GPUVEC_INNER_PRODUCT	4	/* <#>; right argument may be idvec */
 #define GPUVEC_LAST_DISTANCE	5
 #define GPUVEC_OVERLAPS			6	/* && */
@@ -47,6 +50,8 @@ typedef struct GpuvecOrder
 	const struct varlena *value;	/* the query, a set or a vector; NULL: every
 									 * distance is null */
 	gpuvec_sparse vector;		/* its ids and values; point into it */
+	bool		refused;		/* the measure does not take it: the engine is
+								 * not asked */
 } GpuvecOrder;
 
 /* True if two queries of one type, which are not toasted, are the same */
@@ -57,12 +62,14 @@ GpuvecSameValue(const struct varlena *a, const struct varlena *b)
 }
 
 /*
- * strategies.c: the measure of sets that a distance strategy is of; what a
- * scan of an index with this key orders by, in the current memory context; is
- * an index of this access method; is a node of a plan an ordered scan of one;
- * the table of a scan, and the mirror that it asks
+ * strategies.c: the measure of sets that a distance strategy is of; are the
+ * values of an index's first column vectors; what a scan of an index with this
+ * key orders by, in the current memory context; is an index of this access
+ * method; is a node of a plan an ordered scan of one; the table of a scan, and
+ * the mirror that it asks
  */
 extern gpuvec_measure GpuvecStrategyMeasure(StrategyNumber strategy);
+extern bool GpuvecHasValues(Relation index);
 extern void GpuvecReadOrder(Relation index, const ScanKeyData *key, GpuvecOrder *order);
 extern bool GpuvecIsOurs(Relation index);
 extern bool GpuvecIsOrderedScan(const PlanState *node);
@@ -99,11 +106,13 @@ extern void gpuvec_endscan(IndexScanDesc scan);
 /*
  * scan_query.c: a number that sorts like the distance of a row with this
  * score; true if rows with different scores may have the same; true if a row
- * with this number ranks
+ * with this number ranks.  Of measures of vectors, the greatest score of rows
+ * that do not rank.
  */
 extern double GpuvecRankDistance(const gpuvec_scoring *scoring, double score);
 extern bool GpuvecDistanceRounds(const gpuvec_scoring *scoring);
 extern bool GpuvecRanks(const gpuvec_scoring *scoring, double distance);
+extern double GpuvecFloor(const gpuvec_scoring *scoring);
 
 /* key_search.c: the rows that may satisfy the search keys */
 typedef struct GpuvecFound
@@ -138,8 +147,8 @@ extern int	GpuvecCompareRoots(const void *a, const void *b);
 extern uint64 GpuvecFetchFound(IndexScanDesc scan, GpuvecFound *found, const GpuvecOrder *order,
 							   KeyedRow **rows);
 
-/* Find how a row with these ids stands in an order: all but row->root */
-extern void GpuvecPlaceRow(const GpuvecOrder *order, gpuvec_id_span ids, KeyedRow *row);
+/* Find how a row with this value stands in an order: all but row->root */
+extern void GpuvecPlaceRow(const GpuvecOrder *order, const gpuvec_sparse *value, KeyedRow *row);
 
 /*
  * filtered.c: all rows that pass a filter, in such an order; NULL: in any.

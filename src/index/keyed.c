@@ -28,8 +28,8 @@
 #include "access/relscan.h"
 #include "access/tableam.h"
 #include "entries/entries.h"
-#include "idset/idset.h"
 #include "index/knn_scan.h"
+#include "mirror/describe/row_value.h"
 #include "miscadmin.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -56,22 +56,23 @@ GpuvecCompareRoots(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Where the sets of roots are read */
-typedef struct SetSource
+/* Where the values of roots are read */
+typedef struct ValueSource
 {
 	IndexScanDesc scan;
+	bool		values;			/* they are vectors */
 	EntryReader *entries;		/* rows that the index keeps; NULL: the
 								 * table's are read */
 	struct IndexFetchTableData *fetch;
 	TupleTableSlot *slot;
-} SetSource;
+} ValueSource;
 
 /*
- * Find the set of a root.  False: the snapshot sees no row there, or the set
- * is null.
+ * Find the value of a root.  False: the snapshot sees no row there, or it is
+ * null.
  */
 static bool
-find_set(SetSource *source, int64 root, gpuvec_id_span *ids)
+find_value(ValueSource *source, int64 root, gpuvec_sparse *value)
 {
 	ItemPointerData tid;
 	bool		again = false;
@@ -85,7 +86,7 @@ find_set(SetSource *source, int64 root, gpuvec_id_span *ids)
 
 		if (entry == NULL || entry->isnull)
 			return false;
-		*ids = idset_span_of_bytes(entry->ids, entry->bytes);
+		*value = RowOfPayload(source->values, entry->ids, entry->bytes);
 		return true;
 	}
 	if (!table_index_fetch_tuple(source->fetch, &tid, source->scan->xs_snapshot, source->slot, &again,
@@ -94,16 +95,15 @@ find_set(SetSource *source, int64 root, gpuvec_id_span *ids)
 	datum = slot_getattr(source->slot, source->scan->indexRelation->rd_index->indkey.values[0], &isnull);
 	if (isnull)
 		return false;
-	*ids = idset_span(DatumGetIdSetP(datum));
+	*value = RowOfDatum(source->values, datum);
 	return true;
 }
 
 void
-GpuvecPlaceRow(const GpuvecOrder *order, gpuvec_id_span ids, KeyedRow *row)
+GpuvecPlaceRow(const GpuvecOrder *order, const gpuvec_sparse *value, KeyedRow *row)
 {
-	gpuvec_sparse set = {.ids = ids};
-	double		score = idvec_score(&order->scoring, &order->vector, &set,
-									idset_span_common(order->vector.ids, ids));
+	double		score = idvec_score(&order->scoring, &order->vector, value,
+									idset_span_common(order->vector.ids, value->ids));
 
 	row->distance = GpuvecRankDistance(&order->scoring, score);
 	row->ranks = GpuvecRanks(&order->scoring, row->distance);
@@ -111,14 +111,14 @@ GpuvecPlaceRow(const GpuvecOrder *order, gpuvec_id_span ids, KeyedRow *row)
 
 /* Make the row of a root, with its distance.  False: there is none. */
 static bool
-make_row(SetSource *source, const GpuvecOrder *order, int64 root, KeyedRow *row)
+make_row(ValueSource *source, const GpuvecOrder *order, int64 root, KeyedRow *row)
 {
-	gpuvec_id_span ids;
+	gpuvec_sparse value;
 
-	if (!find_set(source, root, &ids))
+	if (!find_value(source, root, &value))
 		return false;
 	row->root = root;
-	GpuvecPlaceRow(order, ids, row);
+	GpuvecPlaceRow(order, &value, row);
 	return true;
 }
 
@@ -131,8 +131,8 @@ uint64
 GpuvecFetchFound(IndexScanDesc scan, GpuvecFound *found, const GpuvecOrder *order, KeyedRow **rows)
 {
 	Relation	heap = scan->heapRelation;
-	SetSource	source = {
-		.scan = scan, .fetch = GpuvecBeginFetch(heap), .slot = table_slot_create(heap, NULL)
+	ValueSource source = {
+		.scan = scan, .values = GpuvecHasValues(scan->indexRelation), .fetch = GpuvecBeginFetch(heap), .slot = table_slot_create(heap, NULL)
 	};
 	MemoryContext context = CurrentMemoryContext;
 	MemoryContext row_context = AllocSetContextCreate(context, "gpuvec row", ALLOCSET_DEFAULT_SIZES);

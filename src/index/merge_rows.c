@@ -155,7 +155,7 @@ MergeRowsBegin(MergeAppendState *append)
 
 /* ---- requests ---- */
 
-/* Read the query; false: it is null */
+/* Read the query; false: it is null, or refused */
 static bool
 read_query(MergeRows *rows, IndexScanState *scan)
 {
@@ -168,7 +168,7 @@ read_query(MergeRows *rows, IndexScanState *scan)
 								 scan->iss_NumRuntimeKeys);
 	}
 	GpuvecReadOrder(scan->iss_RelationDesc, key, &rows->order);
-	return rows->order.value != NULL;
+	return rows->order.value != NULL && !rows->order.refused;
 }
 
 /* qsort comparator: in the order of the tables' oids */
@@ -312,7 +312,8 @@ ask(MergeRows *rows, uint64 k)
 	GpuvecConditions none = {0};
 	MirrorQuery query = {0};
 	MirrorSearch search = {
-		.scoring = rows->order.scoring,.k = k,.queries = &query,.nqueries = 1,.roots = true,
+		.scoring = rows->order.scoring,.floor = GpuvecFloor(&rows->order.scoring),
+		.k = k,.queries = &query,.nqueries = 1,.roots = true,
 		.snapshot = rows->append->ps.state->es_snapshot,.context = context
 	};
 	MirrorPartitions *partitions;
@@ -397,7 +398,7 @@ MergeRowsAsk(MergeRows *rows, const Bitmapset *valid)
 static bool
 wants_more(const MergeRows *rows, const MergeMember *member)
 {
-	return member->listed && member->next == member->nhits && !isinf(member->known) &&
+	return member->listed && member->next == member->nhits && member->known != INFINITY &&
 		rows->k > 0 && rows->k < GPUVEC_MAX_K;
 }
 
@@ -510,7 +511,7 @@ MergeRowsTake(IndexScanDesc scan, KnnState *state)
 		return false;
 	while (!rows->alone && wants_more(rows, member))
 		ask_more(rows);
-	if (!member->listed || (member->next == member->nhits && !isinf(member->known)))
+	if (!member->listed || (member->next == member->nhits && member->known != INFINITY))
 		return false;
 	MirrorSearchReset(&state->search);
 	state->wire.hits = member->hits + member->next;

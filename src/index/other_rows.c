@@ -21,39 +21,36 @@
 #include "catalog/pg_operator_d.h"
 #include "catalog/pg_type_d.h"
 #include "entries/entries.h"
-#include "idset/idset.h"
 #include "index/knn_scan.h"
+#include "mirror/describe/row_value.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "utils/builtins.h"
 #include "utils/rel.h"
 
 /*
- * True if the engine does not return a row with these ids, or has not
+ * True if the engine does not return a row with this value, or has not
  * returned it.  Sets *distance then.
  */
 static bool
-is_other(const KnnState *state, gpuvec_id_span ids, int64 root, double *distance)
+is_other(const KnnState *state, const gpuvec_sparse *value, int64 root, double *distance)
 {
 	KeyedRow	row = {.root = root};
 
-	GpuvecPlaceRow(&state->order, ids, &row);
+	GpuvecPlaceRow(&state->order, value, &row);
 	row.ranks |= state->disjoint;
 	*distance = row.distance;
 	return row.ranks ? state->everything && KnnComesNext(state, &row) : true;
 }
 
-/*
- * Put a row into the sort if it is one of the other rows.  ids.ids is NULL if
- * its set is null.
- */
+/* Put a row into the sort if it is one of the other rows */
 static void
-put_other(KnnState *state, TupleTableSlot *slot, gpuvec_id_span ids, int64 root)
+put_other(KnnState *state, TupleTableSlot *slot, const gpuvec_sparse *value, int64 root)
 {
 	double		distance = 0;
-	bool		isnull = ids.ids == NULL || state->order.value == NULL;
+	bool		isnull = value->ids.ids == NULL || state->order.value == NULL;
 
-	if (!isnull && !is_other(state, ids, root, &distance))
+	if (!isnull && !is_other(state, value, root, &distance))
 		return;
 	ExecClearTuple(slot);
 	slot->tts_values[0] = Float8GetDatum(distance);
@@ -69,6 +66,7 @@ static void
 put_others_of_table(IndexScanDesc scan, KnnState *state, TupleTableSlot *slot)
 {
 	AttrNumber	attnum = scan->indexRelation->rd_index->indkey.values[0];
+	bool		values = GpuvecHasValues(scan->indexRelation);
 	TupleTableSlot *in = table_slot_create(scan->heapRelation, NULL);
 	TableScanDesc table = GpuvecBeginScan(scan->heapRelation, scan->xs_snapshot);
 	MemoryContext row = AllocSetContextCreate(state->context, "gpuvec row", ALLOCSET_DEFAULT_SIZES);
@@ -78,12 +76,12 @@ put_others_of_table(IndexScanDesc scan, KnnState *state, TupleTableSlot *slot)
 		MemoryContext old = MemoryContextSwitchTo(row);
 		bool		isnull;
 		Datum		datum = slot_getattr(in, attnum, &isnull);
-		gpuvec_id_span ids = {0};
+		gpuvec_sparse value = RowOfNull();
 
 		CHECK_FOR_INTERRUPTS();
 		if (!isnull)
-			ids = idset_span(DatumGetIdSetP(datum));
-		put_other(state, slot, ids,
+			value = RowOfDatum(values, datum);
+		put_other(state, slot, &value,
 				  GpuvecFindRoot(&state->finder, ItemPointerGetBlockNumber(&in->tts_tid),
 								 ItemPointerGetOffsetNumber(&in->tts_tid)));
 		MemoryContextSwitchTo(old);
@@ -102,6 +100,7 @@ static void
 put_others_of_index(IndexScanDesc scan, KnnState *state, TupleTableSlot *slot)
 {
 	EntryReader *reader = EntryReaderBegin(scan->indexRelation);
+	bool		values = GpuvecHasValues(scan->indexRelation);
 	BlockNumber nblocks = RelationGetNumberOfBlocks(scan->heapRelation);
 
 	for (BlockNumber block = 0; block < nblocks; block += ENTRY_BUCKET_BLOCKS)
@@ -111,9 +110,15 @@ put_others_of_index(IndexScanDesc scan, KnnState *state, TupleTableSlot *slot)
 
 		CHECK_FOR_INTERRUPTS();
 		for (uint32 i = 0; i < n; i++)
-			put_other(state, slot, idset_span_of_bytes(entries[i].ids, entries[i].bytes),
+		{
+			gpuvec_sparse value = RowOfNull();
+
+			if (!entries[i].isnull)
+				value = RowOfPayload(values, entries[i].ids, entries[i].bytes);
+			put_other(state, slot, &value,
 					  tid_number(ItemPointerGetBlockNumber(&entries[i].root),
 								 ItemPointerGetOffsetNumber(&entries[i].root)));
+		}
 		if (nblocks - block <= ENTRY_BUCKET_BLOCKS)
 			break;
 	}

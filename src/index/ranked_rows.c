@@ -55,12 +55,13 @@ KnnBeginEngine(IndexScanDesc scan, KnnState *state)
 {
 	MirrorSearch *search = &state->search;
 
-	if (state->order.value == NULL)
+	if (state->order.value == NULL || state->order.refused)
 		return false;
 	GpuvecDescribe(scan, &state->target);
 	if (state->target.mode != MIRROR_SHARED)
 		return false;
 	search->scoring = state->order.scoring;
+	search->floor = GpuvecFloor(&search->scoring);
 	search->roots = state->target.key.rooted;
 	search->queries = &state->wire;
 	search->nqueries = 1;
@@ -176,7 +177,7 @@ KnnNextBatch(IndexScanDesc scan, KnnState *state)
 		MemoryContextSwitchTo(old);
 		return false;
 	}
-	state->complete = isinf(state->known);
+	state->complete = state->known == INFINITY;
 	if (!note_passed(state))
 	{
 		MemoryContextSwitchTo(old);

@@ -143,7 +143,7 @@ static void
 go_on_keyed(KnnState *state)
 {
 	for (uint64 i = 0; state->disjoint && i < state->nkeyed; i++)
-		state->keyed[i].ranks |= !isinf(state->keyed[i].distance);
+		state->keyed[i].ranks |= state->keyed[i].distance != INFINITY;
 	state->next = 0;
 	while (state->next < state->nkeyed && !KnnComesNext(state, &state->keyed[state->next]))
 		state->next++;
@@ -256,7 +256,8 @@ next_row(IndexScanDesc scan, KnnState *state, KnnRow *row)
 	{
 		if (state->next == state->nkeyed)
 			return false;
-		row->root = state->keyed[state->next++].root;
+		row->root = state->keyed[state->next].root;
+		row->distance = state->keyed[state->next++].distance;
 		return true;
 	}
 	if (state->phase == SCAN_FOUND)
@@ -413,7 +414,7 @@ gpuvec_gettuple(IndexScanDesc scan, ScanDirection direction)
 {
 	KnnState   *state = scan->opaque;
 	MirrorUsage before = MirrorUsed;
-	KnnRow		row;
+	KnnRow		row = {.distance = NAN};
 	bool		found;
 
 	Assert(ScanDirectionIsForward(direction));
@@ -427,9 +428,12 @@ gpuvec_gettuple(IndexScanDesc scan, ScanDirection direction)
 		return false;
 	ItemPointerSet(&scan->xs_heaptid, tid_number_block(row.root), tid_number_line(row.root));
 	scan->xs_recheck = scan->numberOfKeys > 0 && !keys_hold(scan, state);
-	scan->xs_recheckorderby = false;
-	/* nobody compares the distances: they are exact */
+	/* a row that the measure refuses: the executor raises the error */
+	scan->xs_recheckorderby = row.distance == -INFINITY;
+	if (scan->xs_recheckorderby)
+		scan->xs_orderbyvals[0] = Float8GetDatum(-INFINITY);
+	/* of other rows nobody compares the distances: they are exact */
 	if (scan->numberOfOrderBys > 0)
-		scan->xs_orderbynulls[0] = true;
+		scan->xs_orderbynulls[0] = !scan->xs_recheckorderby;
 	return true;
 }

@@ -7,6 +7,7 @@
  */
 #include "gpuvec.h"
 
+#include <float.h>
 #include <math.h>
 
 #include "access/relscan.h"
@@ -61,6 +62,13 @@ bool
 GpuvecRanks(const gpuvec_scoring *scoring, double distance)
 {
 	return gpuvec_ranks_disjoint(scoring->measure) || distance < GpuvecRankDistance(scoring, 0);
+}
+
+/* 1 - s is less than 1 if s is more than half of the step below 1 */
+double
+GpuvecFloor(const gpuvec_scoring *scoring)
+{
+	return GpuvecDistanceRounds(scoring) ? DBL_EPSILON / 4 : 0;
 }
 
 double

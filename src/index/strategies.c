@@ -14,6 +14,7 @@
 #include "access/table.h"
 #include "index/index_am.h"
 #include "index/knn_scan.h"
+#include "mirror/describe/row_value.h"
 
 gpuvec_measure
 GpuvecStrategyMeasure(StrategyNumber strategy)
@@ -28,25 +29,51 @@ GpuvecStrategyMeasure(StrategyNumber strategy)
 	return measures[strategy - GPUVEC_FIRST_DISTANCE];
 }
 
+/* The measure of vectors that a distance strategy is of */
+static gpuvec_sparse_measure
+strategy_sparse_measure(StrategyNumber strategy)
+{
+	switch (strategy)
+	{
+		case GPUVEC_JACCARD_DISTANCE:
+			return GPUVEC_SPARSE_JACCARD;
+		case GPUVEC_COSINE_DISTANCE:
+			return GPUVEC_SPARSE_COSINE;
+		case GPUVEC_INNER_PRODUCT:
+			return GPUVEC_SPARSE_INNER_PRODUCT;
+		default:
+			elog(ERROR, "strategy %d is not one of vectors", strategy);
+	}
+}
+
+bool
+GpuvecHasValues(Relation index)
+{
+	return RowTypeHasValues(index->rd_opcintype[0]);
+}
+
 /*
- * A strategy does not tell the measure: <#> is of two sets, or of a set and a
- * vector, which is another type than that of the column
+ * A strategy does not tell the measure: <#> is of two sets, of two vectors, or
+ * of a set and a vector, which is another type than that of the column
  */
 void
 GpuvecReadOrder(Relation index, const ScanKeyData *key, GpuvecOrder *order)
 {
-	bool		weights = OidIsValid(key->sk_subtype) && key->sk_subtype != index->rd_opcintype[0];
+	bool		mixed = OidIsValid(key->sk_subtype) && key->sk_subtype != index->rd_opcintype[0];
+	bool		weights = mixed || GpuvecHasValues(index);
+	bool		is_set = mixed == GpuvecHasValues(index);
 
 	memset(order, 0, sizeof(*order));
 	if (weights)
-		order->scoring = gpuvec_sparse_scoring(GPUVEC_SPARSE_INNER_PRODUCT);
+		order->scoring = gpuvec_sparse_scoring(strategy_sparse_measure(key->sk_strategy));
 	else
 		order->scoring.measure = GpuvecStrategyMeasure(key->sk_strategy);
 	if (key->sk_flags & SK_ISNULL)
 		return;
 	order->value = PG_DETOAST_DATUM_COPY(key->sk_argument);
-	order->vector = weights ? idvec_sparse((const IdVec *) order->value) :
-		idvec_sparse_of_set((const IdSet *) order->value);
+	order->vector = is_set ? idvec_sparse_of_set((const IdSet *) order->value) :
+		idvec_sparse((const IdVec *) order->value);
+	order->refused = weights && idvec_refuses(&order->scoring, &order->vector);
 }
 
 bool

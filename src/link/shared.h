@@ -17,7 +17,7 @@
  * Change this when GpuvecShared or an area, or the meaning of anything in
  * them, changes
  */
-#define GPUVEC_SHARED_VERSION	3
+#define GPUVEC_SHARED_VERSION	4
 
 /*
  * The state in shared memory, about 9 MB with all areas; see shared.c.  A

@@ -14,6 +14,7 @@
 
 #include "access/tableam.h"
 #include "idset/idset.h"
+#include "mirror/describe/row_value.h"
 #include "miscadmin.h"
 #include "search/set_search.h"
 #include "storage/predicate.h"
@@ -88,10 +89,8 @@ offer(MirrorSearch *search, MirrorQuery *query, const MirrorHit *hit)
 
 /* Rank one row for all queries */
 static void
-rank_row(MirrorSearch *search, IdSet *set, ItemPointer tid)
+rank_row(MirrorSearch *search, const gpuvec_sparse *row, ItemPointer tid)
 {
-	gpuvec_sparse row = idvec_sparse_of_set(set);
-
 	for (uint32 i = 0; i < search->nqueries; i++)
 	{
 		MirrorQuery *query = &search->queries[i];
@@ -101,7 +100,7 @@ rank_row(MirrorSearch *search, IdSet *set, ItemPointer tid)
 			continue;
 		if (!MirrorRank(search, query, gpuvec_tid(ItemPointerGetBlockNumber(tid),
 												  mirror_line(ItemPointerGetOffsetNumber(tid), true)),
-						&row, idset_span_common(query->vector.ids, row.ids), false, &hit))
+						row, idset_span_common(query->vector.ids, row->ids), false, &hit))
 			continue;
 		offer(search, query, &hit);
 	}
@@ -138,7 +137,11 @@ rank_slot(MirrorTarget *target, MirrorSearch *search, TupleTableSlot *slot, Memo
 	Datum		datum = slot_getattr(slot, target->attnum, &isnull);
 
 	if (!isnull)
-		rank_row(search, DatumGetIdSetP(datum), &slot->tts_tid);
+	{
+		gpuvec_sparse value = RowOfDatum(target->key.values, datum);
+
+		rank_row(search, &value, &slot->tts_tid);
+	}
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(row);
 }

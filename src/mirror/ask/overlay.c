@@ -212,16 +212,15 @@ takes_part(Overlay *overlay, const void *unaligned)
 }
 
 void
-OverlayRow(Overlay *overlay, uint64 tid, gpuvec_id_span set, const void *filter_keys)
+OverlayRow(Overlay *overlay, uint64 tid, const gpuvec_sparse *row, const void *filter_keys)
 {
 	const MirrorQuestion *question = overlay->question;
-	gpuvec_sparse row = {.ids = set};
 	MirrorHit	hit;
 
 	if (!takes_part(overlay, filter_keys))
 		return;
-	if (!MirrorRank(question->search, question->query, tid, &row, count_common(overlay, set), true,
-					&hit) ||
+	if (!MirrorRank(question->search, question->query, tid, row, count_common(overlay, row->ids),
+					true, &hit) ||
 		!was_asked_for(question, &hit))
 		return;
 	if (overlay->nhits == overlay->maxhits)

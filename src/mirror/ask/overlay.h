@@ -31,10 +31,11 @@ extern Overlay *OverlayBegin(const MirrorQuestion *question, uint32 rows);
 extern void OverlayEnd(Overlay *overlay);
 
 /*
- * Rank a new row, whose ids are aligned.  The filter keys are those of its
- * filter columns, not aligned; NULL if the mirror has none.
+ * Rank a new row, which is aligned.  The filter keys are those of its filter
+ * columns, not aligned; NULL if the mirror has none.
  */
-extern void OverlayRow(Overlay *overlay, uint64 tid, gpuvec_id_span set, const void *filter_keys);
+extern void OverlayRow(Overlay *overlay, uint64 tid, const gpuvec_sparse *row,
+					   const void *filter_keys);
 
 /* True if this row of the older copy was replaced, or is gone */
 typedef bool (*OverlayReplaced) (const MirrorHit *hit, const void *arg);

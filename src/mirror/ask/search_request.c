@@ -78,15 +78,15 @@ rows_to_ask(const MirrorSearch *search, const MirrorQuery *query, uint32 page, u
 
 /*
  * The least score that rows of a query need.  False: any score will do.  By a
- * measure of vectors the engine ranks all rows.  Those with a score above 0
- * are asked for, unless min_score says otherwise.
+ * measure of vectors the engine ranks all rows.  Those with a score above the
+ * floor are asked for, unless min_score says otherwise.
  */
 static bool
 least_score(const MirrorSearch *search, const MirrorQuery *query, double *least)
 {
 	bool		ranked = search->scoring.sparse != 0 && !search->has_min_score;
 
-	*least = ranked ? nextafter(0, INFINITY) : -INFINITY;
+	*least = ranked ? nextafter(search->floor, INFINITY) : -INFINITY;
 	if (search->has_min_score)
 		*least = search->min_score;
 	if (query->has_above)

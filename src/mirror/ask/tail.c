@@ -46,6 +46,7 @@
 #include "common/hashfn.h"
 #include "mirror/ask/search_answer.h"
 #include "mirror/ask/tail.h"
+#include "mirror/describe/row_value.h"
 #include "mirror/feed/feed.h"
 #include "mirror/pages/changed_lines.h"
 
@@ -63,7 +64,7 @@ typedef struct TailRow
 {
 	uint64		tid;			/* with an even line */
 	uint64		number;			/* of the record */
-	gpuvec_id_span set;			/* ids NULL: the row is gone */
+	gpuvec_sparse row;			/* ids NULL: it is gone */
 	const void *filter_keys;	/* of its filter columns, or NULL */
 	char		status;			/* of simplehash.h */
 } TailRow;
@@ -97,14 +98,21 @@ struct MirrorTail
 
 /* Note a record of a line pointer, which replaces earlier ones */
 static void
-note_row(MirrorTail *tail, uint64 tid, uint64 number, gpuvec_id_span set, const void *filter_keys)
+note_row(MirrorTail *tail, uint64 tid, uint64 number, gpuvec_sparse row, const void *filter_keys)
 {
 	bool		found;
-	TailRow    *row = tailrows_insert(tail->last, tid, &found);
+	TailRow    *noted = tailrows_insert(tail->last, tid, &found);
 
-	row->number = number;
-	row->set = set;
-	row->filter_keys = filter_keys;
+	noted->number = number;
+	noted->row = row;
+	noted->filter_keys = filter_keys;
+}
+
+/* The row of a record, whose values lie at `values` */
+static gpuvec_sparse
+record_row(const gpuvec_feed_record *record, const void *values)
+{
+	return RowOfMessage(record->form, values, gpuvec_feed_record_ids(record, values).n);
 }
 
 /* The filter keys of a record, or NULL */
@@ -119,7 +127,6 @@ static void
 note_records(MirrorTail *tail)
 {
 	const char *at = tail->rows.data;
-	gpuvec_id_span none = {NULL, 0, false};
 
 	for (uint64 number = tail->rows.from + 1; number <= tail->rows.to; number++)
 	{
@@ -129,10 +136,10 @@ note_records(MirrorTail *tail)
 		memcpy(&record, at, sizeof(record));
 		if (record.kind == GPUVEC_FEED_ROW)
 			note_row(tail, gpuvec_tid(record.block, record.line), number,
-					 gpuvec_feed_record_ids(&record, values), record_filter_keys(&record, at));
+					 record_row(&record, values), record_filter_keys(&record, at));
 		else
 			for (uint32 i = 0; i < record.len; i++)
-				note_row(tail, gpuvec_tid(record.block, values[i]), number, none, NULL);
+				note_row(tail, gpuvec_tid(record.block, values[i]), number, RowOfNull(), NULL);
 		at += gpuvec_feed_record_bytes(record.len, record.nfilter_keys);
 	}
 }
@@ -201,13 +208,13 @@ MirrorTailPage(MirrorTail *tail, const char *data)
 	note_read(&tail->read, &page, at + page.bytes - gpuvec_lines_bytes(page.nlines));
 	for (uint32 i = 0; i < page.nrows; i++)
 	{
-		gpuvec_row	row;
-		gpuvec_id_span set;
+		gpuvec_row	head;
+		gpuvec_sparse row;
 
-		memcpy(&row, at, sizeof(row));
-		set = gpuvec_row_ids(&row, at + sizeof(row));
-		at += gpuvec_row_bytes(row.form, row.len);
-		OverlayRow(tail->ranked, gpuvec_tid(page.block, row.line), set,
+		memcpy(&head, at, sizeof(head));
+		row = RowOfMessage(head.form, at + sizeof(head), head.len);
+		at += gpuvec_row_bytes(head.form, head.len);
+		OverlayRow(tail->ranked, gpuvec_tid(page.block, head.line), &row,
 				   tail->nfilters > 0 ? at : NULL);
 		at += gpuvec_filter_bytes(tail->nfilters);
 	}
@@ -294,8 +301,8 @@ rank_rows(const Lacking *lacking, const MirrorQuestion *question)
 
 	tailrows_start_iterate(lacking->tail->last, &i);
 	while ((row = tailrows_iterate(lacking->tail->last, &i)) != NULL)
-		if (row->set.ids != NULL && row->number > lacking->applied)
-			OverlayRow(overlay, row->tid, row->set, row->filter_keys);
+		if (row->row.ids.ids != NULL && row->number > lacking->applied)
+			OverlayRow(overlay, row->tid, &row->row, row->filter_keys);
 	return overlay;
 }
 

@@ -77,8 +77,8 @@
 #include "access/tableam.h"
 #include "access/visibilitymap.h"
 #include "entries/entries.h"
-#include "idset/idset.h"
 #include "mirror/describe/mirror.h"
+#include "mirror/describe/row_value.h"
 #include "mirror/describe/usage.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
@@ -261,11 +261,11 @@ page_all_visible(const MirrorVisibility *visibility, BlockNumber block)
 }
 
 /*
- * Find the ids of the row in the slot, and the filter keys of its filter
- * columns.  False: there is no set.
+ * Find the value of the row in the slot, and the filter keys of its filter
+ * columns.  False: it is null.
  */
 static bool
-slot_ids(MirrorVisibility *visibility, gpuvec_id_span *ids, uint64 *filter_keys)
+slot_row(MirrorVisibility *visibility, gpuvec_sparse *row, uint64 *filter_keys)
 {
 	const MirrorTarget *target = visibility->target;
 	const FilterColumns *filters = &target->filters;
@@ -277,7 +277,7 @@ slot_ids(MirrorVisibility *visibility, gpuvec_id_span *ids, uint64 *filter_keys)
 		values[i + 1] = slot_getattr(visibility->slot, filters->columns[i].attnum, &isnull[i + 1]);
 	FilterKeys(filters, values, isnull, filter_keys);
 	if (!isnull[0])
-		*ids = idset_span(DatumGetIdSetP(values[0]));
+		*row = RowOfDatum(target->key.values, values[0]);
 	return !isnull[0];
 }
 
@@ -286,14 +286,14 @@ slot_ids(MirrorVisibility *visibility, gpuvec_id_span *ids, uint64 *filter_keys)
  * slot, if none does
  */
 static bool
-fetched_ids(MirrorVisibility *visibility, ItemPointer root, gpuvec_id_span *ids, uint64 *filter_keys)
+fetched_row(MirrorVisibility *visibility, ItemPointer root, gpuvec_sparse *row, uint64 *filter_keys)
 {
 	const MirrorTarget *target = visibility->target;
 	const IndexEntry *entry;
 
 	filter_keys[0] = 1;
 	if (target->key.index == 0)
-		return slot_ids(visibility, ids, filter_keys);
+		return slot_row(visibility, row, filter_keys);
 	if (visibility->entries == NULL)
 	{
 		MemoryContext old = MemoryContextSwitchTo(visibility->context);
@@ -307,13 +307,13 @@ fetched_ids(MirrorVisibility *visibility, ItemPointer root, gpuvec_id_span *ids,
 	if (entry->filter_keys != NULL)
 		memcpy(filter_keys, entry->filter_keys, gpuvec_filter_bytes(target->key.nfilters));
 	if (!entry->isnull)
-		*ids = idset_span_of_bytes(entry->ids, entry->bytes);
+		*row = RowOfPayload(target->key.values, entry->ids, entry->bytes);
 	return !entry->isnull;
 }
 
 /*
- * Find the ids of the row that was fetched, and how many of them the query
- * has.  False: there is no such row, or it does not pass the filter.
+ * Find the value of the row that was fetched, and how many of its ids the
+ * query has.  False: there is no such row, or it does not pass the filter.
  */
 static bool
 count_fetched(MirrorVisibility *visibility, ItemPointer root, const MirrorQuery *query,
@@ -323,7 +323,7 @@ count_fetched(MirrorVisibility *visibility, ItemPointer root, const MirrorQuery 
 	bool		found;
 
 	memset(row, 0, sizeof(*row));
-	found = fetched_ids(visibility, root, &row->ids, filter_keys) ||
+	found = fetched_row(visibility, root, row, filter_keys) ||
 		(MirrorWantsNulls(query->filter) && (filter_keys[0] & 1) != 0);
 
 	if (query->filter != NULL && !gpuvec_filter_passes(query->filter, filter_keys))

@@ -264,14 +264,16 @@ FilterSetType(FilterColumn *column, Oid type)
 	column->varies = get_typlen(type) < 0;
 }
 
-/* Describe a column by its operator class; sets have the type `set` */
+/* Describe a column by its operator class */
 static void
-describe_column(AttrNumber attnum, Oid opclass, Oid collation, Oid set, FilterColumn *column)
+describe_column(AttrNumber attnum, Oid opclass, Oid collation, FilterColumn *column)
 {
 	Oid			type = get_opclass_input_type(opclass);
 
 	column->attnum = attnum;
-	column->kind = type == set ? FILTER_SET : FilterKindOf(type);
+	column->kind = FilterKindOf(type);
+	if (column->kind == FILTER_UNKNOWN && idset_is_type(type))
+		column->kind = FILTER_SET;
 	column->collation = collation;
 	column->prefix = FilterKinds[column->kind].order == FILTER_BY_PREFIX &&
 		GpuvecCollationIsC(collation);
@@ -293,18 +295,16 @@ FilterDescribe(HeapTuple index, FilterColumns *filters)
 	Form_pg_index form = (Form_pg_index) GETSTRUCT(index);
 	const		oidvector *classes;
 	const		oidvector *collations;
-	Oid			set;
 
 	memset(filters, 0, sizeof(*filters));
 	if (form->indnkeyatts <= 1)
 		return;
 	classes = (oidvector *) DatumGetPointer(index_datum(index, Anum_pg_index_indclass));
 	collations = (oidvector *) DatumGetPointer(index_datum(index, Anum_pg_index_indcollation));
-	set = get_opclass_input_type(classes->values[0]);
 	filters->n = Min(form->indnkeyatts - 1, GPUVEC_MAX_FILTERS);
 	for (int i = 0; i < filters->n; i++)
 		describe_column(form->indkey.values[i + 1], classes->values[i + 1],
-						collations->values[i + 1], set, &filters->columns[i]);
+						collations->values[i + 1], &filters->columns[i]);
 }
 
 void

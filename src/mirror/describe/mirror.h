@@ -181,6 +181,8 @@ typedef struct MirrorSearch
 	uint64		k;				/* UINT64_MAX: all */
 	bool		has_min_score;
 	double		min_score;
+	double		floor;			/* by a measure of vectors, without min_score:
+								 * only rows whose score is greater */
 	MirrorQuery *queries;
 	uint32		nqueries;
 	Snapshot	snapshot;
@@ -219,7 +221,7 @@ MirrorSetQuery(MirrorQuery *query, const IdSet *set)
 /*
  * Rank a row with so many common ids under this tid (gpuvec_tid).  Returns
  * false if it does not qualify.  By a measure of sets one without a common id
- * may not rank.
+ * may not rank, by one of vectors one whose score is too low.
  */
 static inline bool
 MirrorRank(const MirrorSearch *search, const MirrorQuery *query, uint64 tid,
@@ -230,6 +232,9 @@ MirrorRank(const MirrorSearch *search, const MirrorQuery *query, uint64 tid,
 		return false;
 	hit->score = idvec_score(&search->scoring, &query->vector, row, common);
 	hit->place = gpuvec_hit_place(tid, common, newer);
+	if (search->scoring.sparse && !search->has_min_score && !query->disjoint &&
+		hit->score <= search->floor)
+		return false;
 	return !(search->has_min_score && hit->score < search->min_score) &&
 		!(query->has_above && hit->score <= query->above);
 }

@@ -27,6 +27,7 @@
 #include "common/hashfn.h"
 #include "entries/entries.h"
 #include "mirror/describe/mirror.h"
+#include "mirror/describe/row_value.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/datum.h"
@@ -178,6 +179,14 @@ add_filters(Relation rel, HeapTuple index, MirrorTarget *target)
 	}
 }
 
+/* Let the rows of a mirror be of a column's type */
+static void
+describe_type(Oid type, MirrorTarget *target)
+{
+	target->key.type = type;
+	target->key.values = RowTypeHasValues(type);
+}
+
 /* Describe what all kinds of mirrors have in common */
 static void
 describe(Relation rel, AttrNumber attnum, MirrorTarget *target)
@@ -196,7 +205,7 @@ describe(Relation rel, AttrNumber attnum, MirrorTarget *target)
 		target->key.meaning = hash_combine64(target->key.meaning, relation_version(rel));
 	if (attnum == 0)
 		return;
-	target->key.type = TupleDescAttr(RelationGetDescr(rel), attnum - 1)->atttypid;
+	describe_type(TupleDescAttr(RelationGetDescr(rel), attnum - 1)->atttypid, target);
 	target->key.meaning = hash_combine64(target->key.meaning, missing_hash(rel, attnum));
 }
 
@@ -424,7 +433,7 @@ MirrorDescribeIndex(Relation rel, Relation index, MirrorTarget *target)
 	target->key.rooted = true;
 	add_filters(rel, index->rd_indextuple, target);
 	if (target->attnum == 0)
-		target->key.type = TupleDescAttr(RelationGetDescr(index), 0)->atttypid;
+		describe_type(TupleDescAttr(RelationGetDescr(index), 0)->atttypid, target);
 	if (EntriesKept(index))
 	{
 		uint64		build[2] = {0};

@@ -33,8 +33,8 @@
  */
 #include "gpuvec.h"
 
-#include "idset/idset.h"
 #include "mirror/describe/mirror.h"
+#include "mirror/describe/row_value.h"
 #include "mirror/feed/feed.h"
 #include "mirror/feed/feed_queue.h"
 #include "mirror/feed/feed_ring.h"
@@ -85,33 +85,29 @@ feed_no_set(Relation index, ItemPointer root)
 }
 
 void
-FeedIds(Relation index, ItemPointer root, gpuvec_id_span set, const void *filter_keys, uint32 nfilter_keys)
+FeedRow(Relation index, ItemPointer root, bool values, const gpuvec_sparse *value,
+		const void *filter_keys, uint32 nfilter_keys)
 {
+	uint32		form = RowForm(values, value);
 	gpuvec_feed_record record = {
 		.kind = GPUVEC_FEED_ROW,
 		.line = mirror_line(ItemPointerGetOffsetNumber(root), false),
 		.block = ItemPointerGetBlockNumber(root),
-		.len = set.wide ? set.n * 2 : set.n,
-		.form = set.wide ? GPUVEC_FORM_WIDE : 0,
+		.len = gpuvec_feed_record_len(form, value->ids.n),
+		.form = (uint16) form,
 		.nfilter_keys = nfilter_keys
 	};
+	char		row[FEED_MOST_BYTES + sizeof(uint32)];	/* padding of ids */
 
-	if (set.ids == NULL && nfilter_keys == 0)
+	if (value->ids.ids == NULL && nfilter_keys == 0)
 		feed_no_set(index, root);
 	else if (record.len * sizeof(uint16) > FEED_MOST_BYTES)
 		FeedMark(index, record.block);
 	else
-		FeedQueueAdd(index, &record, set.ids, filter_keys);
-}
-
-void
-FeedRow(Relation index, ItemPointer root, struct varlena *set, const uint64 *filter_keys, uint32 nfilter_keys)
-{
-	gpuvec_id_span ids = {NULL};
-
-	if (set != NULL)
-		ids = idset_span_of_bytes(VARDATA_ANY(set), VARSIZE_ANY_EXHDR(set));
-	FeedIds(index, root, ids, filter_keys, nfilter_keys);
+	{
+		RowWrite(row, form, value);
+		FeedQueueAdd(index, &record, row, filter_keys);
+	}
 }
 
 void

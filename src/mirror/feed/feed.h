@@ -27,11 +27,10 @@ extern void FeedInit(void);
  * FeedTaken	true if some mirror follows the index.  If not, the other
  *				functions do nothing.
  * FeedRow		hands over a row with a new root, which this transaction has
- *				just inserted; set is not toasted, NULL if the row has none.
- *				filter_keys[] are those of the index's filter columns.  The row
- *				may wait in this session (feed_queue.c).
- * FeedIds		the same with the ids of a set.  Neither they nor filter keys
- *				need be aligned.
+ *				just inserted; its value may be a null.  filter_keys[] are
+ *				those of the index's filter columns.  `values`: its column has
+ *				vectors.  Neither the value nor filter keys need be aligned.
+ *				The row may wait in this session (feed_queue.c).
  * FeedGone		the rows of these roots of a page are about to be reused
  * FeedMark		a page has to be read
  * FeedMarkAll	all pages have to be checked
@@ -39,9 +38,7 @@ extern void FeedInit(void);
  *				given the index another file, which no mirror follows yet
  */
 extern bool FeedTaken(Relation index);
-extern void FeedRow(Relation index, ItemPointer root, struct varlena *set,
-					const uint64 *filter_keys, uint32 nfilter_keys);
-extern void FeedIds(Relation index, ItemPointer root, gpuvec_id_span set,
+extern void FeedRow(Relation index, ItemPointer root, bool values, const gpuvec_sparse *value,
 					const void *filter_keys, uint32 nfilter_keys);
 extern void FeedGone(Relation index, BlockNumber block, const OffsetNumber *roots, int n);
 extern void FeedMark(Relation index, BlockNumber block);

@@ -49,6 +49,7 @@ read_changes(MirrorTarget *target, XLogRecPtr from, XLogRecPtr to, ChangedLines 
 	lines->by_line = takes_lines(target);
 	/* records' values would lack the words of filter columns */
 	lines->attnum = target->key.nfilters == 0 ? target->attnum : InvalidAttrNumber;
+	lines->values = target->key.values;
 	lines->desc = RelationGetDescr(target->rel);
 	return WalChanges(target->rel, from, to, lines);
 }

@@ -7,10 +7,11 @@
  */
 #include "gpuvec.h"
 
+#include "core/protocol_mirrors.h"
 #include "mirror/pages/changed_lines.h"
 
 /* More bytes of rows than this are not kept: pages are read instead */
-#define MOST_VALUES		(16 * 1024 * 1024)
+#define MOST_ROWS		(16 * 1024 * 1024)
 
 static void
 add_entry(ChangedLines *lines, uint64 place, uint32 value)
@@ -48,21 +49,24 @@ NoteGoneLine(ChangedLines *lines, BlockNumber block, OffsetNumber line)
 }
 
 void
-NoteLineValue(ChangedLines *lines, BlockNumber block, OffsetNumber line, gpuvec_id_span set)
+NoteLineValue(ChangedLines *lines, BlockNumber block, OffsetNumber line,
+			  const gpuvec_sparse *value)
 {
-	ChangedValue value = {set.n, set.wide};
-	int			bytes = (int) gpuvec_id_span_bytes(set);
+	ChangedRow	row = {value->ids.n, RowForm(lines->values, value)};
+	int			bytes = (int) gpuvec_form_bytes(row.form, row.n);
 
-	if (lines->values.data == NULL)
-		initStringInfo(&lines->values);
-	if (lines->values.len + bytes > MOST_VALUES)
+	if (lines->rows.data == NULL)
+		initStringInfo(&lines->rows);
+	if (lines->rows.len + bytes > MOST_ROWS)
 	{
 		NoteChangedLine(lines, block, line);
 		return;
 	}
-	add_entry(lines, changed_place(block, line), lines->values.len);
-	appendBinaryStringInfo(&lines->values, (const char *) &value, sizeof(value));
-	appendBinaryStringInfo(&lines->values, set.ids, bytes);
+	add_entry(lines, changed_place(block, line), lines->rows.len);
+	appendBinaryStringInfo(&lines->rows, (const char *) &row, sizeof(row));
+	enlargeStringInfo(&lines->rows, bytes);
+	RowWrite(lines->rows.data + lines->rows.len, row.form, value);
+	lines->rows.len += bytes;
 }
 
 void
@@ -148,8 +152,8 @@ FreeChangedLines(ChangedLines *lines)
 {
 	if (lines->entries)
 		pfree(lines->entries);
-	if (lines->values.data)
-		pfree(lines->values.data);
+	if (lines->rows.data)
+		pfree(lines->rows.data);
 	lines->entries = NULL;
-	lines->values.data = NULL;
+	lines->rows.data = NULL;
 }

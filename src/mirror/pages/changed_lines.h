@@ -11,8 +11,9 @@
 #include "postgres.h"
 
 #include "access/tupdesc.h"
-#include "core/ids.h"
+#include "core/sparse.h"
 #include "lib/stringinfo.h"
+#include "mirror/describe/row_value.h"
 #include "storage/block.h"
 #include "storage/off.h"
 
@@ -25,7 +26,7 @@ typedef struct ChangedLine
 {
 	uint64		place;			/* block << 16 | offset number */
 	uint32		nth;			/* in the order in which they were noted */
-	uint32		value;			/* where the row is in `values`, or: */
+	uint32		value;			/* where the row is in `rows`, or: */
 } ChangedLine;
 
 #define CHANGED_READ	((uint32) 0xFFFFFFFF)	/* read it from the page */
@@ -36,20 +37,22 @@ typedef struct ChangedLines
 	bool		by_line;		/* wanted; else each page is one as a whole */
 	AttrNumber	attnum;			/* take values of this column, if they are at
 								 * hand; or InvalidAttrNumber */
+	bool		values;			/* it has vectors */
 	TupleDesc	desc;			/* of its relation */
 	ChangedLine *entries;		/* ascending and distinct when sorted */
 	uint32		n;
 	uint32		capacity;
 	uint32		nwhole;			/* when sorted: number of pages as a whole */
-	StringInfoData values;		/* of each row a ChangedValue, and its ids */
+	StringInfoData rows;		/* of each row a ChangedRow, and what
+								 * RowWrite() writes */
 } ChangedLines;
 
-/* What comes before the ids of a row; not aligned */
-typedef struct ChangedValue
+/* What comes before the ids of a row */
+typedef struct ChangedRow
 {
 	uint32		n;				/* ids */
-	uint32		wide;			/* 1: they are uint32 */
-} ChangedValue;
+	uint32		form;			/* GPUVEC_FORM_... */
+} ChangedRow;
 
 /* In place of an offset number: the page as a whole, or no line pointer */
 #define CHANGED_WHOLE	((OffsetNumber) 0xFFFF)
@@ -80,32 +83,28 @@ changed_is_read(const ChangedLine *entry)
 	return entry->value == CHANGED_READ && changed_line(entry) != CHANGED_NO_LINE;
 }
 
-/* The ids of the row of an entry, if there is one; they are not aligned */
-static inline gpuvec_id_span
+/* The row of an entry, if there is one, or a null */
+static inline gpuvec_sparse
 changed_value(const ChangedLines *lines, const ChangedLine *entry)
 {
-	gpuvec_id_span set = {NULL};
-	ChangedValue value;
+	const char *data = lines->rows.data + entry->value;
+	ChangedRow	row;
 
-	if (entry->value < CHANGED_GONE)
-	{
-		memcpy(&value, lines->values.data + entry->value, sizeof(value));
-		set.ids = lines->values.data + entry->value + sizeof(value);
-		set.n = value.n;
-		set.wide = value.wide != 0;
-	}
-	return set;
+	if (entry->value >= CHANGED_GONE)
+		return RowOfNull();
+	memcpy(&row, data, sizeof(row));
+	return RowOfMessage(row.form, data + sizeof(row), row.n);
 }
 
 /*
  * Note a line pointer that has to be read, or CHANGED_NO_LINE; one that has
- * no row; one with this row, whose ids need not be aligned; or a page as a
+ * no row; one with this row, which need not be aligned; or a page as a
  * whole.  Of what is noted of one line pointer the last counts.
  */
 extern void NoteChangedLine(ChangedLines *lines, BlockNumber block, OffsetNumber line);
 extern void NoteGoneLine(ChangedLines *lines, BlockNumber block, OffsetNumber line);
 extern void NoteLineValue(ChangedLines *lines, BlockNumber block, OffsetNumber line,
-						  gpuvec_id_span set);
+						  const gpuvec_sparse *value);
 extern void NoteChangedPage(ChangedLines *lines, BlockNumber block);
 
 /*

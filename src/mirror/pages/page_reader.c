@@ -319,11 +319,11 @@ append_line(PageReader *reader, const ChangedLines *lines, const ChangedLine *en
 			HeapTuple tuple, StringInfo out)
 {
 	uint16		line = mirror_line(changed_line(entry), true);
-	gpuvec_id_span set = changed_value(lines, entry);
+	gpuvec_sparse row = changed_value(lines, entry);
 
-	if (set.ids == NULL)
+	if (row.ids.ids == NULL)
 		return tuple->t_data != NULL && PageRowOfTuple(reader, out, line, tuple);
-	PageRowOfIds(reader, out, line, set, NULL);
+	PageRowOfValue(reader, out, line, &row, NULL);
 	return 1;
 }
 

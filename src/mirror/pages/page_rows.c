@@ -37,6 +37,7 @@
 #include "core/protocol_mirrors.h"
 #include "entries/entries.h"
 #include "executor/tuptable.h"
+#include "mirror/describe/row_value.h"
 #include "mirror/pages/page_reader.h"
 #include "mirror/pages/page_rows.h"
 #include "utils/fmgroids.h"
@@ -138,16 +139,11 @@ plain_value(PageReader *reader, struct varlena *value, ItemPointer tid)
 	return value;
 }
 
-/*
- * Append one row, with these filter keys of filter columns.  Neither they nor
- * ids need be aligned.
- */
 void
-PageRowOfIds(PageReader *reader, StringInfo out, uint16 line, gpuvec_id_span set,
-			 const void *filter_keys)
+PageRowOfValue(PageReader *reader, StringInfo out, uint16 line, const gpuvec_sparse *value,
+			   const void *filter_keys)
 {
-	gpuvec_row	row = {.line = line, .form = set.wide ? GPUVEC_FORM_WIDE : 0, .len = set.n};
-	uint32		bytes = (uint32) gpuvec_id_span_bytes(set);
+	gpuvec_row	row = {.line = line, .form = RowForm(reader->target->key.values, value), .len = value->ids.n};
 	uint32		size = gpuvec_row_bytes(row.form, row.len);
 	uint32		filter_keys_size = gpuvec_filter_bytes(reader->target->key.nfilters);
 	char	   *to;
@@ -157,9 +153,7 @@ PageRowOfIds(PageReader *reader, StringInfo out, uint16 line, gpuvec_id_span set
 	if (filter_keys_size > 0)
 		memcpy(to + size, filter_keys, filter_keys_size);
 	memcpy(to, &row, sizeof(row));
-	if (bytes > 0)
-		memcpy(to + sizeof(row), set.ids, bytes);
-	memset(to + sizeof(row) + bytes, 0, size - sizeof(row) - bytes);
+	RowWrite(to + sizeof(row), row.form, value);
 	out->len += size + filter_keys_size;
 }
 
@@ -304,7 +298,8 @@ PageRowOfTuple(PageReader *reader, StringInfo out, uint16 line, HeapTuple tuple)
 {
 	const MirrorTarget *target = reader->target;
 	uint64		filter_keys[GPUVEC_MAX_FILTERS + 1];
-	struct varlena *set;
+	gpuvec_sparse row = RowOfNull();
+	struct varlena *plain;
 	bool		no_key = false;
 	bool		isnull;
 	Datum		key = 0;
@@ -316,14 +311,15 @@ PageRowOfTuple(PageReader *reader, StringInfo out, uint16 line, HeapTuple tuple)
 		(isnull && target->filters.n == 0) ||
 		(target->filters.n > 0 && !tuple_filter_keys(reader, tuple, isnull, filter_keys)))
 		return false;
-	set = (struct varlena *) DatumGetPointer(value);
+	plain = (struct varlena *) DatumGetPointer(value);
 	if (target->key_attnum != InvalidAttrNumber)
-		append_vector(reader, out, line, MirrorKey(key, target->key_type), set);
-	else if (isnull)
-		PageRowOfIds(reader, out, line, idset_span_of_bytes(NULL, 0), filter_keys);
-	else
-		PageRowOfIds(reader, out, line,
-					 idset_span_of_bytes(VARDATA_ANY(set), VARSIZE_ANY_EXHDR(set)), filter_keys);
+	{
+		append_vector(reader, out, line, MirrorKey(key, target->key_type), plain);
+		return true;
+	}
+	if (!isnull)
+		row = RowOfPayload(target->key.values, VARDATA_ANY(plain), VARSIZE_ANY_EXHDR(plain));
+	PageRowOfValue(reader, out, line, &row, filter_keys);
 	return true;
 }
 
@@ -359,11 +355,13 @@ PageRowsOfEntries(PageReader *reader, BlockNumber block, StringInfo out)
 	for (uint32 i = 0; i < n; i++)
 	{
 		OffsetNumber root = ItemPointerGetOffsetNumber(&entries[i].root);
+		gpuvec_sparse row = RowOfNull();
 
 		if (entries[i].isnull && entries[i].filter_keys == NULL)
 			continue;
-		PageRowOfIds(reader, out, mirror_line(root, false),
-					 idset_span_of_bytes(entries[i].ids, entries[i].bytes), entries[i].filter_keys);
+		if (!entries[i].isnull)
+			row = RowOfPayload(reader->target->key.values, entries[i].ids, entries[i].bytes);
+		PageRowOfValue(reader, out, mirror_line(root, false), &row, entries[i].filter_keys);
 		nrows++;
 	}
 	GPUVEC_INJECTION("page-after-copy");

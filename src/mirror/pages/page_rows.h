@@ -41,10 +41,10 @@ extern uint32 PageRowsOfEntries(PageReader *reader, BlockNumber block, StringInf
 extern bool PageRowOfTuple(PageReader *reader, StringInfo out, uint16 line, HeapTuple tuple);
 
 /*
- * A row with these ids, and these filter keys of filter
- * columns.  Neither need be aligned.
+ * This row, and these filter keys of filter columns.  Neither need be
+ * aligned.
  */
-extern void PageRowOfIds(PageReader *reader, StringInfo out, uint16 line, gpuvec_id_span set,
-						 const void *filter_keys);
+extern void PageRowOfValue(PageReader *reader, StringInfo out, uint16 line,
+						   const gpuvec_sparse *value, const void *filter_keys);
 
 #endif							/* GPUVEC_PAGE_ROWS_H */

@@ -45,7 +45,7 @@
 #include "access/htup_details.h"
 #include "access/rmgr.h"
 #include "access/xlogreader.h"
-#include "idset/idset.h"
+#include "mirror/describe/row_value.h"
 #include "mirror/pages/wal_lines.h"
 
 /* The new tuple of an update is in block reference 0, the old one in 1 */
@@ -69,6 +69,7 @@ note_value(ChangedLines *lines, BlockNumber block, OffsetNumber line, HeapTuple 
 	Datum		datum = heap_getattr(tuple, lines->attnum, lines->desc, &isnull);
 	struct varlena *value = (struct varlena *) DatumGetPointer(datum);
 	struct varlena *plain = value;
+	gpuvec_sparse row;
 
 	if (isnull)
 	{
@@ -82,8 +83,8 @@ note_value(ChangedLines *lines, BlockNumber block, OffsetNumber line, HeapTuple 
 	}
 	if (VARATT_IS_COMPRESSED(value))
 		plain = detoast_attr(value);
-	NoteLineValue(lines, block, line,
-				  idset_span_of_bytes(VARDATA_ANY(plain), VARSIZE_ANY_EXHDR(plain)));
+	row = RowOfPayload(lines->values, VARDATA_ANY(plain), VARSIZE_ANY_EXHDR(plain));
+	NoteLineValue(lines, block, line, &row);
 	if (plain != value)
 		pfree(plain);
 }

@@ -11,6 +11,11 @@
  * knows (conditions.c): it ranks only rows that satisfy them, and finds the
  * others that do (filtered.c).
  *
+ * Rows that a measure refuses, as jaccard does negative values, come first,
+ * with the distance -infinity.  The executor computes what a query is sorted
+ * by, with the other columns that it wants, of rows that satisfy the
+ * conditions: so the query fails as it would without the index.
+ *
  * If the engine is not available, or cannot go on with a scan, the scan does
  * not end.  Then all rows are found and sorted (other_rows.c), except those
  * that were returned already.
@@ -256,8 +261,7 @@ next_row(IndexScanDesc scan, KnnState *state, KnnRow *row)
 	{
 		if (state->next == state->nkeyed)
 			return false;
-		row->root = state->keyed[state->next].root;
-		row->distance = state->keyed[state->next++].distance;
+		row->root = state->keyed[state->next++].root;
 		return true;
 	}
 	if (state->phase == SCAN_FOUND)
@@ -414,7 +418,7 @@ gpuvec_gettuple(IndexScanDesc scan, ScanDirection direction)
 {
 	KnnState   *state = scan->opaque;
 	MirrorUsage before = MirrorUsed;
-	KnnRow		row = {.distance = NAN};
+	KnnRow		row;
 	bool		found;
 
 	Assert(ScanDirectionIsForward(direction));
@@ -428,12 +432,9 @@ gpuvec_gettuple(IndexScanDesc scan, ScanDirection direction)
 		return false;
 	ItemPointerSet(&scan->xs_heaptid, tid_number_block(row.root), tid_number_line(row.root));
 	scan->xs_recheck = scan->numberOfKeys > 0 && !keys_hold(scan, state);
-	/* a row that the measure refuses: the executor raises the error */
-	scan->xs_recheckorderby = row.distance == -INFINITY;
-	if (scan->xs_recheckorderby)
-		scan->xs_orderbyvals[0] = Float8GetDatum(-INFINITY);
-	/* of other rows nobody compares the distances: they are exact */
+	scan->xs_recheckorderby = false;
+	/* nobody compares the distances: they are exact */
 	if (scan->numberOfOrderBys > 0)
-		scan->xs_orderbynulls[0] = !scan->xs_recheckorderby;
+		scan->xs_orderbynulls[0] = true;
 	return true;
 }

@@ -75,9 +75,9 @@ AutoprewarmTry(void (*work) (void *arg), void *arg, const char *what)
 	return ok;
 }
 
-/* True if the type is the extension's idset, or a domain over it */
+/* True if the type is the extension's idset or idvec, or a domain over it */
 static bool
-is_idset(Oid type)
+is_mirrored_type(Oid type)
 {
 	Oid			base = getBaseType(type);
 	Oid			extension = get_extension_oid("gpuvec", true);
@@ -89,13 +89,15 @@ is_idset(Oid type)
 	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(base));
 	if (HeapTupleIsValid(tuple))
 	{
-		result = strcmp(NameStr(((Form_pg_type) GETSTRUCT(tuple))->typname), "idset") == 0;
+		const char *name = NameStr(((Form_pg_type) GETSTRUCT(tuple))->typname);
+
+		result = strcmp(name, "idset") == 0 || strcmp(name, "idvec") == 0;
 		ReleaseSysCache(tuple);
 	}
 	return result;
 }
 
-/* True if the relation (still) has this column, and it is of sets */
+/* True if the relation (still) has this column, of sets or vectors */
 static bool
 is_set_column(Relation rel, int32 attnum)
 {
@@ -105,7 +107,7 @@ is_set_column(Relation rel, int32 attnum)
 	if (attnum < 1 || attnum > desc->natts)
 		return false;
 	att = TupleDescAttr(desc, attnum - 1);
-	return !att->attisdropped && is_idset(att->atttypid);
+	return !att->attisdropped && is_mirrored_type(att->atttypid);
 }
 
 /* The type of a column; InvalidOid if there is no such column (any more) */

@@ -113,8 +113,8 @@ check_columns(Relation index, const FilterColumns *filters)
 	if (FilterKindOf(index->rd_opcintype[0]) != FILTER_UNKNOWN)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("the first column of an index of access method \"%s\" must be a set or a vector of ids",
-						"gpuvec"),
+				 errmsg("the first column of an index of access method \"%s\" must be of type %s or %s", "gpuvec",
+						"idset", "idvec"),
 				 errdetail("The first column has the type %s.",
 						   format_type_be(index->rd_opcintype[0]))));
 	if (n - 1 > GPUVEC_MAX_FILTERS)

@@ -15,7 +15,7 @@
 #   make bench-devices LAYOUTS="0 0,1"                tables on several devices, through SQL
 #   make bench-partitions      a partitioned table beside a flat one
 #   make bench-neighbors                              nearest items of each item, see bench_neighbors.cpp
-#   make bench-sparse      sparse vectors by sequential scans
+#   make bench-sparse      sparse vectors by sequential scans and by an index
 #   make bench-peers                                  index scans against other ways to the same rows
 #   make bench-index                                  what an index costs
 #   make bench-writers                                searches beside writers, see bench_writers.sh
@@ -47,8 +47,8 @@
 #              THREADS (0: all), LONE_GOAL, ORDER_GOAL and BATCH_GOAL (1.5, 3
 #              and 1.1 times the flat table)
 #
-# bench-sparse: ROWS (200,000), QUERIES (200), ROUNDS (10); with other numbers
-#              of rows and queries there is no reference
+# bench-sparse: ROWS (200,000), QUERIES (200), ROUNDS (10), ENGINE; with other
+#              numbers of rows and queries there is no reference
 #
 # bench-peers and bench-index: ROWS, QUERIES, THREADS (0: all), and
 # PARTS        of bench-peers: sets, text, fingerprints; the latter with
@@ -116,7 +116,7 @@ bench-partitions: $(BENCH_BIN)/bench_gen
 		bash $(srcdir)/test/bench/partitions_sql.sh
 
 bench-sparse: $(BENCH_BIN)/bench_gen $(BENCH_BIN)/bench_sparse
-	$(call given,ROWS QUERIES ROUNDS PEERS_ROOT) PG_CONFIG='$(PG_CONFIG)' WITH_CUDA='$(WITH_CUDA)' BENCH_BIN='$(CURDIR)/$(BENCH_BIN)' \
+	$(call given,ROWS QUERIES ROUNDS ENGINE PEERS_ROOT) PG_CONFIG='$(PG_CONFIG)' WITH_CUDA='$(WITH_CUDA)' BENCH_BIN='$(CURDIR)/$(BENCH_BIN)' \
 		bash $(srcdir)/test/bench/sparse_sql.sh
 
 bench-index: $(BENCH_BIN)/bench_gen

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Sparse vectors by sequential scans, through SQL.
+# Sparse vectors by sequential scans and by an index, through SQL.
 #
 # Called by "make bench-sparse" (bench.mk lists the variables).  Starts a
 # private server, makes ROWS rows of mode S of sparsegen.h, and asks for the 10
@@ -12,10 +12,14 @@
 #	pgvector	sparsevec of the same vectors, if the extension is there; its
 #				best score must be the same but for rounding
 #
+# The same queries by an index: the reference's answers, the milliseconds of
+# each query, once more with a filter column that 1 % and 0.01 % of the rows
+# pass, and what the engine's copy takes.
+#
 # Prints medians.  Exit status 1 if answers are wrong.
 set -uo pipefail
 
-: "${ROWS:=200000}" "${QUERIES:=200}" "${ROUNDS:=10}"
+: "${ROWS:=200000}" "${QUERIES:=200}" "${ROUNDS:=10}" "${ENGINE:=auto}"
 : "${BENCH_BIN:?run this with \"make bench-sparse\"}"
 . "$(dirname "${BASH_SOURCE[0]}")/peers_lib.sh"
 
@@ -33,15 +37,18 @@ make_tables() {
 	SQL
 }
 
-# check_answers QUERIES K ZQ: of all queries of a table
+# check_answers QUERIES K ZQ [SETTINGS]: of all queries of a table
 check_answers() {
-	local sums
+	local sums order=', r.id'
+	# by an index, rows of equal distance come in the order of their tids
+	[ -z "${4:-}" ] || order=
 	progress "$2 rows for each query of $1"
 	sums=$(psql_ -F ' ' <<-SQL | "$work/bench_sparse" checksum "$ROWS" "$QUERIES" "$2" "$3"
 		SET extra_float_digits = 1;
+		${4:-}
 		SELECT x.id, x.score FROM $1 q, LATERAL
 			(SELECT r.id, idvec_inner_product(r.terms, q.terms) AS score FROM rows r
-				ORDER BY r.terms <#> q.terms, r.id LIMIT $2) x
+				ORDER BY r.terms <#> q.terms$order LIMIT $2) x
 		ORDER BY q.id, x.score DESC, x.id;
 	SQL
 	)
@@ -83,7 +90,39 @@ beside() {
 		fail "$1: other distances than pgvector's"
 }
 
-bench_server "shared_buffers = 4GB"
+# by_index LABEL CONDITION: milliseconds of a query, each asked once
+by_index() {
+	{
+		echo "SET enable_seqscan = off; SET enable_sort = off; SET plan_cache_mode = force_generic_plan;"
+		echo "PREPARE q AS SELECT id FROM rows $2 ORDER BY terms <#> \$1 LIMIT 10;"
+		printf '\\o /dev/null\n'
+		echo "EXECUTE q('{1:1}');"
+		printf '\\timing on\n'
+		psql_ -c "SELECT format('EXECUTE q(%L);', terms) FROM queries ORDER BY id"
+	} | psql_ | times >"$work/index.ms"
+	figure "idvec by index, $1: ms" "$(median <"$work/index.ms")"
+}
+
+index_figures() {
+	local settings="SET enable_seqscan = off; SET enable_sort = off;"
+	progress "an index, and its copy"
+	psql_ <<-SQL >/dev/null || die "could not make the index"
+		CREATE TABLE indexed AS SELECT id, terms, (id * 7919 % 10000)::int AS part FROM rows ORDER BY id;
+		DROP TABLE rows;
+		ALTER TABLE indexed RENAME TO rows;
+		VACUUM (ANALYZE, FREEZE) rows;
+		CREATE INDEX ON rows USING gpuvec (terms, part);
+	SQL
+	check_answers queries 10 0.6 "$settings"
+	check_answers skewed 1000 0.8 "$settings"
+	figure "bytes of the copy a pair" "$(psql_ -c "SELECT round((bytes + device_bytes) / ids::numeric, 2) FROM gpuvec_mirrors WHERE relation = 'rows'::regclass::text")"
+	by_index 'all rows' ''
+	by_index '1 % of the rows' 'WHERE part < 100'
+	by_index '0.01 % of the rows' 'WHERE part = 7'
+}
+
+bench_server "shared_buffers = 4GB
+gpuvec.engine = $ENGINE"
 make_tables
 check_answers queries 10 0.6
 check_answers skewed 1000 0.8
@@ -98,5 +137,6 @@ fi
 progress "timing"
 beside '<#>'
 beside '<=>'
-print_goals "$ROWS sparse vectors, sequential scans in one process"
+index_figures
+print_goals "$ROWS sparse vectors, sequential scans in one process, and an index"
 [ "$failures" = 0 ] || exit 1

@@ -1248,6 +1248,46 @@ CREATE FUNCTION gpuvec_topk_batch_rows(
 COMMENT ON FUNCTION gpuvec_topk_batch_rows(anyelement, name, idset[], int8, text, float8, tid[])
 	IS 'the k most similar rows for each query of an array, as whole rows';
 
+CREATE FUNCTION gpuvec_vec_topk(
+	relation regclass, column_name name, query idvec, k int8 DEFAULT 100,
+	measure text DEFAULT 'inner_product', min_score float8 DEFAULT NULL, among tid[] DEFAULT NULL,
+	OUT rank int4, OUT source regclass, OUT tid tid, OUT score float8, OUT common int4)
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 100
+	SUPPORT gpuvec_topk_support;
+COMMENT ON FUNCTION gpuvec_vec_topk(regclass, name, idvec, int8, text, float8, tid[])
+	IS 'the k rows of a table that are most similar to a vector, such as by weights of their ids';
+
+CREATE FUNCTION gpuvec_vec_topk_batch(
+	relation regclass, column_name name, queries idvec[], k int8 DEFAULT 100,
+	measure text DEFAULT 'inner_product', min_score float8 DEFAULT NULL, among tid[] DEFAULT NULL,
+	OUT query int4, OUT rank int4, OUT source regclass, OUT tid tid, OUT score float8, OUT common int4)
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 1000
+	SUPPORT gpuvec_topk_support;
+COMMENT ON FUNCTION gpuvec_vec_topk_batch(regclass, name, idvec[], int8, text, float8, tid[])
+	IS 'the k most similar rows for each vector of an array';
+
+CREATE FUNCTION gpuvec_vec_topk_rows(
+	base anyelement, column_name name, query idvec, k int8 DEFAULT 100,
+	measure text DEFAULT 'inner_product', min_score float8 DEFAULT NULL, among tid[] DEFAULT NULL,
+	OUT rank int4, OUT item anyelement, OUT score float8, OUT common int4)
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 100
+	SUPPORT gpuvec_topk_support;
+COMMENT ON FUNCTION gpuvec_vec_topk_rows(anyelement, name, idvec, int8, text, float8, tid[])
+	IS 'the k rows most similar to a vector, as whole rows; the first argument has the table''s row type';
+
+CREATE FUNCTION gpuvec_vec_topk_batch_rows(
+	base anyelement, column_name name, queries idvec[], k int8 DEFAULT 100,
+	measure text DEFAULT 'inner_product', min_score float8 DEFAULT NULL, among tid[] DEFAULT NULL,
+	OUT query int4, OUT rank int4, OUT item anyelement, OUT score float8, OUT common int4)
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 1000
+	SUPPORT gpuvec_topk_support;
+COMMENT ON FUNCTION gpuvec_vec_topk_batch_rows(anyelement, name, idvec[], int8, text, float8, tid[])
+	IS 'the k most similar rows for each vector of an array, as whole rows';
+
 -- embedding tables
 
 CREATE FUNCTION gpuvec_vectors_support(internal) RETURNS internal

@@ -56,12 +56,18 @@ typedef struct gpuvec_sparse
 	bool		small;
 } gpuvec_sparse;
 
+/* The measures, and their names in SQL */
+#define GPUVEC_SPARSE_MEASURES(measure) \
+	measure(GPUVEC_SPARSE_INNER_PRODUCT, "inner_product") \
+	measure(GPUVEC_SPARSE_COSINE, "cosine") \
+	measure(GPUVEC_SPARSE_JACCARD, "jaccard")
+
 typedef enum gpuvec_sparse_measure
 {
-	GPUVEC_SPARSE_INNER_PRODUCT,
-	GPUVEC_SPARSE_COSINE,
-	GPUVEC_SPARSE_JACCARD
+	GPUVEC_SPARSE_MEASURES(GPUVEC_MEASURE_VALUE)
 } gpuvec_sparse_measure;
+
+#define GPUVEC_SPARSE_MEASURE_NAMES {GPUVEC_SPARSE_MEASURES(GPUVEC_MEASURE_NAME)}
 
 /* The scoring by a measure of vectors, and the measure of such a scoring */
 static inline gpuvec_scoring

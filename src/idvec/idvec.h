@@ -122,6 +122,12 @@ extern bool idvec_not_negative(const gpuvec_sparse *vector);
 /* True if a measure does not take a vector: jaccard, and it has negatives */
 extern bool idvec_refuses(const gpuvec_scoring *scoring, const gpuvec_sparse *vector);
 
+/* An error, by Jaccard's measure, if a vector has negative values */
+extern void idvec_check_not_negative(const gpuvec_sparse *vector);
+
+/* The measure of a name; an error if there is none */
+extern gpuvec_sparse_measure idvec_measure_by_name(const char *name);
+
 /*
  * The score of a row with a query, which have `common` ids in common: by a
  * measure of vectors, or of their ids alone.  Infinity: the measure refuses

@@ -5,7 +5,7 @@
  *	  (see core/sparse.h).
  *
  * Inner products are of two vectors, or of a set and a vector: a set's values
- * are all 1.
+ * are all 1.  Search functions take measures by their names.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,11 +23,33 @@ PG_FUNCTION_INFO_V1(idvec_jaccard_distance);
 PG_FUNCTION_INFO_V1(idset_negative_inner_product);
 PG_FUNCTION_INFO_V1(negative_inner_product_idset);
 
+/* ---- names ---- */
+
+/*
+ * Names count whatever their case.  Chemists call Jaccard's measure
+ * Tanimoto's.
+ */
+gpuvec_sparse_measure
+idvec_measure_by_name(const char *name)
+{
+	static const char *const names[] = GPUVEC_SPARSE_MEASURE_NAMES;
+
+	if (pg_strcasecmp(name, "tanimoto") == 0)
+		return GPUVEC_SPARSE_JACCARD;
+	for (int i = 0; i < lengthof(names); i++)
+		if (pg_strcasecmp(name, names[i]) == 0)
+			return (gpuvec_sparse_measure) i;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("unknown similarity measure \"%s\" of vectors", name),
+			 errhint("Available measures are %s, %s and %s.", names[0], names[1], names[2])));
+	return GPUVEC_SPARSE_INNER_PRODUCT;
+}
+
 /* ---- two vectors ---- */
 
-/* An error if a vector has negative values */
-static void
-check_not_negative(const gpuvec_sparse *vector)
+void
+idvec_check_not_negative(const gpuvec_sparse *vector)
 {
 	if (!idvec_not_negative(vector))
 		ereport(ERROR,
@@ -48,8 +70,8 @@ shared_by_args(FunctionCallInfo fcinfo, gpuvec_sparse_measure measure)
 
 	if (measure == GPUVEC_SPARSE_JACCARD)
 	{
-		check_not_negative(&x);
-		check_not_negative(&y);
+		idvec_check_not_negative(&x);
+		idvec_check_not_negative(&y);
 	}
 	shared = idvec_shared(measure, &x, &y);
 	PG_FREE_IF_COPY(a, 0);

@@ -449,10 +449,9 @@ gpuvec_prewarm(PG_FUNCTION_ARGS)
 {
 	const char *column = NameStr(*PG_GETARG_NAME(1));
 	List	   *foreign = NIL;
+	SearchColumns columns = {.column = column,.idset_type = SearchIdSetType(fcinfo),.foreign = &foreign};
 	int			ntargets;
-	MirrorTarget *targets = SearchTargetsAndForeign(PG_GETARG_OID(0), column,
-													SearchIdSetType(fcinfo), false, &ntargets,
-													&foreign);
+	MirrorTarget *targets = SearchTargets(PG_GETARG_OID(0), &columns, &ntargets);
 	uint64		total = 0;
 
 	if (foreign != NIL)

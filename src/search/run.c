@@ -17,6 +17,8 @@
  */
 #include "gpuvec.h"
 
+#include <math.h>
+
 #include "link/engine_link.h"
 #include "mirror/ask/search_partitions.h"
 #include "miscadmin.h"
@@ -228,19 +230,26 @@ rank_hits(SearchAnswer *answer, uint64 k)
 	pfree(placed);
 }
 
+/* The best score that a row can have; of inner products there is none */
+static double
+best_score(const MirrorSearch *search, const MirrorQuery *query)
+{
+	gpuvec_shared all = {query->vector.ids.n, query->vector.ids.n, query->vector.ids.n};
+
+	if (!search->scoring.sparse)
+		return gpuvec_score_with(search->scoring, all);
+	return gpuvec_scoring_sparse(search->scoring) == GPUVEC_SPARSE_INNER_PRODUCT ? INFINITY : 1;
+}
+
 /* Set the score that rows of later relations must exceed */
 static void
 raise_bound(const MirrorSearch *search, MirrorQuery *query, const SearchAnswer *answer)
 {
-	gpuvec_shared all = {query->vector.ids.n, query->vector.ids.n, query->vector.ids.n};
-
-	/* inner products have no best score */
-	Assert(!search->scoring.sparse);
 	if (query->skip || answer->nhits < search->k)
 		return;
 	query->has_above = true;
 	query->above = answer->hits[search->k - 1].score;
-	query->skip = query->above >= gpuvec_score_with(search->scoring, all);
+	query->skip = query->above >= best_score(search, query);
 }
 
 static void

@@ -19,6 +19,7 @@ typedef struct SearchColumns
 {
 	const char *column;			/* the column of sets, or of vectors */
 	Oid			idset_type;		/* of sets only: the type idset */
+	bool		vectors;		/* of sets only: queries are sparse vectors */
 	bool		whole_rows;		/* of sets only: the function returns whole
 								 * rows */
 	const char *key_column;		/* of embedding tables; NULL: sets */
@@ -30,8 +31,7 @@ typedef struct SearchColumns
  * targets.c: from a relation and column names to the relations that are
  * searched
  */
-extern MirrorTarget *SearchTargetsAndForeign(Oid relid, const char *column, Oid idset_type,
-											 bool whole_rows, int *ntargets, List **foreign);
+extern MirrorTarget *SearchTargets(Oid relid, const SearchColumns *columns, int *ntargets);
 extern void SearchCheckEmbeddingColumns(Oid relid, const char *key_column, const char *column);
 extern MirrorTarget *SearchEmbeddingTargets(Oid relid, const char *key_column, const char *column,
 											int *ntargets);

@@ -83,6 +83,19 @@ has_storage(char relkind)
 	return relkind == RELKIND_RELATION || relkind == RELKIND_MATVIEW;
 }
 
+/* What searches a foreign table, as the hint of an error */
+static int
+hint_foreign(Relation rel, const SearchColumns *columns)
+{
+	if (columns->vectors && ForeignCanAsk(rel))
+		return errhint("gpuvec_vec_topk_rows and gpuvec_vec_topk_batch_rows search it.");
+	if (columns->vectors)
+		return errhint("ORDER BY column <#> query LIMIT k searches it; or search the table that holds the rows, or a materialized view.");
+	if (ForeignCanAsk(rel))
+		return errhint("gpuvec_topk_rows and gpuvec_topk_batch_rows search it, and ORDER BY column <-> query LIMIT k does.");
+	return errhint("ORDER BY column <-> query LIMIT k searches it; or search the table that holds the rows, or a materialized view.");
+}
+
 /* Fail if a relation of this kind cannot be searched */
 static void
 check_kind(Relation rel, const SearchColumns *columns)
@@ -100,10 +113,7 @@ check_kind(Relation rel, const SearchColumns *columns)
 			 relkind == RELKIND_VIEW ? errdetail("Views have no rows of their own.") :
 			 relkind == RELKIND_FOREIGN_TABLE ? errdetail("Foreign tables keep their rows elsewhere.") :
 			 errdetail("It is not a table or materialized view."),
-			 relkind == RELKIND_FOREIGN_TABLE && sets ?
-			 ForeignCanAsk(rel) ?
-			 errhint("gpuvec_topk_rows and gpuvec_topk_batch_rows search it, and ORDER BY column <-> query LIMIT k does.") :
-			 errhint("ORDER BY column <-> query LIMIT k searches it; or search the table that holds the rows, or a materialized view.") :
+			 relkind == RELKIND_FOREIGN_TABLE && sets ? hint_foreign(rel, columns) :
 			 errhint("Search the table that holds the rows, or a materialized view.")));
 }
 
@@ -183,6 +193,8 @@ find_column(Relation rel, const SearchColumns *columns)
 						format_type_be(columns->idset_type)),
 				 is_vector(getBaseType(type), columns->idset_type) ?
 				 errhint("Order its rows by one of the operators <#>, <=> and <%%>.") :
+				 columns->vectors ?
+				 errhint("Its values have to be sets; a generated column may have them.") :
 				 errhint("Convert it with ALTER TABLE ... ALTER COLUMN ... TYPE idset USING column::idset, or add a generated column.")));
 	return attnum;
 }
@@ -406,8 +418,8 @@ open_family(Relation rel)
  * What others have changed before the snapshot was taken is known from here
  * on, also if the locks were held before.
  */
-static MirrorTarget *
-open_targets(Oid relid, const SearchColumns *columns, int *ntargets)
+MirrorTarget *
+SearchTargets(Oid relid, const SearchColumns *columns, int *ntargets)
 {
 	Relation	rel = open_relation(relid);
 	SearchCatalogs catalogs;
@@ -435,26 +447,12 @@ open_targets(Oid relid, const SearchColumns *columns, int *ntargets)
 	return targets;
 }
 
-/*
- * Open the relations to search for sets.  Foreign tables among them are in
- * *foreign, open; NULL refuses them.
- */
-MirrorTarget *
-SearchTargetsAndForeign(Oid relid, const char *column, Oid idset_type, bool whole_rows,
-						int *ntargets, List **foreign)
-{
-	SearchColumns columns = {.column = column, .idset_type = idset_type,
-	.whole_rows = whole_rows, .foreign = foreign};
-
-	return open_targets(relid, &columns, ntargets);
-}
-
 MirrorTarget *
 SearchEmbeddingTargets(Oid relid, const char *key_column, const char *column, int *ntargets)
 {
 	SearchColumns columns = {.column = column, .key_column = key_column};
 
-	return open_targets(relid, &columns, ntargets);
+	return SearchTargets(relid, &columns, ntargets);
 }
 
 /*

@@ -29,13 +29,13 @@
 #include "utils/snapmgr.h"
 #include "utils/typcache.h"
 
-/* Positions of the arguments, the same in all four functions */
+/* Positions of the arguments, the same in all functions */
 enum
 {
 	ARG_RELATION,				/* regclass; for whole rows, a value of the
 								 * row type */
 	ARG_COLUMN,
-	ARG_QUERY,					/* idset, or idset[] */
+	ARG_QUERY,					/* a set or a vector, or an array of them */
 	ARG_K,
 	ARG_MEASURE,
 	ARG_MIN_SCORE,
@@ -69,11 +69,16 @@ PG_FUNCTION_INFO_V1(gpuvec_topk);
 PG_FUNCTION_INFO_V1(gpuvec_topk_batch);
 PG_FUNCTION_INFO_V1(gpuvec_topk_rows);
 PG_FUNCTION_INFO_V1(gpuvec_topk_batch_rows);
+PG_FUNCTION_INFO_V1(gpuvec_vec_topk);
+PG_FUNCTION_INFO_V1(gpuvec_vec_topk_batch);
+PG_FUNCTION_INFO_V1(gpuvec_vec_topk_rows);
+PG_FUNCTION_INFO_V1(gpuvec_vec_topk_batch_rows);
 
-/* Forms of the four functions, as flags */
+/* Forms of the functions, as flags */
 #define FORM_BATCH	1			/* rows begin with the number of the query */
 #define FORM_ROWS	2			/* rows have whole rows in place of source and
 								 * tid */
+#define FORM_VECTORS	4		/* queries are vectors */
 
 /* A call: what is searched for, the answers, and the next row to return */
 typedef struct TopKCall
@@ -81,6 +86,7 @@ typedef struct TopKCall
 	FunctionCallInfo fcinfo;
 	bool		batch;			/* FORM_BATCH */
 	bool		rows;			/* FORM_ROWS */
+	bool		vectors;		/* FORM_VECTORS */
 	MirrorTarget *targets;		/* closed after the search, unless whole rows
 								 * are fetched */
 	int			ntargets;
@@ -98,13 +104,28 @@ typedef struct TopKCall
 	MemoryContext row_context;
 } TopKCall;
 
+/* The name of the measure */
+static const char *
+measure_name(const TopKCall *call)
+{
+	FunctionCallInfo fcinfo = call->fcinfo;
+
+	if (!PG_ARGISNULL(ARG_MEASURE))
+		return text_to_cstring(PG_GETARG_TEXT_PP(ARG_MEASURE));
+	return call->vectors ? "inner_product" : "braun_blanquet";
+}
+
 /* Read k, measure and min_score */
 static void
-parse_options(FunctionCallInfo fcinfo, MirrorSearch *search)
+parse_options(TopKCall *call)
 {
-	search->scoring.measure = GPUVEC_BRAUN_BLANQUET;
-	if (!PG_ARGISNULL(ARG_MEASURE))
-		idset_measure_by_name(text_to_cstring(PG_GETARG_TEXT_PP(ARG_MEASURE)), &search->scoring);
+	FunctionCallInfo fcinfo = call->fcinfo;
+	MirrorSearch *search = &call->search;
+
+	if (call->vectors)
+		search->scoring = gpuvec_sparse_scoring(idvec_measure_by_name(measure_name(call)));
+	else
+		idset_measure_by_name(measure_name(call), &search->scoring);
 
 	search->has_min_score = !PG_ARGISNULL(ARG_MIN_SCORE);
 	if (search->has_min_score)
@@ -135,18 +156,25 @@ parse_options(FunctionCallInfo fcinfo, MirrorSearch *search)
 				 errhint("Give k, or min_score to get all rows with at least that score.")));
 }
 
-/* Make a query of a set; a null query finds nothing */
+/* Make a query of a set or a vector; a null query finds nothing */
 static void
-set_query(MirrorQuery *query, Datum value, bool isnull)
+set_query(const TopKCall *call, MirrorQuery *query, Datum value, bool isnull)
 {
 	memset(query, 0, sizeof(*query));
 	query->skip = query->done = isnull;
 	if (isnull)
 		return;
-	MirrorSetQuery(query, DatumGetIdSetP(value));
+	if (!call->vectors)
+	{
+		MirrorSetQuery(query, DatumGetIdSetP(value));
+		return;
+	}
+	MirrorSetVectorQuery(query, DatumGetIdVecP(value));
+	if (gpuvec_scoring_sparse(call->search.scoring) == GPUVEC_SPARSE_JACCARD)
+		idvec_check_not_negative(&query->vector);
 }
 
-/* Read the queries: one set, or an array of sets */
+/* Read the queries: one, or an array */
 static void
 parse_queries(TopKCall *call)
 {
@@ -165,7 +193,7 @@ parse_queries(TopKCall *call)
 		search->nqueries = PG_ARGISNULL(ARG_QUERY) ? 0 : 1;
 		search->queries = palloc0_array(MirrorQuery, 1);
 		if (search->nqueries > 0)
-			set_query(search->queries, PG_GETARG_DATUM(ARG_QUERY), false);
+			set_query(call, search->queries, PG_GETARG_DATUM(ARG_QUERY), false);
 		return;
 	}
 
@@ -190,7 +218,7 @@ parse_queries(TopKCall *call)
 	search->nqueries = n;
 	search->queries = palloc_array(MirrorQuery, Max(n, 1));
 	for (int i = 0; i < n; i++)
-		set_query(&search->queries[i], values[i], nulls[i]);
+		set_query(call, &search->queries[i], values[i], nulls[i]);
 }
 
 /* The row type of the first argument; of a domain, its base type */
@@ -242,7 +270,7 @@ parse_among(TopKCall *call, Oid relid)
 
 /* Fail if stored rows lack columns: virtual generated ones */
 static void
-check_stored(Relation rel)
+check_stored(const TopKCall *call, Relation rel)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 
@@ -252,7 +280,8 @@ check_stored(Relation rel)
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					 errmsg("cannot return whole rows of \"%s\", which has virtual generated columns",
 							RelationGetRelationName(rel)),
-					 errhint("Use gpuvec_topk, and join the table by its tids.")));
+					 errhint("Use %s, and join the table by its tids.",
+							 call->vectors ? "gpuvec_vec_topk" : "gpuvec_topk")));
 }
 
 /* The same for all tables of a call */
@@ -262,9 +291,9 @@ check_all_stored(const TopKCall *call)
 	ListCell   *cell;
 
 	for (int i = 0; i < call->ntargets; i++)
-		check_stored(call->targets[i].rel);
+		check_stored(call, call->targets[i].rel);
 	foreach(cell, call->foreign)
-		check_stored(lfirst(cell));
+		check_stored(call, lfirst(cell));
 }
 
 /* Prepare to fetch whole rows of each target */
@@ -392,14 +421,6 @@ foreign_row(const TopKCall *call)
 	return HeapTupleHeaderGetDatum(item->t_data);
 }
 
-/* The name of the measure, for other servers */
-static const char *
-measure_name(FunctionCallInfo fcinfo)
-{
-	return PG_ARGISNULL(ARG_MEASURE) ? "braun_blanquet" :
-		text_to_cstring(PG_GETARG_TEXT_PP(ARG_MEASURE));
-}
-
 /* The executor that calls, or NULL if it is not known */
 static EState *
 calling_executor(FunctionCallInfo fcinfo)
@@ -424,25 +445,41 @@ search_tables(TopKCall *call)
 		return;
 	}
 	foreign.column = NameStr(*DatumGetName(call->fcinfo->args[ARG_COLUMN].value));
-	foreign.measure = measure_name(call->fcinfo);
+	foreign.measure = measure_name(call);
 	foreign.row_type = row_type_of(call->fcinfo);
 	foreign.estate = calling_executor(call->fcinfo);
 	ForeignTopK(&foreign, call->answers);
 	ForeignCloseLeaves(call->foreign);
 }
 
+/* Open the relations to search: those of the first argument */
+static void
+open_targets(TopKCall *call, Oid relid)
+{
+	FunctionCallInfo fcinfo = call->fcinfo;
+	SearchColumns columns = {.column = NameStr(*PG_GETARG_NAME(ARG_COLUMN)),
+		.vectors = call->vectors,.whole_rows = call->rows,
+	.foreign = call->rows ? &call->foreign : NULL};
+
+	if (call->vectors)
+		columns.idset_type = SearchIdSetType(fcinfo);
+	else if (call->batch)
+		columns.idset_type = get_element_type(SearchArgumentType(fcinfo, ARG_QUERY));
+	else
+		columns.idset_type = SearchArgumentType(fcinfo, ARG_QUERY);
+	call->targets = SearchTargets(relid, &columns, &call->ntargets);
+}
+
 static void *
 topk_begin(FunctionCallInfo fcinfo, int form, Snapshot snapshot)
 {
 	TopKCall   *call = palloc0(sizeof(TopKCall));
-	Oid			type = SearchArgumentType(fcinfo, ARG_QUERY);
 	Oid			relid;
 
 	call->fcinfo = fcinfo;
 	call->batch = (form & FORM_BATCH) != 0;
 	call->rows = (form & FORM_ROWS) != 0;
-	if (call->batch)
-		type = get_element_type(type);
+	call->vectors = (form & FORM_VECTORS) != 0;
 	if (call->rows)
 		relid = base_relation(fcinfo);
 	else
@@ -452,12 +489,10 @@ topk_begin(FunctionCallInfo fcinfo, int form, Snapshot snapshot)
 	}
 	SearchRequireArgument(fcinfo, ARG_COLUMN, "column");
 
-	parse_options(fcinfo, &call->search);
+	parse_options(call);
 	parse_queries(call);
 	call->search.snapshot = snapshot;
-	call->targets = SearchTargetsAndForeign(relid, NameStr(*PG_GETARG_NAME(ARG_COLUMN)), type,
-											call->rows, &call->ntargets,
-											call->rows ? &call->foreign : NULL);
+	open_targets(call, relid);
 	parse_among(call, relid);
 	if (call->rows)
 		check_all_stored(call);
@@ -533,6 +568,10 @@ const SetFunction TopKFunctions[] = {
 	TOPK(gpuvec_topk_batch, FORM_BATCH),
 	TOPK(gpuvec_topk_rows, FORM_ROWS),
 	TOPK(gpuvec_topk_batch_rows, FORM_BATCH | FORM_ROWS),
+	TOPK(gpuvec_vec_topk, FORM_VECTORS),
+	TOPK(gpuvec_vec_topk_batch, FORM_VECTORS | FORM_BATCH),
+	TOPK(gpuvec_vec_topk_rows, FORM_VECTORS | FORM_ROWS),
+	TOPK(gpuvec_vec_topk_batch_rows, FORM_VECTORS | FORM_BATCH | FORM_ROWS),
 	{0}
 };
 
@@ -558,4 +597,28 @@ Datum
 gpuvec_topk_batch_rows(PG_FUNCTION_ARGS)
 {
 	return SetFunctionRows(fcinfo, gpuvec_topk_batch_rows);
+}
+
+Datum
+gpuvec_vec_topk(PG_FUNCTION_ARGS)
+{
+	return SetFunctionRows(fcinfo, gpuvec_vec_topk);
+}
+
+Datum
+gpuvec_vec_topk_batch(PG_FUNCTION_ARGS)
+{
+	return SetFunctionRows(fcinfo, gpuvec_vec_topk_batch);
+}
+
+Datum
+gpuvec_vec_topk_rows(PG_FUNCTION_ARGS)
+{
+	return SetFunctionRows(fcinfo, gpuvec_vec_topk_rows);
+}
+
+Datum
+gpuvec_vec_topk_batch_rows(PG_FUNCTION_ARGS)
+{
+	return SetFunctionRows(fcinfo, gpuvec_vec_topk_batch_rows);
 }

@@ -59,7 +59,8 @@ extern Oid	ForeignMapping(const ForeignLeaf *leaf);
 /* foreign_leaf.c: names of tables, columns and schemas on servers */
 extern const char *ForeignColumnName(Relation rel, AttrNumber attnum);
 extern ForeignLeaf *ForeignLeaves(List *rels, const char *column, int *nleaves);
-extern void ForeignFindHomes(ForeignLeaf *leaves, int nleaves);
+extern const char *ForeignFunction(bool vectors);
+extern void ForeignFindHomes(ForeignLeaf *leaves, int nleaves, bool vectors);
 extern void ForeignConfirmHomes(ForeignLeaf *leaves, int nleaves);
 extern void ForeignCloseLeaves(List *rels);
 

@@ -31,6 +31,7 @@ typedef struct ForeignHome
 {
 	Oid			mapping;		/* hash key: oid of the user mapping */
 	bool		known;
+	bool		vectors;		/* it has the function of vectors, too */
 	NameData	schema;			/* of gpuvec; not quoted */
 	Oid			set_type;		/* idset */
 } ForeignHome;
@@ -113,6 +114,13 @@ ForeignLeaves(List *rels, const char *column, int *nleaves)
 	return leaves;
 }
 
+/* The function that searches are sent to: of sets, or of vectors */
+const char *
+ForeignFunction(bool vectors)
+{
+	return vectors ? "gpuvec_vec_topk_batch_rows" : "gpuvec_topk_batch_rows";
+}
+
 /* An answer about gpuvec on a server */
 typedef struct HomeAnswer
 {
@@ -144,16 +152,17 @@ take_home(TupleTableSlot *row, void *arg)
 	answer->set_type = row->tts_isnull[3] ? InvalidOid : DatumGetObjectId(row->tts_values[3]);
 }
 
+/* The statement, for the name of the function that is called */
 static const char home_sql[] =
 "SELECT n.nspname::pg_catalog.text, e.extversion, EXISTS (SELECT FROM pg_catalog.pg_proc p"
-" WHERE p.pronamespace = n.oid AND p.proname = 'gpuvec_topk_batch_rows' AND p.pronargs >= 6),"
+" WHERE p.pronamespace = n.oid AND p.proname = '%s' AND p.pronargs >= 6),"
 " (SELECT t.oid FROM pg_catalog.pg_type t WHERE t.typnamespace = n.oid AND t.typname = 'idset')"
 " FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace"
 " WHERE e.extname = 'gpuvec'";
 
 /* Note what a server has said of gpuvec, or fail if it has none that fits */
 static void
-note_home(const ForeignLeaf *leaf, const HomeAnswer *answer)
+note_home(const ForeignLeaf *leaf, const HomeAnswer *answer, bool vectors)
 {
 	if (!answer->found)
 		ereport(ERROR,
@@ -163,17 +172,18 @@ note_home(const ForeignLeaf *leaf, const HomeAnswer *answer)
 	if (!answer->complete)
 		ereport(ERROR,
 				(errcode(ERRCODE_FDW_UNABLE_TO_CREATE_EXECUTION),
-				 errmsg("gpuvec %s on server \"%s\" has no function gpuvec_topk_batch_rows",
-						answer->version, leaf->server_name),
+				 errmsg("gpuvec %s on server \"%s\" has no function %s",
+						answer->version, leaf->server_name, ForeignFunction(vectors)),
 				 errhint("Install a later version there, and run ALTER EXTENSION gpuvec UPDATE.")));
 	namestrcpy(&leaf->home->schema, answer->schema);
 	leaf->home->set_type = answer->set_type;
 	leaf->home->known = true;
+	leaf->home->vectors = vectors;
 }
 
 /* Ask the servers of these leaves, each once */
 static void
-ask_homes(const ForeignLeaf *leaves, int nleaves)
+ask_homes(const ForeignLeaf *leaves, int nleaves, bool vectors)
 {
 	ForeignStatement *statements = palloc0_array(ForeignStatement, nleaves);
 	HomeAnswer *answers = palloc0_array(HomeAnswer, nleaves);
@@ -188,7 +198,7 @@ ask_homes(const ForeignLeaf *leaves, int nleaves)
 			continue;
 		asked = lappend(asked, leaves[i].home);
 		answers[n].leaf = statement->leaf = &leaves[i];
-		statement->sql = pstrdup(home_sql);
+		statement->sql = psprintf(home_sql, ForeignFunction(vectors));
 		statement->tlist = ForeignAddColumn(NIL, TEXTOID);
 		statement->tlist = ForeignAddColumn(statement->tlist, TEXTOID);
 		statement->tlist = ForeignAddColumn(statement->tlist, BOOLOID);
@@ -199,19 +209,23 @@ ask_homes(const ForeignLeaf *leaves, int nleaves)
 	}
 	ForeignRun(statements, n, NULL, NULL);
 	for (int i = 0; i < n; i++)
-		note_home(statements[i].leaf, &answers[i]);
+		note_home(statements[i].leaf, &answers[i], vectors);
 }
 
 /*
  * Set the schema of gpuvec on the server of each leaf.  It is forgotten until
- * ForeignConfirmHomes() is called.
+ * ForeignConfirmHomes() is called.  A server without the function of sets, or
+ * of vectors, is an error.
  */
 void
-ForeignFindHomes(ForeignLeaf *leaves, int nleaves)
+ForeignFindHomes(ForeignLeaf *leaves, int nleaves, bool vectors)
 {
 	for (int i = 0; i < nleaves; i++)
+	{
 		leaves[i].home = find_home(&leaves[i]);
-	ask_homes(leaves, nleaves);
+		leaves[i].home->known &= leaves[i].home->vectors || !vectors;
+	}
+	ask_homes(leaves, nleaves, vectors);
 	for (int i = 0; i < nleaves; i++)
 	{
 		leaves[i].schema = pstrdup(quote_identifier(NameStr(leaves[i].home->schema)));

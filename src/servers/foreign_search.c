@@ -256,6 +256,13 @@ make_answers(ForeignCall *call)
 
 /* ---- rows of a server ---- */
 
+/* True if queries are vectors */
+static bool
+by_vectors(const LeafSearch *leaf)
+{
+	return leaf->call->search->search->scoring.sparse != 0;
+}
+
 /* Fail: a row breaks a rule */
 static void
 reject_row(const LeafSearch *leaf, const char *detail)
@@ -264,7 +271,8 @@ reject_row(const LeafSearch *leaf, const char *detail)
 			(errcode(ERRCODE_FDW_ERROR),
 			 errmsg("server \"%s\" returned a wrong answer", leaf->leaf->server_name),
 			 errdetail("%s", detail),
-			 errhint("Check the version of gpuvec there, and what its function gpuvec_topk_batch_rows is.")));
+			 errhint("Check the version of gpuvec there, and what its function %s is.",
+					 ForeignFunction(by_vectors(leaf)))));
 }
 
 /*
@@ -296,6 +304,13 @@ check_row(const LeafSearch *leaf, const TupleTableSlot *slot, MergedRow *row)
 	return query;
 }
 
+/* The ids of a row's value, and their values */
+static gpuvec_sparse
+read_value(Datum value)
+{
+	return idvec_sparse_of_set(DatumGetIdSetP(value));
+}
+
 /* Fail unless the score of a row is that of its set; with gpuvec.verify */
 static void
 verify_row(const LeafSearch *leaf, uint32 query, const MergedRow *row)
@@ -303,13 +318,14 @@ verify_row(const LeafSearch *leaf, uint32 query, const MergedRow *row)
 	const ForeignCall *call = leaf->call;
 	const MirrorSearch *search = call->search->search;
 	const MirrorQuery *q = &search->queries[query];
-	gpuvec_shared shared;
+	gpuvec_sparse value;
+	uint32		common;
 
 	if (leaf->nulls[call->set_attnum - 1])
 		reject_row(leaf, psprintf("The row of rank %u has no set.", row->rank));
-	shared = idset_shared(q->vector.ids,
-						  idset_span(DatumGetIdSetP(leaf->values[call->set_attnum - 1])));
-	if (shared.common != row->common || gpuvec_score_with(search->scoring, shared) != row->score)
+	value = read_value(leaf->values[call->set_attnum - 1]);
+	common = idset_span_common(q->vector.ids, value.ids);
+	if (common != row->common || idvec_score(&search->scoring, &q->vector, &value, common) != row->score)
 		reject_row(leaf, psprintf("The row of rank %u has %u common ids and score %g, not its set's.",
 								  row->rank, row->common, row->score));
 }
@@ -374,8 +390,9 @@ make_queries(const LeafSearch *leaf)
 	appendStringInfoChar(&array, '{');
 	for (uint32 i = 0; i < leaf->nqueries; i++)
 	{
-		const struct varlena *set = leaf->call->search->search->queries[leaf->queries[i]].value;
-		char	   *text = DatumGetCString(DirectFunctionCall1(idset_out, PointerGetDatum(set)));
+		const struct varlena *query = leaf->call->search->search->queries[leaf->queries[i]].value;
+		char	   *text = DatumGetCString(DirectFunctionCall1(by_vectors(leaf) ? idvec_out : idset_out,
+															   PointerGetDatum(query)));
 
 		appendStringInfo(&array, "%s\"%s\"", i > 0 ? "," : "", text);
 		pfree(text);
@@ -412,9 +429,10 @@ make_sql(const LeafSearch *leaf, uint64 behind)
 
 	initStringInfo(&sql);
 	append_columns(&sql, leaf);
-	appendStringInfo(&sql, " FROM %s.gpuvec_topk_batch_rows(NULL::%s, %s, $1::%s.idset[]",
-					 leaf->leaf->schema, leaf->leaf->table, quote_literal_cstr(leaf->leaf->column),
-					 leaf->leaf->schema);
+	appendStringInfo(&sql, " FROM %s.%s(NULL::%s, %s, $1::%s.%s[]", leaf->leaf->schema,
+					 ForeignFunction(by_vectors(leaf)), leaf->leaf->table,
+					 quote_literal_cstr(leaf->leaf->column), leaf->leaf->schema,
+					 by_vectors(leaf) ? "idvec" : "idset");
 	if (leaf->k == UINT64_MAX)
 		appendStringInfoString(&sql, ", NULL::pg_catalog.int8, ");
 	else
@@ -447,6 +465,18 @@ first_k(uint64 k, int n)
 }
 
 /*
+ * The least score that all rows need.  By vectors there is one in any case:
+ * which rows rank is decided here, not there.
+ */
+static double
+least_of_all(const MirrorSearch *search)
+{
+	if (search->has_min_score)
+		return search->min_score;
+	return search->scoring.sparse ? nextafter(0, INFINITY) : -get_float8_infinity();
+}
+
+/*
  * The least score that rows of these queries need.  A query with fewer than k
  * rows wants any row, and several queries have one bound, so the least.
  */
@@ -462,13 +492,8 @@ set_least(LeafSearch *leaf)
 
 		least = Min(least, merged->n < search->k ? -get_float8_infinity() : merged->rows[0].score);
 	}
-	leaf->has_least = least > -get_float8_infinity();
-	leaf->least = least;
-	if (search->has_min_score && (!leaf->has_least || search->min_score > least))
-	{
-		leaf->has_least = true;
-		leaf->least = search->min_score;
-	}
+	leaf->least = Max(least, least_of_all(search));
+	leaf->has_least = search->has_min_score || leaf->least > -get_float8_infinity();
 }
 
 /* True if a leaf may hold more rows of a query than those it has sent */
@@ -606,7 +631,7 @@ ForeignTopK(const ForeignSearch *search, SearchAnswer *answers)
 	call.desc = lookup_rowtype_tupdesc_copy(search->row_type, -1);
 	call.set_attnum = attribute_of(call.desc, search->column);
 	ForeignChooseWay(leaves, nleaves, search->estate);
-	ForeignFindHomes(leaves, nleaves);
+	ForeignFindHomes(leaves, nleaves, search->search->scoring.sparse != 0);
 	for (int i = 0; i < nleaves; i++)
 		begin_leaf(&searches[i], &call, &leaves[i]);
 
@@ -637,7 +662,7 @@ ForeignPrewarm(List *rels, const char *column)
 	ForeignStatement *statements = palloc0_array(ForeignStatement, nleaves);
 	uint64		total = 0;
 
-	ForeignFindHomes(leaves, nleaves);
+	ForeignFindHomes(leaves, nleaves, false);
 	for (int i = 0; i < nleaves; i++)
 	{
 		statements[i].leaf = &leaves[i];

@@ -218,10 +218,19 @@ MirrorSetQuery(MirrorQuery *query, const IdSet *set)
 	query->vector.ids = idset_span(set);
 }
 
+/* Let a query ask for rows like a vector, which must stay valid */
+static inline void
+MirrorSetVectorQuery(MirrorQuery *query, const IdVec *vector)
+{
+	query->value = (const struct varlena *) vector;
+	query->vector = idvec_sparse(vector);
+}
+
 /*
  * Rank a row with so many common ids under this tid (gpuvec_tid).  Returns
  * false if it does not qualify.  By a measure of sets one without a common id
- * may not rank, by one of vectors one whose score is too low.
+ * may not rank, and by one of vectors one whose score is not above the floor,
+ * unless min_score says otherwise.
  */
 static inline bool
 MirrorRank(const MirrorSearch *search, const MirrorQuery *query, uint64 tid,

@@ -354,11 +354,33 @@ COMMENT ON OPERATOR <#> (idvec, idset) IS 'negated sum of the values of common i
 ALTER OPERATOR FAMILY idset_ops USING gpuvec ADD
 	OPERATOR 4 <#> (idset, idvec) FOR ORDER BY float_ops;
 
+CREATE TYPE idvec_threshold AS (query idvec, min_score float8, measure text);
+COMMENT ON TYPE idvec_threshold IS 'a query, the least score, and the measure (null: inner_product)';
+COMMENT ON COLUMN idvec_threshold.query IS 'the vector to compare with';
+COMMENT ON COLUMN idvec_threshold.min_score IS 'the least score';
+COMMENT ON COLUMN idvec_threshold.measure IS 'name of the measure; null: inner_product';
+
+CREATE FUNCTION idvec_threshold(query idvec, min_score float8, measure text DEFAULT 'inner_product')
+	RETURNS idvec_threshold
+	AS 'MODULE_PATHNAME', 'idset_threshold' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION idvec_threshold(idvec, float8, text) IS 'the right side of the operator <<->>';
+
+CREATE FUNCTION idvec_reaches_threshold(idvec, idvec_threshold) RETURNS bool
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idvec_reaches_threshold(idvec, idvec_threshold) IS 'implementation of <<->> operator';
+
+CREATE OPERATOR <<->> (
+	LEFTARG = idvec, RIGHTARG = idvec_threshold, FUNCTION = idvec_reaches_threshold,
+	RESTRICT = contsel, JOIN = contjoinsel
+);
+COMMENT ON OPERATOR <<->> (idvec, idvec_threshold) IS 'has at least the score with the query';
+
 CREATE OPERATOR CLASS idvec_ops DEFAULT FOR TYPE idvec USING gpuvec AS
 	OPERATOR 2 <%> (idvec, idvec) FOR ORDER BY float_ops,
 	OPERATOR 3 <=> (idvec, idvec) FOR ORDER BY float_ops,
 	OPERATOR 4 <#> (idvec, idvec) FOR ORDER BY float_ops,
-	OPERATOR 4 <#> (idvec, idset) FOR ORDER BY float_ops;
+	OPERATOR 4 <#> (idvec, idset) FOR ORDER BY float_ops,
+	OPERATOR 10 <<->> (idvec, idvec_threshold);
 COMMENT ON OPERATOR CLASS idvec_ops USING gpuvec IS 'distances of vectors';
 COMMENT ON OPERATOR FAMILY idvec_ops USING gpuvec IS 'distances of vectors';
 

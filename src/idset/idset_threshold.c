@@ -47,13 +47,13 @@ enum
 	THRESHOLD_COLUMNS
 };
 
-/* fn_extra: the last right side and its parts */
+/* fn_extra: the last right side, parsed */
 typedef struct ThresholdCache
 {
 	MemoryContext context;		/* of value and threshold; reset for each new
 								 * value */
 	HeapTupleHeader value;		/* NULL: nothing is cached */
-	IdSetThreshold threshold;
+	const void *threshold;
 } ThresholdCache;
 
 /* The type that a constructor returns */
@@ -64,18 +64,18 @@ result_desc(FunctionCallInfo fcinfo)
 
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE ||
 		desc->natts != THRESHOLD_COLUMNS)
-		elog(ERROR, "return type must be idset_threshold");
+		elog(ERROR, "return type must be a threshold");
 	return BlessTupleDesc(desc);
 }
 
-/* A value of type idset_threshold */
+/* A value of that type */
 static Datum
 make_threshold(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
 {
 	return HeapTupleGetDatum(heap_form_tuple(result_desc(fcinfo), values, nulls));
 }
 
-/* Constructor: makes a row of its arguments */
+/* Constructor: makes a row of its arguments.  idvec_threshold() is the same. */
 Datum
 idset_threshold(PG_FUNCTION_ARGS)
 {
@@ -120,7 +120,7 @@ idset_within(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(make_threshold(fcinfo, values, nulls));
 }
 
-/* Deform a value of type idset_threshold */
+/* Deform a threshold */
 static void
 deform_threshold(HeapTupleHeader value, Datum *values, bool *nulls)
 {
@@ -131,7 +131,7 @@ deform_threshold(HeapTupleHeader value, Datum *values, bool *nulls)
 	if (desc->natts != THRESHOLD_COLUMNS ||
 		TupleDescAttr(desc, THRESHOLD_MIN_SCORE)->atttypid != FLOAT8OID ||
 		TupleDescAttr(desc, THRESHOLD_MEASURE)->atttypid != TEXTOID)
-		elog(ERROR, "type idset_threshold has been altered");
+		elog(ERROR, "type %s has been altered", format_type_be(HeapTupleHeaderGetTypeId(value)));
 	tuple.t_len = HeapTupleHeaderGetDatumLength(value);
 	ItemPointerSetInvalid(&tuple.t_self);
 	tuple.t_tableOid = InvalidOid;
@@ -140,42 +140,56 @@ deform_threshold(HeapTupleHeader value, Datum *values, bool *nulls)
 	ReleaseTupleDesc(desc);
 }
 
-/* Parse a value.  If a part is invalid: an error if `raise`, else false. */
 bool
-idset_threshold_parse(HeapTupleHeader value, IdSetThreshold *result, bool raise)
+threshold_parts(HeapTupleHeader value, bool raise, ThresholdParts *parts)
 {
 	Datum		values[THRESHOLD_COLUMNS];
 	bool		nulls[THRESHOLD_COLUMNS];
 
-	memset(result, 0, sizeof(*result));
+	memset(parts, 0, sizeof(*parts));
 	deform_threshold(value, values, nulls);
 	if (!nulls[THRESHOLD_MEASURE])
-	{
-		const char *name = TextDatumGetCString(values[THRESHOLD_MEASURE]);
-
-		if (raise)
-			idset_measure_by_name(name, &result->scoring);
-		else if (!idset_find_measure(name, &result->scoring))
-			return false;
-	}
-	if (nulls[THRESHOLD_QUERY] || nulls[THRESHOLD_MIN_SCORE])
+		parts->measure = TextDatumGetCString(values[THRESHOLD_MEASURE]);
+	parts->isnull = nulls[THRESHOLD_QUERY] || nulls[THRESHOLD_MIN_SCORE];
+	if (parts->isnull)
 		return true;
-	result->min_score = DatumGetFloat8(values[THRESHOLD_MIN_SCORE]);
-	if (isnan(result->min_score))
-	{
-		if (!raise)
-			return false;
+	parts->query = values[THRESHOLD_QUERY];
+	parts->min_score = DatumGetFloat8(values[THRESHOLD_MIN_SCORE]);
+	if (!isnan(parts->min_score))
+		return true;
+	if (raise)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("min_score must be a number")));
+	return false;
+}
+
+/* Parse a value.  If a part is invalid: an error if `raise`, else false. */
+bool
+idset_threshold_parse(HeapTupleHeader value, IdSetThreshold *result, bool raise)
+{
+	ThresholdParts parts;
+	bool		good = threshold_parts(value, false, &parts);
+
+	memset(result, 0, sizeof(*result));
+	if (parts.measure != NULL)
+	{
+		if (raise)
+			idset_measure_by_name(parts.measure, &result->scoring);
+		else if (!idset_find_measure(parts.measure, &result->scoring))
+			return false;
 	}
-	result->query = DatumGetIdSetP(values[THRESHOLD_QUERY]);
+	if (!good)
+		return raise && threshold_parts(value, true, &parts);
+	if (parts.isnull)
+		return true;
+	result->min_score = parts.min_score;
+	result->query = DatumGetIdSetP(parts.query);
 	return true;
 }
 
-/* The parsed right side, from the cache if the value is the same */
-static const IdSetThreshold *
-cached_threshold(FmgrInfo *flinfo, HeapTupleHeader value)
+const void *
+threshold_cached(FmgrInfo *flinfo, HeapTupleHeader value, void *(*parse) (HeapTupleHeader value))
 {
 	ThresholdCache *cache = flinfo->fn_extra;
 	Size		size = HeapTupleHeaderGetDatumLength(value);
@@ -190,16 +204,26 @@ cached_threshold(FmgrInfo *flinfo, HeapTupleHeader value)
 	}
 	if (cache->value != NULL && HeapTupleHeaderGetDatumLength(cache->value) == size &&
 		memcmp(cache->value, value, size) == 0)
-		return &cache->threshold;
+		return cache->threshold;
 
 	cache->value = NULL;		/* in case of an error below */
 	MemoryContextReset(cache->context);
 	old = MemoryContextSwitchTo(cache->context);
 	value = memcpy(palloc(size), value, size);
-	idset_threshold_parse(value, &cache->threshold, true);
+	cache->threshold = parse(value);
 	cache->value = value;
 	MemoryContextSwitchTo(old);
-	return &cache->threshold;
+	return cache->threshold;
+}
+
+/* Parse the right side of the operator */
+static void *
+parse_right_side(HeapTupleHeader value)
+{
+	IdSetThreshold *threshold = palloc_object(IdSetThreshold);
+
+	idset_threshold_parse(value, threshold, true);
+	return threshold;
 }
 
 /* Number of ids of a set, without detoasting it */
@@ -214,7 +238,7 @@ Datum
 idset_reaches_threshold(PG_FUNCTION_ARGS)
 {
 	HeapTupleHeader value = PG_GETARG_HEAPTUPLEHEADER(1);
-	const IdSetThreshold *threshold = cached_threshold(fcinfo->flinfo, value);
+	const IdSetThreshold *threshold = threshold_cached(fcinfo->flinfo, value, parse_right_side);
 	IdSet	   *set;
 	bool		result;
 

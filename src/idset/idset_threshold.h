@@ -3,6 +3,8 @@
  * idset_threshold.h
  *	  The right side of the operator <<->>: query, least score, measure.
  *
+ * Thresholds of vectors (idvec/idvec_threshold.c) are rows of the same kind.
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef GPUVEC_IDSET_THRESHOLD_H
@@ -37,6 +39,28 @@ extern void idset_measure_by_name(const char *name, gpuvec_scoring *scoring);
  * else false.
  */
 extern bool idset_threshold_parse(HeapTupleHeader value, IdSetThreshold *result, bool raise);
+
+/* The parts of a threshold, of sets or of vectors */
+typedef struct ThresholdParts
+{
+	bool		isnull;			/* the query or min_score is null */
+	Datum		query;
+	double		min_score;
+	const char *measure;		/* palloc'd; NULL: the default */
+} ThresholdParts;
+
+/*
+ * Take a threshold apart.  False: min_score is not a number, and is not to
+ * `raise` an error.
+ */
+extern bool threshold_parts(HeapTupleHeader value, bool raise, ThresholdParts *parts);
+
+/*
+ * What parse() makes of a right side, in the current memory context.  It is
+ * kept for the calls with the same value that follow.
+ */
+extern const void *threshold_cached(FmgrInfo *flinfo, HeapTupleHeader value,
+									void *(*parse) (HeapTupleHeader value));
 
 /* True if a set of `len` ids can reach the least score */
 static inline bool

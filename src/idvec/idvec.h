@@ -125,7 +125,8 @@ extern bool idvec_refuses(const gpuvec_scoring *scoring, const gpuvec_sparse *ve
 /* An error, by Jaccard's measure, if a vector has negative values */
 extern void idvec_check_not_negative(const gpuvec_sparse *vector);
 
-/* The measure of a name; an error if there is none */
+/* Find the measure of a name; false: there is none.  The same; an error. */
+extern bool idvec_find_measure(const char *name, gpuvec_sparse_measure *measure);
 extern gpuvec_sparse_measure idvec_measure_by_name(const char *name);
 
 /*

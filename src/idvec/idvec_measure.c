@@ -25,25 +25,38 @@ PG_FUNCTION_INFO_V1(negative_inner_product_idset);
 
 /* ---- names ---- */
 
+static const char *const measure_names[] = GPUVEC_SPARSE_MEASURE_NAMES;
+
 /*
  * Names count whatever their case.  Chemists call Jaccard's measure
  * Tanimoto's.
  */
+bool
+idvec_find_measure(const char *name, gpuvec_sparse_measure *measure)
+{
+	if (pg_strcasecmp(name, "tanimoto") == 0)
+		name = measure_names[GPUVEC_SPARSE_JACCARD];
+	for (int i = 0; i < lengthof(measure_names); i++)
+		if (pg_strcasecmp(name, measure_names[i]) == 0)
+		{
+			*measure = (gpuvec_sparse_measure) i;
+			return true;
+		}
+	return false;
+}
+
 gpuvec_sparse_measure
 idvec_measure_by_name(const char *name)
 {
-	static const char *const names[] = GPUVEC_SPARSE_MEASURE_NAMES;
+	gpuvec_sparse_measure measure = GPUVEC_SPARSE_INNER_PRODUCT;
 
-	if (pg_strcasecmp(name, "tanimoto") == 0)
-		return GPUVEC_SPARSE_JACCARD;
-	for (int i = 0; i < lengthof(names); i++)
-		if (pg_strcasecmp(name, names[i]) == 0)
-			return (gpuvec_sparse_measure) i;
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("unknown similarity measure \"%s\" of vectors", name),
-			 errhint("Available measures are %s, %s and %s.", names[0], names[1], names[2])));
-	return GPUVEC_SPARSE_INNER_PRODUCT;
+	if (!idvec_find_measure(name, &measure))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("unknown similarity measure \"%s\" of vectors", name),
+				 errhint("Available measures are %s, %s and %s.", measure_names[0],
+						 measure_names[1], measure_names[2])));
+	return measure;
 }
 
 /* ---- two vectors ---- */

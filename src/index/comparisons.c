@@ -49,6 +49,7 @@
 #include "idset/idset_condition.h"
 #include "idset/idset_spelling.h"
 #include "idset/idset_threshold.h"
+#include "idvec/idvec_threshold.h"
 #include "index/index_am.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
@@ -73,7 +74,8 @@ typedef struct Searched
 	PlannerInfo *root;
 	IndexOptInfo *index;
 	Oid			operator;		/* <<->> */
-	Oid			type;			/* idset_threshold */
+	Oid			type;			/* idset_threshold or idvec_threshold */
+	bool		vectors;		/* the latter */
 	bool		found;			/* a condition was made */
 } Searched;
 
@@ -111,6 +113,7 @@ find_operator(PlannerInfo *root, IndexOptInfo *index, Searched *searched)
 		{
 			searched->operator = amop->amopopr;
 			searched->type = amop->amoprighttype;
+			searched->vectors = RowTypeHasValues(amop->amoplefttype);
 		}
 	}
 	ReleaseCatCacheList(list);
@@ -314,13 +317,16 @@ is_good_threshold(const Searched *searched, const OpExpr *clause)
 {
 	const Const *value;
 	IdSetThreshold threshold;
+	IdVecThreshold of_vectors;
 
 	if (!is_opclause(clause) || clause->opno != searched->operator)
 		return false;
 	value = lsecond(clause->args);
-	return IsA(value, Const) && !value->constisnull &&
-		!contain_leaked_vars(linitial(clause->args)) &&
-		idset_threshold_parse(DatumGetHeapTupleHeader(value->constvalue), &threshold, false);
+	if (!IsA(value, Const) || value->constisnull || contain_leaked_vars(linitial(clause->args)))
+		return false;
+	if (searched->vectors)
+		return idvec_threshold_parse(DatumGetHeapTupleHeader(value->constvalue), &of_vectors, false);
+	return idset_threshold_parse(DatumGetHeapTupleHeader(value->constvalue), &threshold, false);
 }
 
 /* ---- the conditions of a table ---- */

@@ -284,17 +284,26 @@ cannot_serve(const IndexPath *path)
 	return cannot_order(path) || path->path.pathtype == T_IndexOnlyScan;
 }
 
-/*
- * The part of the rows that are ranked by weights, if the order of a path is
- * by weights: the query is a vector
- */
-static double
-weighed_part(const IndexPath *path, bool filtered, Selectivity selectivity)
+/* True if a path ranks rows by weights: the query or the column has vectors */
+static bool
+ranks_by_weights(const IndexPath *path, bool searched)
 {
-	if (path->indexorderbys == NIL || linitial_int(path->indexorderbycols) != 0 ||
-		!RowTypeHasValues(exprType(get_rightop((Expr *) linitial(path->indexorderbys)))))
+	const IndexOptInfo *info = path->indexinfo;
+
+	if (path->indexorderbys == NIL)
+		return searched && RowTypeHasValues(info->opcintype[0]);
+	return linitial_int(path->indexorderbycols) == 0 &&
+		(RowTypeHasValues(info->opcintype[0]) ||
+		 RowTypeHasValues(exprType(get_rightop((Expr *) linitial(path->indexorderbys)))));
+}
+
+/* The part of the rows that are ranked by weights */
+static double
+weighed_part(const IndexPath *path, const Clauses *found, Selectivity selectivity)
+{
+	if (!ranks_by_weights(path, found->set))
 		return 0;
-	return filtered ? selectivity : 1;
+	return found->filter ? selectivity : 1;
 }
 
 /* Any other path has to be taken */
@@ -330,7 +339,7 @@ gpuvec_costestimate(PlannerInfo *root, IndexPath *path, double loop_count,
 	if (cannot_serve(path))
 		forbid(path, startup_cost);
 	*startup_cost += begin_cost(root, info, rows, found.queries, ordered,
-								weighed_part(path, found.filter, *selectivity), loop_count);
+								weighed_part(path, &found, *selectivity), loop_count);
 	rows = *selectivity * info->rel->tuples;
 	if (ordered && !found.set)
 		ExpectedNote(info->indexoid, path->path.rows, rows, root->limit_tuples);

@@ -18,6 +18,10 @@
  *						from the empty set: hamming >= 0, with the query '{}'.
  *		tokens <<->> t	t names the measure and the bound
  *
+ * Of vectors only the last one.  All of them rank.  One that the measure
+ * refuses comes, too, so that the executor raises the error; with a query that
+ * it refuses, all rows have to be looked at.
+ *
  * The engine returns the rows that reach the bound.  It leaves out rows
  * without a common id, unless they rank (gpuvec_ranks_disjoint).  If they
  * do not rank, their score is 0, and no score is lower.  A key says
@@ -39,6 +43,7 @@
 #include "access/relscan.h"
 #include "catalog/pg_type.h"
 #include "idset/idset_threshold.h"
+#include "idvec/idvec_threshold.h"
 #include "index/index_am.h"
 #include "index/key_bounds.h"
 #include "miscadmin.h"
@@ -54,6 +59,35 @@ lowest_score(gpuvec_measure measure, uint32 len)
 	return gpuvec_ranks_disjoint(measure) ? gpuvec_score(measure, nothing) : 0;
 }
 
+/* Let a bound be one of a set */
+static void
+set_query(IdSet *set, Bound *bound)
+{
+	bound->value = (const struct varlena *) set;
+	bound->query = idvec_sparse_of_set(set);
+}
+
+/* The bound of an idvec_threshold */
+static void
+vector_bound(Datum value, bool raise, Bound *bound)
+{
+	IdVecThreshold threshold;
+
+	if (!idvec_threshold_parse(DatumGetHeapTupleHeader(value), &threshold, raise))
+	{
+		bound->kind = BOUND_NONE;
+		return;
+	}
+	if (threshold.query == NULL)
+		return;
+	bound->value = (const struct varlena *) threshold.query;
+	bound->query = idvec_sparse(threshold.query);
+	bound->scoring = threshold.scoring;
+	bound->min_score = threshold.min_score;
+	bound->kind = idvec_refuses(&bound->scoring, &bound->query) ? BOUND_NONE : BOUND_SCORE;
+	bound->exact = gpuvec_scoring_sparse(bound->scoring) != GPUVEC_SPARSE_JACCARD;
+}
+
 /* The bound of an idset_threshold */
 static void
 threshold_bound(Datum value, bool raise, Bound *bound)
@@ -67,12 +101,12 @@ threshold_bound(Datum value, bool raise, Bound *bound)
 	}
 	if (threshold.query == NULL)
 		return;
-	bound->query = threshold.query;
+	set_query(threshold.query, bound);
 	bound->scoring = threshold.scoring;
 	bound->min_score = threshold.min_score;
-	if (bound->min_score <= lowest_score(bound->scoring.measure, idset_count(bound->query)))
+	if (bound->min_score <= lowest_score(bound->scoring.measure, bound->query.ids.n))
 		bound->kind = BOUND_NONE;
-	else if (idset_count(bound->query) > 0 || gpuvec_ranks_disjoint(bound->scoring.measure))
+	else if (bound->query.ids.n > 0 || gpuvec_ranks_disjoint(bound->scoring.measure))
 		bound->kind = BOUND_SCORE;
 }
 
@@ -87,7 +121,7 @@ number_bound(int64 number, Bound *bound)
 	bound->kind = BOUND_CONTAINS;
 	bound->scoring.measure = GPUVEC_CONTAINMENT;
 	bound->min_score = 1;
-	bound->query = idset_from_sorted(&id, 1);
+	set_query(idset_from_sorted(&id, 1), bound);
 }
 
 /* The bound of an operator with a set */
@@ -96,9 +130,9 @@ set_bound(StrategyNumber strategy, Datum value, Bound *bound)
 {
 	bool		empty;
 
-	bound->query = DatumGetIdSetP(value);
+	set_query(DatumGetIdSetP(value), bound);
 	bound->min_score = 1;
-	empty = idset_count(bound->query) == 0;
+	empty = bound->query.ids.n == 0;
 	switch (strategy)
 	{
 		case GPUVEC_OVERLAPS:
@@ -124,15 +158,22 @@ set_bound(StrategyNumber strategy, Datum value, Bound *bound)
 	}
 }
 
-/* The bound of a value, which is not null, of a search key */
+/*
+ * The bound of a value, which is not null, of a search key.  `values`: the
+ * column has vectors.
+ */
 static void
-value_bound(ScanKey key, Datum value, Bound *bound)
+value_bound(ScanKey key, bool values, Datum value, Bound *bound)
 {
+	bool		raise = (key->sk_flags & SK_SEARCHARRAY) == 0;
+
 	memset(bound, 0, sizeof(*bound));
 	bound->kind = BOUND_NOTHING;
 	bound->exact = key->sk_strategy != GPUVEC_CONTAINED;
-	if (key->sk_strategy == GPUVEC_REACHES)
-		threshold_bound(value, (key->sk_flags & SK_SEARCHARRAY) == 0, bound);
+	if (key->sk_strategy == GPUVEC_REACHES && values)
+		vector_bound(value, raise, bound);
+	else if (key->sk_strategy == GPUVEC_REACHES)
+		threshold_bound(value, raise, bound);
 	else if (key->sk_subtype == INT8OID)
 		number_bound(DatumGetInt64(value), bound);
 	else
@@ -145,8 +186,8 @@ GpuvecSameMeasure(const Bound *a, const Bound *b)
 	const gpuvec_tversky *x = &a->scoring.tversky;
 	const gpuvec_tversky *y = &b->scoring.tversky;
 
-	return a->scoring.measure == b->scoring.measure && x->alpha == y->alpha &&
-		x->beta == y->beta && x->one == y->one;
+	return a->scoring.measure == b->scoring.measure && a->scoring.sparse == b->scoring.sparse &&
+		x->alpha == y->alpha && x->beta == y->beta && x->one == y->one;
 }
 
 /* qsort comparator: by what is searched for, and by the measure first */
@@ -159,6 +200,8 @@ compare_bounds(const void *x, const void *y)
 	const gpuvec_tversky *wb = &b->scoring.tversky;
 	int			cmp = (int) a->scoring.measure - (int) b->scoring.measure;
 
+	if (cmp == 0)
+		cmp = (int) a->scoring.sparse - (int) b->scoring.sparse;
 	if (cmp != 0)
 		return cmp;
 	if (wa->one != wb->one)
@@ -169,9 +212,9 @@ compare_bounds(const void *x, const void *y)
 		return wa->beta < wb->beta ? -1 : 1;
 	if (a->min_score != b->min_score)
 		return a->min_score < b->min_score ? -1 : 1;
-	if (VARSIZE(a->query) != VARSIZE(b->query))
-		return VARSIZE(a->query) < VARSIZE(b->query) ? -1 : 1;
-	return memcmp(VARDATA(a->query), VARDATA(b->query), VARSIZE(a->query) - VARHDRSZ);
+	if (VARSIZE(a->value) != VARSIZE(b->value))
+		return VARSIZE(a->value) < VARSIZE(b->value) ? -1 : 1;
+	return memcmp(VARDATA(a->value), VARDATA(b->value), VARSIZE(a->value) - VARHDRSZ);
 }
 
 /* Add the bound of a value to those of its key, which has room for it */
@@ -184,7 +227,7 @@ add_bound(Bounds *bounds, const Bound *bound)
 	bounds->empty |= bound->empty;
 	bounds->exact &= bound->exact;
 	if (bound->kind != BOUND_NONE &&
-		(idset_count(bound->query) > 0 || gpuvec_ranks_disjoint(bound->scoring.measure)))
+		(bound->query.ids.n > 0 || bound->scoring.sparse || gpuvec_ranks_disjoint(bound->scoring.measure)))
 		bounds->bounds[bounds->n++] = *bound;
 }
 
@@ -203,10 +246,10 @@ sort_bounds(Bounds *bounds)
 
 /* The bounds of an array */
 static void
-array_bounds(ScanKey key, Bounds *bounds)
+array_bounds(ScanKey key, bool values, Bounds *bounds)
 {
 	ArrayType  *array = DatumGetArrayTypeP(key->sk_argument);
-	Datum	   *values;
+	Datum	   *elements;
 	bool	   *isnull;
 	int16		length;
 	bool		byval;
@@ -214,7 +257,7 @@ array_bounds(ScanKey key, Bounds *bounds)
 	int			n;
 
 	get_typlenbyvalalign(ARR_ELEMTYPE(array), &length, &byval, &align);
-	deconstruct_array(array, ARR_ELEMTYPE(array), length, byval, align, &values, &isnull, &n);
+	deconstruct_array(array, ARR_ELEMTYPE(array), length, byval, align, &elements, &isnull, &n);
 	bounds->bounds = MemoryContextAllocHuge(CurrentMemoryContext, (n + (Size) 1) * sizeof(Bound));
 	for (int i = 0; i < n && bounds->kind != BOUND_NONE; i++)
 	{
@@ -223,7 +266,7 @@ array_bounds(ScanKey key, Bounds *bounds)
 		CHECK_FOR_INTERRUPTS();
 		if (isnull[i])
 			continue;
-		value_bound(key, values[i], &bound);
+		value_bound(key, values, elements[i], &bound);
 		add_bound(bounds, &bound);
 	}
 	sort_bounds(bounds);
@@ -231,7 +274,7 @@ array_bounds(ScanKey key, Bounds *bounds)
 
 /* The bounds of a search key of the first column */
 static void
-key_bounds(ScanKey key, Bounds *bounds)
+key_bounds(ScanKey key, bool values, Bounds *bounds)
 {
 	memset(bounds, 0, sizeof(*bounds));
 	bounds->kind = BOUND_NONE;
@@ -242,13 +285,13 @@ key_bounds(ScanKey key, Bounds *bounds)
 	if (key->sk_flags & SK_ISNULL)
 		return;
 	if (key->sk_flags & SK_SEARCHARRAY)
-		array_bounds(key, bounds);
+		array_bounds(key, values, bounds);
 	else
 	{
 		Bound		bound;
 
 		bounds->bounds = palloc_object(Bound);
-		value_bound(key, key->sk_argument, &bound);
+		value_bound(key, values, key->sk_argument, &bound);
 		add_bound(bounds, &bound);
 	}
 }
@@ -256,6 +299,8 @@ key_bounds(ScanKey key, Bounds *bounds)
 void
 GpuvecChooseBounds(IndexScanDesc scan, Bounds *best)
 {
+	bool		values = GpuvecHasValues(scan->indexRelation);
+
 	memset(best, 0, sizeof(*best));
 	best->kind = BOUND_NONE;
 	for (int i = 0; i < scan->numberOfKeys; i++)
@@ -264,7 +309,7 @@ GpuvecChooseBounds(IndexScanDesc scan, Bounds *best)
 
 		if (scan->keyData[i].sk_attno != 1)
 			continue;
-		key_bounds(&scan->keyData[i], &bounds);
+		key_bounds(&scan->keyData[i], values, &bounds);
 		if (bounds.kind < best->kind || (bounds.kind == best->kind && bounds.n < best->n))
 			*best = bounds;
 	}

@@ -11,8 +11,7 @@
 #include "postgres.h"
 
 #include "access/genam.h"
-#include "core/measure.h"
-#include "idset/idset.h"
+#include "core/sparse.h"
 
 /* Kinds of bounds: a lower kind leaves fewer rows, and is searched for */
 typedef enum BoundKind
@@ -35,7 +34,8 @@ typedef struct Bound
 	BoundKind	kind;
 	gpuvec_scoring scoring;
 	double		min_score;
-	IdSet	   *query;
+	const struct varlena *value;	/* the query, a set or a vector */
+	gpuvec_sparse query;		/* its ids and values */
 	bool		empty;
 	bool		exact;			/* rows that reach it satisfy the key */
 } Bound;

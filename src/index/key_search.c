@@ -173,11 +173,13 @@ make_search(const KeySearch *search, const Bound *bounds, uint32 n, MirrorSearch
 	made->nqueries = n;
 	made->snapshot = search->scan->xs_snapshot;
 	made->context = CurrentMemoryContext;
+	made->floor = -INFINITY;
 	for (uint32 i = 0; i < n; i++)
 	{
 		MirrorQuery *query = &made->queries[i];
 
-		MirrorSetQuery(query, bounds[i].query);
+		query->value = bounds[i].value;
+		query->vector = bounds[i].query;
 		/* scores above the next one below are scores from min_score on */
 		query->has_above = true;
 		query->above = nextafter(bounds[i].min_score, -INFINITY);
@@ -229,7 +231,7 @@ bounds_of_request(const KeySearch *search, const Bound *bounds, uint32 n)
 
 	while (taken < Min(n, MOST_QUERIES) && GpuvecSameMeasure(&bounds[0], &bounds[taken]))
 	{
-		bytes += VARSIZE(bounds[taken].query) + each;
+		bytes += VARSIZE(bounds[taken].value) + each;
 		if (taken > 0 && bytes > MOST_BYTES)
 			break;
 		taken++;
@@ -241,7 +243,11 @@ bounds_of_request(const KeySearch *search, const Bound *bounds, uint32 n)
 static bool
 find_bounds(KeySearch *search, const Bounds *bounds)
 {
-	Bound		no_ids = {.scoring = {GPUVEC_HAMMING}, .query = idset_alloc(0)};
+	IdSet	   *nothing = idset_alloc(0);
+	Bound		no_ids = {
+		.scoring = {GPUVEC_HAMMING},.value = (struct varlena *) nothing,
+		.query = idvec_sparse_of_set(nothing)
+	};
 	uint32		n;
 
 	GpuvecDescribe(search->scan, &search->target);

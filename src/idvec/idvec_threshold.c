@@ -1,0 +1,80 @@
+/*-------------------------------------------------------------------------
+ *
+ * idvec_threshold.c
+ *	  Threshold search: terms <<->> idvec_threshold(query, min_score,
+ *	  measure).
+ *
+ * As of sets (idset/idset_threshold.c).  The score is that of the measure's
+ * SQL function.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "idset/idset_threshold.h"
+#include "idvec/idvec_threshold.h"
+
+PG_FUNCTION_INFO_V1(idvec_reaches_threshold);
+
+/* Parse a value.  If a part is invalid: an error if `raise`, else false. */
+bool
+idvec_threshold_parse(HeapTupleHeader value, IdVecThreshold *result, bool raise)
+{
+	gpuvec_sparse_measure measure = GPUVEC_SPARSE_INNER_PRODUCT;
+	ThresholdParts parts;
+	bool		good = threshold_parts(value, false, &parts);
+
+	memset(result, 0, sizeof(*result));
+	if (parts.measure != NULL && !idvec_find_measure(parts.measure, &measure))
+	{
+		if (raise)
+			(void) idvec_measure_by_name(parts.measure);
+		return false;
+	}
+	result->scoring = gpuvec_sparse_scoring(measure);
+	if (!good)
+		return raise && threshold_parts(value, true, &parts);
+	if (parts.isnull)
+		return true;
+	result->min_score = parts.min_score;
+	result->query = DatumGetIdVecP(parts.query);
+	return true;
+}
+
+/* Parse the right side of the operator */
+static void *
+parse_right_side(HeapTupleHeader value)
+{
+	IdVecThreshold *threshold = palloc_object(IdVecThreshold);
+
+	idvec_threshold_parse(value, threshold, true);
+	return threshold;
+}
+
+/* <<->> operator */
+Datum
+idvec_reaches_threshold(PG_FUNCTION_ARGS)
+{
+	HeapTupleHeader value = PG_GETARG_HEAPTUPLEHEADER(1);
+	const IdVecThreshold *threshold = threshold_cached(fcinfo->flinfo, value, parse_right_side);
+	gpuvec_sparse_measure measure = gpuvec_scoring_sparse(threshold->scoring);
+	gpuvec_sparse row;
+	gpuvec_sparse query;
+	IdVec	   *vector;
+	bool		result;
+
+	PG_FREE_IF_COPY(value, 1);
+	if (threshold->query == NULL)
+		PG_RETURN_NULL();
+	vector = PG_GETARG_IDVEC_P(0);
+	row = idvec_sparse(vector);
+	query = idvec_sparse(threshold->query);
+	if (measure == GPUVEC_SPARSE_JACCARD)
+	{
+		idvec_check_not_negative(&row);
+		idvec_check_not_negative(&query);
+	}
+	result = gpuvec_sparse_score(measure, idvec_shared(measure, &row, &query)) >= threshold->min_score;
+	PG_FREE_IF_COPY(vector, 0);
+	PG_RETURN_BOOL(result);
+}

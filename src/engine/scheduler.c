@@ -66,6 +66,8 @@ struct gpuvec_scheduler
 	int			last_replica;	/* the replica of the last batch on one */
 	topk_request *head;
 	topk_request *tail;
+	long		held;			/* requests that a fault holds back */
+	uint64_t	releases;		/* how often it has let some go */
 	gpuvec_scheduler_stats stats;
 };
 
@@ -337,26 +339,31 @@ run_batch(gpuvec_scheduler *scheduler, const topk_batch *batch)
 }
 
 /*
- * If a fault asks for it, wait until so many requests are in the queue, or
- * for a second.  The mutex is held at call and return.
+ * If a fault asks for it, wait until so many requests are held back, or for a
+ * second.  All of them are let go at once: several devices take what waits in
+ * more than one batch.  The mutex is held at call and return.
  */
 static void
 hold_back(gpuvec_scheduler *scheduler, const topk_request *mine)
 {
+	uint64_t	before = scheduler->releases;
 	long		wanted = 0;
-	long		waiting = 0;
 
 	if (!gpuvec_fault("together", &wanted))
 		return;
-	for (int ms = 0; ms < 1000 && !mine->done && waiting < wanted; ms++)
+	if (++scheduler->held >= wanted)
+	{
+		scheduler->held = 0;
+		scheduler->releases++;
+	}
+	for (int ms = 0; ms < 1000 && !mine->done && scheduler->releases == before; ms++)
 	{
 		pthread_mutex_unlock(&scheduler->mutex);
 		usleep(1000);
 		pthread_mutex_lock(&scheduler->mutex);
-		waiting = 0;
-		for (const topk_request *r = scheduler->head; r; r = r->next)
-			waiting++;
 	}
+	if (scheduler->releases == before)
+		scheduler->held--;
 }
 
 bool

@@ -67,7 +67,8 @@ SERVER_VARIANT = $(if $(filter yes,$(SANITIZE)),asan,plain)
 
 # tests of sets, with the CPU as several devices
 SERVER_PARTS_ARGS = search edges joint several_mirrors compounds compounds_wide refresh wide merges mergers budget budget_refresh \
-	concurrency cancel rows rows_pages rows_merges rows_concurrency rows_wide filters rows_filters memory wide_memory
+	concurrency together cancel rows rows_pages rows_merges rows_concurrency rows_wide filters rows_filters memory wide_memory \
+	values rows_values compounds_values values_memory
 
 tests:
 	@echo server server_shards

@@ -55,6 +55,14 @@ patience(void)
 	return set && atof(set) > 0 ? atof(set) : 180;
 }
 
+bool
+several_devices(void)
+{
+	const char *parts = getenv("SERVER_TEST_PARTS");
+
+	return parts && atoi(parts) > 1;
+}
+
 void
 close_files_from(int first)
 {

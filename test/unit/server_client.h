@@ -101,4 +101,7 @@ extern double seconds(void);
 /* How long to wait for what must come, in seconds: PG_TEST_TIMEOUT_DEFAULT */
 extern double patience(void);
 
+/* True if the CPU is to be several devices: SERVER_TEST_PARTS */
+extern bool several_devices(void);
+
 #endif							/* SERVER_CLIENT_H */

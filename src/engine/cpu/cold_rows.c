@@ -61,7 +61,7 @@ typedef struct cold_search_state
 	uint32_t	nfound;
 
 	/* by measures of sparse vectors */
-	uint32_t   *end;			/* [GPUVEC_SEGMENT_ROWS] where a found row's
+	uint64_t   *end;			/* [GPUVEC_SEGMENT_ROWS] where a found row's
 								 * ids end */
 	sparse_cold_id *ids;		/* [capacity] the found rows' cold numbers,
 								 * row by row */
@@ -130,7 +130,7 @@ static bool
 note_ids(cold_search_state *s, const gpuvec_segment *segment)
 {
 	const gpuvec_topk_query *query = s->query;
-	uint32_t	total = 0;
+	uint64_t	total = 0;
 
 	for (uint32_t i = 0; i < s->nfound; i++)
 	{
@@ -227,7 +227,7 @@ set_query(cold_search_state *s, cpu_backend *cpu, int thread, const cpu_query *q
 			lone_set_query(s->scan, s->query);
 		return s->scan != NULL;
 	}
-	s->end = malloc(GPUVEC_SEGMENT_ROWS * sizeof(uint32_t));
+	s->end = malloc(GPUVEC_SEGMENT_ROWS * sizeof(uint64_t));
 	s->sparse = s->end ? sparse_scratch_of(cpu, thread) : NULL;
 	if (s->sparse)
 		sparse_begin(s->sparse, query);

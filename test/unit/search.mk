@@ -104,8 +104,10 @@ $(EMULATION_DIR)/cuda_topk $(EMULATION_DIR)/cuda_cold: $(EMULATION_DIR)/cuda_%: 
 	$(CXX) -std=gnu++17 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -Wno-missing-field-initializers \
 		-I$(srcdir)/src -I$(srcdir) -o $@ $(filter-out %.h,$^) -lm -lpthread
 
-$(EMULATION_DIR)/gpuvec-engine: build/src/engine/main.o $(SEARCH_OBJS) $(SEARCH_LIB)
-	$(CXX) -g -pthread -pie -o $@ $^ -lm -lpthread
+# whose allocations can be made to fail
+$(EMULATION_DIR)/gpuvec-engine: build/src/engine/main.o build/test/unit/failing_malloc.o $(SEARCH_OBJS) $(SEARCH_LIB)
+	$(CXX) -g -pthread -pie -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign,--wrap=aligned_alloc,--wrap=free \
+		-o $@ $^ -lm -lpthread
 
 $(EMULATION_DIR)/server_test: $(wildcard $(srcdir)/test/unit/server_*.c $(srcdir)/test/unit/server_*.h $(srcdir)/test/unit/unit_test.h $(srcdir)/src/core/*.h)
 	@mkdir -p $(@D)

@@ -1078,7 +1078,7 @@ search_versions(void *arg)
 
 	for (uint16_t i = 0; i < 16; i++)
 		ids[i] = i;
-	search_request(&b, &s->key, 0, GPUVEC_INTERSECTION, &q, 1);
+	search_request(&b, &s->key, 0, s->key.values ? (gpuvec_measure) (GPUVEC_WIRE_SPARSE + GPUVEC_SPARSE_COSINE) : GPUVEC_INTERSECTION, &q, 1);
 	s->consistent = true;
 	while (!__atomic_load_n(s->stop, __ATOMIC_RELAXED))
 	{
@@ -1928,6 +1928,106 @@ test_values(void)
 	model_values = false;
 }
 
+/* Messages with keys and forms of other rows than a mirror has */
+static void
+bad_values_keys(const engine *e, const gpuvec_mirror_key *key)
+{
+	gpuvec_load load = {.key = *key,.nblocks = 1};
+	gpuvec_search search = {.key = *key};
+	gpuvec_rows rows = {.key = *key,.feed = 1};
+
+	load.key.values = search.key.values = rows.key.values = 2;
+	expect_violation(e, GPUVEC_MSG_LOAD_BEGIN, &load, sizeof(load), "a load of an unknown kind of rows");
+	expect_violation(e, GPUVEC_MSG_SEARCH, &search, sizeof(search), "a search of them");
+	expect_violation(e, GPUVEC_MSG_ROWS, &rows, sizeof(rows), "no rows of them");
+	load.key.values = 1;
+	load.key.key_attnum = 1;
+	expect_violation(e, GPUVEC_MSG_LOAD_BEGIN, &load, sizeof(load), "an embedding table with values");
+}
+
+/* Rows in a form that a mirror does not have; it stays as it was */
+static void
+refresh_in_other_form(const engine *e, model *m)
+{
+	client		c = client_open(e);
+
+	model_rewrite_page(m, 3, &small);
+	while (m->pages[3].nrows == 0)
+		model_rewrite_page(m, 3, &small);
+	model_values = !m->key.values;
+	check(!model_refresh(&c, m) && client_failed_with(&c, "08P01"), "a refresh with rows of the other form");
+	/* once the connection is closed, nobody refreshes the mirror any more */
+	check(!client_read(&c), "and the connection is closed");
+	model_values = m->key.values;
+	client_close(&c);
+}
+
+/*
+ * Two mirrors whose keys differ only in whether rows have values: each has
+ * its own rows
+ */
+static void
+values_keys(const engine *e)
+{
+	client		c = client_open(e);
+	model		m[2];
+	gpuvec_drop drop = {.database = 5,.relation = 100};
+
+	for (int i = 0; i < 2; i++)
+	{
+		model_values = i == 1;
+		m[i] = model_new(100, 40, &small);
+		check(model_load(&c, &m[i]), "load");
+	}
+	bad_values_keys(e, &m[1].key);
+	for (int round = 0; round < 20; round++)
+	{
+		model	   *one = &m[round % 2];
+
+		model_values = round % 2;
+		for (int i = 0; i < 3; i++)
+			model_change_page(one, (uint32_t) random_below(one->nblocks), &small);
+		if (round % 5 == 0)
+			refresh_in_other_form(e, one);
+		check(model_refresh(&c, one), "refresh");
+		for (int i = 0; i < 2; i++)
+		{
+			model_values = i == 1;
+			check(model_check_random(&c, &m[i], &small), "each has its own rows");
+		}
+	}
+	check(client_call(&c, GPUVEC_MSG_DROP, &drop, sizeof(drop), GPUVEC_MSG_COUNT) && *(uint64_t *) c.data == 2,
+		  "both are dropped with their table");
+	for (int i = 0; i < 2; i++)
+		model_free(&m[i]);
+	model_values = false;
+	client_close(&c);
+}
+
+static void
+test_values_keys(void)
+{
+	engine		e = engine_start("lists:1,first-number:65400", plain);
+
+	values_keys(&e);
+	wide_from = 120;
+	values_keys(&e);
+	wide_from = 0;
+	engine_stop(&e);
+}
+
+/* Searches while mirrors with values get other rows */
+static void
+test_values_concurrency(void)
+{
+	model_values = true;
+	test_concurrency();
+	wide_from = 5;
+	test_concurrency();
+	wide_from = 0;
+	model_values = false;
+}
+
 /* Lack of memory anywhere, with values */
 static void
 test_values_memory(void)
@@ -2050,6 +2150,13 @@ bad_weights(const engine *e, const model *m)
 	WRONG_WEIGHTS(b.length -= 4, "weights that are cut off");
 	WRONG_WEIGHTS(b.length -= 18, "neither weights nor ids");
 	WRONG_WEIGHTS(b.length = sizeof(*head) + 8, "a query that is cut off");
+	/* weights that are not aligned, for which sanitizers look */
+	b.length = 0;
+	search_request(&b, &m->key, 0, (gpuvec_measure) GPUVEC_WIRE_SPARSE, &q, 1);
+	buffer_add(&b, ids, 2);
+	((gpuvec_search *) b.data)->filter_bytes = 2;
+	memmove(b.data + b.length - 18, b.data + b.length - 20, 18);
+	expect_violation(e, GPUVEC_MSG_SEARCH, b.data, b.length, "a part of a filter");
 	free(b.data);
 }
 
@@ -3048,6 +3155,8 @@ static const struct
 	{"rows_concurrency", test_rows_concurrency},
 	{"rows_wide", test_rows_wide},
 	{"values", test_values},
+	{"values_keys", test_values_keys},
+	{"values_concurrency", test_values_concurrency},
 	{"rows_values", test_rows_values},
 	{"values_memory", test_values_memory},
 	{"values_fuzz", test_values_fuzz},

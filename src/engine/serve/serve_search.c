@@ -271,7 +271,9 @@ parse_search(search_run *q, const gpuvec_request *request, gpuvec_error *error)
 
 	if (begin == 0)
 		return false;
+	/* values follow filters, so these keep them aligned */
 	if (head->nqueries > GPUVEC_MAX_QUERIES || head->filter_bytes > request->length ||
+		head->filter_bytes % sizeof(uint64_t) != 0 ||
 		head->nids > (uint64_t) GPUVEC_MAX_QUERIES * GPUVEC_MAX_IDS * 2 ||
 		request->length - begin < head->nqueries * sizeof(gpuvec_query) ||
 		request->length - begin != head->nqueries * sizeof(gpuvec_query) + head->filter_bytes +

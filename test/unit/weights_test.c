@@ -459,13 +459,21 @@ is_right(const question *q, const gpuvec_topk_query *query)
 }
 
 #ifdef WEIGHTS_TEST_GPU
-static uint64_t cold_full;
+/* What searches ran short of: tables, and only room for candidates */
+static struct gpuvec_search_stats short_of;
 
-/* Count tables of the last search that were too small */
+/* Add what the last one did */
 static void
 count_shortage(gpuvec_backend *b)
 {
-	cold_full += gpuvec_search_last(b).cold_full;
+	struct gpuvec_search_stats last = gpuvec_search_last(b);
+
+	short_of.cold_full += last.cold_full;
+	if (last.cold_full > 0)
+		return;
+	short_of.overflows += last.overflows;
+	short_of.direct_overflows += last.direct_overflows;
+	short_of.retries += last.retries;
 }
 #else
 #define count_shortage(b)	((void) 0)
@@ -725,6 +733,83 @@ test_large(uint32_t large, uint32_t largest)
 	}
 }
 
+#define CLIMBING		600		/* rows, and ids */
+
+/* Row r has the id r only, and each row is better than all before it */
+static table *
+climbing_table(int numbers, bool vectors)
+{
+	table	   *t = allocate(sizeof(table));
+
+	t->nids = t->n = CLIMBING;
+	t->vectors = vectors;
+	t->rows = allocate(t->n * sizeof(id_set));
+	t->dead = allocate(t->n);
+	draw_numbers(t, numbers);
+	for (uint32_t r = 0; r < t->n; r++)
+	{
+		t->rows[r] = (id_set) {1, allocate(sizeof(uint32_t)), vectors ? allocate(sizeof(float)) : NULL};
+		t->rows[r].ids[0] = r;
+		if (vectors)
+			t->rows[r].values[0] = (float) (r + 1) / CLIMBING;
+	}
+	return t;
+}
+
+/* The k best rows by a query of all ids */
+static question *
+climbing_question(const table *t, int measure, uint32_t k)
+{
+	question   *q = allocate(sizeof(question));
+
+	q->set = (id_set) {t->nids, allocate(t->nids * sizeof(uint32_t)), NULL};
+	q->weights = allocate(t->nids * sizeof(float));
+	for (uint32_t i = 0; i < t->nids; i++)
+	{
+		q->set.ids[i] = i;
+		q->weights[i] = (float) (i + 1) / CLIMBING;
+		q->query.square += (double) q->weights[i] * q->weights[i];
+		q->query.own += q->weights[i];
+	}
+	if (measure != GPUVEC_SPARSE_JACCARD)
+		q->query.own = measure == GPUVEC_SPARSE_COSINE ? q->query.square : 0;
+	q->query.weights = q->weights;
+	q->query.k = k;
+	q->query.matches = allocate(k * sizeof(gpuvec_match));
+	give_numbers(t, q);
+	brute_force(t, measure, q);
+	return q;
+}
+
+/*
+ * Rows of a tile are about as good, so a sample of them says little of the
+ * others: more rows may qualify than there is room for
+ */
+static void
+test_climbing(void)
+{
+	static const uint32_t ks[] = {40, 3, 12, 60};
+	gpuvec_backend *b = open_backend(2, 2);
+
+	for (int i = 0; i < N_NUMBERS * N_MEASURES * 2; i++)
+	{
+		int			measure = i / N_NUMBERS % N_MEASURES;
+		table	   *t = climbing_table(i % N_NUMBERS, i % 2);
+		gpuvec_view *view = make_view(b, t);
+		question   *questions[4];
+
+		for (int j = 0; j < 4; j++)
+			questions[j] = climbing_question(t, measure, ks[j]);
+		search(b, view, measure, GPUVEC_METHOD_AUTO, questions, 4);
+		search(b, view, measure, GPUVEC_METHOD_AUTO, questions, 1);
+		for (int j = 0; j < 4; j++)
+			free_question(questions[j]);
+		gpuvec_view_unref(view);
+		free_table(t);
+	}
+	b->close(b);
+}
+
 /* Sets of all ids that there are, in the order of numbers from the last id */
 static void
 test_longest(void)
@@ -779,8 +864,12 @@ main(int argc, char **argv)
 
 	test_tables(full ? 1500 : 90);
 	test_large(full ? 5000 : 1500, full ? 70000 : 3000);
+	test_climbing();
 	test_longest();
-	check(cold_full > 5, "tables are too small");
+	check(short_of.cold_full > 5, "tables are too small");
+	check(short_of.overflows > 0, "queries have more candidates than there is room for");
+	check(short_of.direct_overflows > 0, "so have lone queries");
+	check(short_of.retries > 0, "rounds of those that are run again overflow");
 	return report_checks();
 }
 
@@ -791,6 +880,7 @@ main(void)
 {
 	test_tables(1500);
 	test_large(5000, 70000);
+	test_climbing();
 	test_longest();
 	return report_checks();
 }

@@ -52,7 +52,7 @@ check-search_shards: $(EMULATION_DIR)/cuda_shards
 
 # what the engine makes of a GPU for searches of several mirrors
 check-search_server: $(EMULATION_DIR)/server_test $(EMULATION_DIR)/gpuvec-engine
-	SERVER_TEST_BACKEND=cuda $^ $(or $(SERVER_TEST_ARGS),several_mirrors compounds_filters compounds_values values)
+	SERVER_TEST_BACKEND=cuda $^ $(or $(SERVER_TEST_ARGS),several_mirrors compounds_filters compounds_values values values_memory)
 else
 programs:
 

@@ -856,6 +856,44 @@ test_longest(void)
 
 #ifdef WEIGHTS_TEST_GPU
 
+#define TOGETHER	8			/* queries */
+#define WORKSPACE	32768		/* bytes */
+
+/* As much of a query lies on the device: each weight, or the term of each id */
+static const size_t term_bytes[2] = {sizeof(uint16_t) + 3 * sizeof(float), sizeof(uint32_t) + 2 * sizeof(float)};
+
+/*
+ * Queries that are searched at once have no more memory than they may; each
+ * of these has less than that
+ */
+static void
+test_room(void)
+{
+	static const int numbers[2] = {IDS, ONLY_COLD};
+	gpuvec_backend *b = open_backend(2, 1);
+	struct gpuvec_search_policy policy = gpuvec_search_policy_get(b);
+
+	policy.workspace = WORKSPACE;
+	gpuvec_search_policy_set(b, &policy);
+	for (int i = 0; i < 2; i++)
+	{
+		table	   *t = climbing_table(numbers[i], true);
+		gpuvec_view *view = make_view(b, t);
+		question   *questions[TOGETHER];
+
+		for (int j = 0; j < TOGETHER; j++)
+			questions[j] = climbing_question(t, GPUVEC_SPARSE_COSINE, 3);
+		search(b, view, GPUVEC_SPARSE_COSINE, GPUVEC_METHOD_AUTO, questions, TOGETHER);
+		check(gpuvec_search_last(b).chunks * (size_t) WORKSPACE >= TOGETHER * CLIMBING * term_bytes[i],
+			  "room for weights is counted");
+		for (int j = 0; j < TOGETHER; j++)
+			free_question(questions[j]);
+		gpuvec_view_unref(view);
+		free_table(t);
+	}
+	b->close(b);
+}
+
 /* With "full", for a GPU; less for one that is emulated */
 int
 main(int argc, char **argv)
@@ -865,6 +903,7 @@ main(int argc, char **argv)
 	test_tables(full ? 1500 : 90);
 	test_large(full ? 5000 : 1500, full ? 70000 : 3000);
 	test_climbing();
+	test_room();
 	test_longest();
 	check(short_of.cold_full > 5, "tables are too small");
 	check(short_of.overflows > 0, "queries have more candidates than there is room for");

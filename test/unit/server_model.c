@@ -128,13 +128,16 @@ add_filter_keys(buffer *b, const uint16_t *ids, uint32_t len)
 
 bool		model_values = false;
 
-/* The value of a row's i-th id: few different ones, or many */
+/*
+ * The value of a row's i-th id: few different ones, or many of all sizes, so
+ * that sums depend on the order of their terms
+ */
 static float
 row_value(const uint16_t *ids, uint32_t len, uint32_t i)
 {
 	uint32_t	kind = (len * 7 + ids[0] * 3 + ids[len - 1]) % 8;
 	uint32_t	random = (ids[i] + 1) * UINT32_C(2654435761) ^ len;
-	float		value = kind < 4 ? (float) (1 + random % 3) : (float) (1 + random % 9999991) * 0x1p-18f;
+	float		value = kind < 4 ? (float) (1 + random % 3) : ldexpf((float) (1 + random % 9999991), -18 - (int) (random >> 8) % 6 * 6);
 
 	return kind % 4 == 3 && random % 3 == 0 ? -value : value;
 }

@@ -122,7 +122,8 @@ extern bool idvec_not_negative(const gpuvec_sparse *vector);
 /* True if a measure does not take a vector: jaccard, and it has negatives */
 extern bool idvec_refuses(const gpuvec_scoring *scoring, const gpuvec_sparse *vector);
 
-/* An error, by Jaccard's measure, if a vector has negative values */
+/* The error of Jaccard's measure for negative values, and if there are any */
+extern void idvec_report_negative(void);
 extern void idvec_check_not_negative(const gpuvec_sparse *vector);
 
 /* Find the measure of a name; false: there is none.  The same; an error. */

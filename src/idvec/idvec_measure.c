@@ -62,13 +62,19 @@ idvec_measure_by_name(const char *name)
 /* ---- two vectors ---- */
 
 void
+idvec_report_negative(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("Jaccard's similarity is not defined for vectors with negative values"),
+			 errhint("The operators <#> and <=> take them.")));
+}
+
+void
 idvec_check_not_negative(const gpuvec_sparse *vector)
 {
 	if (!idvec_not_negative(vector))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("Jaccard's similarity is not defined for vectors with negative values"),
-				 errhint("The operators <#> and <=> take them.")));
+		idvec_report_negative();
 }
 
 /* What the arguments share */

@@ -449,7 +449,8 @@ gpuvec_prewarm(PG_FUNCTION_ARGS)
 {
 	const char *column = NameStr(*PG_GETARG_NAME(1));
 	List	   *foreign = NIL;
-	SearchColumns columns = {.column = column,.idset_type = SearchIdSetType(fcinfo),.foreign = &foreign};
+	SearchColumns columns = {.column = column,.idset_type = SearchIdSetType(fcinfo),.vectors = true,
+	.foreign = &foreign};
 	int			ntargets;
 	MirrorTarget *targets = SearchTargets(PG_GETARG_OID(0), &columns, &ntargets);
 	uint64		total = 0;

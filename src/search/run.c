@@ -230,26 +230,41 @@ rank_hits(SearchAnswer *answer, uint64 k)
 	pfree(placed);
 }
 
-/* The best score that a row can have; of inner products there is none */
+/*
+ * The best score that a row can have; of inner products there is none.  By
+ * jaccard a row with a negative value is an error, wherever it is.
+ */
 static double
-best_score(const MirrorSearch *search, const MirrorQuery *query)
+best_score(const MirrorSearch *search, const MirrorQuery *query, bool values)
 {
 	gpuvec_shared all = {query->vector.ids.n, query->vector.ids.n, query->vector.ids.n};
 
 	if (!search->scoring.sparse)
 		return gpuvec_score_with(search->scoring, all);
-	return gpuvec_scoring_sparse(search->scoring) == GPUVEC_SPARSE_INNER_PRODUCT ? INFINITY : 1;
+	switch (gpuvec_scoring_sparse(search->scoring))
+	{
+		case GPUVEC_SPARSE_COSINE:
+			return 1;
+		case GPUVEC_SPARSE_JACCARD:
+			return values ? INFINITY : 1;
+		case GPUVEC_SPARSE_INNER_PRODUCT:
+			break;
+	}
+	return INFINITY;
 }
 
-/* Set the score that rows of later relations must exceed */
+/*
+ * Set the score that rows of later relations must exceed; `values` is true if
+ * these are vectors
+ */
 static void
-raise_bound(const MirrorSearch *search, MirrorQuery *query, const SearchAnswer *answer)
+raise_bound(const MirrorSearch *search, MirrorQuery *query, const SearchAnswer *answer, bool values)
 {
 	if (query->skip || answer->nhits < search->k)
 		return;
 	query->has_above = true;
 	query->above = answer->hits[search->k - 1].score;
-	query->skip = query->above >= best_score(search, query);
+	query->skip = query->above >= best_score(search, query, values);
 }
 
 static void
@@ -362,7 +377,7 @@ search_several(MirrorTarget *targets, int ntargets, MirrorSearch *search, Mirror
 		for (uint32 i = 0; i < search->nqueries; i++)
 		{
 			merge_hits(&answers[i], &search->queries[i], t, search->k);
-			raise_bound(search, &search->queries[i], &answers[i]);
+			raise_bound(search, &search->queries[i], &answers[i], targets[t].key.values);
 		}
 		MemoryContextReset(context);
 	}
@@ -463,6 +478,18 @@ search_alone(MirrorTarget *target, MirrorSearch *search, SearchAnswer *answers)
 }
 
 /*
+ * Fail if an answer has a row that the measure refuses: the snapshot sees it.
+ * Such a row comes first.
+ */
+static void
+check_not_refused(const MirrorSearch *search, const SearchAnswer *answers)
+{
+	for (uint32 i = 0; search->scoring.sparse && i < search->nqueries; i++)
+		if (answers[i].nhits > 0 && isinf(answers[i].hits[0].score))
+			idvec_report_negative();
+}
+
+/*
  * Search all targets, which are in ascending order of oid.  Sets answers[i]
  * to the k best rows of all targets for query i, in the order (score
  * descending, oid, tid).  The answers live in the current memory context.
@@ -484,4 +511,5 @@ SearchRun(MirrorTarget *targets, int ntargets, MirrorSearch *search, SearchAnswe
 		some.nqueries = last - first;
 		search_together(targets, ntargets, &some, answers + first);
 	}
+	check_not_refused(search, answers);
 }

@@ -19,7 +19,7 @@ typedef struct SearchColumns
 {
 	const char *column;			/* the column of sets, or of vectors */
 	Oid			idset_type;		/* of sets only: the type idset */
-	bool		vectors;		/* of sets only: queries are sparse vectors */
+	bool		vectors;		/* of sets only: it may have sparse vectors */
 	bool		whole_rows;		/* of sets only: the function returns whole
 								 * rows */
 	const char *key_column;		/* of embedding tables; NULL: sets */

@@ -18,13 +18,13 @@
 #include "access/relation.h"
 #include "access/table.h"
 #include "access/xlog.h"
-#include "catalog/dependency.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
+#include "mirror/describe/row_value.h"
 #include "miscadmin.h"
 #include "partitioning/partdesc.h"
 #include "search/set_search.h"
@@ -160,13 +160,27 @@ find_attribute(Relation rel, const char *column, Oid *type)
 	return attnum;
 }
 
-/* True if a type is of our extension as well: idvec */
-static bool
-is_vector(Oid type, Oid idset_type)
+/* Fail: a column has neither sets, nor vectors that the function takes */
+static void
+refuse_type(Relation rel, const SearchColumns *columns, Oid type)
 {
-	Oid			extension = getExtensionOfObject(TypeRelationId, idset_type);
+	const char *hint = "Convert it with ALTER TABLE ... ALTER COLUMN ... TYPE idset USING column::idset, or add a generated column.";
 
-	return OidIsValid(extension) && getExtensionOfObject(TypeRelationId, type) == extension;
+	if (columns->vectors)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("column \"%s\" of relation \"%s\" is of type %s, neither %s nor %s",
+						columns->column, RelationGetRelationName(rel), format_type_be(type),
+						"idvec", format_type_be(columns->idset_type)),
+				 errhint("A generated column can have its sets or vectors.")));
+	if (RowTypeHasValues(type))
+		hint = "gpuvec_vec_topk searches it, and ORDER BY with one of the operators <#>, <=> and <%> does.";
+	ereport(ERROR,
+			(errcode(ERRCODE_DATATYPE_MISMATCH),
+			 errmsg("column \"%s\" of relation \"%s\" is of type %s, not %s",
+					columns->column, RelationGetRelationName(rel), format_type_be(type),
+					format_type_be(columns->idset_type)),
+			 errhint("%s", hint)));
 }
 
 /* Find the column of sets or vectors, and check its type */
@@ -185,17 +199,9 @@ find_column(Relation rel, const SearchColumns *columns)
 							columns->column, RelationGetRelationName(rel), format_type_be(type)),
 					 errhint("Vectors can be of type real[] or double precision[], or vector or halfvec of the extension vector.")));
 	}
-	else if (getBaseType(type) != columns->idset_type)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATATYPE_MISMATCH),
-				 errmsg("column \"%s\" of relation \"%s\" is of type %s, not %s",
-						columns->column, RelationGetRelationName(rel), format_type_be(type),
-						format_type_be(columns->idset_type)),
-				 is_vector(getBaseType(type), columns->idset_type) ?
-				 errhint("Order its rows by one of the operators <#>, <=> and <%%>.") :
-				 columns->vectors ?
-				 errhint("Its values have to be sets; a generated column may have them.") :
-				 errhint("Convert it with ALTER TABLE ... ALTER COLUMN ... TYPE idset USING column::idset, or add a generated column.")));
+	else if (getBaseType(type) != columns->idset_type &&
+			 !(columns->vectors && RowTypeHasValues(type)))
+		refuse_type(rel, columns, type);
 	return attnum;
 }
 
@@ -292,7 +298,11 @@ resolve_shard(Relation rel, const SearchColumns *columns, const SearchCatalogs *
 	return local;
 }
 
-/* Describe the column of sets, and follow its index */
+/*
+ * Describe the column of sets or sparse vectors, and follow its index.  That
+ * the function takes its type is known: check_privileges() has looked at the
+ * relation that was named, and its children have the same.
+ */
 static void
 describe_sets(Relation rel, const SearchColumns *columns, MirrorTarget *target)
 {

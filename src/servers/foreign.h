@@ -25,7 +25,8 @@ typedef struct ForeignLeaf
 	const char *column;			/* of the sets; not quoted */
 	struct ForeignHome *home;	/* what is known of its server */
 	const char *schema;			/* of gpuvec over there, quoted */
-	Oid			set_type;		/* idset here, ... */
+	bool		values;			/* the column has vectors, not sets */
+	Oid			set_type;		/* the column's type here, ... */
 	Oid			remote_set_type;	/* ... and there */
 	bool		own;			/* ask over a connection of our own */
 } ForeignLeaf;

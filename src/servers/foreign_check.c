@@ -21,6 +21,7 @@
 #include "foreign/fdwapi.h"
 #include "foreign/foreign.h"
 #include "funcapi.h"
+#include "mirror/describe/row_value.h"
 #include "miscadmin.h"
 #include "search/set_function.h"
 #include "servers/foreign.h"
@@ -50,7 +51,7 @@ typedef struct ForeignCheck
 	char	   *schema;			/* of gpuvec here */
 } ForeignCheck;
 
-/* A column of sets, and what its server says of it */
+/* A column of sets or vectors, and what its server says of it */
 typedef struct ForeignColumn
 {
 	const ForeignLeaf *leaf;
@@ -189,13 +190,20 @@ take_column(TupleTableSlot *row, void *arg)
 	column->indexed = !row->tts_isnull[3] && DatumGetBool(row->tts_values[3]);
 }
 
-/* True if a qualified type name is that of sets */
+/* The type that a column has to have there */
+static const char *
+wanted_type(const ForeignLeaf *leaf)
+{
+	return leaf->values ? "idvec" : "idset";
+}
+
+/* True if a qualified type name is that of a type of ours */
 static bool
-is_idset(const char *type)
+is_type(const char *type, const char *name)
 {
 	const char *dot = strrchr(type, '.');
 
-	return strcmp(dot ? dot + 1 : type, "idset") == 0;
+	return strcmp(dot ? dot + 1 : type, name) == 0;
 }
 
 /* Report whether gpuvec is on the server, in the same schema as here */
@@ -230,17 +238,17 @@ report_column(const ForeignCheck *check, const ForeignColumn *column)
 		report(check, leaf->rel, leaf->server_name,
 			   psprintf("The server's table %s lacks the column %s.", leaf->table, name),
 			   "Set the option column_name of the column, or create it there.");
-	else if (!is_idset(column->type))
+	else if (!is_type(column->type, wanted_type(leaf)))
 		report(check, leaf->rel, leaf->server_name,
 			   psprintf("The server's column %s is of type %s.", name, column->type),
-			   "Make it a column of type idset there.");
+			   psprintf("Make it a column of type %s there.", wanted_type(leaf)));
 	else if (!column->indexed)
 		report(check, leaf->rel, leaf->server_name,
 			   psprintf("The server's column %s has no index: ORDER BY reads and sorts the table, and searches find changes by the WAL.", name),
 			   psprintf("CREATE INDEX ON %s USING gpuvec (%s); there.", leaf->table, name));
 }
 
-/* Add the columns of sets of a foreign table to a list */
+/* Add the columns of sets and of vectors of a foreign table to a list */
 static List *
 add_columns(const ForeignCheck *check, List *columns, Relation rel)
 {
@@ -252,7 +260,8 @@ add_columns(const ForeignCheck *check, List *columns, Relation rel)
 		ForeignColumn *column;
 		int			n;
 
-		if (attribute->attisdropped || getBaseType(attribute->atttypid) != check->idset_type)
+		if (attribute->attisdropped ||
+			(getBaseType(attribute->atttypid) != check->idset_type && !RowTypeHasValues(attribute->atttypid)))
 			continue;
 		column = palloc0_object(ForeignColumn);
 		column->leaf = ForeignLeaves(list_make1(rel), NameStr(attribute->attname), &n);

@@ -17,6 +17,7 @@
 #include "catalog/pg_type.h"
 #include "commands/defrem.h"
 #include "foreign/foreign.h"
+#include "mirror/describe/row_value.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "servers/foreign.h"
@@ -29,11 +30,15 @@
 /* What a user's session on a server has said */
 typedef struct ForeignHome
 {
-	Oid			mapping;		/* hash key: oid of the user mapping */
+	struct HomeKey
+	{
+		Oid			mapping;	/* oid of the user mapping */
+		uint32		values;		/* 1: for columns of vectors */
+	}			key;
 	bool		known;
 	bool		vectors;		/* it has the function of vectors, too */
 	NameData	schema;			/* of gpuvec; not quoted */
-	Oid			set_type;		/* idset */
+	Oid			set_type;		/* idset, or idvec */
 } ForeignHome;
 
 static HTAB *homes = NULL;
@@ -64,25 +69,25 @@ forget_homes(Datum arg, int cache, uint32 hash)
 static ForeignHome *
 find_home(const ForeignLeaf *leaf)
 {
-	Oid			mapping = ForeignMapping(leaf);
+	struct HomeKey key = {ForeignMapping(leaf), leaf->values};
 	ForeignHome *home;
 	bool		found;
 
 	if (homes == NULL)
 	{
-		HASHCTL		control = {.keysize = sizeof(Oid), .entrysize = sizeof(ForeignHome)};
+		HASHCTL		control = {.keysize = sizeof(struct HomeKey), .entrysize = sizeof(ForeignHome)};
 
 		homes = hash_create("gpuvec on servers", 16, &control, HASH_ELEM | HASH_BLOBS);
 		CacheRegisterSyscacheCallback(FOREIGNSERVEROID, forget_homes, (Datum) 0);
 		CacheRegisterSyscacheCallback(USERMAPPINGOID, forget_homes, (Datum) 0);
 	}
-	home = hash_search(homes, &mapping, HASH_ENTER, &found);
+	home = hash_search(homes, &key, HASH_ENTER, &found);
 	if (!found)
 		home->known = false;
 	return home;
 }
 
-/* Describe a foreign table with a column of sets */
+/* Describe a foreign table with a column of sets, or of vectors */
 static void
 describe_leaf(Relation rel, const char *column, ForeignLeaf *leaf)
 {
@@ -99,6 +104,7 @@ describe_leaf(Relation rel, const char *column, ForeignLeaf *leaf)
 											 name ? name : RelationGetRelationName(rel));
 	leaf->column = ForeignColumnName(rel, attnum);
 	leaf->set_type = TupleDescAttr(RelationGetDescr(rel), attnum - 1)->atttypid;
+	leaf->values = RowTypeHasValues(leaf->set_type);
 }
 
 /* Describe all foreign tables of a search; they stay open */
@@ -152,11 +158,11 @@ take_home(TupleTableSlot *row, void *arg)
 	answer->set_type = row->tts_isnull[3] ? InvalidOid : DatumGetObjectId(row->tts_values[3]);
 }
 
-/* The statement, for the name of the function that is called */
+/* The statement, for the names of the function that is called and of a type */
 static const char home_sql[] =
 "SELECT n.nspname::pg_catalog.text, e.extversion, EXISTS (SELECT FROM pg_catalog.pg_proc p"
 " WHERE p.pronamespace = n.oid AND p.proname = '%s' AND p.pronargs >= 6),"
-" (SELECT t.oid FROM pg_catalog.pg_type t WHERE t.typnamespace = n.oid AND t.typname = 'idset')"
+" (SELECT t.oid FROM pg_catalog.pg_type t WHERE t.typnamespace = n.oid AND t.typname = '%s')"
 " FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace"
 " WHERE e.extname = 'gpuvec'";
 
@@ -198,7 +204,7 @@ ask_homes(const ForeignLeaf *leaves, int nleaves, bool vectors)
 			continue;
 		asked = lappend(asked, leaves[i].home);
 		answers[n].leaf = statement->leaf = &leaves[i];
-		statement->sql = psprintf(home_sql, ForeignFunction(vectors));
+		statement->sql = psprintf(home_sql, ForeignFunction(vectors), leaves[i].values ? "idvec" : "idset");
 		statement->tlist = ForeignAddColumn(NIL, TEXTOID);
 		statement->tlist = ForeignAddColumn(statement->tlist, TEXTOID);
 		statement->tlist = ForeignAddColumn(statement->tlist, BOOLOID);

@@ -32,6 +32,7 @@
 #include "catalog/pg_type.h"
 #include "common/shortest_dec.h"
 #include "idset/idset.h"
+#include "mirror/describe/row_value.h"
 #include "miscadmin.h"
 #include "servers/foreign.h"
 #include "servers/foreign_connect.h"
@@ -75,7 +76,8 @@ typedef struct ForeignCall
 	SearchAnswer *answers;
 	Merged	   *merged;			/* [nqueries] */
 	TupleDesc	desc;			/* of the rows to return */
-	AttrNumber	set_attnum;		/* of the sets, in desc */
+	AttrNumber	set_attnum;		/* of the sets or vectors, in desc */
+	bool		values;			/* they are vectors */
 } ForeignCall;
 
 /* One leaf */
@@ -304,30 +306,27 @@ check_row(const LeafSearch *leaf, const TupleTableSlot *slot, MergedRow *row)
 	return query;
 }
 
-/* The ids of a row's value, and their values */
-static gpuvec_sparse
-read_value(Datum value)
-{
-	return idvec_sparse_of_set(DatumGetIdSetP(value));
-}
-
-/* Fail unless the score of a row is that of its set; with gpuvec.verify */
+/*
+ * Fail unless the score of a row is that of its set or vector; with
+ * gpuvec.verify
+ */
 static void
 verify_row(const LeafSearch *leaf, uint32 query, const MergedRow *row)
 {
 	const ForeignCall *call = leaf->call;
 	const MirrorSearch *search = call->search->search;
 	const MirrorQuery *q = &search->queries[query];
+	const char *what = call->values ? "vector" : "set";
 	gpuvec_sparse value;
 	uint32		common;
 
 	if (leaf->nulls[call->set_attnum - 1])
-		reject_row(leaf, psprintf("The row of rank %u has no set.", row->rank));
-	value = read_value(leaf->values[call->set_attnum - 1]);
+		reject_row(leaf, psprintf("The row of rank %u has no %s.", row->rank, what));
+	value = RowOfDatum(call->values, leaf->values[call->set_attnum - 1]);
 	common = idset_span_common(q->vector.ids, value.ids);
 	if (common != row->common || idvec_score(&search->scoring, &q->vector, &value, common) != row->score)
-		reject_row(leaf, psprintf("The row of rank %u has %u common ids and score %g, not its set's.",
-								  row->rank, row->common, row->score));
+		reject_row(leaf, psprintf("The row of rank %u has %u common ids and score %g, not its %s's.",
+								  row->rank, row->common, row->score, what));
 }
 
 /* Take a row that a server has sent */
@@ -630,6 +629,7 @@ ForeignTopK(const ForeignSearch *search, SearchAnswer *answers)
 											 MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
 	call.desc = lookup_rowtype_tupdesc_copy(search->row_type, -1);
 	call.set_attnum = attribute_of(call.desc, search->column);
+	call.values = RowTypeHasValues(TupleDescAttr(call.desc, call.set_attnum - 1)->atttypid);
 	ForeignChooseWay(leaves, nleaves, search->estate);
 	ForeignFindHomes(leaves, nleaves, search->search->scoring.sparse != 0);
 	for (int i = 0; i < nleaves; i++)

@@ -32,15 +32,15 @@ sub result
 
 # ---- the same rows on one server and on three ----
 
-my $rows = q{SELECT i AS id, ARRAY[i % 97, i % 13 + 100, i % 7 + 200, 100000 + i % 5]::idset AS tags FROM generate_series(1, 1500) i
-	UNION ALL SELECT 5000 + i, ARRAY[7000, 7001, 7002 + i / 8]::idset FROM generate_series(1, 300, 2) i UNION ALL SELECT 9000, '{}' UNION ALL SELECT 9001, NULL};
+my $rows = q{SELECT i AS id, ARRAY[i % 97, i % 13 + 100, i % 7 + 200, 100000 + i % 5]::idset AS tags, idvec(ARRAY[i % 97, i % 13 + 100, i % 7 + 200, 100000 + i % 5], ARRAY[i % 9 - 4, 0.1 * (i % 11), 3e38, 1e-45]::real[]) AS terms FROM generate_series(1, 1500) i
+	UNION ALL SELECT 5000 + i, ARRAY[7000, 7001, 7002 + i / 8]::idset, idvec(ARRAY[7000, 7001, 7002 + i / 8], ARRAY[i % 5 + 1, 1, 2]::real[]) FROM generate_series(1, 300, 2) i UNION ALL SELECT 9000, '{}', '{}' UNION ALL SELECT 9001, NULL, NULL};
 
-$node{s1}->safe_psql('postgres', 'CREATE TABLE docs (id int, tags idset); CREATE INDEX ON docs USING gpuvec (tags)');
-$node{s2}->safe_psql('postgres', q{CREATE SCHEMA "Odd Schema"; ALTER EXTENSION gpuvec SET SCHEMA "Odd Schema"; CREATE TABLE docs ("Set" "Odd Schema".idset, id int)});
+$node{s1}->safe_psql('postgres', 'CREATE TABLE docs (id int, tags idset, terms idvec); CREATE INDEX ON docs USING gpuvec (tags); CREATE INDEX ON docs USING gpuvec (terms)');
+$node{s2}->safe_psql('postgres', q{CREATE SCHEMA "Odd Schema"; ALTER EXTENSION gpuvec SET SCHEMA "Odd Schema"; CREATE TABLE docs ("Set" "Odd Schema".idset, terms "Odd Schema".idvec, id int)});
 $main->safe_psql('postgres', qq{
 	CREATE EXTENSION postgres_fdw;
 	CREATE TABLE flat AS $rows;
-	CREATE TABLE docs (id int, tags idset) PARTITION BY LIST ((id % 3));
+	CREATE TABLE docs (id int, tags idset, terms idvec) PARTITION BY LIST ((id % 3));
 	CREATE TABLE docs_0 PARTITION OF docs FOR VALUES IN (0);
 	INSERT INTO docs_0 SELECT * FROM flat WHERE id % 3 = 0 ORDER BY id});
 foreach my $n (1, 2)
@@ -51,8 +51,8 @@ foreach my $n (1, 2)
 	$main->safe_psql('postgres', qq{
 		CREATE SERVER s$n FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '$host', port '$port', dbname 'postgres');
 		CREATE USER MAPPING FOR CURRENT_USER SERVER s$n;
-		CREATE FOREIGN TABLE docs_$n (id int, tags idset $column) SERVER s$n OPTIONS (schema_name 'public', table_name 'docs');
-		INSERT INTO docs_$n (id, tags) SELECT id, tags FROM flat WHERE id % 3 = $n ORDER BY id;
+		CREATE FOREIGN TABLE docs_$n (id int, tags idset $column, terms idvec) SERVER s$n OPTIONS (schema_name 'public', table_name 'docs');
+		INSERT INTO docs_$n (id, tags, terms) SELECT id, tags, terms FROM flat WHERE id % 3 = $n ORDER BY id;
 		ALTER TABLE docs ATTACH PARTITION docs_$n FOR VALUES IN ($n)});
 }
 $main->safe_psql('postgres', 'ALTER SYSTEM SET gpuvec.verify = on; SELECT pg_reload_conf()');
@@ -63,15 +63,15 @@ my $signed = q{, '{7000:-1,7001:1,7009:0.5}', '{3:-1,104:-0.5,203:-2.25}', '{3:1
 # The answers, and those of one server in the order (score descending, table, rank there)
 sub answers
 {
-	my ($k, $measure, $min_score) = @_;
+	my ($k, $measure, $min_score, $column) = @_;
 	my $queries = 'ARRAY[' . $positive . ($measure eq 'jaccard' ? '' : $signed) . ']::idvec[]';
-	my $arguments = "'tags', $queries, $k, '$measure', $min_score";
+	my $arguments = "'$column', $queries, $k, '$measure', $min_score";
 
-	return (qq{SELECT md5(string_agg(concat_ws(' ', t.query, t.rank, t.score, t.common, (t.item).id, (t.item).tags), ',' ORDER BY t.query, t.rank)), count(*)
+	return (qq{SELECT md5(string_agg(concat_ws(' ', t.query, t.rank, t.score, t.common, (t.item).id, (t.item).tags, (t.item).terms), ',' ORDER BY t.query, t.rank)), count(*)
 			FROM gpuvec_vec_topk_batch_rows(NULL::docs, $arguments) t},
-		qq{SELECT md5(string_agg(concat_ws(' ', query, rank, score, common, id, tags), ',' ORDER BY query, rank)), count(*)
+		qq{SELECT md5(string_agg(concat_ws(' ', query, rank, score, common, id, tags, terms), ',' ORDER BY query, rank)), count(*)
 			FROM (SELECT t.query, t.score, t.common, (t.item).*, row_number() OVER (PARTITION BY t.query ORDER BY t.score DESC, format('docs_%s', (t.item).id % 3)::regclass::oid, (t.item).id) AS rank
-			FROM gpuvec_vec_topk_batch_rows(NULL::flat, 'tags', $queries, 100000, '$measure', $min_score) t) x WHERE rank <= coalesce($k, 100000)});
+			FROM gpuvec_vec_topk_batch_rows(NULL::flat, '$column', $queries, 100000, '$measure', $min_score) t) x WHERE rank <= coalesce($k, 100000)});
 }
 
 foreach my $measure (qw(inner_product cosine jaccard))
@@ -80,11 +80,14 @@ foreach my $measure (qw(inner_product cosine jaccard))
 	{
 		foreach my $k (1, 20, 200, $least eq 'NULL' ? 100000 : 'NULL')
 		{
-			my ($servers, $one) = answers($k, $measure, $least);
-			my $found = result($servers);
+			foreach my $column ($k eq '20' && $measure ne 'jaccard' ? qw(tags terms) : 'tags')
+			{
+				my ($servers, $one) = answers($k, $measure, $least, $column);
+				my $found = result($servers);
 
-			is($found, result($one), "$measure, k = $k, min_score = $least");
-			like($found, qr/\|[1-9]/, "$measure, k = $k, min_score = $least: there are some");
+				is($found, result($one), "$column: $measure, k = $k, min_score = $least");
+				like($found, qr/\|[1-9]/, "$column: $measure, k = $k, min_score = $least: there are some");
+			}
 		}
 	}
 }
@@ -99,11 +102,18 @@ like(result(q{SELECT gpuvec_vec_topk('docs', 'tags', '{1:1}')}), qr/cannot searc
 like(result(q{SELECT gpuvec_vec_topk_rows(NULL::docs, 'tags', '{1:1}', among => '{"(0,1)"}')}), qr/cannot search among given rows of "docs", which are on other servers/, 'among');
 like(result(q{SELECT gpuvec_vec_topk_rows(NULL::docs, 'tags', '{1:-1}', measure => 'jaccard')}), qr/ERROR: Jaccard's similarity is not defined for vectors with negative values/, 'jaccard with a negative weight');
 
+like(result(q{SELECT gpuvec_vec_topk_rows(NULL::docs, 'terms', '{60000:1}', measure => 'jaccard')}), qr/ERROR: Jaccard's similarity is not defined for vectors with negative values/, 'jaccard of rows with negative values');
+like(result(q{SELECT gpuvec_vec_topk_rows(NULL::docs_2, 'terms', '{60000:1}', measure => 'jaccard')}), qr/ERROR: Jaccard's similarity is not defined for vectors with negative values .*on server "s2"/, 'and on a server');
+like(result(q{SELECT gpuvec_topk_rows(NULL::docs, 'terms', '{1}')}), qr/column "terms" of relation "docs" is of type idvec, not idset HINT: gpuvec_vec_topk searches it/, 'vectors by sets');
+is(result(q{SELECT gpuvec_prewarm('docs', 'terms') = count(terms) FROM flat}), 't', 'all servers load their vectors');
+$node{s1}->safe_psql('postgres', 'DROP INDEX docs_terms_idx; ALTER TABLE docs ALTER terms TYPE text');
+like(result(q{SELECT problem, hint FROM gpuvec_check_foreign('docs_1') WHERE problem LIKE '%terms%'}), qr/^The server's column terms is of type text.\|Make it a column of type idvec there.$/, 'the check: another type');
+
 # ---- servers that lack the function, or lie ----
 
 # known to have the function of sets, which says nothing of the other one
 $node{s2}->safe_psql('postgres', 'CREATE DATABASE fake');
-$node{s2}->safe_psql('fake', q{CREATE EXTENSION gpuvec; CREATE TABLE docs ("Set" idset, id int); INSERT INTO docs VALUES ('{8000}', -1);
+$node{s2}->safe_psql('fake', q{CREATE EXTENSION gpuvec; CREATE TABLE docs ("Set" idset, terms idvec, id int); INSERT INTO docs VALUES ('{8000}', '{8000:2}', -1);
 	ALTER EXTENSION gpuvec DROP FUNCTION gpuvec_vec_topk_batch_rows(anyelement, name, idvec[], int8, text, float8, tid[]);
 	DROP FUNCTION gpuvec_vec_topk_batch_rows(anyelement, name, idvec[], int8, text, float8, tid[])});
 $main->safe_psql('postgres', q{ALTER SERVER s2 OPTIONS (SET dbname 'fake')});
@@ -116,7 +126,7 @@ is(ask($session, $sets), '-1', 'searches by sets go on');
 $session->query($best);
 like($session->{stderr} =~ s/\s+/ /gr, $older, 'one session by sets, then by vectors');
 $session->{stderr} = '';
-$node{s2}->safe_psql('fake', 'DROP EXTENSION gpuvec CASCADE; CREATE EXTENSION gpuvec; ALTER TABLE docs ADD "Set" idset; UPDATE docs SET "Set" = \'{8000}\'');
+$node{s2}->safe_psql('fake', 'DROP EXTENSION gpuvec CASCADE; CREATE EXTENSION gpuvec; ALTER TABLE docs ADD "Set" idset, ADD terms idvec; UPDATE docs SET "Set" = \'{8000}\'');
 is(ask($session, $best), '-1|0.5', 'once it has the function, the session calls it');
 is(ask($session, $sets), '-1', 'and that of sets');
 $session->quit;
@@ -130,7 +140,7 @@ sub fake
 	return;
 }
 $node{s2}->safe_psql('fake', 'ALTER EXTENSION gpuvec DROP FUNCTION gpuvec_vec_topk_batch_rows(anyelement, name, idvec[], int8, text, float8, tid[])');
-my $row = q{ROW(1, '{1,2}')::public.docs};
+my $row = q{ROW(1, '{1,2}', NULL)::public.docs};
 foreach my $lie (
 	[ "SELECT 1, 1, $row, 0::float8, 0", 'The row of rank 1 has score 0.', 'a row that does not rank' ],
 	[ "SELECT 1, 1, $row, -0.5::float8, 1", 'The row of rank 1 has score -0.5.', 'a negative score' ],

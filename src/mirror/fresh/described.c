@@ -44,7 +44,8 @@ typedef struct Described
 	Oid			table;			/* of an index: whose target follows it; else
 								 * InvalidOid */
 	NameData	column;
-	Oid			idset_type;		/* type that the column was checked to be of */
+	Oid			idset_type;		/* the type of sets; the column was checked to
+								 * be of it, or of vectors */
 	MirrorTarget *target;		/* NULL: not known */
 	uint64		moves;			/* FeedMoves() before it was described */
 } Described;

@@ -6,7 +6,7 @@ use warnings;
 
 use Exporter 'import';
 
-our @EXPORT = qw(compare_sql random_order random_set random_set_sql twice);
+our @EXPORT = qw(compare_sql of_vectors random_order random_set random_set_sql random_vector_order twice);
 
 # A function for SQL: the rows of tab where cond holds, in the order of a distance, from an index and from a sequential scan
 sub compare_sql
@@ -15,7 +15,7 @@ sub compare_sql
 	-- The index scan and a sequential scan with a sort: the same rows at the same distances
 	CREATE FUNCTION compare(tab text, expr text, cond text, op text, q text, k int) RETURNS text LANGUAGE plpgsql AS $$
 	DECLARE
-		query text := quote_literal(q) || CASE WHEN q LIKE '%:%' THEN '::idvec' ELSE '::idset' END;
+		query text := quote_literal(q) || CASE WHEN q LIKE '%:%' OR expr LIKE '%terms%' THEN '::idvec' ELSE '::idset' END;
 		sql text := format('SELECT array_agg(id ORDER BY d, id), array_agg(d ORDER BY d, id) FROM (SELECT id, %s %s %s AS d FROM %s WHERE %s ORDER BY %1$s %2$s %3$s ', expr, op, query, tab, cond);
 		plan text;
 		all_ids int[]; all_distances float8[]; ids int[]; distances float8[];
@@ -70,6 +70,35 @@ sub random_order
 
 	return "'" . ('<->', '<%>', '<=>', '<#>', '<~>')[rand 5] . "', '{$set}'" if int(rand(3)) || !%weights;
 	return "'<#>', '{" . join(',', map { "$_:$weights{$_}" } sort { $a <=> $b } keys %weights) . "}'";
+}
+
+# For compare() of vectors: one of these operators, and a vector of ids with
+# some of these values
+sub random_vector_order
+{
+	my ($most, $operators, @values) = @_;
+
+	return "'$operators->[rand @$operators]', '" . with_values(random_set($most), @values) . "'";
+}
+
+# The vector of a set's ids: each has one of these values
+sub with_values
+{
+	my ($set, @values) = @_;
+	my %value_of = map { $_ => $values[rand @values] } $set =~ /[0-9]+/g;
+
+	return '{' . join(',', map { "$_:$value_of{$_}" } sort { $a <=> $b } keys %value_of) . '}';
+}
+
+# A statement for docs, as one for vecs, which has vectors in the place of sets
+sub of_vectors
+{
+	my ($sql, @values) = @_;
+
+	$sql =~ s/docs/vecs/g;
+	$sql =~ s/tokens/terms/g;
+	$sql =~ s/'(\{[0-9,]*\})'/"'" . with_values($1, @values) . "'"/ge;
+	return "$sql;";
 }
 
 # A statement for docs, and the same for words, which has lists in the place of sets

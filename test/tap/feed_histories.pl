@@ -17,6 +17,8 @@ $node->safe_psql('postgres', q{
 	CREATE TABLE words (id int PRIMARY KEY, note int, list int[]);
 	CREATE FUNCTION to_set(int[]) RETURNS idset LANGUAGE sql IMMUTABLE AS 'SELECT $1::public.idset';
 	CREATE INDEX words_knn ON words USING gpuvec (to_set(list)) WHERE note < 8;
+	CREATE TABLE vecs (id int PRIMARY KEY, note int, terms idvec) WITH (fillfactor = 70);
+	CREATE INDEX vecs_knn ON vecs USING gpuvec (terms);
 } . compare_sql() . q{
 	-- The functions, single and batched, and a sort
 	CREATE FUNCTION compare_topk(queries idset[], k int, measure text) RETURNS text LANGUAGE plpgsql AS $$
@@ -38,30 +40,35 @@ my $next = 1;
 my @measures = qw(braun_blanquet jaccard cosine);
 sub random_rows { my ($n) = @_; return join(',', map { '(' . $next++ . ', ' . int(rand(10)) . ', ' . (int(rand(15)) ? "'" . random_set(8) . "'" : 'NULL') . ')' } 1 .. $n); }
 
+# A statement for docs, the same for words, and for vecs
+my @values = (1, 1, 2, 17, 255, 256, 0.5, 0.1, 1e-45, 3e38);
+sub everywhere { my ($sql) = @_; return twice($sql) . ' ' . of_vectors($sql, @values); }
+
 my @changes = (
-	sub { twice('INSERT INTO docs VALUES ' . random_rows(1 + int(rand(8)))) },
-	sub { twice('INSERT INTO docs VALUES ' . random_rows(1 + int(rand(60)))) },
-	sub { twice('UPDATE docs SET note = note + 1 WHERE id % ' . (5 + int(rand(9))) . ' = 0') },
-	sub { twice("UPDATE docs SET tokens = '" . random_set(6) . "' WHERE id % " . (9 + int(rand(20))) . ' = 1') },
-	sub { twice('DELETE FROM docs WHERE id % ' . (9 + int(rand(20))) . ' = 2') },
-	sub { my $rows = random_rows(5); twice("SAVEPOINT s; INSERT INTO docs VALUES $rows; ROLLBACK TO s; INSERT INTO docs VALUES " . random_rows(2)) },
-	sub { my $set = random_set(4); twice('INSERT INTO docs SELECT id, 3, ' . "'$set' FROM generate_series(1, 30) id ON CONFLICT (id) DO UPDATE SET tokens = excluded.tokens WHERE docs.id % 7 = 3") });
+	sub { everywhere('INSERT INTO docs VALUES ' . random_rows(1 + int(rand(8)))) },
+	sub { everywhere('INSERT INTO docs VALUES ' . random_rows(1 + int(rand(60)))) },
+	sub { everywhere('UPDATE docs SET note = note + 1 WHERE id % ' . (5 + int(rand(9))) . ' = 0') },
+	sub { everywhere("UPDATE docs SET tokens = '" . random_set(6) . "' WHERE id % " . (9 + int(rand(20))) . ' = 1') },
+	sub { everywhere('DELETE FROM docs WHERE id % ' . (9 + int(rand(20))) . ' = 2') },
+	sub { my $rows = random_rows(5); everywhere("SAVEPOINT s; INSERT INTO docs VALUES $rows; ROLLBACK TO s; INSERT INTO docs VALUES " . random_rows(2)) },
+	sub { my $set = random_set(4); everywhere('INSERT INTO docs SELECT id, 3, ' . "'$set' FROM generate_series(1, 30) id ON CONFLICT (id) DO UPDATE SET tokens = excluded.tokens WHERE docs.id % 7 = 3") });
 
 sub question
 {
-	my $kind = int(rand(4));
+	my $kind = int(rand(5));
 	my $k = 1 + int(rand(40));
 	my $measure = $measures[rand @measures];
 	my $queries = join(',', map { "'" . random_set(8) . "'" } 1 .. 1 + int(rand(5)));
 
 	return "SELECT compare_topk(ARRAY[$queries]::idset[], $k, '$measure')" if $kind == 0;
 	return sprintf("SELECT compare('words', 'to_set(list)', 'note < 8', %s, %d)", random_order(8), $k) if $kind == 1;
+	return sprintf("SELECT compare('vecs', 'terms', '%s', %s, %d)", int(rand(3)) ? 'true' : 'note = 5', random_vector_order(8, ['<#>', '<=>', '<%>'], @values), $k) if $kind <= 2;
 	return sprintf("SELECT compare('docs', 'tokens', '%s', %s, %d)", int(rand(3)) ? 'true' : 'note = 5', random_order(8), $k);
 }
 
-$node->safe_psql('postgres', twice('INSERT INTO docs VALUES ' . random_rows(300)));
+$node->safe_psql('postgres', everywhere('INSERT INTO docs VALUES ' . random_rows(300)));
 my ($asked, $wrong) = random_history($node, rounds => 150, changes => \@changes,
-	between => sub { $node->safe_psql('postgres', 'VACUUM docs; VACUUM words') if $_[0] % 4 == 0 },
+	between => sub { $node->safe_psql('postgres', 'VACUUM docs; VACUUM words; VACUUM vecs') if $_[0] % 4 == 0 },
 	question => sub { return ('SET gpuvec.ahead_rows = ' . (0, 3, 4096, 4096)[$_[0] / 8 % 4], question()) });
 is($wrong, 0, 'index scans and functions give what sequential scans give');
 is($asked, 450, 'all questions were asked');

@@ -19,6 +19,9 @@ $node->safe_psql('postgres', q{
 	CREATE TABLE words (id int PRIMARY KEY, note int, tenant int, price float8, name text, list int[]);
 	CREATE FUNCTION to_set(int[]) RETURNS idset LANGUAGE sql IMMUTABLE AS 'SELECT $1::public.idset';
 	CREATE INDEX words_knn ON words USING gpuvec (to_set(list), tenant, (price * 2), name) WHERE note < 8;
+	CREATE TABLE vecs (LIKE docs) WITH (fillfactor = 70);
+	ALTER TABLE vecs DROP tokens, ADD terms idvec, ADD PRIMARY KEY (id);
+	CREATE INDEX vecs_knn ON vecs USING gpuvec (terms, tenant, price, name);
 } . compare_sql() . q{
 	-- The functions use the copy of such an index, too
 	CREATE FUNCTION compare_topk(q idset, k int, measure text) RETURNS text LANGUAGE plpgsql AS $$
@@ -43,16 +46,20 @@ sub random_row
 }
 sub random_rows { my ($n) = @_; return join(',', map { random_row() } 1 .. $n); }
 
+# A statement for docs, the same for words, and for vecs
+my @values = (-2, -1, -0.5, 1, 1, 2, 0.3, 1e-45, 3e38);
+sub everywhere { my ($sql) = @_; return twice($sql) . ' ' . of_vectors($sql, @values); }
+
 my @changes = (
-	sub { twice('INSERT INTO docs VALUES ' . random_rows(1 + int(rand(8)))) },
-	sub { twice('INSERT INTO docs VALUES ' . random_rows(1 + int(rand(40)))) },
-	sub { twice('UPDATE docs SET note = note + 1 WHERE id % ' . (5 + int(rand(9))) . ' = 0') },
-	sub { twice('UPDATE docs SET tenant = ' . one_of('NULL', 3, 5) . ' WHERE id % ' . (9 + int(rand(20))) . ' = 1') },
-	sub { twice('UPDATE docs SET price = price + 1, name = ' . one_of('NULL', "'abcd'", "'z'") . ' WHERE id % ' . (9 + int(rand(20))) . ' = 3') },
-	sub { twice('UPDATE docs SET tokens = ' . one_of('NULL', "'" . random_set(6) . "'") . ' WHERE id % ' . (9 + int(rand(20))) . ' = 1') },
-	sub { twice('DELETE FROM docs WHERE id % ' . (9 + int(rand(20))) . ' = 2') },
-	sub { my $rows = random_rows(5); twice("SAVEPOINT s; INSERT INTO docs VALUES $rows; ROLLBACK TO s; INSERT INTO docs VALUES " . random_rows(2)) },
-	sub { my $set = random_set(4); twice('INSERT INTO docs SELECT id, 3, 5, 1, NULL, ' . "'$set' FROM generate_series(1, 30) id ON CONFLICT (id) DO UPDATE SET tokens = excluded.tokens, tenant = 5 WHERE docs.id % 7 = 3") });
+	sub { everywhere('INSERT INTO docs VALUES ' . random_rows(1 + int(rand(8)))) },
+	sub { everywhere('INSERT INTO docs VALUES ' . random_rows(1 + int(rand(40)))) },
+	sub { everywhere('UPDATE docs SET note = note + 1 WHERE id % ' . (5 + int(rand(9))) . ' = 0') },
+	sub { everywhere('UPDATE docs SET tenant = ' . one_of('NULL', 3, 5) . ' WHERE id % ' . (9 + int(rand(20))) . ' = 1') },
+	sub { everywhere('UPDATE docs SET price = price + 1, name = ' . one_of('NULL', "'abcd'", "'z'") . ' WHERE id % ' . (9 + int(rand(20))) . ' = 3') },
+	sub { everywhere('UPDATE docs SET tokens = ' . one_of('NULL', "'" . random_set(6) . "'") . ' WHERE id % ' . (9 + int(rand(20))) . ' = 1') },
+	sub { everywhere('DELETE FROM docs WHERE id % ' . (9 + int(rand(20))) . ' = 2') },
+	sub { my $rows = random_rows(5); everywhere("SAVEPOINT s; INSERT INTO docs VALUES $rows; ROLLBACK TO s; INSERT INTO docs VALUES " . random_rows(2)) },
+	sub { my $set = random_set(4); everywhere('INSERT INTO docs SELECT id, 3, 5, 1, NULL, ' . "'$set' FROM generate_series(1, 30) id ON CONFLICT (id) DO UPDATE SET tokens = excluded.tokens, tenant = 5 WHERE docs.id % 7 = 3") });
 
 sub condition
 {
@@ -65,16 +72,17 @@ sub condition
 
 sub question
 {
-	my $kind = int(rand(5));
+	my $kind = int(rand(6));
 	my $k = 1 + int(rand(40));
 
 	return sprintf("SELECT compare_topk('%s', %d, '%s')", random_set(8), $k, one_of(@measures)) if $kind == 0;
 	return sprintf('SELECT compare(%s, $c$%s$c$, %s, %d)', "'words', 'to_set(list)'", 'note < 8 AND ' . condition('(price * 2)'), random_order(8), $k) if $kind == 1;
+	return sprintf('SELECT compare(%s, $c$%s$c$, %s, %d)', "'vecs', 'terms'", condition('price') . one_of('', '', ' AND terms IS NULL'), random_vector_order(8, ['<#>', '<=>'], @values), $k) if $kind <= 3;
 	return sprintf('SELECT compare(%s, $c$%s$c$, %s, %d)', "'docs', 'tokens'",
 		condition('price') . one_of('', '', ' AND tokens IS NULL', " AND tokens && '{1,2,3,4,5}'"), random_order(8), $k);
 }
 
-$node->safe_psql('postgres', twice('INSERT INTO docs VALUES ' . random_rows(300)));
+$node->safe_psql('postgres', everywhere('INSERT INTO docs VALUES ' . random_rows(300)));
 is($node->safe_psql('postgres', q{SET enable_seqscan = off; SET enable_sort = off;
 	EXPLAIN (COSTS OFF) SELECT id FROM docs WHERE tenant = 5 AND price < 10 ORDER BY tokens <-> '{1,2}'}),
 	"Index Scan using docs_knn on docs\n  Index Cond: ((tenant = 5) AND (price < '10'::double precision))\n  Order By: (tokens <-> '{1,2}'::idset)",
@@ -82,7 +90,7 @@ is($node->safe_psql('postgres', q{SET enable_seqscan = off; SET enable_sort = of
 
 $node->backup('b');
 my ($asked, $wrong) = random_history($node, rounds => 120, changes => \@changes,
-	between => sub { $node->safe_psql('postgres', 'VACUUM docs; VACUUM words') if $_[0] % 4 == 0 },
+	between => sub { $node->safe_psql('postgres', 'VACUUM docs; VACUUM words; VACUUM vecs') if $_[0] % 4 == 0 },
 	question => sub { return ('SET gpuvec.ahead_rows = ' . (0, 3, 4096, 4096)[$_[0] / 8 % 4], question()) });
 is($wrong, 0, 'index scans and functions give what sequential scans give');
 is($asked, 360, 'all questions were asked');
@@ -123,7 +131,7 @@ sub ask_standby
 for my $round (1 .. 25)
 {
 	$node->safe_psql('postgres', "BEGIN; " . $changes[rand @changes]->() . ' COMMIT');
-	$node->safe_psql('postgres', 'VACUUM docs; VACUUM words') if $round % 4 == 0;
+	$node->safe_psql('postgres', 'VACUUM docs; VACUUM words; VACUUM vecs') if $round % 4 == 0;
 	$node->wait_for_catchup($standby, 'replay');
 	ask_standby("standby, round $round");
 	ask_standby("standby, round $round");

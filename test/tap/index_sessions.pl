@@ -15,17 +15,25 @@ my $dir = $node->basedir;
 
 $node->safe_psql('postgres', random_set_sql() . q{
 	CREATE FUNCTION with_seven(tokens idset) RETURNS idset LANGUAGE sql IMMUTABLE AS 'SELECT tokens OPERATOR(public.|) 7';
-	CREATE TABLE docs (id serial, tokens idset, note int NOT NULL DEFAULT 0) WITH (fillfactor = 60);
+	-- the ids of a set with values, and the same of both signs
+	CREATE FUNCTION weights(s idset) RETURNS idvec LANGUAGE sql IMMUTABLE AS $$
+		SELECT public.idvec(s::int8[], ARRAY(SELECT (ARRAY[1, 2, 0.3, 255, 0.5])[1 + (i * 7 + public.cardinality(s)) % 5]::real FROM unnest(s::int8[]) i ORDER BY i)) $$;
+	CREATE FUNCTION signed(s idset) RETURNS idvec LANGUAGE sql IMMUTABLE AS $$
+		SELECT idvec(s::int8[], ARRAY(SELECT (ARRAY[-1, 0.5, 2, 0.3])[1 + i % 4]::real FROM unnest(s::int8[]) i ORDER BY i)) $$;
+	CREATE TABLE docs (id serial, tokens idset, note int NOT NULL DEFAULT 0, terms idvec GENERATED ALWAYS AS (weights(tokens)) STORED) WITH (fillfactor = 60);
 	INSERT INTO docs (tokens, note) SELECT random_set(6), i % 5 FROM generate_series(1, 1200) i;
 	ALTER TABLE docs ADD PRIMARY KEY (id);
 	CREATE INDEX docs_tokens ON docs USING gpuvec (tokens);
 	CREATE INDEX docs_part ON docs USING gpuvec (tokens) WHERE note < 3;
 	CREATE INDEX docs_seven ON docs USING gpuvec (with_seven(tokens));
+	CREATE INDEX docs_terms ON docs USING gpuvec (terms);
 	ANALYZE docs;
 
-	-- A distance from a set, or the last one from weights for its ids
+	-- A distance from a set, from weights for its ids, or from a vector: by
+	-- the last ones of vectors
 	CREATE FUNCTION distance_of(op int, column_name text, q idset) RETURNS text LANGUAGE sql AS $$
-		SELECT CASE WHEN op = 6 THEN format('%s <#> %L::idvec', column_name, idvec(q::int8[], ARRAY(SELECT (ARRAY[-1, 0.5, 2, 0.3])[1 + i % 4]::real FROM unnest(q::int8[]) i ORDER BY i)))
+		SELECT CASE WHEN op = 6 THEN format('%s <#> %L::idvec', column_name, signed(q))
+			WHEN op > 6 THEN format('terms %s %L::idvec', (ARRAY['<#>', '<=>', '<%>'])[op - 6], CASE WHEN op = 9 THEN weights(q) ELSE signed(q) END)
 			ELSE format('%s %s %L::idset', column_name, (ARRAY['<->', '<%>', '<=>', '<#>', '<~>'])[op], q) END $$;
 
 	-- Rows in order of a distance.  Where distances are equal, SQL cannot ask for the index's order.
@@ -118,14 +126,14 @@ $node->safe_psql('postgres', random_set_sql() . q{
 	END $$;});
 
 like($node->safe_psql('postgres', q{SET enable_seqscan = off; SET enable_sort = off; SET enable_bitmapscan = off;
-	EXPLAIN SELECT id FROM docs WHERE id % 3 > 0 ORDER BY with_seven(tokens) <-> '{1}'; EXPLAIN SELECT id FROM docs WHERE note < 3 ORDER BY tokens <-> '{1}'}),
-	qr/Index Scan using docs_seven.*Index Scan using docs_(part|tokens)/s, 'indexes are used');
+	EXPLAIN SELECT id FROM docs WHERE id % 3 > 0 ORDER BY with_seven(tokens) <-> '{1}'; EXPLAIN SELECT id FROM docs WHERE note < 3 ORDER BY tokens <-> '{1}'; EXPLAIN SELECT id FROM docs ORDER BY terms <=> '{1:1}'}),
+	qr/Index Scan using docs_seven.*Index Scan using docs_(part|tokens).*Index Scan using docs_terms/s, 'indexes are used');
 
 my %scripts;
 for my $level ('READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE')
 {
 	$scripts{"ask $level"} = qq{
-\\set op random(1, 6)
+\\set op random(1, 9)
 \\set how random(1, 3)
 \\set k random(1, 400)
 \\set form random(1, 3)
@@ -137,7 +145,7 @@ SELECT best(coalesce(random_set(6), '{1,2}'), :k, :how);
 COMMIT;
 };
 	$scripts{"own changes, $level"} = qq{
-\\set op random(1, 6)
+\\set op random(1, 9)
 \\set how random(1, 3)
 \\set k random(1, 400)
 \\set id random(1, 2500)
@@ -155,7 +163,7 @@ SELECT ordered(:op, '{1,2,3}', :k, 2, :how);
 COMMIT;
 };
 	$scripts{"cursors, $level"} = qq{
-\\set op random(1, 6)
+\\set op random(1, 9)
 \\set how random(1, 3)
 BEGIN ISOLATION LEVEL $level;
 SELECT cursors(:op, coalesce(random_set(6), '{1,2}'), :how);
@@ -226,10 +234,11 @@ VACUUM (FREEZE) docs;
 BEGIN;
 CREATE TEMP TABLE kept ON COMMIT DROP AS SELECT * FROM docs;
 TRUNCATE docs;
-INSERT INTO docs SELECT * FROM kept;
+INSERT INTO docs (id, tokens, note) SELECT id, tokens, note FROM kept;
 COMMIT;
 REINDEX INDEX CONCURRENTLY docs_part;
 REINDEX INDEX docs_tokens;
+REINDEX INDEX docs_terms;
 DROP INDEX IF EXISTS docs_seven;
 UPDATE docs SET tokens = random_set(6) WHERE id % 7 = 0;
 CREATE INDEX CONCURRENTLY docs_seven ON docs USING gpuvec (with_seven(tokens));

@@ -57,9 +57,10 @@ sub same_topk
 # Rows of equal distance come in the order of their roots, as on the primary.  Here many on
 # each page do, most of them not in the place of their root, and batches end among them.
 $primary->safe_psql('postgres', q{
-	CREATE TABLE docs (id int, note int, s idset) WITH (fillfactor = 40);
-	INSERT INTO docs SELECT i, 0, CASE WHEN i % 50 = 0 THEN NULL ELSE ARRAY[i % 5, 10 + i % 3, 20 + i % 2, 30 + i / 400]::idset END FROM generate_series(1, 4000) i;
+	CREATE TABLE docs (id int, note int, s idset, v idvec GENERATED ALWAYS AS (s::idvec * (1 + id % 3 / 2.0::float8)) STORED) WITH (fillfactor = 40);
+	INSERT INTO docs (id, note, s) SELECT i, 0, CASE WHEN i % 50 = 0 THEN NULL ELSE ARRAY[i % 5, 10 + i % 3, 20 + i % 2, 30 + i / 400]::idset END FROM generate_series(1, 4000) i;
 	CREATE INDEX docs_s ON docs USING gpuvec (s);
+	CREATE INDEX docs_v ON docs USING gpuvec (v);
 	ANALYZE docs;
 	UPDATE docs SET note = 1 WHERE id % 3 = 1;
 	UPDATE docs SET note = 2 WHERE id % 4 = 1;
@@ -71,18 +72,19 @@ sub same_order
 {
 	my ($a, $b, $name) = @_;
 
-	for my $distance ((map { "$_ '{1,7,11,20,33}'" } @operators), "<#> '{1:0.5,3:-1,7:2,11:0.25,20:-0.5}'::idvec")
+	for my $distance ((map { "s $_ '{1,7,11,20,33}'" } @operators), (map { "$_ '{1:0.5,3:-1,7:2,11:0.25,20:-0.5}'::idvec" } 's <#>', 'v <#>', 'v <=>'), "v <%> '{1:0.5,7:2,11:0.25,33:0.5}'")
 	{
 		for my $filter ('true', "s @> '{3}'", "s <<->> ('{1,11,20}', 0.9, 'jaccard')")
 		{
-			my $sql = "SELECT id, s FROM docs WHERE $filter ORDER BY s $distance";
+			next if $distance =~ /^v/ && $filter ne 'true';
+			my $sql = "SELECT id, s, v FROM docs WHERE $filter ORDER BY $distance";
 			my ($first, $second) = map { $_->safe_psql('postgres', "$by_index; SELECT string_agg(id::text, ' ') FROM ($sql) x") } $a, $b;
 			my $brute = $a->safe_psql('postgres', "$by_scan; SELECT string_agg(id::text, ' ') FROM ($sql) x");
 
-			like($b->safe_psql('postgres', "$by_index; EXPLAIN $sql"), qr/Index Scan using docs_s/, "$name: $distance, $filter: the plan");
+			like($b->safe_psql('postgres', "$by_index; EXPLAIN $sql"), qr/Index Scan using docs_[sv]/, "$name: $distance, $filter: the plan");
 			is($second, $first, "$name: $distance, $filter: the order");
 			is(join(' ', sort split / /, $second), join(' ', sort split / /, $brute), "$name: $distance, $filter: the rows");
-			my ($indexed, $sorted) = map { $b->safe_psql('postgres', "$_; SELECT string_agg((s $distance)::text, ' ') FROM ($sql) x") } $by_index, $by_scan;
+			my ($indexed, $sorted) = map { $b->safe_psql('postgres', "$_; SELECT string_agg(($distance)::text, ' ') FROM ($sql) x") } $by_index, $by_scan;
 			is($indexed, $sorted, "$name: $distance, $filter: the distances");
 		}
 	}
@@ -90,22 +92,23 @@ sub same_order
 }
 
 same_order($primary, $standby, 'standby');
-$primary->safe_psql('postgres', q{VACUUM docs; UPDATE docs SET note = 3 WHERE id % 5 = 1; INSERT INTO docs SELECT i, 0, '{1,11,20}' FROM generate_series(5001, 5300) i});
+$primary->safe_psql('postgres', q{VACUUM docs; UPDATE docs SET note = 3 WHERE id % 5 = 1; INSERT INTO docs (id, note, s) SELECT i, 0, '{1,11,20}' FROM generate_series(5001, 5300) i});
 caught_up();
 same_order($primary, $standby, 'standby, changed');
 
 # Functions and indexes use the same mirror there, and that is the one to be loaded after a restart
-my $mirrors = q{SELECT string_agg(state || ' ' || loads, ',') FROM gpuvec_stat_mirrors() WHERE relation = 'docs'::regclass};
+my $mirrors = q{SELECT string_agg(attnum || ' ' || state || ' ' || loads, ', ' ORDER BY attnum) FROM gpuvec_stat_mirrors() WHERE relation = 'docs'::regclass};
 my $list = $standby->data_dir . '/gpuvec.autoprewarm';
 my $oid = $standby->safe_psql('postgres', "SELECT 'docs'::regclass::oid");
 is($standby->safe_psql('postgres', q{SELECT count(*) FROM gpuvec_topk('docs', 's', '{1}', 5)}), '5', 'a function');
-is($standby->safe_psql('postgres', $mirrors), 'ready 1', 'functions and indexes share a mirror');
-wait_for(sub { -e $list && slurp_file($list) =~ / $oid / }, 'the list of what is resident');
+is($standby->safe_psql('postgres', $mirrors), '3 ready 1, 4 ready 1', 'functions and indexes share a mirror');
+wait_for(sub { -e $list && (() = slurp_file($list) =~ / $oid /g) == 2 }, 'the list of what is resident');
 $standby->restart;
-wait_for(sub { $standby->safe_psql('postgres', $mirrors) =~ /ready/ }, 'a load after the restart');
+wait_for(sub { $standby->safe_psql('postgres', $mirrors) =~ /3 ready.*4 ready/ }, 'loads after the restart, of sets and of vectors');
 like($standby->safe_psql('postgres', "$by_index; EXPLAIN (COSTS OFF) SELECT id FROM docs ORDER BY s <-> '{1}' LIMIT 1"), qr/Index Scan using docs_s/, 'the index is scanned');
 is($standby->safe_psql('postgres', "$by_index; SELECT count(*) FROM (SELECT id FROM docs ORDER BY s <-> '{1}' LIMIT 1) x"), '1', 'one row');
-is($standby->safe_psql('postgres', $mirrors), 'ready 1', 'it is the mirror that was loaded after the restart');
+is($standby->safe_psql('postgres', "$by_index; SELECT v <=> '{7:2,33:1}' = (SELECT min(v <=> '{7:2,33:1}') FROM docs) FROM docs ORDER BY v <=> '{7:2,33:1}' LIMIT 1"), 't', 'one row by its vector');
+is($standby->safe_psql('postgres', $mirrors), '3 ready 1, 4 ready 1', 'it is the mirror that was loaded after the restart');
 
 # The primary drops an index while cursors of a standby are open.  Between its phases, held
 # by transactions, an update is not told to the index any more, and is HOT.
@@ -215,7 +218,7 @@ is(ask($new, q{SELECT count(*) FROM gpuvec_topk('created', 's', '{1,5,2222}', 10
 ask($old, 'COMMIT');
 old_snapshot('new snapshot alone');
 $_->quit for $old, $new;
-$standby->safe_psql('postgres', q{UPDATE docs SET note = 4 WHERE id % 6 = 1; INSERT INTO docs VALUES (7001, 0, '{1,7,11,20,33}')});
+$standby->safe_psql('postgres', q{UPDATE docs SET note = 4 WHERE id % 6 = 1; INSERT INTO docs (id, note, s) VALUES (7001, 0, '{1,7,11,20,33}')});
 same_order($standby, $standby, 'promoted');
 $standby->stop;
 done_testing();

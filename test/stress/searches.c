@@ -1,6 +1,6 @@
 /*
  * searches.c
- *	  Questions about tables of sets.
+ *	  Questions about tables of sets and of vectors.
  *
  * The answer is an index scan or a search function; the truth calls the
  * functions of operators and measures, which no index serves, and repeats
@@ -16,7 +16,7 @@ struct pair
 	const char *truth;
 };
 
-/* Distances; by weights of the query's ids, what makes these */
+/* Distances; by other weights than the query's, what makes these */
 static const struct distance
 {
 	struct pair names;
@@ -28,6 +28,15 @@ static const struct distance
 	{{"<#>", "idset_negative_intersection"}, ""},
 	{{"<~>", "idset_hamming_distance"}, ""},
 	{{"<#>", "idset_negative_inner_product"}, "stress.weights"},
+};
+
+/* The same of vectors */
+static const struct distance vector_distances[] = {
+	{{"<%>", "idvec_jaccard_distance"}, ""},
+	{{"<=>", "idvec_cosine_distance"}, ""},
+	{{"<=>", "idvec_cosine_distance"}, "stress.turned"},
+	{{"<#>", "idvec_negative_inner_product"}, ""},
+	{{"<#>", "idvec_negative_inner_product"}, "stress.turned"},
 };
 
 static const struct pair operators[] = {
@@ -58,6 +67,9 @@ some_query(struct worker *w, const struct table *t)
 {
 	int			form = between(w, 0, 9);
 
+	if (t->vectors && form < 7)
+		return say(w, "stress.as_vector(%s)", form < 4 ? say(w, "'%s'::int[]", some_ids(w, t)) :
+				   say(w, "stress.make_ids(%d, %d, %d)", between(w, 1, n_ids(t)), t->longest, t->longest > 100 ? 65536 : 200));
 	if (form < 4)
 		return t->wide ? say(w, "%s('%s'::int[])", t->cast, some_ids(w, t)) : say(w, "'%s'::idset", some_ids(w, t));
 	if (form < 7)
@@ -65,7 +77,7 @@ some_query(struct worker *w, const struct table *t)
 	if (form < 9 && w->parameter == NULL)
 	{
 		w->parameter = some_ids(w, t);
-		return "$1::idset";
+		return t->vectors ? "stress.as_vector($1::int[])" : "$1::idset";
 	}
 	return say(w, "(SELECT %s FROM %s WHERE id = %d ORDER BY kind LIMIT 1)", t->expression, t->name, between(w, 1, n_ids(t)));
 }
@@ -78,9 +90,9 @@ some_queries(struct worker *w, const struct table *t)
 
 	for (int i = between(w, 1, 6); i > 0; i--)
 		list = say(w, "%s%s%s", list, *list ? ", " : "",
-				   chance(w, 3) ? "NULL" : t->wide && chance(w, 80) ? say(w, "%s('%s'::int[])", t->cast, some_ids(w, t)) :
+				   chance(w, 3) ? "NULL" : t->vectors ? say(w, "stress.as_vector('%s'::int[])", some_ids(w, t)) : t->wide && chance(w, 80) ? say(w, "%s('%s'::int[])", t->cast, some_ids(w, t)) :
 				   say(w, "'%s'", some_ids(w, t)));
-	return say(w, "ARRAY[%s]::idset[]", list);
+	return say(w, "ARRAY[%s]::%s[]", list, t->vectors ? "idvec" : "idset");
 }
 
 /* The score of a set by a measure */
@@ -163,7 +175,8 @@ some_filter(struct worker *w, const struct table *t)
 static struct pair
 nearest_rows(struct worker *w, const struct table *t, const char *q, struct pair filter, int limit, int offset)
 {
-	const struct distance *distance = &distances[below(w, lengthof(distances))];
+	const struct distance *distance = t->vectors ? &vector_distances[below(w, lengthof(vector_distances))] :
+		&distances[below(w, lengthof(distances))];
 	const struct pair *op = &distance->names;
 	const char *tail = offset ? say(w, " OFFSET %d", offset) : "";
 
@@ -250,11 +263,15 @@ search_question(struct worker *w, const struct table *t)
 static struct question
 join_question(struct worker *w, const struct table *t)
 {
-	const struct table *other = any_table(w);
+	const struct table *other;
 	const struct pair *op = &operators[below(w, lengthof(operators))];
 	struct pair filter = some_filter(w, t);
-	const char *sets = say(w, "(SELECT id AS o, %s AS set FROM %s WHERE id <= %d) o", other->expression, other->name, between(w, 1, 12));
+	const char *sets;
 
+	do
+		other = any_table(w);
+	while (other->vectors);
+	sets = say(w, "(SELECT id AS o, %s AS set FROM %s WHERE id <= %d) o", other->expression, other->name, between(w, 1, 12));
 	return (struct question) {"join",
 		say(w, "SELECT 0 AS grp, o::text AS key, " IDENTITY " AS id FROM %s t JOIN %s ON %s %s o.set WHERE %s",
 			t->name, sets, t->expression, op->answer, filter.answer),
@@ -269,8 +286,10 @@ table_question(struct worker *w, const struct table *t)
 {
 	int			kind = between(w, 0, 99);
 
-	if (kind < 40)
+	if (kind < 40 || (t->vectors && kind < 80))
 		return nearest_question(w, t);
+	if (t->vectors)
+		return nearest_each_question(w, t);
 	if (kind < 52)
 		return nearest_found_question(w, t);
 	if (kind < 62)

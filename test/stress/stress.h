@@ -199,6 +199,7 @@ struct table
 	int			distinct;		/* number of distinct sets, about; 0: many */
 	bool		partitioned;
 	bool		wide;			/* some ids are above 65,535 */
+	bool		vectors;		/* the expression is a vector */
 };
 
 extern const struct table tables[];

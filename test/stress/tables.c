@@ -1,9 +1,9 @@
 /*
  * tables.c
- *	  The tables with sets, and what is written into them.
+ *	  The tables with sets or vectors, and what is written into them.
  *
  * All have the columns (id, kind, n, note, s), so that one writer serves all.
- * The set of a row is s, or an expression of it.  Ids come from a fixed
+ * The set or vector of a row is s, or an expression of it.  Ids come from a fixed
  * range, so the number of rows stays within bounds whatever writers do.
  */
 #include "stress.h"
@@ -32,6 +32,11 @@ const struct table tables[] = {
 	.indexes = {"USING gpuvec (s)"}, .domain = 2, .longest = 5000},
 	{.name = "stress.ties", .type = "idset", .cast = "public.idset", .expression = "s",
 	.indexes = {"USING gpuvec (s)"}, .domain = 120, .longest = 8, .distinct = 12},
+	{.name = "stress.weighted", .type = "idvec", .cast = "stress.as_vector", .expression = "s", .vectors = true,
+	.indexes = {"USING gpuvec (s)", "USING gpuvec (s) WHERE kind = 1", "USING gpuvec (s, kind)"}, .domain = 150, .longest = 14},
+	{.name = "stress.texts", .type = "text", .cast = "stress.as_words", .expression = "stress.words_vector(s)", .vectors = true,
+		.indexes = {"USING gpuvec (stress.words_vector(s))", "USING gpuvec (stress.words_vector(s)) WHERE stress.wanted(kind)"},
+	.domain = 80, .longest = 400},
 };
 
 const int	n_tables = lengthof(tables);
@@ -53,6 +58,14 @@ static const char *const schema_sql =
 	/* weights of both signs, whose sums tie and cancel */
 	"CREATE FUNCTION stress.weights(q public.idset) RETURNS public.idvec LANGUAGE sql IMMUTABLE AS $$"
 	" SELECT public.idvec(q::int8[], ARRAY(SELECT (ARRAY[-1, 0.5, 2, 0.3, 1])[1 + i % 5]::real FROM unnest(q::int8[]) i ORDER BY i)) $$;"
+	/* a vector of ids, which may be there twice: counts and floats that tie */
+	"CREATE FUNCTION stress.as_vector(ids int[]) RETURNS public.idvec LANGUAGE sql IMMUTABLE STRICT AS $$"
+	" SELECT coalesce(public.idvec_agg(i, (ARRAY[1, 2, 200, 0.5, 0.3, 1e-40])[1 + (i + cardinality(ids)) % 6]), '{}') FROM unnest(ids) i $$;"
+	"CREATE FUNCTION stress.words_vector(words text) RETURNS public.idvec LANGUAGE plpgsql IMMUTABLE STRICT AS"
+	" $$ BEGIN RETURN stress.as_vector(pg_catalog.string_to_array(words, ' ')::int[]); END $$;"
+	/* the same with values of both signs */
+	"CREATE FUNCTION stress.turned(v public.idvec) RETURNS public.idvec LANGUAGE sql IMMUTABLE STRICT AS $$"
+	" SELECT coalesce(public.idvec_agg(id, CASE WHEN id % 3 = 1 THEN -value ELSE value END), '{}') FROM public.idvec_each(v) $$;"
 	"CREATE FUNCTION stress.make_ids(seed bigint, longest int, variety int) RETURNS int[] LANGUAGE sql IMMUTABLE AS $$"
 	" SELECT CASE WHEN seed % 29 = 0 THEN '{}' WHEN seed % 31 = 0 THEN NULL ELSE"
 	" ARRAY(SELECT floor(((hashint8extended(seed / 10 * 9999 + i, 1) & 65535) / 65536.0) ^ 2 * variety)::int"

@@ -26,6 +26,8 @@ copy_rows(struct worker *w, const struct table *t)
 
 		if (strcmp(t->type, "text") == 0)
 			ids = say(w, "%d %d", between(w, 0, 99), between(w, 0, 99));
+		if (strcmp(t->type, "idvec") == 0)
+			ids = say(w, "{%d:%d,%d:0.5}", between(w, 0, 99), between(w, 1, 300), between(w, 100, 199));
 		lines = say(w, "%s%d\t%d\t%d\tcopied\t%s\n", lines, id, between(w, 0, 3), between(w, 0, 999), chance(w, 3) ? "\\N" : ids);
 		id += between(w, 1, 5);
 	}

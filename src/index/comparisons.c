@@ -51,6 +51,7 @@
 #include "idset/idset_threshold.h"
 #include "idvec/idvec_threshold.h"
 #include "index/index_am.h"
+#include "mirror/describe/row_value.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/clauses.h"

@@ -3,6 +3,7 @@
 use strict;
 use warnings;
 
+use GpuvecHistories qw(of_vectors);
 use GpuvecTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -189,5 +190,50 @@ my ($asked, $wrong) = random_history($node, rounds => 150, changes => \@changes,
 is($wrong, 0, 'functions give what sequential scans give');
 is($asked, 450, 'all questions were asked');
 is($node->safe_psql('postgres', q{SELECT loads FROM gpuvec_mirrors WHERE relation = 'docs'::regclass}), 1, 'by refreshes');
+
+# The same of vectors
+$node->safe_psql('postgres', q{
+	CREATE TABLE vecs (id int, note int, terms idvec) WITH (fillfactor = 80);
+	CREATE FUNCTION compare_vectors(queries idvec[], k int, measure text) RETURNS text LANGUAGE plpgsql AS $$
+	DECLARE
+		found text;
+		sorted text;
+	BEGIN
+		EXECUTE format('SELECT string_agg(n || %L || ctid || s, $1 ORDER BY n, s DESC, ctid) FROM (SELECT n, y.* FROM unnest($2) WITH ORDINALITY AS u (q, n), LATERAL (SELECT ctid, s FROM (SELECT ctid, %I(terms, q) AS s FROM vecs) x WHERE s > 0 ORDER BY s DESC, ctid LIMIT %s) y) z',
+			' ', 'idvec_' || measure || CASE measure WHEN 'inner_product' THEN '' ELSE '_similarity' END, k) INTO sorted USING ',', queries;
+		SELECT string_agg(query || ' ' || tid || score, ',' ORDER BY query, rank) INTO found FROM gpuvec_vec_topk_batch('vecs', 'terms', queries, k, measure);
+		RETURN CASE WHEN found IS DISTINCT FROM sorted THEN 'other rows' ELSE 'same' END;
+	END $$;});
+my @values = (1, 2, 17, 255, 256, 0.5, 0.1, 1e-45, 3e38);
+sub change_vectors
+{
+	my ($sql) = @_;
+
+	$sql =~ s/::idset/::idset::idvec/g;
+	$sql =~ s/ \| / + /g;
+	return of_vectors($sql, @values);
+}
+sub question_of_vectors
+{
+	my $k = int(rand(3)) ? 1 + int(rand(40)) : 100000;
+	my $queries = join(',', map { "'" . random_set(8) . "'" } 1 .. 1 + int(rand(5)));
+	my $question = "SELECT compare_vectors(ARRAY[$queries]::idvec[], $k, '" . (qw(inner_product cosine jaccard))[rand 3] . "')";
+
+	return ('SET gpuvec.verify = ' . (int(rand(2)) ? 'on' : 'off'), change_vectors($question));
+}
+my @changes_of_vectors = map { my $change = $_; sub { change_vectors($change->()) } } @changes;
+my $rows_by_lines = q{SELECT rows_by_pages FROM gpuvec_mirrors WHERE relation = 'vecs'::regclass};
+my $search_vectors = q{SELECT count(*) FROM gpuvec_vec_topk('vecs', 'terms', '{1:1,2:1}', 5)};
+$node->safe_psql('postgres', q{INSERT INTO vecs SELECT i, 0, idvec(ARRAY[i % 7, 10 + i], ARRAY[1 + i % 3, 0.5]) FROM generate_series(1, 2000) i; VACUUM vecs});
+$node->safe_psql('postgres', $search_vectors);
+my $read = $node->safe_psql('postgres', $rows_by_lines);
+$node->safe_psql('postgres', "INSERT INTO vecs VALUES (3000, 0, '{1:1,2:2}'); UPDATE vecs SET terms = '{1:3,2:0.5}' WHERE id = 5; $search_vectors");
+is($node->safe_psql('postgres', $rows_by_lines) - $read, 2, 'an insertion and an update of vectors: two rows are read');
+$next = 5000;
+($asked, $wrong) = random_history($node, rounds => 80, changes => \@changes_of_vectors, question => \&question_of_vectors,
+	between => sub { $node->safe_psql('postgres', 'VACUUM vecs') if $_[0] % 9 == 0; $node->safe_psql('postgres', 'CHECKPOINT') if $_[0] % 21 == 0; });
+is($wrong, 0, 'vectors: functions give what sequential scans give');
+is($asked, 240, 'vectors: all questions were asked');
+is($node->safe_psql('postgres', q{SELECT loads FROM gpuvec_mirrors WHERE relation = 'vecs'::regclass}), 1, 'vectors: by refreshes');
 $node->stop;
 done_testing();

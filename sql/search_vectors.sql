@@ -339,6 +339,11 @@ SET ROLE regress_gpuvec_vectors;
 SELECT fails($$SELECT gpuvec_vec_topk('docs', 'tags', '{7:1}')$$);
 RESET ROLE;
 ALTER TABLE docs DISABLE ROW LEVEL SECURITY;
+-- a partition is searched although the best score was found: one of its rows
+-- may be refused
+TRUNCATE refused;
+INSERT INTO refused VALUES (1, '{1:1}', 1), (2, '{2:1}', 2), (3, '{1:1,2:-1}', 3);
+SELECT fails($$SELECT gpuvec_vec_topk('refused', 'v', '{1:1}', 1, 'jaccard')$$);
 \pset tuples_only off
 \pset format aligned
 SET client_min_messages = warning;

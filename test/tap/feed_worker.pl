@@ -122,6 +122,33 @@ $node->safe_psql('postgres', 'DELETE FROM docs WHERE id % 10 = 0');
 $node->safe_psql('postgres', 'VACUUM docs');
 fed(100, 'reused line pointers');
 
+# Vectors come by the feed if they fit a record.  One-byte values are longer there, and a row of
+# too many has its page read by the next search.
+my $nearest_vectors = q{SELECT array_agg(id) FROM (SELECT id FROM vectors ORDER BY v <=> '{1:2,2:1,100000:3}' LIMIT 30) x};
+$node->safe_psql('postgres', q{CREATE TABLE vectors (id serial, v idvec);
+	INSERT INTO vectors (v) SELECT idvec(ARRAY[i % 5, 10 + i], ARRAY[1 + i % 3, 0.5]) FROM generate_series(1, 500) i;
+	CREATE INDEX vectors_v ON vectors USING gpuvec (v)});
+sub of_vectors { my ($column) = @_; return $node->safe_psql('postgres', "SELECT $column FROM gpuvec_mirrors WHERE relation = 'vectors'::regclass"); }
+sub right_vectors
+{
+	my ($name) = @_;
+	is($node->safe_psql('postgres', "SET enable_seqscan = off; $nearest_vectors"),
+		$node->safe_psql('postgres', $nearest_vectors =~ s/(v <=> '[^']*')/($1) + 0, ctid/r), "$name: right rows");
+	return;
+}
+right_vectors('vectors') for 1, 2;
+for (['340 floats', 340, 1, 0.5, 1], ['341 one-byte values', 341, 1, 7, 1], ['255 floats of wide ids', 255, 100000, 0.5, 1], ['256 one-byte values of wide ids', 256, 100000, 7, 1],
+	['341 floats', 341, 1, 0.5, 0], ['342 one-byte values', 342, 1, 7, 0], ['256 floats of wide ids', 256, 100000, 0.5, 0], ['257 one-byte values of wide ids', 257, 100000, 7, 0])
+{
+	my ($name, $n, $step, $value, $fits) = @$_;
+	ok(wait_for(sub { of_vectors('rows_waiting') eq '0' }, 'earlier rows'), "$name: no row waits");
+	my $by_feed = of_vectors('rows_by_feed');
+	$node->safe_psql('postgres', "INSERT INTO vectors (v) SELECT idvec_agg(i * $step, $value) FROM generate_series(1, $n) i");
+	wait_for(sub { of_vectors('rows_by_feed') > $by_feed || of_vectors('pages_waiting') > 0 }, $name);
+	is(of_vectors('rows_by_feed') - $by_feed . ' ' . of_vectors('pages_waiting'), $fits ? '1 0' : '0 1', "$name: rows that came, and pages that wait");
+	right_vectors($name);
+}
+
 # the engine dies, and the feeder goes on with the next one
 my $engine = engine_pid($node);
 kill 'KILL', $engine;

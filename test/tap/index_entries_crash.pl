@@ -1,4 +1,4 @@
-# Indexes with expressions and predicates: crashes, standbys, prepared transactions, builds beside writers.
+# Indexes with expressions and predicates, and on vectors: crashes, standbys, prepared transactions, builds beside writers.
 use strict;
 use warnings;
 
@@ -11,21 +11,24 @@ my $primary = new_node('primary', streaming => 1, conf => "max_prepared_transact
 $primary->safe_psql('postgres', q{
 	CREATE FUNCTION of_text(t text) RETURNS idset LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN t::public.idset; END $$;
 	CREATE FUNCTION made(i int) RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT format('{%s,%s,%s}', i % 31, i % 37 + 100, i % 41 + 200) $$;
-	CREATE TABLE t (id int, body text) WITH (fillfactor = 60);
+	CREATE TABLE t (id int, body text, terms idvec GENERATED ALWAYS AS (of_text(body)::idvec * (1 + id % 3)::float8) STORED) WITH (fillfactor = 60);
 	CREATE INDEX t_i ON t USING gpuvec (of_text(body));
+	CREATE INDEX t_v ON t USING gpuvec (terms);
+	CREATE INDEX t_w ON t USING gpuvec ((of_text(body)::idvec * (0.5 + id % 2)));
 	CREATE INDEX t_p ON t USING gpuvec (of_text(body)) WHERE id % 2 = 0;
 	INSERT INTO t SELECT i, made(i) FROM generate_series(1, 3000) i;
 	CREATE UNLOGGED TABLE u (id int, body text);
 	CREATE INDEX u_i ON u USING gpuvec (of_text(body));
 	CREATE INDEX u_c ON u USING gpuvec ((of_text(body) | 1::int8));
-	INSERT INTO u SELECT * FROM t;});
+	INSERT INTO u SELECT id, body FROM t;});
 
 # All rows, with their distances, by the index and by a sort
 sub same
 {
-	my ($node, $table, $where, $what) = @_;
+	my ($node, $table, $where, $what, $distance) = @_;
+	$distance //= q{of_text(body) <-> '{5,105,205}'};
 	my $sql = "SELECT count(*) || ' ' || coalesce(md5(string_agg(d::text || ' ' || id::text, ',' ORDER BY d, id)), '') FROM
-		(SELECT id, of_text(body) <-> '{5,105,205}' AS d FROM $table $where ORDER BY of_text(body) <-> '{5,105,205}') x";
+		(SELECT id, $distance AS d FROM $table $where ORDER BY $distance) x";
 	my $index = $node->safe_psql('postgres', "SET enable_seqscan = off; SET enable_sort = off; SET enable_bitmapscan = off; $sql");
 	my $plan = $node->safe_psql('postgres', "SET enable_seqscan = off; SET enable_sort = off; SET enable_bitmapscan = off; EXPLAIN $sql");
 	like($plan, qr/Index Scan using ${table}_/, "$what: by the index");
@@ -38,6 +41,8 @@ sub both
 	my ($node, $what) = @_;
 	same($node, 't', '', "$what: expression");
 	same($node, 't', 'WHERE id % 2 = 0', "$what: partial");
+	same($node, 't', '', "$what: vectors", q{terms <=> '{5:1,105:2,205:0.5}'});
+	same($node, 't', '', "$what: vectors of an expression", q{of_text(body)::idvec * (0.5 + id % 2) <#> '{5:1,105:-2,205:0.5}'});
 	return;
 }
 
@@ -88,7 +93,7 @@ $primary->stop('immediate');
 $primary->start;
 both($primary, 'after the crash');
 is($primary->safe_psql('postgres', 'SELECT count(*) FROM u'), '0', 'unlogged, after the crash: empty');
-$primary->safe_psql('postgres', 'INSERT INTO u SELECT * FROM t');
+$primary->safe_psql('postgres', 'INSERT INTO u SELECT id, body FROM t');
 same($primary, 'u', '', 'unlogged, after the crash');
 $primary->safe_psql('postgres', 'VACUUM t');
 both($primary, 'after the crash and a vacuum');
@@ -98,7 +103,7 @@ $primary->wait_for_catchup($standby, 'replay');
 $primary->stop;
 $standby->promote;
 both($standby, 'promoted');
-$standby->safe_psql('postgres', 'DELETE FROM t WHERE id % 3 = 0; INSERT INTO t SELECT i, made(i) FROM generate_series(140000, 140100) i; INSERT INTO u SELECT * FROM t');
+$standby->safe_psql('postgres', 'DELETE FROM t WHERE id % 3 = 0; INSERT INTO t SELECT i, made(i) FROM generate_series(140000, 140100) i; INSERT INTO u SELECT id, body FROM t');
 both($standby, 'promoted and changed');
 same($standby, 'u', '', 'unlogged, promoted');
 $standby->safe_psql('postgres', 'VACUUM t; INSERT INTO t SELECT i, made(i) FROM generate_series(150000, 150100) i');

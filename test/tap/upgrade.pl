@@ -103,9 +103,18 @@ ok(!-e "$installed/extension/gpuvec--$version--$next.sql", "an update to $next i
 	or die 'the script does not ask for the version';
 script("$version--$next", $update);
 is(objects('to_next', $version, $next), $fresh, "an update to $next");
+my $by_vector = q{terms <=> '{5:1,105:2,7:0.25}'};
 for my $old (@released)
 {
-	is(objects("from_$old" =~ s/\./_/gr, $old, $version), $fresh, "from $old");
+	my $database = "from_$old" =~ s/\./_/gr;
+
+	is(objects($database, $old, $version), $fresh, "from $old");
+	# what is newer can be used: an index on vectors
+	$node->safe_psql($database, 'CREATE TABLE vectors (id int, terms idvec); CREATE INDEX vectors_terms ON vectors USING gpuvec (terms);
+		INSERT INTO vectors SELECT i, idvec(ARRAY[i % 97, i % 89 + 100], ARRAY[1 + i % 3, 0.5]) FROM generate_series(1, 2000) i');
+	like($node->safe_psql($database, "SET enable_seqscan = off; EXPLAIN SELECT id FROM vectors ORDER BY $by_vector LIMIT 9"), qr/Index Scan using vectors_terms/, "from $old: the plan with an index on vectors");
+	is($node->safe_psql($database, "SET enable_seqscan = off; SELECT array_agg(id) FROM (SELECT id FROM vectors ORDER BY $by_vector LIMIT 9) x"),
+		$node->safe_psql($database, "SELECT array_agg(id) FROM (SELECT id FROM vectors ORDER BY ($by_vector) + 0, ctid LIMIT 9) x"), "from $old: an index on vectors");
 }
 
 # Sets, indexes and searches outlive an update
@@ -130,7 +139,7 @@ $node->safe_psql('vectors', q{CREATE EXTENSION gpuvec; CREATE EXTENSION vector; 
 	CREATE TABLE vectors (id int PRIMARY KEY, v idvec DEFAULT '{1:0.5}' CHECK (cardinality(v) < 5), s sparsevec, sum float8 GENERATED ALWAYS AS (idvec_sum(v)) STORED, words idvec[]);
 	INSERT INTO vectors VALUES (1, '{}'), (2, '{0:1,65535:255}'), (3, '{4294967295:1e-45,3:-3.4028235e38}'), (4, '{70000:7}'), (5, NULL);
 	INSERT INTO vectors VALUES (6, DEFAULT, '{2:3}'::idvec, DEFAULT, ARRAY['{1:0.1}', NULL]::idvec[]);
-	CREATE UNIQUE INDEX ON vectors (v); CREATE INDEX ON vectors USING hash (v);
+	CREATE UNIQUE INDEX ON vectors (v); CREATE INDEX ON vectors USING hash (v); CREATE INDEX vectors_v ON vectors USING gpuvec (v, id);
 	CREATE VIEW cast_view AS SELECT id, s::idvec AS v, '{5:1}'::idvec::sparsevec AS s, v <=> '{1:1}' AS distance FROM vectors;
 	CREATE MATERIALIZED VIEW summed AS SELECT idvec_agg(id, sum) FROM vectors});
 my $dumped = q{SELECT * FROM vectors ORDER BY id; SELECT * FROM cast_view ORDER BY id; SELECT * FROM summed;
@@ -141,6 +150,11 @@ command_ok(['pg_dump', '-f', "$folder/vectors.sql", $node->connstr('vectors')], 
 $node->safe_psql('postgres', 'CREATE DATABASE restored');
 command_ok(['psql', '-X', '-q', '-o', "$folder/vectors.out", '-v', 'ON_ERROR_STOP=1', '-f', "$folder/vectors.sql", $node->connstr('restored')], 'psql');
 is($node->safe_psql('restored', $dumped), $vectors, 'vectors and casts of a dump');
+$search = q{SET enable_seqscan = off; SET enable_sort = off; EXPLAIN (COSTS OFF) SELECT id FROM vectors WHERE id > 1 ORDER BY v <#> '{1:2,65535:0.5}';
+	SELECT id, v <#> '{1:2,65535:0.5}' FROM vectors WHERE id > 1 ORDER BY v <#> '{1:2,65535:0.5}'};
+$found = $node->safe_psql('restored', $search);
+is($found, "Index Scan using vectors_v on vectors\n  Index Cond: (id > 1)\n  Order By: (v <#> '{1:2,65535:0.5}'::idvec)\n2|-127.5\n6|-1\n3|0\n4|0\n5|", 'an index on vectors of a dump');
+is($node->safe_psql('vectors', $search), $found, 'which is as it was');
 $node->safe_psql('restored', 'SELECT gpuvec_sparsevec_casts()');
 is($node->safe_psql('restored', $dumped), $vectors, 'which need not be made');
 

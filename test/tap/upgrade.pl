@@ -150,11 +150,11 @@ command_ok(['pg_dump', '-f', "$folder/vectors.sql", $node->connstr('vectors')], 
 $node->safe_psql('postgres', 'CREATE DATABASE restored');
 command_ok(['psql', '-X', '-q', '-o', "$folder/vectors.out", '-v', 'ON_ERROR_STOP=1', '-f', "$folder/vectors.sql", $node->connstr('restored')], 'psql');
 is($node->safe_psql('restored', $dumped), $vectors, 'vectors and casts of a dump');
-$search = q{SET enable_seqscan = off; SET enable_sort = off; EXPLAIN (COSTS OFF) SELECT id FROM vectors WHERE id > 1 ORDER BY v <#> '{1:2,65535:0.5}';
+my $by_index = q{SET enable_seqscan = off; SET enable_sort = off; EXPLAIN (COSTS OFF) SELECT id FROM vectors WHERE id > 1 ORDER BY v <#> '{1:2,65535:0.5}';
 	SELECT id, v <#> '{1:2,65535:0.5}' FROM vectors WHERE id > 1 ORDER BY v <#> '{1:2,65535:0.5}'};
-$found = $node->safe_psql('restored', $search);
-is($found, "Index Scan using vectors_v on vectors\n  Index Cond: (id > 1)\n  Order By: (v <#> '{1:2,65535:0.5}'::idvec)\n2|-127.5\n6|-1\n3|0\n4|0\n5|", 'an index on vectors of a dump');
-is($node->safe_psql('vectors', $search), $found, 'which is as it was');
+my $listed = $node->safe_psql('restored', $by_index);
+is($listed, "Index Scan using vectors_v on vectors\n  Index Cond: (id > 1)\n  Order By: (v <#> '{1:2,65535:0.5}'::idvec)\n2|-127.5\n6|-1\n3|0\n4|0\n5|", 'an index on vectors of a dump');
+is($node->safe_psql('vectors', $by_index), $listed, 'which is as it was');
 $node->safe_psql('restored', 'SELECT gpuvec_sparsevec_casts()');
 is($node->safe_psql('restored', $dumped), $vectors, 'which need not be made');
 

@@ -75,7 +75,7 @@ make_threshold(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
 	return HeapTupleGetDatum(heap_form_tuple(result_desc(fcinfo), values, nulls));
 }
 
-/* Constructor: makes a row of its arguments.  idvec_threshold() is the same. */
+/* Constructor: makes a row of its arguments, as idvec_threshold() does */
 Datum
 idset_threshold(PG_FUNCTION_ARGS)
 {

@@ -60,8 +60,9 @@ void
 GpuvecReadOrder(Relation index, const ScanKeyData *key, GpuvecOrder *order)
 {
 	bool		mixed = OidIsValid(key->sk_subtype) && key->sk_subtype != index->rd_opcintype[0];
-	bool		weights = mixed || GpuvecHasValues(index);
-	bool		is_set = mixed == GpuvecHasValues(index);
+	bool		values = GpuvecHasValues(index);
+	bool		weights = mixed || values;
+	bool		is_set = mixed == values;
 
 	memset(order, 0, sizeof(*order));
 	if (weights)

@@ -176,7 +176,7 @@ EXCEPTION WHEN OTHERS THEN
 END $$;
 SELECT failure('CREATE INDEX ON docs USING gpuvec (terms, counts)') AS other, failure('CREATE INDEX ON docs USING gpuvec (terms, terms)') AS itself, failure('CREATE INDEX ON docs USING gpuvec (tags, terms)') AS of_sets, failure('CREATE INDEX ON docs USING gpuvec (terms, body, tags, tenant)') AS suitable;
 SELECT opcname, amvalidate(oid) FROM pg_opclass WHERE opcintype = 'idvec'::regtype AND opcmethod = (SELECT oid FROM pg_am WHERE amname = 'gpuvec');
-SELECT amopstrategy, amopopr::regoperator, amoppurpose FROM pg_amop JOIN pg_opfamily f ON f.oid = amopfamily WHERE amopmethod = (SELECT oid FROM pg_am WHERE amname = 'gpuvec') AND amoplefttype = 'idvec'::regtype ORDER BY 1;
+SELECT amopstrategy, amopopr::regoperator FROM pg_amop JOIN pg_opfamily f ON f.oid = amopfamily WHERE amopmethod = (SELECT oid FROM pg_am WHERE amname = 'gpuvec') AND amoplefttype = 'idvec'::regtype AND amoppurpose = 'o' ORDER BY 1, amopopr::regoperator::text;
 
 -- distances that are 1 - score tie where scores do not, and then tids decide;
 -- scores up to 2^-54 have the distance of no common id

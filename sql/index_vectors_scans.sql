@@ -211,7 +211,7 @@ INSERT INTO counted SELECT id, c, 1 + id % 3 FROM docs WHERE id <= 150;
 CREATE INDEX counted_v ON counted USING gpuvec (v, tenant);
 CREATE TABLE outcomes (at int, condition text, k text, by_scan text, by_index text);
 CREATE FUNCTION note(at int) RETURNS void LANGUAGE sql AS $$
-	INSERT INTO outcomes SELECT at, condition, k, outcome(query, false), outcome(query, true) FROM unnest('{true,tenant = 1,tenant = 2,v IS NULL}'::text[]) condition, unnest('{0,1,100,ALL}'::text[]) k,
+	INSERT INTO outcomes SELECT at, condition, k, outcome(query, false), outcome(query, true) FROM unnest('{true,tenant = 1,tenant = 2,v IS NULL,id < 100,tenant = 1 AND id % 2 = 1}'::text[]) condition, unnest('{0,1,100,ALL}'::text[]) k,
 		LATERAL (SELECT format('SELECT id FROM counted WHERE %s ORDER BY v <%%> ''{0:1,1:2}'' LIMIT %s', condition, k) AS query) x $$;
 CREATE PROCEDURE try(bad text) LANGUAGE plpgsql AS $$
 BEGIN

@@ -80,8 +80,33 @@ INSERT INTO docs VALUES (1001, '{1:1}', '{0:1,1:-1}', 1, '{}');
 SELECT found($$c <<->> ('{0:2,1:1}', 0.9, 'jaccard') AND id > 0$$, by_index) FROM (VALUES (true), (false)) v (by_index);
 DELETE FROM docs WHERE id = 1001;
 SELECT left(found($$c <<->> ('{0:2,1:1}', 0.5, 'jaccard') AND id > 0$$, by_index), 40), left(found($$c <<->> ('{0:-2}', 0.9, 'jaccard') AND id > 0$$, by_index), 40) FROM (VALUES (true), (false)) v (by_index);
+-- below a policy, what cannot fail is searched for by the index; not what a row
+-- that the policy hides makes fail
+CREATE FUNCTION uses(condition text, index_name text) RETURNS bool LANGUAGE plpgsql AS $$
+DECLARE
+	plan text;
+BEGIN
+	EXECUTE 'EXPLAIN (FORMAT JSON) SELECT id FROM docs WHERE ' || condition INTO plan;
+	RETURN plan LIKE '%' || index_name || '%';
+END $$;
+CREATE ROLE regress_gpuvec_thresholds;
+GRANT USAGE ON SCHEMA index_vectors_threshold TO regress_gpuvec_thresholds;
+GRANT SELECT ON docs TO regress_gpuvec_thresholds;
+INSERT INTO docs VALUES (1002, '{0:1,1:-1}', '{0:1,1:-1}', 99, '{}');
+CREATE POLICY hidden ON docs USING (tenant < 20);
+ALTER TABLE docs ENABLE ROW LEVEL SECURITY;
+SET ROLE regress_gpuvec_thresholds;
+SET enable_seqscan = off;
+SELECT measure, uses(format('c <<->> (''{0:2,1:1}'', 0.9, %L) AND id > 0', measure), 'docs_c') AS by_index FROM unnest('{cosine,inner_product,jaccard}'::text[]) measure;
+SELECT count(*) FROM docs WHERE c <<->> ('{0:2,1:1}', 0.9, 'jaccard') AND id > 0;
+RESET enable_seqscan;
+RESET ROLE;
+ALTER TABLE docs DISABLE ROW LEVEL SECURITY;
+DROP POLICY hidden ON docs;
+DELETE FROM docs WHERE id = 1002;
 -- bad thresholds
 SELECT found($$v <<->> ('{0:2}', 'NaN', 'cosine')$$, true), found($$v <<->> ('{0:2}', 0, 'dice')$$, true);
 SELECT count(*) FROM docs WHERE v <<->> ANY (ARRAY[('{0:2}', '-Infinity', NULL)::idvec_threshold, ('{0:2}', 0, 'dice')::idvec_threshold]);
 SET client_min_messages = warning;
 DROP SCHEMA index_vectors_threshold CASCADE;
+DROP ROLE regress_gpuvec_thresholds;

@@ -312,7 +312,10 @@ condition_of(Searched *searched, Node *clause)
 	return made != NULL ? made : clause;
 }
 
-/* True for column <<->> threshold, where the threshold is known and good */
+/*
+ * True for column <<->> threshold, where the threshold is known and good, so
+ * that no row makes it fail
+ */
 static bool
 is_good_threshold(const Searched *searched, const OpExpr *clause)
 {
@@ -326,7 +329,8 @@ is_good_threshold(const Searched *searched, const OpExpr *clause)
 	if (!IsA(value, Const) || value->constisnull || contain_leaked_vars(linitial(clause->args)))
 		return false;
 	if (searched->vectors)
-		return idvec_threshold_parse(DatumGetHeapTupleHeader(value->constvalue), &of_vectors, false);
+		return idvec_threshold_parse(DatumGetHeapTupleHeader(value->constvalue), &of_vectors, false) &&
+			gpuvec_scoring_sparse(of_vectors.scoring) != GPUVEC_SPARSE_JACCARD;
 	return idset_threshold_parse(DatumGetHeapTupleHeader(value->constvalue), &threshold, false);
 }
 

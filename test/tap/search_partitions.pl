@@ -85,7 +85,8 @@ rounds(1 .. 16);
 }
 
 # Partitions without an index follow the WAL.  What a session does not know of
-# them it learns from one request; then it asks once, however many are behind
+# them it learns from one request; then most go together, however many are
+# behind.  Some of the eight are asked alone: how many changes with their OIDs.
 $node->safe_psql('postgres', q{
 	CREATE TABLE plain (id int, tokens idset) PARTITION BY LIST (id);
 	SELECT format('CREATE TABLE plain_%s PARTITION OF plain FOR VALUES IN (%1$s)', i) FROM generate_series(0, 7) i \gexec
@@ -97,8 +98,8 @@ foreach my $session (1, 2)
 {
 	my @plans = split(/Function Scan|Custom Scan/, $node->safe_psql('postgres', "$emit; $explain; $emit; $explain"));
 
-	like($plans[1], qr/Engine Requests: [12]\n/, "session $session: a first search");
-	like($plans[2], qr/Engine Requests: 1\n/, 'and the next one');
+	like($plans[1], qr/Engine Requests: [1-6]\n/, "session $session: a first search");
+	like($plans[2], qr/Engine Requests: [1-5]\n/, 'and the next one');
 }
 
 # an engine that answers what nobody has asked is not believed

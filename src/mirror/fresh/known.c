@@ -45,43 +45,69 @@ typedef struct Known
 } Known;
 
 /*
- * Slots by hash of the key; a mirror replaces another one of the same slot.
- * There are many, as a search may be of many partitions.
+ * Slots by hash of the key.  A mirror is in one of KNOWN_PROBES slots, from
+ * that of its hash on; if others have them all, it replaces the first.  There
+ * are many slots, as a search may be of many partitions; with one for each
+ * hash, two partitions that share it would never be known together.
  */
 #define KNOWN_SLOTS		1024
+#define KNOWN_PROBES	4
 
 static Known known_mirrors[KNOWN_SLOTS];
 
 /*
- * The slot for a mirror; another mirror may be in it.  A search of many
- * partitions comes here several times for each, so not the whole key is
- * hashed.
+ * The i-th slot for a mirror.  A search of many partitions comes here several
+ * times for each, so not the whole key is hashed.
  */
 static Known *
-known_slot(const gpuvec_mirror_key *key)
+probe(const gpuvec_mirror_key *key, int i)
 {
 	uint32		some = key->relation ^ key->index ^ (uint32) key->attnum << 20 ^
 		(uint32) key->key_attnum << 26 ^ (uint32) key->meaning ^ (uint32) key->private_id;
 
-	return &known_mirrors[hash_bytes_uint32(some) % KNOWN_SLOTS];
+	return &known_mirrors[(hash_bytes_uint32(some) + i) % KNOWN_SLOTS];
 }
 
-/* What is known of a mirror, or NULL */
+static bool
+is_free(const Known *known)
+{
+	return known->key.relation == InvalidOid;
+}
+
+/* What is known of a mirror, or NULL.  No slot becomes free again. */
 static Known *
 known_mirror(const gpuvec_mirror_key *key)
 {
-	Known	   *known = known_slot(key);
+	for (int i = 0; i < KNOWN_PROBES; i++)
+	{
+		Known	   *known = probe(key, i);
 
-	return memcmp(&known->key, key, sizeof(*key)) == 0 ? known : NULL;
+		if (is_free(known))
+			return NULL;
+		if (memcmp(&known->key, key, sizeof(*key)) == 0)
+			return known;
+	}
+	return NULL;
+}
+
+/* Where a mirror of which nothing is known is remembered */
+static Known *
+new_slot(const gpuvec_mirror_key *key)
+{
+	for (int i = 0; i < KNOWN_PROBES; i++)
+		if (is_free(probe(key, i)))
+			return probe(key, i);
+	return probe(key, 0);
 }
 
 void
 MirrorRemember(const gpuvec_mirror_key *key, const gpuvec_state *state)
 {
-	Known	   *known = known_slot(key);
-	bool		same = known == known_mirror(key) && known->generation == GpuvecLinkGeneration();
+	Known	   *there = known_mirror(key);
+	Known	   *known = there ? there : new_slot(key);
+	bool		same = there && known->generation == GpuvecLinkGeneration();
 
-	if (known != known_mirror(key) || known->state.checked > state->checked)
+	if (!there || known->state.checked > state->checked)
 		known->until = 0;
 	if (!same || known->state.refresh != state->refresh)
 	{

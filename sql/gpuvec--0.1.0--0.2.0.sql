@@ -382,6 +382,7 @@ CREATE OPERATOR CLASS idvec_ops DEFAULT FOR TYPE idvec USING gpuvec AS
 	OPERATOR 4 <#> (idvec, idset) FOR ORDER BY float_ops,
 	OPERATOR 10 <<->> (idvec, idvec_threshold);
 COMMENT ON OPERATOR CLASS idvec_ops USING gpuvec IS 'distances of vectors';
+COMMENT ON ACCESS METHOD gpuvec IS 'index access method for similarity search of sets and vectors';
 COMMENT ON OPERATOR FAMILY idvec_ops USING gpuvec IS 'distances of vectors';
 
 -- Search functions by vectors, with names of their own: beside idset a literal

@@ -1067,7 +1067,7 @@ CREATE FUNCTION gpuvec_handler(internal) RETURNS index_am_handler
 COMMENT ON FUNCTION gpuvec_handler(internal) IS 'gpuvec index access method handler';
 
 CREATE ACCESS METHOD gpuvec TYPE INDEX HANDLER gpuvec_handler;
-COMMENT ON ACCESS METHOD gpuvec IS 'index access method for similarity search of sets';
+COMMENT ON ACCESS METHOD gpuvec IS 'index access method for similarity search of sets and vectors';
 
 CREATE OPERATOR CLASS idset_ops DEFAULT FOR TYPE idset USING gpuvec AS
 	OPERATOR 1 <-> (idset, idset) FOR ORDER BY float_ops,

@@ -169,9 +169,10 @@ bool
 idset_threshold_parse(HeapTupleHeader value, IdSetThreshold *result, bool raise)
 {
 	ThresholdParts parts;
-	bool		good = threshold_parts(value, false, &parts);
 
 	memset(result, 0, sizeof(*result));
+	if (!threshold_parts(value, raise, &parts))
+		return false;
 	if (parts.measure != NULL)
 	{
 		if (raise)
@@ -179,8 +180,6 @@ idset_threshold_parse(HeapTupleHeader value, IdSetThreshold *result, bool raise)
 		else if (!idset_find_measure(parts.measure, &result->scoring))
 			return false;
 	}
-	if (!good)
-		return raise && threshold_parts(value, true, &parts);
 	if (parts.isnull)
 		return true;
 	result->min_score = parts.min_score;

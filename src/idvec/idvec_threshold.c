@@ -22,9 +22,10 @@ idvec_threshold_parse(HeapTupleHeader value, IdVecThreshold *result, bool raise)
 {
 	gpuvec_sparse_measure measure = GPUVEC_SPARSE_INNER_PRODUCT;
 	ThresholdParts parts;
-	bool		good = threshold_parts(value, false, &parts);
 
 	memset(result, 0, sizeof(*result));
+	if (!threshold_parts(value, raise, &parts))
+		return false;
 	if (parts.measure != NULL && !idvec_find_measure(parts.measure, &measure))
 	{
 		if (raise)
@@ -32,8 +33,6 @@ idvec_threshold_parse(HeapTupleHeader value, IdVecThreshold *result, bool raise)
 		return false;
 	}
 	result->scoring = gpuvec_sparse_scoring(measure);
-	if (!good)
-		return raise && threshold_parts(value, true, &parts);
 	if (parts.isnull)
 		return true;
 	result->min_score = parts.min_score;

@@ -115,7 +115,7 @@ index_figures() {
 	SQL
 	check_answers queries 10 0.6 "$settings"
 	check_answers skewed 1000 0.8 "$settings"
-	figure "bytes of the copy a pair" "$(psql_ -c "SELECT round((bytes + device_bytes) / ids::numeric, 2) FROM gpuvec_mirrors WHERE relation = 'rows'::regclass::text")"
+	figure "bytes of the copy a pair" "$(psql_ -c "SELECT round((bytes + device_bytes) / ids::numeric, 2) FROM gpuvec_mirrors WHERE relation = 'rows'::regclass")"
 	by_index 'all rows' ''
 	by_index '1 % of the rows' 'WHERE part < 100'
 	by_index '0.01 % of the rows' 'WHERE part = 7'

@@ -5,9 +5,9 @@ CREATE SCHEMA index_vectors;
 SET search_path = index_vectors, public;
 -- chance that is the same each time
 CREATE FUNCTION chance(i int8, j int8, below int8) RETURNS int8 IMMUTABLE LANGUAGE sql AS $$SELECT (hashint8extended(i * 1000 + j, 20261129) & 9007199254740991) % below$$;
--- The id and the value of a row's pair.  Kinds: 0 one-byte values, 1 the same of
--- wide ids, 2 floats, 3 floats of wide ids, 4 huge, 5 next to nothing, 6 of all
--- sizes, 7 empty, 8 one pair, 9 ones, 10 next to another row, 11 few values.
+-- The id and the value of a row's pair.  Kinds: 0 one-byte values, 1 the same
+-- of wide ids, 2 floats, 3 floats of wide ids, 4 huge, 5 next to nothing, 6 of
+-- all sizes, 7 empty, 8 one pair, 9 ones, 10 next to another row, 11 few values.
 CREATE FUNCTION id_of(i int8, k int8) RETURNS int8 IMMUTABLE LANGUAGE sql AS $$
 	SELECT CASE WHEN i % 12 IN (1, 3, 6) AND k % 3 > 0 THEN k * 14316557 ELSE k END$$;
 CREATE FUNCTION value_of(i int8, k int8) RETURNS real IMMUTABLE LANGUAGE sql AS $$
@@ -116,8 +116,8 @@ SELECT * FROM compare_all();
 SELECT * FROM compare_all(operand => '%2$s %1$s counts', ops => '{<%>}', asked => 'q IN (1, 5, 9)');
 SELECT * FROM compare_all(operand => '%2$s %1$s terms', ops => '{<#>,<=>}', asked => 'q IN (2, 5, 9)');
 
--- conditions of a filter column, few rows or many of which satisfy them, of the
--- vector, and of other columns
+-- conditions of a filter column, few rows or many of which satisfy them, of
+-- the vector, and of other columns
 CREATE TABLE conditions (n int, condition text);
 INSERT INTO conditions VALUES (1, 'tenant = 3'), (2, 'tenant < 20'), (3, 'tenant IN (1, 2, 39) AND terms IS NOT NULL'), (4, 'terms IS NULL'), (5, 'counts IS NULL AND tenant < 20'), (6, 'tenant = 999'), (7, 'tenant IS NULL'), (8, 'tenant = 5 AND id % 9 = 0'), (9, 'tenant > 2'), (10, 'terms IS NOT NULL');
 SELECT n, condition, (SELECT string_agg(concat_ws(' ', op, same, wrong), ', ' ORDER BY op) FROM compare_all(condition, asked => 'q IN (2, 4, 8, 222)')) AS same FROM conditions ORDER BY n;

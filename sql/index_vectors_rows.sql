@@ -46,7 +46,8 @@ CREATE FUNCTION pairs(n int, kind int) RETURNS idvec LANGUAGE sql IMMUTABLE AS $
 		WHEN n = -1 THEN '{}'::public.idvec END $$;
 
 -- Vectors of a column, and those that an index keeps: of an expression, and of
--- an expression with a predicate.  All lengths, also such as are cut into parts.
+-- an expression with a predicate.  All lengths, also such as are cut into
+-- parts.
 CREATE TABLE lengths (id int, n int, kind int, extra int, v idvec) WITH (fillfactor = 70);
 CREATE INDEX lengths_v ON lengths USING gpuvec (v);
 CREATE INDEX lengths_e ON lengths USING gpuvec ((v * 2));

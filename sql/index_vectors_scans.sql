@@ -1,5 +1,5 @@
--- Indexes on vectors: merged scans, joins, cursors, prepared statements, stored
--- forms of values, and what Jaccard's distance is not defined for.
+-- Indexes on vectors: merged scans, joins, cursors, prepared statements,
+-- stored forms of values, and what Jaccard's distance is not defined for.
 CREATE SCHEMA index_vectors_scans;
 SET search_path = index_vectors_scans, public;
 CREATE FUNCTION plans(by_index bool) RETURNS void LANGUAGE sql AS $$

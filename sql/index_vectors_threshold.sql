@@ -80,8 +80,8 @@ INSERT INTO docs VALUES (1001, '{1:1}', '{0:1,1:-1}', 1, '{}');
 SELECT found($$c <<->> ('{0:2,1:1}', 0.9, 'jaccard') AND id > 0$$, by_index) FROM (VALUES (true), (false)) v (by_index);
 DELETE FROM docs WHERE id = 1001;
 SELECT left(found($$c <<->> ('{0:2,1:1}', 0.5, 'jaccard') AND id > 0$$, by_index), 40), left(found($$c <<->> ('{0:-2}', 0.9, 'jaccard') AND id > 0$$, by_index), 40) FROM (VALUES (true), (false)) v (by_index);
--- below a policy, what cannot fail is searched for by the index; not what a row
--- that the policy hides makes fail
+-- below a policy, what cannot fail is searched for by the index; not what a
+-- row that the policy hides makes fail
 CREATE FUNCTION uses(condition text, index_name text) RETURNS bool LANGUAGE plpgsql AS $$
 DECLARE
 	plan text;

@@ -3,8 +3,8 @@
  *	  The tables with sets or vectors, and what is written into them.
  *
  * All have the columns (id, kind, n, note, s), so that one writer serves all.
- * The set or vector of a row is s, or an expression of it.  Ids come from a fixed
- * range, so the number of rows stays within bounds whatever writers do.
+ * The set or vector of a row is s, or an expression of it.  Ids come from a
+ * fixed range, so the number of rows stays within bounds whatever writers do.
  */
 #include "stress.h"
 

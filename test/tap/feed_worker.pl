@@ -122,8 +122,8 @@ $node->safe_psql('postgres', 'DELETE FROM docs WHERE id % 10 = 0');
 $node->safe_psql('postgres', 'VACUUM docs');
 fed(100, 'reused line pointers');
 
-# Vectors come by the feed if they fit a record.  One-byte values are longer there, and a row of
-# too many has its page read by the next search.
+# Vectors come by the feed if they fit a record.  One-byte values are longer
+# there, and a row of too many has its page read by the next search.
 my $nearest_vectors = q{SELECT array_agg(id) FROM (SELECT id FROM vectors ORDER BY v <=> '{1:2,2:1,100000:3}' LIMIT 30) x};
 $node->safe_psql('postgres', q{CREATE TABLE vectors (id serial, v idvec);
 	INSERT INTO vectors (v) SELECT idvec(ARRAY[i % 5, 10 + i], ARRAY[1 + i % 3, 0.5]) FROM generate_series(1, 500) i;

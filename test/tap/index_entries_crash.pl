@@ -1,4 +1,5 @@
-# Indexes with expressions and predicates, and on vectors: crashes, standbys, prepared transactions, builds beside writers.
+# Indexes with expressions and predicates, and on vectors: crashes, standbys,
+# prepared transactions, builds beside writers.
 use strict;
 use warnings;
 

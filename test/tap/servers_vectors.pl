@@ -1,5 +1,5 @@
-# Searches by vectors of tables on several servers: by sums of weights, cosine and Jaccard's
-# measure, the answers are those of one server with all rows.
+# Searches by vectors of tables on several servers: by sums of weights, cosine
+# and Jaccard's measure, the answers are those of one server with all rows.
 use strict;
 use warnings;
 
@@ -60,7 +60,8 @@ $main->safe_psql('postgres', 'ALTER SYSTEM SET gpuvec.verify = on; SELECT pg_rel
 my $positive = q{'{1:0.5,105:2,203:0.25,100003:1.5}', NULL, '{}', '{7000:1,7001:0.3}', '{60000:1}', '{7:0.1,106:0.2,204:0.7,100001:1e-45}', '{7:3e38,9:1e-45}'};
 my $signed = q{, '{7000:-1,7001:1,7009:0.5}', '{3:-1,104:-0.5,203:-2.25}', '{3:1,103:-1,203:0.125,100002:-1e-45}'};
 
-# The answers, and those of one server in the order (score descending, table, rank there)
+# The answers, and those of one server in the order (score descending, table,
+# rank there)
 sub answers
 {
 	my ($k, $measure, $min_score, $column) = @_;

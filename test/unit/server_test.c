@@ -639,7 +639,7 @@ wait_for_merges(client *c, model *m, uint32_t enough)
 	return info.nsegments;
 }
 
-/* Is the engine charged for this mirror only?  Merges that end repay theirs. */
+/* Is the engine charged for this mirror only?  Merges that end repay theirs */
 static bool
 only_charged(client *c, const gpuvec_mirror_key *key)
 {

@@ -859,7 +859,7 @@ test_longest(void)
 #define TOGETHER	8			/* queries */
 #define WORKSPACE	32768		/* bytes */
 
-/* As much of a query lies on the device: each weight, or the term of each id */
+/* On the device a query has the weight of each number, or a term for each id */
 static const size_t term_bytes[2] = {sizeof(uint16_t) + 3 * sizeof(float), sizeof(uint32_t) + 2 * sizeof(float)};
 
 /*

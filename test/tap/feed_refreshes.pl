@@ -81,7 +81,7 @@ is(waiting(), '10', 'it follows the index again');
 # A session remembers mirrors in a table, where another mirror may take the
 # place of one: what it knows of the WAL belongs to one of them.  More mirrors
 # come between than the table has places, so some meet.
-$node->safe_psql('postgres', 'CREATE TABLE met (' . join(', ', map { "c$_ idset" } 1 .. 12) . '); CREATE TABLE others (' . join(', ', map { "c$_ idset" } 1 .. 500) . ");
+$node->safe_psql('postgres', 'CREATE TABLE met (' . join(', ', map { "c$_ idset" } 1 .. 12) . '); CREATE TABLE others (' . join(', ', map { "c$_ idset" } 1 .. 1400) . ");
 	INSERT INTO met SELECT s, s, s, s, s, s, s, s, s, s, s, s FROM (SELECT ARRAY[i, 60001]::idset FROM generate_series(1, 500) i) x (s); INSERT INTO others (c1) VALUES ('[1]');
 	" . join(';', map { "CREATE INDEX ON met USING gpuvec (c$_)" } 1 .. 12));
 my $met = $node->background_psql('postgres');
@@ -93,7 +93,7 @@ my $row = 'INSERT INTO met VALUES (' . join(', ', ("'[1,60002]'") x 12) . ')';
 $node->safe_psql('postgres', $row);
 is(ask($met, "SET gpuvec.ahead_rows = 0; $scans; RESET gpuvec.ahead_rows"), '12', 'many mirrors: the engine has a row');
 $node->safe_psql('postgres', $row);
-ask($met, q{DO $$ BEGIN FOR i IN 1 .. 500 LOOP PERFORM gpuvec_topk('others', 'c' || i, '[1]', 1); END LOOP; END $$});
+ask($met, q{DO $$ BEGIN FOR i IN 1 .. 1400 LOOP PERFORM gpuvec_topk('others', 'c' || i, '[1]', 1); END LOOP; END $$});
 is(ask($met, $scans), '12', 'many mirrors: index scans, for which rows wait');
 is(ask($met, $functions), '24', 'many mirrors: functions, which do not follow the indexes');
 $met->quit;

@@ -66,7 +66,7 @@
 
 BENCH_BIN = test/bench/bin
 BENCH_CXXFLAGS = -std=c++17 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -I$(srcdir)/src -I$(srcdir)/test/bench
-BENCH_HEADERS = $(addprefix $(srcdir)/test/bench/,setgen.h checksum.h engine_rows.h)
+BENCH_HEADERS = $(addprefix $(srcdir)/test/bench/,setgen.h checksum.h engine_rows.h bench_lib.h)
 
 # DOCS itself names documentation in PGXS, so it must not get a default here
 MODES ?= $(or $(MODE),B)

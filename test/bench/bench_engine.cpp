@@ -15,9 +15,8 @@
  * looked up there is not in their times; all queries together take
  * query_numbers_ms.
  *
- * Document p gets a tid that grows with p, so that ties go to the smaller p,
- * as the reference checksums want it.  The rows are handed to the sort in
- * another order than that, as a table would have them.
+ * The rows are handed to the sort in another order than that of their tids
+ * (bench_lib.h), as a table would have them.
  *
  * With --check, the whole answers of some queries are compared with the
  * loop's, and the checksums over all queries with the reference where there
@@ -28,20 +27,13 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <chrono>
 #include <numeric>
 
-#include "setgen.h"
+#include "bench_lib.h"
 #include "checksum.h"
-#include "core/bounds.h"
-#include "core/measure.h"
 #include "engine_rows.h"
 
-/* Documents that share a made-up heap page */
-static const uint64_t PAGE_DOCS = 256;
-
-/* Queries that are asked one at a time */
-static const uint64_t SINGLE = 64;
+using namespace bench;
 
 static const gpuvec_scoring SCORING = {GPUVEC_BRAUN_BLANQUET, {}, 0};
 
@@ -49,7 +41,7 @@ struct Options
 {
 	gen::Config config;
 	bool		cuda = false;
-	uint32_t	k = 100;
+	uint32_t	k;
 	int			simd = 0;			/* see gpuvec_backend_options */
 	std::vector<gpuvec_method> methods = {GPUVEC_METHOD_BITSET, GPUVEC_METHOD_INVERTED, GPUVEC_METHOD_AUTO};
 	int			device = 0;
@@ -67,60 +59,6 @@ struct Documents
 };
 
 template <class Id> using Queries = std::vector<std::vector<Id>>;
-typedef std::vector<gpuvec_match> Matches;
-
-static double
-now_ms(void)
-{
-	using namespace std::chrono;
-
-	return duration<double, std::milli>(steady_clock::now().time_since_epoch()).count();
-}
-
-static void
-report(const char *name, double value, int decimals)
-{
-	printf("%s\t%.*f\n", name, decimals, value);
-	fflush(stdout);
-}
-
-static void
-die(const char *what)
-{
-	fprintf(stderr, "bench_engine: %s\n", what);
-	exit(2);
-}
-
-static void
-die(const gpuvec_error &error)
-{
-	fprintf(stderr, "bench_engine: %s\n", error.message);
-	if (error.detail[0])
-		fprintf(stderr, "DETAIL:  %s\n", error.detail);
-	if (error.hint[0])
-		fprintf(stderr, "HINT:  %s\n", error.hint);
-	exit(2);
-}
-
-static double
-median(std::vector<double> values)
-{
-	std::sort(values.begin(), values.end());
-	return values.size() % 2 ? values[values.size() / 2] :
-		(values[values.size() / 2 - 1] + values[values.size() / 2]) / 2;
-}
-
-static uint64_t
-position_tid(uint64_t position)
-{
-	return gpuvec_tid(position / PAGE_DOCS, position % PAGE_DOCS + 1);
-}
-
-static uint64_t
-tid_position(uint64_t tid)
-{
-	return gpuvec_tid_block(tid) * PAGE_DOCS + gpuvec_tid_line(tid) - 1;
-}
 
 static gpuvec_method
 parse_method(const std::string &name)
@@ -135,12 +73,6 @@ parse_method(const std::string &name)
 }
 
 /* ---- the plain loop ---- */
-
-static bool
-match_before(const gpuvec_match &a, const gpuvec_match &b)
-{
-	return a.score != b.score ? a.score > b.score : a.tid < b.tid;
-}
 
 /* The ids of a query: a flag for each id of 16 bits, or a hash table */
 template <class Id> struct Lookup;
@@ -196,7 +128,7 @@ plain_loop(const Documents<Id> &docs, const std::vector<Id> &query, uint32_t k)
 {
 	Lookup<Id>	in_query(query);
 	uint64_t	n_docs = docs.start.size() - 1;
-	Matches		best;			/* a heap, its worst match in front */
+	Best		best(k);
 
 	for (uint64_t p = 0; p < n_docs; p++)
 	{
@@ -210,20 +142,13 @@ plain_loop(const Documents<Id> &docs, const std::vector<Id> &query, uint32_t k)
 			continue;
 		match.score = gpuvec_score_with(SCORING, {common, (uint32_t) query.size(),
 										(uint32_t) (end - docs.start[p])});
-		if (best.size() == k && match.score <= best[0].score)
+		if (!best.wants(match.score))
 			continue;
 		match.tid = position_tid(p);
 		match.common = common;
-		if (best.size() == k)
-		{
-			std::pop_heap(best.begin(), best.end(), match_before);
-			best.pop_back();
-		}
-		best.push_back(match);
-		std::push_heap(best.begin(), best.end(), match_before);
+		best.add(match);
 	}
-	std::sort_heap(best.begin(), best.end(), match_before);
-	return best;
+	return best.take();
 }
 
 /* ---- the engine ---- */
@@ -255,32 +180,6 @@ make_rows(const Documents<uint16_t> &docs)
 	return rows;
 }
 
-/* Build the segments and hand them to the backend, several at a time */
-static gpuvec_view *
-build_view(gpuvec_backend *backend, const std::vector<gpuvec_source_row> &rows, int threads)
-{
-	uint64_t	n = (rows.size() + GPUVEC_SEGMENT_ROWS - 1) / GPUVEC_SEGMENT_ROWS;
-	std::vector<gpuvec_view_entry> entries(n);
-	gpuvec_error error = {};
-	gpuvec_view *view;
-
-	gen::parallel_chunks(n, 1, threads, [&](uint64_t begin, uint64_t, int) {
-		uint64_t	first = begin * GPUVEC_SEGMENT_ROWS;
-		uint64_t	count = std::min<uint64_t>(GPUVEC_SEGMENT_ROWS, rows.size() - first);
-		gpuvec_error failed = {};
-
-		entries[begin] = {};
-		entries[begin].segment = gpuvec_segment_build(&rows[first], (uint32_t) count, gpuvec_row_kind{}, &failed);
-		if (entries[begin].segment == nullptr ||
-			!backend->adopt_segment(backend, entries[begin].segment, &failed))
-			die(failed);
-	});
-	view = gpuvec_view_new(entries.data(), (uint32_t) n, &error);
-	if (view == nullptr || !backend->adopt_view(backend, view, &error))
-		die(error);
-	return view;
-}
-
 /* A backend with all documents in it, and room for answers */
 struct Engine
 {
@@ -300,24 +199,16 @@ struct Engine
 	template <class Id>
 	void		prepare(const Documents<Id> &docs, const Queries<Id> &asked);
 	double		search(uint64_t first, uint64_t count);
-	double		measure(uint64_t batch);
-	std::vector<double> measure_single(void);
 };
 
 Engine::Engine(const Options &options) : options(options)
 {
 	gpuvec_backend_options wanted = {};
-	gpuvec_backend_info info = {};
-	gpuvec_error error = {};
 
 	wanted.threads = options.config.threads;
 	wanted.device = options.device;
 	wanted.simd = options.simd;
-	backend = options.cuda ? gpuvec_cuda_open(&wanted, &error) : gpuvec_cpu_open(&wanted, &error);
-	if (backend == nullptr)
-		die(error);
-	backend->info(backend, &info);
-	printf("backend\t%s\ndevice\t%s\nthreads\t%d\n", info.name, info.device, info.threads);
+	backend = open_backend(options.cuda, wanted);
 }
 
 Engine::~Engine()
@@ -341,7 +232,10 @@ Engine::load(const Documents<uint16_t> &docs)
 	if (!gpuvec_rows_sort(rows.data(), rows.size(), &error))
 		die(error);
 	sorted = now_ms();
-	view = build_view(backend, rows, options.config.threads);
+	view = build_view(backend, rows.size(), options.config.threads,
+					  [&](uint64_t first, uint32_t count, gpuvec_error *failed) {
+		return gpuvec_segment_build(&rows[first], count, gpuvec_row_kind{}, failed);
+	});
 	built = now_ms();
 
 	report("sort_ms", sorted - start, 1);
@@ -384,7 +278,7 @@ template <class Id>
 void
 Engine::prepare(const Documents<Id> &docs, const Queries<Id> &asked)
 {
-	uint64_t	bytes = 0;
+	uint64_t	bytes;
 	uint64_t	cold = 0;
 	double		built;
 
@@ -402,10 +296,8 @@ Engine::prepare(const Documents<Id> &docs, const Queries<Id> &asked)
 	search(0, 1);
 	report("lists_ms", now_ms() - built, 1);
 	for (uint32_t i = 0; i < view->nentries; i++)
-	{
-		bytes += view->entries[i].segment->host_bytes + view->entries[i].segment->device_bytes;
 		cold += view->entries[i].segment->ncold;
-	}
+	bytes = mirror_bytes(view);
 	report("cold_ids", (double) cold, 0);
 	report("mirror_bytes", (double) bytes, 0);
 	report("bytes_per_id_byte", (double) bytes / ((double) sizeof(Id) * (double) docs.ids.size()), 4);
@@ -430,99 +322,17 @@ Engine::search(uint64_t first, uint64_t count)
 	return now_ms() - start;
 }
 
-/*
- * Median time of a batch of the first queries.  The first two runs only warm
- * up, unless there is no time for more.
- */
-double
-Engine::measure(uint64_t batch)
-{
-	const size_t warm = 2;
-	std::vector<double> times;
-	double		end = now_ms() + options.seconds * 1000;
-
-	while (times.size() < 400 && (times.empty() || now_ms() < end))
-		times.push_back(search(0, batch));
-	if (times.size() > warm)
-		times.erase(times.begin(), times.begin() + warm);
-	return median(times);
-}
-
-/*
- * Median time of each of the first queries, asked one at a time.  They are
- * asked in turn, so that none finds its own traces in the caches; bench.sh
- * does the same through SQL.
- */
-std::vector<double>
-Engine::measure_single(void)
-{
-	size_t		n = std::min<size_t>(SINGLE, queries.size());
-	std::vector<std::vector<double>> times(n);
-	std::vector<double> medians;
-	double		end;
-
-	for (size_t j = 0; j < std::min<size_t>(10, n); j++)
-		search(j, 1);
-	end = now_ms() + options.seconds * 1000;
-	for (size_t round = 0; round == 0 || (round < 20 && now_ms() < end); round++)
-		for (size_t j = 0; j < n; j++)
-			times[j].push_back(search(j, 1));
-	for (const std::vector<double> &one : times)
-		medians.push_back(median(one));
-	return medians;
-}
-
 /* ---- checks ---- */
 
-/* Is this the answer that the loop gives? */
-template <class Id>
-static bool
-check_query(const Documents<Id> &docs, const Queries<Id> &queries, const Engine &engine, uint64_t j)
-{
-	Matches		expected = plain_loop(docs, queries[j], engine.options.k);
-	uint32_t	n = engine.requests[j].nmatches;
-
-	if (n != expected.size())
-	{
-		fprintf(stderr, "bench_engine: query %" PRIu64 ": %u results, expected %zu\n",
-				j, n, expected.size());
-		return false;
-	}
-	for (uint32_t i = 0; i < n; i++)
-	{
-		const gpuvec_match &a = engine.answers[j][i];
-		const gpuvec_match &b = expected[i];
-
-		if (a.score == b.score && a.tid == b.tid && a.common == b.common)
-			continue;
-		fprintf(stderr, "bench_engine: query %" PRIu64 ", rank %u: document %" PRIu64
-				" score %.17g common %u, expected %" PRIu64 " %.17g %u\n",
-				j, i + 1, tid_position(a.tid), a.score, a.common,
-				tid_position(b.tid), b.score, b.common);
-		return false;
-	}
-	return true;
-}
-
-/*
- * Compare some queries, spread evenly, with the loop, for as long as
- * --seconds
- */
+/* Compare some queries, spread evenly, with the loop */
 template <class Id>
 static bool
 check_answers(const Documents<Id> &docs, const Queries<Id> &queries, const Engine &engine)
 {
-	uint64_t	n = engine.queries.size();
-	uint64_t	checked = 0;
-	uint64_t	wrong = 0;
-	double		end = now_ms() + engine.options.seconds * 1000;
-
-	for (uint64_t step = std::max<uint64_t>(1, n / 64), j = 0;
-		 j < n && (checked < 4 || now_ms() < end); j += step, checked++)
-		wrong += !check_query(docs, queries, engine, j);
-	report("checked_queries", (double) checked, 0);
-	report("wrong_queries", (double) wrong, 0);
-	return wrong == 0;
+	return check_some("", engine.queries.size(), engine.options.seconds, [&](uint64_t j) {
+		return same_answer(j, engine.answers[j], engine.requests[j].nmatches,
+						   plain_loop(docs, queries[j], engine.options.k));
+	});
 }
 
 /*
@@ -576,31 +386,19 @@ measure_method(const Documents<Id> &docs, const Queries<Id> &queries, Engine &en
 	const Options &options = engine.options;
 	size_t		n = engine.queries.size();
 	std::string name = method == options.methods.back() ? "engine" : names[method];
-	std::vector<double> single;
 	bool		good = true;
 
 	engine.method = method;
-	single = engine.measure_single();
-	report((name + "_ms_1").c_str(), median(single), 3);
-	printf("%s_ms_each\t", name.c_str());
-	for (double ms : single)
-		printf("%.3f ", ms);
-	printf("\n");
+	report_single(name, measure_single(options.seconds, n, [&](uint64_t j) { return engine.search(j, 1); }));
 	if (n > 16)
-		report((name + "_ms_16").c_str(), engine.measure(16), 3);
-	report((name + "_ms_" + std::to_string(n)).c_str(), engine.measure(n), 3);
+		report(name + "_ms_16", measure(options.seconds, [&] { return engine.search(0, 16); }), 3);
+	report(name + "_ms_" + std::to_string(n), measure(options.seconds, [&] { return engine.search(0, n); }), 3);
 	if (options.check)
 	{
 		good = check_answers(docs, queries, engine) && good;
 		good = check_sums(engine) && good;
 	}
 	return good;
-}
-
-static bool
-has_flag(int argc, char **argv, const char *name)
-{
-	return std::any_of(argv + 1, argv + argc, [&](const char *arg) { return !strcmp(arg, name); });
 }
 
 static Options
@@ -610,14 +408,8 @@ parse_options(int argc, char **argv)
 	const char *value;
 
 	options.config = gen::parse(argc, argv);
-	if ((value = gen::opt(argc, argv, "--backend")) != nullptr)
-	{
-		options.cuda = !strcmp(value, "cuda");
-		if (!options.cuda && strcmp(value, "cpu") != 0)
-			die("--backend must be cpu or cuda");
-	}
-	if ((value = gen::opt(argc, argv, "--k")) != nullptr)
-		options.k = (uint32_t) strtoul(value, nullptr, 10);
+	options.cuda = wants_cuda(argc, argv);
+	options.k = parse_k(argc, argv, "100");
 	if ((value = gen::opt(argc, argv, "--simd")) != nullptr)
 		options.simd = atoi(value);
 	if ((value = gen::opt(argc, argv, "--method")) != nullptr)
@@ -631,8 +423,6 @@ parse_options(int argc, char **argv)
 	options.check = has_flag(argc, argv, "--check");
 	if (options.config.n_docs == 0 || options.config.n_queries == 0)
 		die("there must be documents and queries");
-	if (options.k < 1 || options.k > GPUVEC_MAX_K)
-		die("--k is out of range");
 	return options;
 }
 

@@ -5,6 +5,7 @@
 #   make bench DOCS=20000 QUERIES=64 MODES="A B C D F U"   all kinds of data, in short
 #   make bench-engine                                 the engine alone, without PostgreSQL
 #   make bench-filters                                searches with filters, see bench_filters.cpp
+#   make bench-sparse-engine   sparse vectors, see bench_sparse_engine.cpp
 #   make bench-choice                                 scan or lists, over columns of many kinds, see bench_choice.cpp
 #   make bench-embedding                              kernels of embedding tables, see bench_embedding.cu
 #   make bench-embedding-sql                          embedding tables through SQL
@@ -159,6 +160,13 @@ $(BENCH_BIN)/bench_filters: $(srcdir)/test/bench/bench_filters.cpp $(BENCH_HEADE
 	@mkdir -p $(@D)
 	$(CXX) $(BENCH_CXXFLAGS) -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS)
 
+# Searches of sparse vectors, without PostgreSQL
+bench-sparse-engine: $(BENCH_BIN)/bench_sparse_engine
+
+$(BENCH_BIN)/bench_sparse_engine: $(srcdir)/test/bench/bench_sparse_engine.cpp $(srcdir)/test/bench/sparsegen.h $(BENCH_HEADERS) $(ENGINE_LIB)
+	@mkdir -p $(@D)
+	$(CXX) $(BENCH_CXXFLAGS) -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS)
+
 # Segments under churn, without PostgreSQL
 bench-churn: $(BENCH_BIN)/bench_churn
 
@@ -203,4 +211,4 @@ clean: clean-bench
 clean-bench:
 	rm -rf $(BENCH_BIN)
 
-.PHONY: bench bench-engine bench-neighbors bench-choice bench-filters bench-embedding bench-embedding-sql bench-vectors bench-als bench-als-sql bench-filters-sql bench-peers bench-index bench-devices bench-partitions bench-sparse bench-churn bench-writers soak-writers clean-bench
+.PHONY: bench bench-engine bench-neighbors bench-choice bench-filters bench-embedding bench-embedding-sql bench-vectors bench-als bench-als-sql bench-filters-sql bench-peers bench-index bench-devices bench-partitions bench-sparse bench-sparse-engine bench-churn bench-writers soak-writers clean-bench

@@ -30,7 +30,6 @@
 #include <numeric>
 
 #include "bench_lib.h"
-#include "checksum.h"
 #include "engine_rows.h"
 
 using namespace bench;
@@ -335,26 +334,6 @@ check_answers(const Documents<Id> &docs, const Queries<Id> &queries, const Engin
 	});
 }
 
-/*
- * Print the checksums; false if there is a reference and they differ from it
- */
-static bool
-check_sums(const Engine &engine)
-{
-	const Reference *reference = find_reference(engine.options.config, engine.options.k);
-	Checksum	sum;
-	bool		same;
-
-	for (size_t j = 0; j < engine.queries.size(); j++)
-		for (uint32_t i = 0; i < engine.requests[j].nmatches; i++)
-			sum.add(tid_position(engine.answers[j][i].tid), engine.answers[j][i].score);
-	printf("checksum\t%" PRIu64 " %.9f %016" PRIx64 "\n",
-		   sum.index_sum, sum.score_sum, sum.index_fnv);
-	same = reference == nullptr || matches_reference(sum, *reference);
-	printf("reference\t%s\n", reference == nullptr ? "none" : same ? "equal" : "DIFFERENT");
-	return same;
-}
-
 /* Median time of the loop */
 template <class Id>
 static double
@@ -396,7 +375,7 @@ measure_method(const Documents<Id> &docs, const Queries<Id> &queries, Engine &en
 	if (options.check)
 	{
 		good = check_answers(docs, queries, engine) && good;
-		good = check_sums(engine) && good;
+		good = check_sums(engine.answers, engine.requests, find_reference(options.config, options.k)) && good;
 	}
 	return good;
 }

@@ -24,6 +24,7 @@
 #include <errno.h>
 
 #include "setgen.h"
+#include "checksum.h"
 #include "core/bounds.h"
 #include "engine/backend.h"
 
@@ -320,6 +321,28 @@ check_some(const std::string &prefix, uint64_t n, double seconds, Check check)
 	report(prefix + "checked_queries", (double) checked, 0);
 	report(prefix + "wrong_queries", (double) wrong, 0);
 	return wrong == 0;
+}
+
+/*
+ * Print the checksums of all answers; false if there is a reference and they
+ * differ from it
+ */
+template <class R>
+bool
+check_sums(const std::vector<Matches> &answers, const std::vector<gpuvec_topk_query> &requests,
+		   const R *reference)
+{
+	Checksum	sum;
+	bool		same;
+
+	for (size_t j = 0; j < answers.size(); j++)
+		for (uint32_t i = 0; i < requests[j].nmatches; i++)
+			sum.add(tid_position(answers[j][i].tid), answers[j][i].score);
+	printf("checksum\t%" PRIu64 " %.9f %016" PRIx64 "\n",
+		   sum.index_sum, sum.score_sum, sum.index_fnv);
+	same = reference == nullptr || matches_reference(sum, *reference);
+	printf("reference\t%s\n", reference == nullptr ? "none" : same ? "equal" : "DIFFERENT");
+	return same;
 }
 
 }	/* namespace bench */

@@ -306,7 +306,7 @@ same_answer(uint64_t j, const Matches &answer, uint32_t n, const Matches &expect
 	return true;
 }
 
-/* Check some of n queries, spread evenly, for so many seconds; print how many */
+/* Check some of n queries, spread evenly, for so many seconds */
 template <class Check>
 bool
 check_some(const std::string &prefix, uint64_t n, double seconds, Check check)

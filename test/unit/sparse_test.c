@@ -194,6 +194,10 @@ add_up(int how, bool least)
 	return sum;
 }
 
+/* Rows that are not wanted, and those of them that reach the line */
+static uint64_t skipped;
+static uint64_t reached;
+
 /* True if the row is wanted by a measure, for a score */
 static bool
 wanted(int measure, float sum, double score)
@@ -201,9 +205,18 @@ wanted(int measure, float sum, double score)
 	gpuvec_sparse_bound bound =
 	gpuvec_sparse_make_bound((gpuvec_sparse_measure) measure, n, own_q[GPUVEC_SPARSE_COSINE],
 							 own_q[measure]);
-	float		least = gpuvec_sparse_least(&bound, score, own_v[GPUVEC_SPARSE_COSINE], own_v[measure]);
+	double		square = own_v[GPUVEC_SPARSE_COSINE];
+	float		least = gpuvec_sparse_least(&bound, score, square, own_v[measure]);
+	float		place = gpuvec_sparse_place((gpuvec_sparse_measure) measure, square, own_v[measure]);
+	bool		reaches = gpuvec_sparse_reaches(sum, gpuvec_sparse_make_line(&bound, score), place);
+	bool		result = gpuvec_sparse_wanted(sum, hit, least, score);
 
-	return gpuvec_sparse_wanted(sum, hit, least, score);
+	/* the line is less, but not by much */
+	if (hit && result)
+		check(reaches, "a row that is wanted reaches the line");
+	skipped += hit && !result;
+	reached += hit && !result && reaches;
+	return result;
 }
 
 /* Check what was drawn, by the measures that it suits */
@@ -221,6 +234,7 @@ check_all(bool negative, const char *what)
 			check(wanted(m, sum, nextafter(score, -INFINITY)), what);
 			check(wanted(m, sum, score - fabs(score) * (double) random_below(1000) / 256), what);
 			check(wanted(m, sum, -INFINITY) && wanted(m, sum, NAN), what);
+			(void) wanted(m, sum, score + fabs(score) * (double) (1 + random_below(1000)) / 4096);
 			check(score < 0 || wanted(m, sum, -0x1p-1074), what);
 			check(hit || wanted(m, sum, 0x1p-1074) == false, "a row without an id of the query");
 		}
@@ -383,5 +397,6 @@ main(void)
 	test_overflow();
 	test_cosines();
 	test_prunes();
+	check(skipped > 100000 && reached < skipped / 5, "the line skips nearly all");
 	return report_checks();
 }

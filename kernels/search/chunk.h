@@ -111,6 +111,8 @@ struct chunk
 	bool direct; /* the last kernel writes results and states to the host */
 	bool again;  /* its queries overflowed before: they have good bounds */
 	bool whole;  /* tables of weights have all numbers (sparse_scan.cu) */
+	/* warps of a block that scans all queries at once (sparse_batch.cu), or 0 */
+	uint32_t together;
 	/* rows that pass the queries' filters are counted one by one */
 	bool gathered;
 	double share; /* of the rows that take part, of the query with the most */
@@ -136,7 +138,9 @@ struct chunk
 	size_t pieces;   /* of cold numbers */
 	size_t sparse;   /* by measures of sparse vectors: sparse_query, .. */
 	size_t weights;  /* .. weights of hot numbers, .. */
-	size_t terms;    /* .. and terms */
+	size_t terms;    /* .. and terms; if they are scanned together: */
+	size_t number_lists; /* .. lists of numbers, .. */
+	size_t number_entries; /* .. and their entries */
 	size_t ranges;   /* for each block the queries that sample it */
 	size_t uploaded; /* end of what is copied in */
 	size_t entries;  /* of the queries, for each segment */
@@ -232,6 +236,12 @@ extern struct sparse_tables
 chunk_weights(const struct search *s, const struct chunk *c);
 extern bool
 choose_sparse_kernel(struct search *s, struct chunk *c);
+extern uint32_t
+most_together(const struct search *s);
+extern size_t
+sparse_lists_bytes(const struct search *s);
+extern bool
+choose_together(struct search *s, struct chunk *c);
 
 /* chunk_filters.cu */
 extern size_t

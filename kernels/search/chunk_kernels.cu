@@ -85,7 +85,9 @@ cut_items(const struct search *s, const struct chunk *c, struct scan_params *p)
 	double per_group = 32.0 * std::max(tiles, 1u) / view->ntiles;
 	double groups = s->policy.item_tiles / per_group;
 	double most = (double) p->ngroups * p->nbatches / (4.0 * c->blocks);
-	uint32_t warps = (s->scoring.sparse ? sparse_scan_threads() : scan_threads(c->planes)) / 32;
+	uint32_t warps = c->together         ? c->together
+					 : s->scoring.sparse ? sparse_scan_threads() / 32
+										 : scan_threads(c->planes) / 32;
 
 	groups = std::min(std::max(std::min(groups, most), 1.0), (double) p->ngroups);
 	p->range_groups = (uint32_t) groups;
@@ -148,7 +150,15 @@ queue_scan(struct search *s, struct chunk *c, uint32_t ngroups, uint32_t class_l
 		return false;
 	p.plain = plain;
 	p.nbatches = (c->n + c->batch - 1) / c->batch;
+	if (c->together)
+	{
+		p.nbatches = 1;
+		p.stride = sparse_batch_stride(c->n);
+	}
 	cut_items(s, c, &p);
+	if (c->together)
+		return s->check(sparse_batch_launch(&p, c->together, c->shared_bytes,
+											std::min(c->blocks, p.nitems), s->stream));
 	if (s->scoring.sparse)
 		return s->check(sparse_scan_launch(&p, c->whole, c->shared_bytes,
 										   std::min(c->blocks, p.nitems), s->stream));

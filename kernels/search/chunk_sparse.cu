@@ -7,6 +7,9 @@
  * numbers, in the order of these.  Scores take all, with their numbers, in the
  * order of ids.
  *
+ * For a scan of all queries together, hot numbers go once more, as a list of
+ * queries for each number.
+ *
  *-------------------------------------------------------------------------
  */
 #include <algorithm>
@@ -31,7 +34,31 @@ query_sparse_bytes(const struct search *s, const gpuvec_topk_query *query)
 	if (!s->scoring.sparse)
 		return 0;
 	return sizeof(struct sparse_query) + sizeof(float) * query->len +
-		   sizeof(struct sparse_term) * query_terms(s, query);
+		   sizeof(struct sparse_term) * query_terms(s, query) +
+		   (most_together(s) > 0 ? sizeof(struct sparse_entry) * query->len : 0);
+}
+
+/* Bytes of scratch memory for where the lists of numbers begin */
+size_t
+sparse_lists_bytes(const struct search *s)
+{
+	return sizeof(uint2) * ((size_t) s->view->maxid + 1);
+}
+
+/*
+ * How many queries may be scanned together, if there are as many; 0: none are
+ */
+uint32_t
+most_together(const struct search *s)
+{
+	uint32_t most = SPARSE_BATCH_MOST;
+
+	if (!s->scoring.sparse || s->nwork < s->policy.together_queries ||
+		sparse_lists_bytes(s) > s->policy.workspace / 4)
+		return 0;
+	while (most > 0 && sparse_batch_warps(most, s->b->device.shared_limit) == 0)
+		most -= SPARSE_BATCH_UNIT;
+	return most;
 }
 
 /* Reserve scratch memory for the weights of a chunk */
@@ -44,6 +71,8 @@ lay_out_sparse(const struct search *s, struct chunk *c, struct arena *at)
 	c->sparse = at->reserve(s->scoring.sparse ? sizeof(struct sparse_query) * c->n : 0);
 	c->weights = at->reserve(s->scoring.sparse ? sizeof(float) * c->nids : 0);
 	c->terms = at->reserve(sizeof(struct sparse_term) * c->nterms);
+	c->number_lists = at->reserve(c->together ? sparse_lists_bytes(s) : 0);
+	c->number_entries = at->reserve(c->together ? sizeof(struct sparse_entry) * c->nids : 0);
 }
 
 /* The place of a query's i-th number, hot ones first, among its ids */
@@ -85,6 +114,41 @@ fill_terms(const gpuvec_topk_query *query, uint32_t n, struct sparse_term *terms
 	}
 }
 
+/* Write the lists of numbers, each in the order of queries */
+static void
+fill_lists(const struct search *s, const struct chunk *c, uint2 *lists,
+		   struct sparse_entry *entries)
+{
+	uint32_t maxid = s->view->maxid;
+	uint32_t first = 0;
+
+	memset(lists, 0, sparse_lists_bytes(s));
+	for (uint32_t i = 0; i < c->n; i++)
+	{
+		const gpuvec_topk_query *q = chunk_query(c, i)->query;
+
+		for (uint32_t j = 0; j < q->len && q->ids[j] <= maxid; j++)
+			lists[q->ids[j]].y++;
+	}
+	for (uint32_t number = 0; number <= maxid; number++)
+	{
+		lists[number].x = first;
+		first += lists[number].y;
+		lists[number].y = 0;
+	}
+	for (uint32_t i = 0; i < c->n; i++)
+	{
+		const gpuvec_topk_query *q = chunk_query(c, i)->query;
+
+		for (uint32_t j = 0; j < q->len && q->ids[j] <= maxid; j++)
+		{
+			uint2 *list = &lists[q->ids[j]];
+
+			entries[list->x + list->y++] = {i, q->weights[place_of(q, j)]};
+		}
+	}
+}
+
 /* Write a chunk's weights for the device; `upload` is where states begin */
 void
 fill_sparse(const struct search *s, const struct chunk *c, char *upload)
@@ -106,6 +170,9 @@ fill_sparse(const struct search *s, const struct chunk *c, char *upload)
 		fill_terms(q, n, terms + at);
 		at += n;
 	}
+	if (c->together)
+		fill_lists(s, c, (uint2 *) (upload + (c->number_lists - c->states)),
+				   (struct sparse_entry *) (upload + (c->number_entries - c->states)));
 }
 
 /* A chunk's weights on the device; none by measures of sets */
@@ -119,6 +186,11 @@ chunk_weights(const struct search *s, const struct chunk *c)
 	tables.queries = scratch_at<struct sparse_query>(s, c->sparse);
 	tables.weights = scratch_at<float>(s, c->weights);
 	tables.terms = scratch_at<struct sparse_term>(s, c->terms);
+	if (c->together)
+	{
+		tables.lists = scratch_at<uint2>(s, c->number_lists);
+		tables.entries = scratch_at<struct sparse_entry>(s, c->number_entries);
+	}
 	return tables;
 }
 
@@ -138,6 +210,22 @@ choose_sparse_kernel(struct search *s, struct chunk *c)
 	if (!s->check(sparse_scan_blocks(c->whole, c->shared_bytes, &blocks), "prepare a search"))
 		return false;
 	c->blocks = (uint32_t) std::max(blocks, 1) * b->device.sms;
+	return true;
+}
+
+/* Scan the chunk's queries together */
+bool
+choose_together(struct search *s, struct chunk *c)
+{
+	struct search_backend *b = s->b;
+	int blocks = 0;
+
+	c->together = sparse_batch_warps(c->n, b->device.shared_limit);
+	c->shared_bytes = sparse_batch_shared_bytes(c->n, c->together);
+	if (!s->check(sparse_batch_blocks(c->together, c->shared_bytes, &blocks), "prepare a search"))
+		return false;
+	c->blocks = (uint32_t) std::max(blocks, 1) * b->device.sms;
+	b->stats.together_chunks++;
 	return true;
 }
 

@@ -51,19 +51,25 @@ rank_row(const struct candidate_sink &sink, const struct query_limits *limits, g
 	return rank_score(limits, gpuvec_score_with(sink.scoring, shared), shared.common, tid, key);
 }
 
+/* Append a row to the candidates of query q; a lane on its own */
+static __device__ __forceinline__ void
+append_row(const struct candidate_sink &sink, uint32_t q, const struct row_key &key)
+{
+	uint32_t at = atomicAdd(&sink.queries[q].count, 1);
+
+	if (at < sink.capacity)
+		sink.candidates[(size_t) q * sink.capacity + at] = key;
+}
+
 /* Score a row for query q, and append it if it ranks; a lane on its own */
 static __device__ __forceinline__ void
 emit_row(const struct candidate_sink &sink, uint32_t q, const struct query_limits *limits,
 		 gpuvec_shared shared, uint64_t tid)
 {
 	struct row_key key;
-	uint32_t at;
 
-	if (!rank_row(sink, limits, shared, tid, false, &key))
-		return;
-	at = atomicAdd(&sink.queries[q].count, 1);
-	if (at < sink.capacity)
-		sink.candidates[(size_t) q * sink.capacity + at] = key;
+	if (rank_row(sink, limits, shared, tid, false, &key))
+		append_row(sink, q, key);
 }
 
 /*

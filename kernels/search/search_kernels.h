@@ -6,6 +6,7 @@
  *
  * scan.cu            counts common ids by a scan, and emits candidates
  * sparse_scan.cu     the same by measures of sparse vectors: adds up terms
+ * sparse_batch.cu    the same of many queries at once
  * dense.cu           counts by products of bit vectors
  * dense_panels.cu    lists the rows to count so
  * dense_score.cu     scores what this finds
@@ -124,6 +125,19 @@ struct sparse_tables
 	const struct sparse_query *queries; /* [nqueries] */
 	const float *weights;               /* of hot numbers, in their order: as ids[] */
 	const struct sparse_term *terms;    /* of each query in the order of ids */
+	/*
+	 * of queries that are scanned together: where each number's list begins,
+	 * and how many entries it has; NULL: they are not
+	 */
+	const uint2 *lists; /* [maxid + 1] */
+	const struct sparse_entry *entries;
+};
+
+/* A query that has the number of a list, and its id's weight */
+struct __align__(8) sparse_entry
+{
+	uint32_t query;
+	float weight;
 };
 
 /* A filter, as kernels see it */
@@ -245,6 +259,7 @@ struct scan_params
 	uint32_t nitems;       /* nbatches * number of ranges of groups */
 	uint32_t range_groups; /* groups per item */
 	uint32_t grab;         /* tiles that a warp takes at a time: a power of 2 */
+	uint32_t stride;       /* sums of a warp: sparse_batch_stride(nqueries) */
 	uint32_t plain;        /* nonzero: leave out segments with bit vectors */
 	gpuvec_scoring scoring;
 	struct sparse_tables sparse;
@@ -423,6 +438,27 @@ sparse_scan_blocks(bool whole, size_t shared_bytes, int *blocks);
 extern cudaError_t
 sparse_scan_launch(const struct scan_params *params, bool whole, size_t shared_bytes,
 				   uint32_t blocks, cudaStream_t stream);
+
+/* sparse_batch.cu */
+
+/* Sums that a warp compares at a time */
+#define SPARSE_BATCH_UNIT 128
+/* With more queries, sums leave room for too few warps, on any device */
+#define SPARSE_BATCH_MOST 2048
+
+extern cudaError_t
+sparse_batch_prepare(size_t smem_limit);
+extern uint32_t
+sparse_batch_stride(uint32_t nqueries);
+extern uint32_t
+sparse_batch_warps(uint32_t nqueries, size_t smem_limit);
+extern size_t
+sparse_batch_shared_bytes(uint32_t nqueries, uint32_t warps);
+extern cudaError_t
+sparse_batch_blocks(uint32_t warps, size_t shared_bytes, int *blocks);
+extern cudaError_t
+sparse_batch_launch(const struct scan_params *params, uint32_t warps, size_t shared_bytes,
+					uint32_t blocks, cudaStream_t stream);
 
 /* dense.cu, dense_bits.cu, dense_panels.cu, dense_score.cu */
 extern cudaError_t

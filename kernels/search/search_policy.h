@@ -55,6 +55,11 @@ extern "C"
 		uint32_t first_per_k;  /* .. or first_per_k * k, if this is more */
 		uint32_t item_tiles;   /* tiles per item */
 		uint32_t grab;         /* tiles that a warp takes at a time */
+		/*
+		 * from this number of queries on, measures of sparse vectors scan
+		 * them together
+		 */
+		uint32_t together_queries;
 
 		/* building the lists of segments */
 		uint32_t list_rows; /* rows that a segment with lists has, at least */
@@ -160,6 +165,7 @@ extern "C"
 		uint32_t retries;           /* rounds that overflowed again, of these queries */
 		uint32_t list_chunks;       /* chunks counted by lists */
 		uint32_t dense_chunks;      /* chunks counted by bit vectors */
+		uint32_t together_chunks;   /* chunks whose queries were scanned together */
 		uint32_t lone_chunks;       /* chunks whose queries were kernel parameters */
 		uint32_t own_rounds;        /* rounds in which each query had blocks of its own */
 		uint32_t plain_rounds;      /* rounds that counted in bytes */

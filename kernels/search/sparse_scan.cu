@@ -32,6 +32,7 @@
  */
 #include "kernels/device/launch.h"
 #include "kernels/search/sparse_score.cuh"
+#include "kernels/search/tile_walk.cuh"
 
 namespace gpuvec
 {
@@ -47,8 +48,7 @@ struct __align__(16) sparse_scan_shared
 	gpuvec_sparse_bound bound;
 	double score; /* the bound; NaN if there is none */
 	float first;  /* weight of the number 0, or 0 */
-	uint32_t item;
-	uint32_t next_slot;
+	struct tile_walk walk;
 	uint32_t padding;
 };
 
@@ -284,88 +284,25 @@ struct sparse_scanner
 		append_rows(sink, q, ranks, key);
 	}
 
-	/* Of n tiles of a group (n <= 32), scan those in the round's classes */
-	__device__ __forceinline__ void
-	scan_strip(uint32_t group, uint32_t offset, uint32_t n)
-	{
-		uint2 where = params.groups[group];
-		const struct device_segment *segment = &params.segments[where.x];
-		uint32_t tile = where.y + offset + lane;
-		uint32_t hash = tile_class(where.x, tile);
-		bool take =
-			lane < n && tile < segment->ntiles && hash >= params.class_lo && hash < params.class_hi;
-		uint32_t pending = __ballot_sync(FULL_WARP, take);
-		uint4 mine = make_uint4(0, 0, 0, 0);
-
-		if (take)
-			mine = segment->tiles[tile];
-#pragma unroll 1
-		for (; pending != 0; pending &= pending - 1)
-		{
-			int src = __ffs(pending) - 1;
-			uint32_t chunk = __shfl_sync(FULL_WARP, mine.x, src);
-			uint32_t nchunks = __shfl_sync(FULL_WARP, mine.y, src) & ((1 << TILE_WHOLE_SHIFT) - 1);
-
-			scan_tile(segment, where.y + offset + src, chunk, nchunks);
-		}
-	}
-
-	/*
-	 * Scan a range of groups; called by the whole thread block.  Each warp
-	 * takes tiles on its own.
-	 */
-	__device__ __forceinline__ void
-	scan_range(uint32_t range)
-	{
-		uint32_t group = range * params.range_groups;
-		uint32_t slots = min(params.range_groups, params.ngroups - group) * 32;
-
-		if (!alive)
-			return;
-		for (;;)
-		{
-			uint32_t slot = 0;
-			uint32_t end;
-
-			if (lane == 0)
-				slot = atomicAdd(&shared->next_slot, params.grab);
-			slot = __shfl_sync(FULL_WARP, slot, 0);
-			if (slot >= slots)
-				break;
-			end = min(slot + params.grab, slots);
-#pragma unroll 1
-			for (; slot < end; slot += 32)
-				scan_strip(group + slot / 32, slot % 32, min(end - slot, 32u));
-		}
-	}
-
 	/* Take items until none is left */
 	__device__ __forceinline__ void
 	run()
 	{
 		uint32_t query = ~0u;
+		uint32_t item;
 
-		for (;;)
+		while (take_item(params, &shared->walk, &item))
 		{
-			uint32_t item;
-
-			__syncthreads();
-			if (threadIdx.x == 0)
-			{
-				shared->item =
-					*(volatile const uint32_t *) params.stop ? ~0u : atomicAdd(params.next_item, 1);
-				shared->next_slot = 0;
-			}
-			__syncthreads();
-			item = shared->item;
-			if (item >= params.nitems)
-				break;
 			if (item % params.nbatches != query)
 			{
 				query = item % params.nbatches;
 				load_query(query);
 			}
-			scan_range(item / params.nbatches);
+			if (alive)
+				walk_range(params, &shared->walk, item / params.nbatches,
+						   [this](const struct device_segment *segment, uint32_t tile,
+								  uint32_t chunk, uint32_t nchunks)
+						   { scan_tile(segment, tile, chunk, nchunks); });
 		}
 	}
 };

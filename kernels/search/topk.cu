@@ -449,6 +449,8 @@ next_chunk(struct search *s, uint32_t from, struct chunk *c)
 	uint64_t nids = 0;
 	uint64_t list_bytes = 0;
 	uint64_t cold_bytes = 0;
+	uint32_t together;
+	uint32_t most;
 	uint32_t n = 0;
 
 	memset(c, 0, sizeof(*c));
@@ -457,7 +459,11 @@ next_chunk(struct search *s, uint32_t from, struct chunk *c)
 		return false;
 	c->gathered = s->work[from].filter && s->work[from].filter->gathered;
 	c->lists = !c->gathered && lists_pay(s, &s->work[from]);
-	for (uint32_t i = from; i < s->nwork && n < policy.chunk_queries; i++, n++)
+	together = c->gathered ? 0 : most_together(s);
+	most = together > 0 ? std::min(together, policy.chunk_queries) : policy.chunk_queries;
+	if (together > 0)
+		cold_bytes = sparse_lists_bytes(s);
+	for (uint32_t i = from; i < s->nwork && n < most; i++, n++)
 	{
 		const struct work_query *w = &s->work[i];
 		uint32_t kmax = std::max(c->kmax, w->k);
@@ -486,7 +492,7 @@ next_chunk(struct search *s, uint32_t from, struct chunk *c)
 	if (n > c->batch && from + n < s->nwork && s->work[from + n].kind == s->work[from].kind)
 		n -= n % c->batch;
 	c->n = n;
-	return true;
+	return n < policy.together_queries || together == 0 || choose_together(s, c);
 }
 
 /* Note what is known of the rows that pass a query's filter */

@@ -462,12 +462,16 @@ is_right(const question *q, const gpuvec_topk_query *query)
 /* What searches ran short of: tables, and only room for candidates */
 static struct gpuvec_search_stats short_of;
 
+/* Chunks whose queries were scanned together */
+static uint64_t together_chunks;
+
 /* Add what the last one did */
 static void
 count_shortage(gpuvec_backend *b)
 {
 	struct gpuvec_search_stats last = gpuvec_search_last(b);
 
+	together_chunks += last.together_chunks;
 	short_of.cold_full += last.cold_full;
 	if (last.cold_full > 0)
 		return;
@@ -644,9 +648,12 @@ search_table(gpuvec_backend *b, const table *t, int measure, int weights, uint32
 }
 
 #ifdef WEIGHTS_TEST_GPU
-#define N_BACKENDS	2
+#define N_BACKENDS	3
 
-/* Rounds, candidates and tables are small: searches run short of them */
+/*
+ * Queries of a batch are scanned together by the first two.  Rounds,
+ * candidates and tables of the last two are small: searches run short of them.
+ */
 static gpuvec_backend *
 open_backend(int simd, int threads)
 {
@@ -662,6 +669,7 @@ open_backend(int simd, int threads)
 	}
 	policy = gpuvec_search_policy_get(b);
 	policy.list_rows = 1;
+	policy.together_queries = simd < N_BACKENDS ? 2 : UINT32_MAX;
 	if (simd != 1)
 	{
 		policy.first_rows = 64;
@@ -905,6 +913,7 @@ main(int argc, char **argv)
 	test_climbing();
 	test_room();
 	test_longest();
+	check(together_chunks > 200, "queries are scanned together");
 	check(short_of.cold_full > 5, "tables are too small");
 	check(short_of.overflows > 0, "queries have more candidates than there is room for");
 	check(short_of.direct_overflows > 0, "so have lone queries");

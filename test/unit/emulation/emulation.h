@@ -402,6 +402,12 @@ __fdiv_rn(float a, float b)
 	return a / b;
 }
 
+static inline float
+__fadd_rn(float a, float b)
+{
+	return a + b;
+}
+
 static inline long long
 __double_as_longlong(double d)
 {

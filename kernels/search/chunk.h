@@ -113,6 +113,8 @@ struct chunk
 	bool whole;  /* tables of weights have all numbers (sparse_scan.cu) */
 	/* warps of a block that scans all queries at once (sparse_batch.cu), or 0 */
 	uint32_t together;
+	size_t together_bytes; /* its shared memory */
+	uint32_t together_blocks;
 	/* rows that pass the queries' filters are counted one by one */
 	bool gathered;
 	double share; /* of the rows that take part, of the query with the most */

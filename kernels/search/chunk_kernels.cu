@@ -74,20 +74,17 @@ class_tiles(const struct search *s, uint32_t class_lo, uint32_t class_hi)
 }
 
 /*
- * Cut a scan into items.  An item should be large: making its table must take
+ * Cut a scan of blocks of so many warps into items.  An item should be large: making its table must take
  * little time beside it.  But there should be 4 items or more for each block.
  */
 static void
-cut_items(const struct search *s, const struct chunk *c, struct scan_params *p)
+cut_items(const struct search *s, uint32_t blocks, uint32_t warps, struct scan_params *p)
 {
 	const struct cuda_view *view = s->view;
 	uint32_t tiles = class_tiles(s, p->class_lo, p->class_hi);
 	double per_group = 32.0 * std::max(tiles, 1u) / view->ntiles;
 	double groups = s->policy.item_tiles / per_group;
-	double most = (double) p->ngroups * p->nbatches / (4.0 * c->blocks);
-	uint32_t warps = c->together         ? c->together
-					 : s->scoring.sparse ? sparse_scan_threads() / 32
-										 : scan_threads(c->planes) / 32;
+	double most = (double) p->ngroups * p->nbatches / (4.0 * blocks);
 
 	groups = std::min(std::max(std::min(groups, most), 1.0), (double) p->ngroups);
 	p->range_groups = (uint32_t) groups;
@@ -136,6 +133,26 @@ begin_scan(struct search *s, struct chunk *c, struct scan_params *p, uint32_t ng
 }
 
 /*
+ * Queue a scan of all queries together.  False: there are too few tiles for
+ * its warps, each of which is busy with a tile for long.
+ */
+static bool
+scan_together(struct search *s, struct chunk *c, struct scan_params *p, cudaError_t *rc)
+{
+	double tiles = class_tiles(s, p->class_lo, p->class_hi);
+
+	if (tiles * 100 < (double) s->policy.together_percent * c->together_blocks * c->together)
+		return false;
+	s->b->stats.together_rounds++;
+	p->nbatches = 1;
+	p->stride = sparse_batch_stride(c->n);
+	cut_items(s, c->together_blocks, c->together, p);
+	*rc = sparse_batch_launch(p, c->together, c->together_bytes,
+							  std::min(c->together_blocks, p->nitems), s->stream);
+	return true;
+}
+
+/*
  * Queue the scan of classes class_lo .. class_hi - 1 of the first ngroups
  * groups; if `plain`, only of segments without bit vectors
  */
@@ -144,21 +161,17 @@ queue_scan(struct search *s, struct chunk *c, uint32_t ngroups, uint32_t class_l
 		   uint32_t class_hi, bool plain)
 {
 	struct scan_params p;
+	cudaError_t rc;
 
 	memset(&p, 0, sizeof(p));
 	if (!begin_scan(s, c, &p, ngroups, class_lo, class_hi))
 		return false;
 	p.plain = plain;
 	p.nbatches = (c->n + c->batch - 1) / c->batch;
-	if (c->together)
-	{
-		p.nbatches = 1;
-		p.stride = sparse_batch_stride(c->n);
-	}
-	cut_items(s, c, &p);
-	if (c->together)
-		return s->check(sparse_batch_launch(&p, c->together, c->shared_bytes,
-											std::min(c->blocks, p.nitems), s->stream));
+	if (c->together > 0 && scan_together(s, c, &p, &rc))
+		return s->check(rc);
+	cut_items(s, c->blocks,
+			  (s->scoring.sparse ? sparse_scan_threads() : scan_threads(c->planes)) / 32, &p);
 	if (s->scoring.sparse)
 		return s->check(sparse_scan_launch(&p, c->whole, c->shared_bytes,
 										   std::min(c->blocks, p.nitems), s->stream));

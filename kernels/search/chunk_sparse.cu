@@ -13,6 +13,7 @@
  *-------------------------------------------------------------------------
  */
 #include <algorithm>
+#include <math.h>
 #include <string.h>
 
 #include "kernels/search/chunk.h"
@@ -213,19 +214,26 @@ choose_sparse_kernel(struct search *s, struct chunk *c)
 	return true;
 }
 
-/* Scan the chunk's queries together */
+/*
+ * Find out whether to scan the chunk's queries together.  That goes through
+ * all rows, but a scan for one query only through tiles with a row that takes
+ * part.
+ */
 bool
 choose_together(struct search *s, struct chunk *c)
 {
 	struct search_backend *b = s->b;
+	double tiles = 1 - pow(1 - std::min(c->share, 1.0), GPUVEC_TILE_ROWS);
 	int blocks = 0;
 
+	if (c->n * tiles < s->policy.together_queries)
+		return true;
 	c->together = sparse_batch_warps(c->n, b->device.shared_limit);
-	c->shared_bytes = sparse_batch_shared_bytes(c->n, c->together);
-	if (!s->check(sparse_batch_blocks(c->together, c->shared_bytes, &blocks), "prepare a search"))
+	c->together_bytes = sparse_batch_shared_bytes(c->n, c->together);
+	if (!s->check(sparse_batch_blocks(c->together, c->together_bytes, &blocks),
+				  "prepare a search"))
 		return false;
-	c->blocks = (uint32_t) std::max(blocks, 1) * b->device.sms;
-	b->stats.together_chunks++;
+	c->together_blocks = (uint32_t) std::max(blocks, 1) * b->device.sms;
 	return true;
 }
 

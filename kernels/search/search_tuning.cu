@@ -46,7 +46,8 @@ set_scans(struct gpuvec_search_policy &p)
 	p.first_per_k = 16;    /* as in backend, k = 100 */
 	p.item_tiles = 2048;   /* as in backend, bitset scan */
 	p.grab = 4;            /* as in backend, bitset scan */
-	p.together_queries = 8; /* vectors */
+	p.together_queries = 32; /* vectors: two ways take as long */
+	p.together_percent = 50; /* vectors: a tile takes 4 ms */
 	p.decode_rows = 16384; /* tried: one thread decodes the answer */
 	p.decode_queries = 32; /* as in the line of decode_rows */
 }

@@ -33,10 +33,11 @@ namespace gpuvec
 
 extern __shared__ uint4 shared_memory[];
 
-#define MOST_WARPS 32
+#define MOST_WARPS 24
 #define LEAST_WARPS 8
 
-/* Lists whose entries are read at a time, so that loads overlap */
+/* Loads overlap: numbers that a lane reads at a time, lists of a warp */
+#define NUMBERS_AT_ONCE 4
 #define LISTS_AT_ONCE 4
 
 /* Bits of -0: no sum of terms has them, see add_entry() */
@@ -177,20 +178,27 @@ struct sparse_batcher
 		const uint16_t *ids = (const uint16_t *) segment->ids + first;
 
 #pragma unroll 1
-		for (uint32_t begin = 0; begin < len; begin += 32)
+		for (uint32_t begin = 0; begin < len; begin += 32 * NUMBERS_AT_ONCE)
 		{
-			uint32_t p = begin + lane;
-			size_t at = (size_t) (p / 8) * 256 + p % 8;
-			uint2 list = make_uint2(0, 0);
-			float value = 1;
+			uint32_t number[NUMBERS_AT_ONCE];
+			float value[NUMBERS_AT_ONCE];
+			uint2 list[NUMBERS_AT_ONCE];
 
-			if (p < len)
+#pragma unroll
+			for (int i = 0; i < NUMBERS_AT_ONCE; i++)
 			{
-				list = params.sparse.lists[__ldg(&ids[at])];
-				if (segment->values)
-					value = __ldg(&segment->values[first + at]);
+				uint32_t p = begin + 32 * i + lane;
+				size_t at = (size_t) (p / 8) * 256 + p % 8;
+
+				number[i] = p < len ? __ldg(&ids[at]) : ~0u;
+				value[i] = p < len && segment->values ? __ldg(&segment->values[first + at]) : 1;
 			}
-			add_lists(list, value);
+#pragma unroll
+			for (int i = 0; i < NUMBERS_AT_ONCE; i++)
+				list[i] = number[i] != ~0u ? params.sparse.lists[number[i]] : make_uint2(0, 0);
+#pragma unroll
+			for (int i = 0; i < NUMBERS_AT_ONCE; i++)
+				add_lists(list[i], value[i]);
 		}
 	}
 

@@ -492,7 +492,7 @@ next_chunk(struct search *s, uint32_t from, struct chunk *c)
 	if (n > c->batch && from + n < s->nwork && s->work[from + n].kind == s->work[from].kind)
 		n -= n % c->batch;
 	c->n = n;
-	return n < policy.together_queries || together == 0 || choose_together(s, c);
+	return together == 0 || choose_together(s, c);
 }
 
 /* Note what is known of the rows that pass a query's filter */

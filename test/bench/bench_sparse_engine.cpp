@@ -9,8 +9,8 @@
  * their tids.  A filter column has (row * 7919) % 10000.  Queries ask for the
  * k best rows as an index scan does: of all rows ("engine_..."), with a
  * filter that 1 % of the rows pass ("filter_0.01_..."), and with one that
- * 0.01 % pass ("filter_0.0001_..."); one at a time, 16 of them, and all in
- * one batch.
+ * 0.01 % pass ("filter_0.0001_..."); one at a time, some of them in a batch,
+ * and all in one.
  *
  * With --check, some answers of each are compared with those of a loop over
  * all rows that adds up in float8 in ascending order of ids, scores to the
@@ -40,6 +40,9 @@ static const uint32_t VOCABULARY = 30522;
 
 /* Rows have no more ids */
 static const uint32_t MOST_IDS = 320;
+
+/* Queries of a batch that is measured, besides all */
+static const uint64_t batches[] = {2, 4, 8, 16, 64, 256};
 
 /* Values are so many parts of 1 */
 static const float PARTS = 1024;
@@ -475,8 +478,9 @@ measure_setting(Engine &engine, const Setting &setting)
 	report_single(name, measure_single(options.seconds, n, [&](uint64_t j) { return engine.search(j, 1); }));
 	if (options.check)
 		good = engine.check("single", std::min(n, SINGLE)) && good;
-	if (n > 16)
-		report(name + "_ms_16", measure(options.seconds, [&] { return engine.search(0, 16); }), 3);
+	for (uint64_t batch : batches)
+		if (batch < n)
+			report(name + "_ms_" + std::to_string(batch), measure(options.seconds, [&] { return engine.search(0, batch); }), 3);
 	report(name + "_ms_" + std::to_string(n), measure(options.seconds, [&] { return engine.search(0, n); }), 3);
 	if (options.check)
 		good = engine.check("batch", n) && good;

@@ -12,6 +12,7 @@
  *	 bits		"Bit vectors on tensor cores; 23 November 2026"
  *	 filters	"NVIDIA H200: filters; 23 November 2026"
  *	 kernels	"Kernels alone; 21 November 2026", of embedding tables
+ *	 vectors	"NVIDIA H200: sparse vectors; 29 November 2026"
  *	 tried		"Tried and dropped", search on the GPU
  *
  * "as in" a section: its figures were measured with the number, but no line
@@ -46,8 +47,9 @@ set_scans(struct gpuvec_search_policy &p)
 	p.first_per_k = 16;    /* as in backend, k = 100 */
 	p.item_tiles = 2048;   /* as in backend, bitset scan */
 	p.grab = 4;            /* as in backend, bitset scan */
-	p.together_queries = 32; /* vectors: two ways take as long */
-	p.together_percent = 50; /* vectors: a tile takes 4 ms */
+	/* vectors, 64 queries: 38 ms together, 53 one by one; 16: 25 and 14 */
+	p.together_queries = 64;
+	p.together_percent = 50; /* vectors, 2,000 queries: 164 ms with, 339 without */
 	p.decode_rows = 16384; /* tried: one thread decodes the answer */
 	p.decode_queries = 32; /* as in the line of decode_rows */
 }

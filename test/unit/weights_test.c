@@ -31,6 +31,7 @@
 
 #define N_MEASURES		3
 #define N_QUERIES		20
+#define MANY_QUERIES	150
 #define MOST_IDS		2000	/* of a table; others are unknown to it */
 
 typedef struct id_set
@@ -489,7 +490,7 @@ search(gpuvec_backend *b, const gpuvec_view *view, int measure, gpuvec_method me
 {
 	static const char *const names[] = {"inner product", "cosine", "jaccard"};
 	gpuvec_scoring scoring = gpuvec_sparse_scoring((gpuvec_sparse_measure) measure);
-	gpuvec_topk_query queries[N_QUERIES];
+	gpuvec_topk_query queries[MANY_QUERIES];
 	uint32_t	ways = gpuvec_way_bit(GPUVEC_WAY_SCAN);
 	gpuvec_error error;
 
@@ -742,6 +743,29 @@ test_large(uint32_t large, uint32_t largest)
 	}
 }
 
+/* Many queries of few ids, each of which dozens of them have */
+static void
+test_many(int n)
+{
+	for (int i = 0; i < n; i++)
+	{
+		gpuvec_backend *b = open_backend(1 + i % 3, 1 + i % 2);
+		table	   *t = draw_table(200, 12, 15, i % N_NUMBERS, i % 4 == 0 ? -1 : (int) random_below(N_WEIGHTS));
+		gpuvec_view *view = make_view(b, t);
+		question   *questions[MANY_QUERIES];
+		int			measure = i % N_MEASURES;
+
+		for (int j = 0; j < MANY_QUERIES; j++)
+			questions[j] = draw_question(b, t, measure, (int) random_below(N_WEIGHTS), 12);
+		search(b, view, measure, GPUVEC_METHOD_AUTO, questions, MANY_QUERIES);
+		for (int j = 0; j < MANY_QUERIES; j++)
+			free_question(questions[j]);
+		gpuvec_view_unref(view);
+		free_table(t);
+		b->close(b);
+	}
+}
+
 #define CLIMBING		600		/* rows, and ids */
 
 /* Row r has the id r only, and each row is better than all before it */
@@ -911,6 +935,7 @@ main(int argc, char **argv)
 
 	test_tables(full ? 1500 : 90);
 	test_large(full ? 5000 : 1500, full ? 70000 : 3000);
+	test_many(full ? 90 : 9);
 	test_climbing();
 	test_room();
 	test_longest();
@@ -929,6 +954,7 @@ main(void)
 {
 	test_tables(1500);
 	test_large(5000, 70000);
+	test_many(90);
 	test_climbing();
 	test_longest();
 	return report_checks();

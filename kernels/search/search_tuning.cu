@@ -47,9 +47,9 @@ set_scans(struct gpuvec_search_policy &p)
 	p.first_per_k = 16;    /* as in backend, k = 100 */
 	p.item_tiles = 2048;   /* as in backend, bitset scan */
 	p.grab = 4;            /* as in backend, bitset scan */
-	/* vectors, 64 queries: 38 ms together, 53 one by one; 16: 25 and 14 */
+	/* vectors: 64 queries 38 ms together, 53 one by one; 16: 25 and 14 */
 	p.together_queries = 64;
-	p.together_percent = 50; /* vectors, 2,000 queries: 164 ms with, 339 without */
+	p.together_percent = 50; /* vectors: 164 ms with it, 339 without */
 	p.decode_rows = 16384; /* tried: one thread decodes the answer */
 	p.decode_queries = 32; /* as in the line of decode_rows */
 }

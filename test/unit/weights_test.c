@@ -743,7 +743,20 @@ test_large(uint32_t large, uint32_t largest)
 	}
 }
 
-/* Many queries of few ids, each of which dozens of them have */
+/* The best rows with a positive score, all rows that jaccard refuses included */
+static void
+want_positive(const table *t, int measure, question *q)
+{
+	q->query.has_min_score = true;
+	q->query.min_score = 0x1p-1074;
+	free(q->expected);
+	brute_force(t, measure, q);
+}
+
+/*
+ * Many queries of few ids, each of which dozens of them have; sometimes none
+ * wants rows without an id of it
+ */
 static void
 test_many(int n)
 {
@@ -756,7 +769,11 @@ test_many(int n)
 		int			measure = i % N_MEASURES;
 
 		for (int j = 0; j < MANY_QUERIES; j++)
+		{
 			questions[j] = draw_question(b, t, measure, (int) random_below(N_WEIGHTS), 12);
+			if (i % 2)
+				want_positive(t, measure, questions[j]);
+		}
 		search(b, view, measure, GPUVEC_METHOD_AUTO, questions, MANY_QUERIES);
 		for (int j = 0; j < MANY_QUERIES; j++)
 			free_question(questions[j]);
@@ -787,6 +804,57 @@ climbing_table(int numbers, bool vectors)
 			t->rows[r].values[0] = (float) (r + 1) / CLIMBING;
 	}
 	return t;
+}
+
+/* A question of one id, for all rows */
+static question *
+small_question(const table *t, int measure, uint32_t id, float weight)
+{
+	question   *q = allocate(sizeof(question));
+
+	q->set = (id_set) {1, allocate(sizeof(uint32_t)), NULL};
+	q->set.ids[0] = id;
+	q->weights = allocate(sizeof(float));
+	q->weights[0] = weight;
+	q->query.weights = q->weights;
+	q->query.square = (double) weight * weight;
+	q->query.own = measure == GPUVEC_SPARSE_COSINE ? q->query.square : 0;
+	q->query.k = t->n;
+	q->query.matches = allocate(t->n * sizeof(gpuvec_match));
+	give_numbers(t, q);
+	brute_force(t, measure, q);
+	return q;
+}
+
+/* Products that are too small for a float are no less a common id */
+static void
+test_small(void)
+{
+	static const float weights[4] = {0x1p-100f, -0x1p-100f, 1, -1};
+
+	for (int simd = 1; simd <= 3; simd++)
+		for (int measure = GPUVEC_SPARSE_INNER_PRODUCT; measure <= GPUVEC_SPARSE_COSINE; measure++)
+		{
+			gpuvec_backend *b = open_backend(simd, 1);
+			table	   *t = climbing_table(IDS, true);
+			gpuvec_view *view;
+			question   *questions[8];
+
+			for (uint32_t r = 0; r < t->n; r++)
+			{
+				t->rows[r].ids[0] = r % 3;
+				t->rows[r].values[0] = r % 2 ? 0x1p-100f : -0x1p-100f;
+			}
+			view = make_view(b, t);
+			for (uint32_t j = 0; j < 8; j++)
+				questions[j] = small_question(t, measure, j % 2, weights[j / 2]);
+			search(b, view, measure, GPUVEC_METHOD_AUTO, questions, 8);
+			for (int j = 0; j < 8; j++)
+				free_question(questions[j]);
+			gpuvec_view_unref(view);
+			free_table(t);
+			b->close(b);
+		}
 }
 
 /* The k best rows by a query of all ids */
@@ -935,7 +1003,8 @@ main(int argc, char **argv)
 
 	test_tables(full ? 1500 : 90);
 	test_large(full ? 5000 : 1500, full ? 70000 : 3000);
-	test_many(full ? 90 : 9);
+	test_many(full ? 90 : 18);
+	test_small();
 	test_climbing();
 	test_room();
 	test_longest();
@@ -955,6 +1024,7 @@ main(void)
 	test_tables(1500);
 	test_large(5000, 70000);
 	test_many(90);
+	test_small();
 	test_climbing();
 	test_longest();
 	return report_checks();

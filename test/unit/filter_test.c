@@ -594,14 +594,19 @@ static uint64_t not_ranked;
 
 #ifdef FILTER_TEST_GPU
 static uint64_t kept_filters;
+static uint64_t together_rounds;
 #endif
 
-/* Count the filters of the last search whose masks were kept */
+/*
+ * Count the filters of the last search whose masks were kept, and rounds that
+ * scanned queries together
+ */
 static void
 count_kept(gpuvec_backend *backend)
 {
 #ifdef FILTER_TEST_GPU
 	kept_filters += gpuvec_search_last(backend).kept_filters;
+	together_rounds += gpuvec_search_last(backend).together_rounds;
 #else
 	(void) backend;
 #endif
@@ -765,7 +770,7 @@ test_gpu(gpuvec_thread_pool *pool, bool full)
 		struct gpuvec_search_policy policy = random_policy(&usual);
 
 		gpuvec_search_policy_set(backend, &policy);
-		test_table(backend, pool, kinds[i % 7], full ? 36 : 9);
+		test_table(backend, pool, kinds[i % 7], full ? 36 : GPUVEC_N_WIRE_MEASURES);
 	}
 	gpuvec_search_policy_set(backend, &usual);
 	if (full)
@@ -784,6 +789,7 @@ main(int argc, char **argv)
 	test_gpu(pool, argc > 1 && strcmp(argv[1], "full") == 0);
 	check(ranked_disjoint > 100 && not_ranked > 100, "rows without a common id rank, or not");
 	check(kept_filters > 100, "masks of filters are kept");
+	check(together_rounds > 20, "queries are scanned together");
 	gpuvec_thread_pool_free(pool);
 	return report_checks();
 }

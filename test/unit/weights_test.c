@@ -763,7 +763,8 @@ test_many(int n)
 	for (int i = 0; i < n; i++)
 	{
 		gpuvec_backend *b = open_backend(1 + i % 3, 1 + i % 2);
-		table	   *t = draw_table(200, 12, 15, i % N_NUMBERS, i % 4 == 0 ? -1 : (int) random_below(N_WEIGHTS));
+		int			values = i % 4 == 0 ? -1 : i % 2 ? BOTH_SIGNS : (int) random_below(N_WEIGHTS);
+		table	   *t = draw_table(200, 12, 15, i % N_NUMBERS, values);
 		gpuvec_view *view = make_view(b, t);
 		question   *questions[MANY_QUERIES];
 		int			measure = i % N_MEASURES;

@@ -24,6 +24,7 @@
 #include "engine/cpu/lists_builder.h"
 
 #include "engine/cpu/cpu_backend.h"
+#include "engine/cpu/sparse_rows.h"
 
 /*
  * Batches of at most this many queries are scanned query by query, by
@@ -76,10 +77,24 @@ static const way_costs costs_of[] = {
 	{0.09, 1.5, 2.2, 0.5, 30, 1.1, 0.40, 15, 0.6}	/* AVX-512 */
 };
 
+/* Most queries of a batch; those by measures of sparse vectors are even */
 uint32_t
-cpu_width(cpu_simd simd, cpu_way way)
+cpu_width(cpu_simd simd, cpu_way way, uint32_t nqueries)
 {
-	return way == CPU_LONE || way == CPU_SPARSE ? 1 : way == CPU_BATCH ? batch_widths[simd] : LISTS_WIDTH;
+	uint32_t	nbatches = (nqueries + SPARSE_BATCH_MOST - 1) / SPARSE_BATCH_MOST;
+
+	switch (way)
+	{
+		case CPU_LISTS:
+			return LISTS_WIDTH;
+		case CPU_BATCH:
+			return batch_widths[simd];
+		case CPU_SPARSE:
+			return nqueries < SPARSE_BATCH_LEAST ? 1 : (nqueries + nbatches - 1) / nbatches;
+		case CPU_LONE:
+			break;
+	}
+	return 1;
 }
 
 /* Cost of the search by lists for one query */

@@ -34,6 +34,9 @@
 /* Slices for each thread, so that threads finish at about the same time */
 #define SLICES_PER_THREAD	4
 
+/* Fewest rows of a part of an entry: more time than it takes to wake a thread */
+#define PART_ROWS			4096
+
 /*
  * Most bytes of the masks of filters at a time: what stays in the caches.  But
  * so many filters have masks at least, as their queries share more than that.
@@ -53,7 +56,8 @@ typedef struct cpu_group
 	uint32_t	width;			/* most queries of a batch */
 	uint32_t	nbatches;
 	uint32_t	nsplits;		/* slices of a batch */
-	uint32_t   *order;			/* [nbatches * nentries] */
+	uint32_t	nparts;			/* of each entry, for slices of their own */
+	uint32_t   *order;			/* [nbatches * nparts * nentries] */
 	uint32_t   *next;			/* [nbatches] next position in order[] */
 	cpu_slice  *slices;			/* [nbatches * nsplits] */
 	best_rows  *best;			/* [nsplits * nqueries] */
@@ -134,7 +138,7 @@ make_slices(cpu_search *search, cpu_group *group, uint32_t batch, near_entry *ne
 	uint32_t	n = search->nqueries - first < group->width ?
 		search->nqueries - first : group->width;
 	uint32_t	middle = gpuvec_query_len(search->queries[first + n / 2].query);
-	uint32_t   *order = group->order + (size_t) batch * nentries;
+	uint32_t   *order = group->order + (size_t) batch * group->nparts * nentries;
 	uint32_t	placed = 0;
 
 	for (uint32_t i = 0; i < nentries; i++)
@@ -159,9 +163,11 @@ make_slices(cpu_search *search, cpu_group *group, uint32_t batch, near_entry *ne
 		if (group->way == CPU_LISTS)
 			slice->next_entry = &group->next[batch];
 		else
-			for (uint32_t i = split; i < nentries; i += group->nsplits)
+			for (uint32_t i = split / group->nparts; i < nentries; i += group->nsplits / group->nparts)
 				order[placed++] = near[i].entry;
 		slice->end_entry = placed;
+		slice->part = split % group->nparts;
+		slice->nparts = group->nparts;
 		slice->nqueries = n;
 		slice->queries = search->pointers + first;
 		slice->best = group->best + (size_t) split * search->nqueries + first;
@@ -396,7 +402,7 @@ set_bounds(cpu_search *search)
 static bool
 allocate_group(const cpu_search *search, cpu_group *group)
 {
-	group->order = calloc((size_t) group->nbatches * group->nentries, sizeof(uint32_t));
+	group->order = calloc((size_t) group->nbatches * group->nparts * group->nentries, sizeof(uint32_t));
 	group->next = calloc(group->nbatches, sizeof(uint32_t));
 	group->slices = calloc(group_slices(group), sizeof(cpu_slice));
 	group->best = calloc((size_t) search->nqueries * group->nsplits, sizeof(best_rows));
@@ -448,15 +454,34 @@ is_short(const cpu_search *search, const cpu_group *group)
 	return ns < WAKE_NS;
 }
 
+/*
+ * Choose into how many parts entries are cut if there are fewer than slices.
+ * On average, a part has at least PART_ROWS rows.
+ */
+static uint32_t
+choose_parts(const cpu_search *search, const cpu_group *group)
+{
+	uint32_t	wanted = group->nsplits / group->nentries;
+	uint64_t	nrows = 0;
+	uint64_t	most;
+
+	for (uint32_t i = 0; i < group->nentries; i++)
+		nrows += search->view->entries[group->entries[i]].segment->nrows;
+	most = nrows / group->nentries / PART_ROWS;
+	if (wanted > most)
+		wanted = (uint32_t) most;
+	return wanted > 1 ? wanted : 1;
+}
+
 /* Choose the size of batches and the number of slices */
 static void
 choose_sizes(cpu_search *search, cpu_group *group)
 {
 	uint32_t	threads = (uint32_t) gpuvec_thread_pool_threads(search->backend->pool);
 
-	group->width = cpu_width(search->backend->simd, group->way);
+	group->width = cpu_width(search->backend->simd, group->way, search->nqueries);
 	group->nbatches = (search->nqueries + group->width - 1) / group->width;
-	group->nsplits = 1;
+	group->nsplits = group->nparts = 1;
 
 	/*
 	 * slices that take segments from a shared list even out by themselves, so
@@ -468,8 +493,10 @@ choose_sizes(cpu_search *search, cpu_group *group)
 		group->nsplits = group->nbatches < threads * SLICES_PER_THREAD ? threads : 1;
 	else if (threads > 1)
 		group->nsplits = (threads * SLICES_PER_THREAD + group->nbatches - 1) / group->nbatches;
-	if (group->nsplits > group->nentries)
-		group->nsplits = group->nentries;
+	if (group->way == CPU_SPARSE)
+		group->nparts = choose_parts(search, group);
+	if (group->nsplits > group->nentries * group->nparts)
+		group->nsplits = group->nentries * group->nparts;
 }
 
 /* Make the lists of an entry now; called by a thread of the pool */

@@ -39,15 +39,12 @@
 
 #define NO_CANDIDATE	UINT32_MAX
 
+/* Lists whose terms are added at a time, and terms of a list that are copied */
+#define PIECE			128
+#define SHORT			8
+
 /* The bits of -0.0f */
 #define NO_HIT			UINT32_C(0x80000000)
-
-/* A query that has a number */
-typedef struct sparse_term
-{
-	uint32_t	query;
-	float		weight;
-} sparse_term;
 
 /* A row that may be good enough for a query */
 typedef struct sparse_candidate
@@ -70,7 +67,8 @@ typedef struct sparse_batch
 {
 	cpu_slice  *slice;
 	sparse_scratch *scratch;
-	sparse_term *terms;
+	uint16_t   *term_queries;	/* of each number, the queries that have it */
+	float	   *weights;		/* and what it weighs there */
 	uint32_t	n;				/* queries */
 	uint32_t	width;			/* the same as a multiple of STEP */
 	gpuvec_sparse_measure measure;
@@ -80,8 +78,9 @@ typedef struct sparse_batch
 	float		sums[SPARSE_BATCH_MOST];
 	float		base[SPARSE_BATCH_MOST];	/* its line */
 	float		slope[SPARSE_BATCH_MOST];
-	uint32_t	hits[SPARSE_BATCH_MOST];	/* 1: only rows with an id of the
-											 * query may be good enough */
+	uint32_t	all[SPARSE_BATCH_MOST]; /* 1: rows without an id of the query
+										 * may be good enough, too */
+	uint32_t	reached[SPARSE_BATCH_MOST]; /* 1: a row may be */
 
 	const gpuvec_view_entry *entry;
 	uint64_t   *mask;			/* rows of the entry that any query takes;
@@ -104,19 +103,30 @@ set_line(sparse_batch *batch, uint32_t q)
 		line = gpuvec_sparse_make_line(&query->search.bound, query->search.score);
 	batch->base[q] = line.base;
 	batch->slope[q] = line.slope;
-	batch->hits[q] = !query->searches || query->search.score > 0;
+	batch->all[q] = query->searches && !(query->search.score > 0);
 }
 
-/* True if a row with the sum of the query may be good enough for it */
-static inline uint32_t
-reaches(const sparse_batch *batch, uint32_t q, float place)
+/*
+ * Find out which queries a row may be good enough for, by its sums; true if
+ * there are any.  The sums begin anew.
+ */
+static bool
+compare_sums(sparse_batch *batch, float place)
 {
-	gpuvec_sparse_line line = {batch->base[q], batch->slope[q]};
-	uint32_t	bits;
+	uint32_t	any = 0;
 
-	memcpy(&bits, &batch->sums[q], sizeof(bits));
-	return (uint32_t) gpuvec_sparse_reaches(batch->sums[q], line, place) &
-		~((uint32_t) (bits == NO_HIT) & batch->hits[q]);
+	for (uint32_t q = 0; q < batch->width; q++)
+	{
+		gpuvec_sparse_line line = {batch->base[q], batch->slope[q]};
+		float		sum = batch->sums[q];
+		uint32_t	bits;
+
+		memcpy(&bits, &sum, sizeof(bits));
+		batch->reached[q] = (uint32_t) gpuvec_sparse_reaches(sum, line, place) &
+			((uint32_t) (bits != NO_HIT) | batch->all[q]);
+		any |= batch->reached[q];
+	}
+	return any != 0;
 }
 
 /* ---- candidates ---- */
@@ -181,57 +191,117 @@ add_candidate(sparse_batch *batch, uint32_t q, uint32_t row)
 
 /* ---- rows ---- */
 
+/* Add a term; 0 makes it never -0 */
+static inline __attribute__((always_inline)) float
+make_term(float weight, float value, bool minima)
+{
+	return minima ? (weight < value ? weight : value) : weight * value + 0.0f;
+}
+
+/*
+ * Find the lists of some numbers that any query has, and the values; returns
+ * how many
+ */
+static inline __attribute__((always_inline)) uint32_t
+find_lists(const uint32_t *lists, const uint16_t *ids, const float *values, uint32_t n,
+		   uint32_t *found, float *found_values)
+{
+	uint32_t	nfound = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+	{
+		uint32_t	list = lists[ids[i]];
+
+		found[nfound] = list;
+		if (values)
+			found_values[nfound] = values[i];
+		nfound += list != 0;
+	}
+	return nfound;
+}
+
+/* Copy the first terms of a list, no matter how many it has */
+static inline __attribute__((always_inline)) void
+copy_list(uint16_t *restrict queries, float *restrict terms, const uint16_t *query,
+		  const float *restrict weight, float value, bool minima)
+{
+	memcpy(queries, query, SHORT * sizeof(*query));
+	for (int i = 0; i < SHORT; i++)
+		terms[i] = make_term(weight[i], value, minima);
+}
+
+/* Add up the terms of some lists */
+static inline __attribute__((always_inline)) void
+add_lists(sparse_batch *batch, const uint32_t *found, const float *values, uint32_t n, bool minima,
+		  bool has_values)
+{
+	float	   *sums = batch->sums;
+	uint16_t	queries[PIECE * SHORT + SHORT];
+	float		terms[PIECE * SHORT + SHORT];
+	uint32_t	nterms = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+	{
+		uint32_t	count = found[i] & COUNT_MASK;
+		const uint16_t *query = batch->term_queries + (found[i] >> COUNT_BITS);
+		const float *weight = batch->weights + (found[i] >> COUNT_BITS);
+		float		value = has_values ? values[i] : 1;
+
+		if (count > SHORT)
+		{
+			for (uint32_t j = 0; j < count; j++)
+				sums[query[j]] += make_term(weight[j], value, minima);
+			continue;
+		}
+		copy_list(queries + nterms, terms + nterms, query, weight, value, minima);
+		nterms += count;
+	}
+	for (uint32_t i = 0; i < nterms; i++)
+		sums[queries[i]] += terms[i];
+}
+
 /* Add up the terms of a row */
 static inline __attribute__((always_inline)) void
 add_terms(sparse_batch *batch, const gpuvec_segment *segment, uint32_t row, bool minima, bool has_values)
 {
-	const uint32_t *lists = batch->scratch->lists;
-	const sparse_term *terms = batch->terms;
-	float	   *sums = batch->sums;
 	uint32_t	len = gpuvec_hot_len(segment, row);
 	const uint16_t *ids = row_ids(segment, row);
 	const float *values = has_values ? segment->values + (ids - segment->ids) : NULL;
+	uint32_t	found[PIECE];
+	float		found_values[PIECE];
+	uint32_t	n = 0;
 
 	for (uint32_t i = 0; i < len; i += GPUVEC_CHUNK_IDS)
 	{
-		uint32_t	n = len - i < GPUVEC_CHUNK_IDS ? len - i : GPUVEC_CHUNK_IDS;
-
-		for (uint32_t j = 0; j < n; j++)
-		{
-			uint32_t	list = lists[ids[j]];
-			const sparse_term *term = terms + (list >> COUNT_BITS);
-			const sparse_term *end = term + (list & COUNT_MASK);
-			float		value = has_values ? values[j] : 1;
-
-			for (; term < end; term++)
-				sums[term->query] += minima ? (term->weight < value ? term->weight : value) :
-					term->weight * value + 0.0f;
-		}
+		if (len - i >= GPUVEC_CHUNK_IDS)
+			n += find_lists(batch->scratch->lists, ids, values, GPUVEC_CHUNK_IDS, found + n, found_values + n);
+		else
+			n += find_lists(batch->scratch->lists, ids, values, len - i, found + n, found_values + n);
 		ids += CHUNK_VALUES;
-		values += has_values ? CHUNK_VALUES : 0;
+		if (has_values)
+			values += CHUNK_VALUES;
+		if (n > PIECE - GPUVEC_CHUNK_IDS || len - i <= GPUVEC_CHUNK_IDS)
+		{
+			add_lists(batch, found, found_values, n, minima, has_values);
+			n = 0;
+		}
 	}
 }
 
 /* Compare a row's sums with the lines, and begin anew */
 static void
-compare_sums(sparse_batch *batch, const gpuvec_segment *segment, uint32_t row)
+end_row(sparse_batch *batch, const gpuvec_segment *segment, uint32_t row)
 {
 	float		place = gpuvec_sparse_place(batch->measure, sparse_row_square(segment, row),
 											sparse_row_own(batch->measure, segment, row));
 	bool		refused = sparse_row_refused(batch->measure, segment, row);
 
-	for (uint32_t q = 0; q < batch->width; q += STEP)
-	{
-		uint32_t	any = refused;
-
-		for (uint32_t i = q; i < q + STEP; i++)
-			any |= reaches(batch, i, place);
-		for (uint32_t i = q; any && i < q + STEP && i < batch->n; i++)
-			if (refused || reaches(batch, i, place))
-				add_candidate(batch, i, row);
-		for (uint32_t i = q; i < q + STEP; i++)
-			batch->sums[i] = -0.0f;
-	}
+	if (compare_sums(batch, place) || refused)
+		for (uint32_t q = 0; q < batch->n; q++)
+			if (batch->reached[q] || refused)
+				add_candidate(batch, q, row);
+	for (uint32_t q = 0; q < batch->width; q++)
+		batch->sums[q] = -0.0f;
 }
 
 /* Scan some rows of a tile */
@@ -245,7 +315,7 @@ scan_tile(sparse_batch *batch, uint32_t tile, uint32_t rows, bool minima, bool h
 		uint32_t	row = tile * GPUVEC_TILE_ROWS + (uint32_t) __builtin_ctz(rows);
 
 		add_terms(batch, segment, row, minima, has_values);
-		compare_sums(batch, segment, row);
+		end_row(batch, segment, row);
 		/* a row has one candidate of each query */
 		if (batch->ncandidates + batch->n > batch->n * ROOM)
 			offer_candidates(batch);
@@ -335,7 +405,7 @@ begin_queries(sparse_batch *batch, cpu_slice *slice, sparse_scratch *scratch, co
 		batch->sums[q] = -0.0f;
 		batch->base[q] = INFINITY;
 		batch->slope[q] = 0;
-		batch->hits[q] = 1;
+		batch->all[q] = 0;
 	}
 }
 
@@ -354,8 +424,9 @@ make_lists(sparse_batch *batch)
 			lists[query->ids[i]]++;
 		n += query->len;
 	}
-	batch->terms = malloc((n + 1) * sizeof(sparse_term));
-	if (batch->terms == NULL)
+	batch->term_queries = calloc(n + SHORT, sizeof(uint16_t));
+	batch->weights = calloc(n + SHORT, sizeof(float));
+	if (batch->term_queries == NULL || batch->weights == NULL)
 		return false;
 	/* counts become places: of those without one yet, the upper bits are 0 */
 	n = 0;
@@ -374,8 +445,10 @@ make_lists(sparse_batch *batch)
 		{
 			uint32_t	list = lists[query->ids[i]]++;
 
-			batch->terms[(list >> COUNT_BITS) + (list & COUNT_MASK)] =
-				(sparse_term) {q, query->weights[sparse_place(query, i)]};
+			uint32_t	at = (list >> COUNT_BITS) + (list & COUNT_MASK);
+
+			batch->term_queries[at] = (uint16_t) q;
+			batch->weights[at] = query->weights[sparse_place(query, i)];
 		}
 	}
 	return true;
@@ -407,7 +480,8 @@ sparse_scan_batch(cpu_slice *slice, sparse_scratch *scratch, const uint32_t *que
 		if (begin_entry(batch, slice->order[e]))
 			slice->canceled = !scan_entry(batch);
 	empty_lists(batch);
-	free(batch->terms);
+	free(batch->term_queries);
+	free(batch->weights);
 	free(batch);
 	return ok;
 }

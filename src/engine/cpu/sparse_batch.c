@@ -46,6 +46,13 @@
 /* The bits of -0.0f */
 #define NO_HIT			UINT32_C(0x80000000)
 
+/* A list of a row's number, and the row's value */
+typedef struct found_list
+{
+	uint32_t	list;
+	float		value;
+} found_list;
+
 /* A row that may be good enough for a query */
 typedef struct sparse_candidate
 {
@@ -199,25 +206,19 @@ make_term(float weight, float value, bool minima)
 }
 
 /*
- * Find the lists of some numbers that any query has, and the values; returns
- * how many
+ * Find the lists of n numbers of a row, where any query has the number;
+ * returns the end of what was found
  */
-static inline __attribute__((always_inline)) uint32_t
-find_lists(const uint32_t *lists, const uint16_t *ids, const float *values, uint32_t n,
-		   uint32_t *found, float *found_values)
+static inline __attribute__((always_inline)) found_list *
+find_lists(const uint32_t *lists, const uint16_t *ids, const float *values, uint32_t n, found_list *found)
 {
-	uint32_t	nfound = 0;
-
 	for (uint32_t i = 0; i < n; i++)
 	{
-		uint32_t	list = lists[ids[i]];
-
-		found[nfound] = list;
-		if (values)
-			found_values[nfound] = values[i];
-		nfound += list != 0;
+		found->list = lists[ids[i]];
+		found->value = values ? values[i] : 1;
+		found += found->list != 0;
 	}
-	return nfound;
+	return found;
 }
 
 /* Copy the first terms of a list, no matter how many it has */
@@ -232,20 +233,19 @@ copy_list(uint16_t *restrict queries, float *restrict terms, const uint16_t *que
 
 /* Add up the terms of some lists */
 static inline __attribute__((always_inline)) void
-add_lists(sparse_batch *batch, const uint32_t *found, const float *values, uint32_t n, bool minima,
-		  bool has_values)
+add_lists(sparse_batch *batch, const found_list *found, const found_list *end, bool minima)
 {
 	float	   *sums = batch->sums;
 	uint16_t	queries[PIECE * SHORT + SHORT];
 	float		terms[PIECE * SHORT + SHORT];
 	uint32_t	nterms = 0;
 
-	for (uint32_t i = 0; i < n; i++)
+	for (; found < end; found++)
 	{
-		uint32_t	count = found[i] & COUNT_MASK;
-		const uint16_t *query = batch->term_queries + (found[i] >> COUNT_BITS);
-		const float *weight = batch->weights + (found[i] >> COUNT_BITS);
-		float		value = has_values ? values[i] : 1;
+		uint32_t	count = found->list & COUNT_MASK;
+		const uint16_t *query = batch->term_queries + (found->list >> COUNT_BITS);
+		const float *weight = batch->weights + (found->list >> COUNT_BITS);
+		float		value = found->value;
 
 		if (count > SHORT)
 		{
@@ -267,23 +267,22 @@ add_terms(sparse_batch *batch, const gpuvec_segment *segment, uint32_t row, bool
 	uint32_t	len = gpuvec_hot_len(segment, row);
 	const uint16_t *ids = row_ids(segment, row);
 	const float *values = has_values ? segment->values + (ids - segment->ids) : NULL;
-	uint32_t	found[PIECE];
-	float		found_values[PIECE];
-	uint32_t	n = 0;
+	found_list	found[PIECE];
+	found_list *end = found;
 
 	for (uint32_t i = 0; i < len; i += GPUVEC_CHUNK_IDS)
 	{
 		if (len - i >= GPUVEC_CHUNK_IDS)
-			n += find_lists(batch->scratch->lists, ids, values, GPUVEC_CHUNK_IDS, found + n, found_values + n);
+			end = find_lists(batch->scratch->lists, ids, values, GPUVEC_CHUNK_IDS, end);
 		else
-			n += find_lists(batch->scratch->lists, ids, values, len - i, found + n, found_values + n);
+			end = find_lists(batch->scratch->lists, ids, values, len - i, end);
 		ids += CHUNK_VALUES;
 		if (has_values)
 			values += CHUNK_VALUES;
-		if (n > PIECE - GPUVEC_CHUNK_IDS || len - i <= GPUVEC_CHUNK_IDS)
+		if (end > found + PIECE - GPUVEC_CHUNK_IDS || len - i <= GPUVEC_CHUNK_IDS)
 		{
-			add_lists(batch, found, found_values, n, minima, has_values);
-			n = 0;
+			add_lists(batch, found, end, minima);
+			end = found;
 		}
 	}
 }

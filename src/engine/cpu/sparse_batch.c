@@ -210,12 +210,13 @@ make_term(float weight, float value, bool minima)
  * returns the end of what was found
  */
 static inline __attribute__((always_inline)) found_list *
-find_lists(const uint32_t *lists, const uint16_t *ids, const float *values, uint32_t n, found_list *found)
+find_lists(const uint32_t *lists, const uint16_t *ids, const float *values, uint32_t n, found_list *found,
+		   bool has_values)
 {
 	for (uint32_t i = 0; i < n; i++)
 	{
 		found->list = lists[ids[i]];
-		found->value = values ? values[i] : 1;
+		found->value = has_values ? values[i] : 1;
 		found += found->list != 0;
 	}
 	return found;
@@ -273,9 +274,9 @@ add_terms(sparse_batch *batch, const gpuvec_segment *segment, uint32_t row, bool
 	for (uint32_t i = 0; i < len; i += GPUVEC_CHUNK_IDS)
 	{
 		if (len - i >= GPUVEC_CHUNK_IDS)
-			end = find_lists(batch->scratch->lists, ids, values, GPUVEC_CHUNK_IDS, end);
+			end = find_lists(batch->scratch->lists, ids, values, GPUVEC_CHUNK_IDS, end, has_values);
 		else
-			end = find_lists(batch->scratch->lists, ids, values, len - i, end);
+			end = find_lists(batch->scratch->lists, ids, values, len - i, end, has_values);
 		ids += CHUNK_VALUES;
 		if (has_values)
 			values += CHUNK_VALUES;

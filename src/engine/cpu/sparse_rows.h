@@ -87,7 +87,7 @@ typedef struct sparse_search
  * So many queries are scanned for as a batch, at least: one that costs no
  * more than a scan for each.  And at most: their sums stay in the cache.
  */
-#define SPARSE_BATCH_LEAST		4
+#define SPARSE_BATCH_LEAST		3
 #define SPARSE_BATCH_MOST		512
 
 /* Tiles between two looks at the canceled flag */

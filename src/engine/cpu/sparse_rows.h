@@ -84,8 +84,9 @@ typedef struct sparse_search
 } sparse_search;
 
 /*
- * So many queries are scanned for as a batch, at least: one that costs no
- * more than a scan for each.  And at most: their sums stay in the cache.
+ * So many queries are scanned for as a batch, at least: one of 3 costs as much
+ * as scans for 2, with AVX-512 (test/bench, AMD EPYC of Zen 5).  And at most:
+ * their sums stay in the cache.
  */
 #define SPARSE_BATCH_LEAST		3
 #define SPARSE_BATCH_MOST		512
@@ -212,9 +213,14 @@ extern void sparse_offer(sparse_scratch *scratch, best_rows *best, const gpuvec_
 /* False: out of memory */
 extern bool sparse_scan(cpu_slice *slice, sparse_scratch *scratch, sparse_sums sums);
 
+/* Scan for n queries of a slice, one after another, or as a batch; */
+extern void sparse_scan_each(cpu_slice *slice, sparse_scratch *scratch, sparse_sums sums,
+							 const uint32_t *queries, uint32_t n);
+
 /* sparse_batch.c */
-/* Scan for n queries of a slice at once.  False: out of memory. */
-extern bool sparse_scan_batch(cpu_slice *slice, sparse_scratch *scratch, const uint32_t *queries, uint32_t n);
+/* if that costs less.  False: out of memory. */
+extern bool sparse_scan_batch(cpu_slice *slice, sparse_scratch *scratch, sparse_sums sums,
+							  const uint32_t *queries, uint32_t n);
 
 /* sparse_scan_*.c */
 extern uint32_t sparse_sums_portable(const float *weights, const sparse_tile *tile, float *sums);

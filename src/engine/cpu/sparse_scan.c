@@ -2,6 +2,7 @@
  *
  * sparse_scan.c
  *	  The scan by measures of sparse vectors, for one query after another.
+ *	  Several queries are a batch, if that costs less (sparse_batch.c).
  *
  * The terms of a tile's rows are added up as floats (sparse_scan.inc).  Most
  * rows are skipped by their sums; the others are scored.  What a sum must
@@ -107,19 +108,26 @@ scan_query(cpu_slice *slice, sparse_search *search)
 	sparse_end(search->scratch);
 }
 
-/* Scan for n queries of a slice.  False: out of memory. */
-static bool
-scan_queries(cpu_slice *slice, sparse_scratch *scratch, sparse_sums sums, const uint32_t *queries,
-			 uint32_t n)
+void
+sparse_scan_each(cpu_slice *slice, sparse_scratch *scratch, sparse_sums sums, const uint32_t *queries,
+				 uint32_t n)
 {
-	if (n >= SPARSE_BATCH_LEAST)
-		return sparse_scan_batch(slice, scratch, queries, n);
 	for (uint32_t i = 0; i < n && !slice->canceled; i++)
 	{
 		sparse_search search = sparse_make_search(scratch, sums, &slice->best[queries[i]]);
 
 		scan_query(slice, &search);
 	}
+}
+
+/* Scan for n queries of a slice.  False: out of memory. */
+static bool
+scan_queries(cpu_slice *slice, sparse_scratch *scratch, sparse_sums sums, const uint32_t *queries,
+			 uint32_t n)
+{
+	if (n >= SPARSE_BATCH_LEAST)
+		return sparse_scan_batch(slice, scratch, sums, queries, n);
+	sparse_scan_each(slice, scratch, sums, queries, n);
 	return true;
 }
 

@@ -24,6 +24,8 @@
 #include "engine/sets/id_numbers.h"
 #ifdef WEIGHTS_TEST_GPU
 #include "kernels/search/search_policy.h"
+#else
+#include "engine/cpu/sparse_rows.h"
 #endif
 
 #include "test_weights.h"
@@ -485,7 +487,7 @@ search(gpuvec_backend *b, const gpuvec_view *view, int measure, gpuvec_method me
 {
 	static const char *const names[] = {"inner product", "cosine", "jaccard"};
 	gpuvec_scoring scoring = gpuvec_sparse_scoring((gpuvec_sparse_measure) measure);
-	gpuvec_topk_query queries[N_QUERIES];
+	gpuvec_topk_query *queries = allocate(n * sizeof(*queries));
 	uint32_t	ways = gpuvec_way_bit(GPUVEC_WAY_SCAN);
 	gpuvec_error error;
 
@@ -505,6 +507,7 @@ search(gpuvec_backend *b, const gpuvec_view *view, int measure, gpuvec_method me
 		questions[i]->query.tids = queries[i].tids;
 		questions[i]->query.matches = queries[i].matches;
 	}
+	free(queries);
 }
 
 /* A number of a row, and its value */
@@ -733,6 +736,36 @@ test_large(uint32_t large, uint32_t largest)
 	}
 }
 
+#ifndef WEIGHTS_TEST_GPU
+
+#define MANY_QUERIES	(2 * SPARSE_BATCH_MOST + 70)
+
+/* More queries than sums are kept of */
+static void
+test_many(void)
+{
+	question  **questions = allocate(MANY_QUERIES * sizeof(*questions));
+
+	for (int i = 0; i < 6; i++)
+	{
+		gpuvec_backend *b = open_backend(1 + i % 3, 1 + i % 2);
+		table	   *t = draw_table(300, 40, 300, i % N_NUMBERS, i < 3 ? -1 : MANY);
+		gpuvec_view *view = make_view(b, t);
+
+		for (int j = 0; j < MANY_QUERIES; j++)
+			questions[j] = draw_question(b, t, i % N_MEASURES, BOTH_SIGNS, 20);
+		search(b, view, i % N_MEASURES, GPUVEC_METHOD_AUTO, questions, MANY_QUERIES);
+		for (int j = 0; j < MANY_QUERIES; j++)
+			free_question(questions[j]);
+		gpuvec_view_unref(view);
+		free_table(t);
+		b->close(b);
+	}
+	free(questions);
+}
+
+#endif
+
 #define CLIMBING		600		/* rows, and ids */
 
 /* Row r has the id r only, and each row is better than all before it */
@@ -810,7 +843,16 @@ test_climbing(void)
 	b->close(b);
 }
 
-/* Sets of all ids that there are, in the order of numbers from the last id */
+#ifdef WEIGHTS_TEST_GPU
+#define N_LONGEST	1
+#else
+#define N_LONGEST	20
+#endif
+
+/*
+ * Sets of all ids that there are, in the order of numbers from the last id; on
+ * the CPU more queries than a batch takes of such
+ */
 static void
 test_longest(void)
 {
@@ -836,16 +878,24 @@ test_longest(void)
 		gpuvec_backend *b = open_backend(simd, 1);
 		gpuvec_view_entry entry = {gpuvec_segment_build(&row, 1, (gpuvec_row_kind) {0}, &error), NULL, 0};
 		gpuvec_view *view = gpuvec_view_new(&entry, 1, &error);
-		gpuvec_match match;
+		gpuvec_match matches[N_LONGEST];
+		gpuvec_topk_query queries[N_LONGEST];
 		gpuvec_topk_query query = {.ids = ids,.len = n,.weights = weights,.places = places,.k = 1,
-			.matches = &match,.has_min_score = true,.min_score = sum
+			.has_min_score = true,.min_score = sum
 		};
 
 		for (uint32_t i = 0; i < n; i++)
 			query.square += (double) weights[i] * weights[i];
 		check(b->adopt_segment(b, entry.segment, &error) && b->adopt_view(b, view, &error), "adopt");
-		check(b->topk(b, view, &scoring, GPUVEC_METHOD_AUTO, &query, 1, &error) && query.nmatches == 1 &&
-			  match.score == sum && match.common == n && match.tid == 7, "a set of all ids");
+		for (int i = 0; i < N_LONGEST; i++)
+		{
+			queries[i] = query;
+			queries[i].matches = &matches[i];
+		}
+		check(b->topk(b, view, &scoring, GPUVEC_METHOD_AUTO, queries, N_LONGEST, &error), "a search for all ids");
+		for (int i = 0; i < N_LONGEST; i++)
+			check(queries[i].nmatches == 1 && matches[i].score == sum && matches[i].common == n &&
+				  matches[i].tid == 7, "a set of all ids");
 		gpuvec_view_unref(view);
 		b->close(b);
 	}
@@ -919,6 +969,7 @@ main(void)
 {
 	test_tables(1500);
 	test_large(5000, 70000);
+	test_many();
 	test_climbing();
 	test_longest();
 	return report_checks();

@@ -68,6 +68,7 @@ typedef struct question
 	uint16_t	hot[MOST_IDS];
 	uint32_t	cold[MOST_IDS];
 	uint16_t	places[MOST_IDS];
+	gpuvec_condition condition; /* of its filter */
 	gpuvec_topk_query query;
 	answer	   *expected;
 	uint32_t	n;
@@ -86,6 +87,15 @@ static uint32_t
 row_of(uint64_t tid)
 {
 	return (uint32_t) (tid >> 16) * PAGE_ROWS + (uint32_t) (tid & 0xFFFF) / 2;
+}
+
+/* Values of the filter column: most segments have only some */
+#define FILTER_VALUES	10
+
+static uint64_t
+filter_value(const table *t, uint32_t row)
+{
+	return (uint64_t) row * FILTER_VALUES / t->n;
 }
 
 static void *
@@ -292,6 +302,14 @@ compare_answers(const void *x, const void *y)
 	return a->tid < b->tid ? -1 : a->tid > b->tid;
 }
 
+static bool
+passes(const table *t, const question *q, uint32_t row)
+{
+	uint64_t	value = filter_value(t, row);
+
+	return q->query.filter.n == 0 || (value >= q->condition.low && value <= q->condition.high);
+}
+
 static void
 brute_force(const table *t, int measure, question *q)
 {
@@ -305,7 +323,7 @@ brute_force(const table *t, int measure, question *q)
 		answer		a = {.tid = tid_of(r)};
 
 		a.score = score_of(measure, q, &t->rows[r], &a.common);
-		if (!t->dead[r] && (!query->has_min_score || a.score >= query->min_score) &&
+		if (!t->dead[r] && passes(t, q, r) && (!query->has_min_score || a.score >= query->min_score) &&
 			(!query->has_after || compare_answers(&a, &after) > 0))
 			q->expected[q->n++] = a;
 	}
@@ -382,6 +400,11 @@ draw_conditions(const gpuvec_backend *b, const table *t, int measure, question *
 	row = &t->rows[random_below(t->n)];
 	query->after_score = score_of(measure, q, row, &common);
 	query->after_tid = tid_of((uint32_t) random_below(t->n));
+	query->filter.n = random_below(4) == 0;
+	query->filter.conditions = &q->condition;
+	q->condition = (gpuvec_condition) {.column = 1,.kind = GPUVEC_KEY_BETWEEN};
+	q->condition.low = random_below(FILTER_VALUES);
+	q->condition.high = q->condition.low + random_below(FILTER_VALUES);
 	query->unordered = b->takes_unordered && !query->has_after && random_below(4) == 0;
 	query->bare = query->unordered && random_below(2);
 	if (query->unordered)
@@ -496,6 +519,8 @@ search(gpuvec_backend *b, const gpuvec_view *view, int measure, gpuvec_method me
 		queries[i] = questions[i]->query;
 		if (queries[i].ncold > 0)
 			ways |= gpuvec_way_bit(GPUVEC_WAY_LISTS);
+		if (queries[i].filter.n > 0)
+			ways |= gpuvec_way_bit(GPUVEC_WAY_GATHERED);
 	}
 	check(b->topk(b, view, &scoring, method, queries, n, &error), "a search");
 	count_shortage(b);
@@ -567,8 +592,9 @@ make_entry(gpuvec_backend *b, const table *t, uint32_t from, uint32_t to)
 	uint32_t	n = to - from;
 	gpuvec_source_row *rows = allocate(n * sizeof(*rows));
 	uint16_t  **packed = allocate(n * sizeof(*packed));
+	uint64_t   *keys = allocate(n * 2 * sizeof(*keys));
 	gpuvec_view_entry entry = {NULL, NULL, 0};
-	gpuvec_row_kind kind = {0, t->vectors};
+	gpuvec_row_kind kind = {1, t->vectors};
 	gpuvec_segment *copy;
 	gpuvec_error error;
 
@@ -576,6 +602,8 @@ make_entry(gpuvec_backend *b, const table *t, uint32_t from, uint32_t to)
 	{
 		packed[i] = pack_row(t, &t->rows[from + i], &rows[i]);
 		rows[i].tid = tid_of(from + i);
+		keys[i * 2 + 1] = filter_value(t, from + i);
+		rows[i].filter_keys = &keys[i * 2];
 	}
 	check(gpuvec_rows_sort(rows, n, &error), "rows_sort");
 	entry.segment = gpuvec_segment_build(rows, n, kind, &error);
@@ -601,6 +629,7 @@ make_entry(gpuvec_backend *b, const table *t, uint32_t from, uint32_t to)
 	for (uint32_t i = 0; i < n; i++)
 		free(packed[i]);
 	free(packed);
+	free(keys);
 	free(rows);
 	return entry;
 }
@@ -728,7 +757,7 @@ test_large(uint32_t large, uint32_t largest)
 	{
 		gpuvec_backend *b = open_backend(1 + i % 3, 1 + i % 2);
 		table	   *t = draw_table(i == 1 ? largest : large, 40, i == 1 ? 200 : MOST_IDS, i % N_NUMBERS,
-								i % 4 < 2 ? -1 : i % 2 ? ALL_SIZES : MANY);
+								i % 4 < 2 ? -1 : i % 2 ? ALL_SIZES : BOTH_SIGNS);
 
 		search_table(b, t, i / 3, i % 2 ? BOTH_SIGNS : MANY, 300);
 		free_table(t);

@@ -44,6 +44,9 @@ static const uint32_t batch_widths[] = {0, 64, 256, 512};
 /* Queries of a batch whose lists are summed up */
 #define SAMPLE			8
 
+/* Fewest rows of a part of an entry: they take longer than to wake a thread */
+#define PART_ROWS		4096
+
 /* Nanoseconds, by instruction set */
 typedef struct way_costs
 {
@@ -95,6 +98,21 @@ cpu_width(cpu_simd simd, cpu_way way, uint32_t nqueries)
 			break;
 	}
 	return 1;
+}
+
+uint32_t
+cpu_parts(const gpuvec_view *view, const uint32_t *entries, uint32_t nentries, uint32_t nslices)
+{
+	uint32_t	wanted = nslices / nentries;
+	uint64_t	nrows = 0;
+	uint64_t	most;
+
+	for (uint32_t i = 0; i < nentries; i++)
+		nrows += view->entries[entries[i]].segment->nrows;
+	most = nrows / nentries / PART_ROWS;
+	if (wanted > most)
+		wanted = (uint32_t) most;
+	return wanted > 1 ? wanted : 1;
 }
 
 /* Cost of the search by lists for one query */

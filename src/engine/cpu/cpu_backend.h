@@ -216,6 +216,13 @@ extern bool cpu_topk(gpuvec_backend *backend, const gpuvec_view *view,
 
 /* choose.c */
 extern uint32_t cpu_width(cpu_simd simd, cpu_way way, uint32_t nqueries);
+
+/*
+ * Into how many parts entries are cut, if there are fewer than slices are
+ * wanted.  On average, a part has at least PART_ROWS rows.
+ */
+extern uint32_t cpu_parts(const gpuvec_view *view, const uint32_t *entries, uint32_t nentries,
+						  uint32_t nslices);
 extern cpu_way choose_way(cpu_backend *cpu, const gpuvec_segment *segment, gpuvec_method method,
 						  const cpu_query *queries, uint32_t nqueries);
 extern bool gathering_costs_less(cpu_backend *cpu, const gpuvec_segment *segment,

@@ -8,7 +8,9 @@
  * segments of one way and all queries form a group.  A group's queries are
  * sorted by length and cut into batches.  A slice of the search is one batch
  * and every n-th segment of a group.  In a search by lists, the slices of a
- * batch instead take segments from a shared list, each the next free one.
+ * batch instead take segments from a shared list, each the next free one.  By
+ * measures of sparse vectors, a few segments are cut into parts, so that there
+ * is a slice for each thread.
  * Each batch visits the segments whose lengths are closest to its own first,
  * so that good rows are found early.  Each slice keeps its own best rows; all
  * slices share the bound of each query.  At the end, the rows of the slices
@@ -33,9 +35,6 @@
 
 /* Slices for each thread, so that threads finish at about the same time */
 #define SLICES_PER_THREAD	4
-
-/* Fewest rows of a part of an entry: more time than it takes to wake a thread */
-#define PART_ROWS			4096
 
 /*
  * Most bytes of the masks of filters at a time: what stays in the caches.  But
@@ -454,25 +453,6 @@ is_short(const cpu_search *search, const cpu_group *group)
 	return ns < WAKE_NS;
 }
 
-/*
- * Choose into how many parts entries are cut if there are fewer than slices.
- * On average, a part has at least PART_ROWS rows.
- */
-static uint32_t
-choose_parts(const cpu_search *search, const cpu_group *group)
-{
-	uint32_t	wanted = group->nsplits / group->nentries;
-	uint64_t	nrows = 0;
-	uint64_t	most;
-
-	for (uint32_t i = 0; i < group->nentries; i++)
-		nrows += search->view->entries[group->entries[i]].segment->nrows;
-	most = nrows / group->nentries / PART_ROWS;
-	if (wanted > most)
-		wanted = (uint32_t) most;
-	return wanted > 1 ? wanted : 1;
-}
-
 /* Choose the size of batches and the number of slices */
 static void
 choose_sizes(cpu_search *search, cpu_group *group)
@@ -494,7 +474,7 @@ choose_sizes(cpu_search *search, cpu_group *group)
 	else if (threads > 1)
 		group->nsplits = (threads * SLICES_PER_THREAD + group->nbatches - 1) / group->nbatches;
 	if (group->way == CPU_SPARSE)
-		group->nparts = choose_parts(search, group);
+		group->nparts = cpu_parts(search->view, group->entries, group->nentries, group->nsplits);
 	if (group->nsplits > group->nentries * group->nparts)
 		group->nsplits = group->nentries * group->nparts;
 }

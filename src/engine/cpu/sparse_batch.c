@@ -15,6 +15,11 @@
  * rows are candidates.  So there is room for a few candidates of each query,
  * and when it is full, they are offered.
  *
+ * Most lists are empty, and most others short.  A branch for each would be
+ * mispredicted.  So lists that are not empty are found first, without one.
+ * Then the first terms of each are copied, as many as a list may have that is
+ * short, and the next list's go behind those that it has.
+ *
  * A row has no id of the query if its sum is -0.  Sums begin with -0, and are
  * that again only if all terms are: no two floats add up to -0 otherwise.
  * Such terms are negative products, too small for a float.  The row's score
@@ -52,7 +57,7 @@
 
 #define NO_CANDIDATE	UINT32_MAX
 
-/* Lists whose terms are added at a time, and terms of a list that are copied */
+/* Lists whose terms are added at a time, and the terms that are copied */
 #define PIECE			128
 #define SHORT			8
 

@@ -134,6 +134,7 @@ sparse_row_refused(gpuvec_sparse_measure measure, const gpuvec_segment *segment,
 	return measure == GPUVEC_SPARSE_JACCARD && segment->sums && segment->sums[row].sum < 0;
 }
 
+/* A query of a scan that begins */
 static inline sparse_search
 sparse_make_search(sparse_scratch *scratch, sparse_sums add_up, best_rows *best)
 {
@@ -173,7 +174,10 @@ sparse_set_least(sparse_search *search, const gpuvec_segment *segment, uint32_t 
 										sparse_row_own(search->bound.measure, segment, row));
 }
 
-/* True if a row with this sum has to be scored.  hit: it has an id of the query. */
+/*
+ * True if a row with this sum has to be scored.  hit: it has an id of the
+ * query.
+ */
 static inline bool
 sparse_wants(sparse_search *search, const gpuvec_segment *segment, uint32_t row, float sum, bool hit)
 {
@@ -213,12 +217,12 @@ extern void sparse_offer(sparse_scratch *scratch, best_rows *best, const gpuvec_
 /* False: out of memory */
 extern bool sparse_scan(cpu_slice *slice, sparse_scratch *scratch, sparse_sums sums);
 
-/* Scan for n queries of a slice, one after another, or as a batch; */
+/* Scan for n queries of a slice, one after another */
 extern void sparse_scan_each(cpu_slice *slice, sparse_scratch *scratch, sparse_sums sums,
 							 const uint32_t *queries, uint32_t n);
 
 /* sparse_batch.c */
-/* if that costs less.  False: out of memory. */
+/* The same as a batch, if that costs less.  False: out of memory. */
 extern bool sparse_scan_batch(cpu_slice *slice, sparse_scratch *scratch, sparse_sums sums,
 							  const uint32_t *queries, uint32_t n);
 

@@ -102,6 +102,7 @@ FLAGS_shard_pool = -O3
 FLAGS_scan_lone_avx512 = -O3 -mavx512f -mavx512bw -mavx512vl
 FLAGS_sparse_score = -O3
 FLAGS_sparse_scan = -O3
+FLAGS_sparse_batch = -O3
 FLAGS_sparse_scan_portable = -O3
 FLAGS_sparse_scan_avx2 = -O3 -mavx2
 FLAGS_sparse_scan_avx512 = -O3 -mavx512f

@@ -167,11 +167,14 @@ gpuvec_sparse_place(gpuvec_sparse_measure measure, double square, double own)
 	return place >= FLT_MIN && place <= FLT_MAX ? (float) place : NAN;
 }
 
-/* True if a row with an id of the query may have the score of the line */
+/*
+ * True if a row with an id of the query may have the score of the line.  It
+ * has no branch, so that compilers make vectors of it.
+ */
 static inline GPUVEC_HD bool
 gpuvec_sparse_reaches(float sum, gpuvec_sparse_line line, float place)
 {
-	return !(sum >= -FLT_MAX && sum < line.base + line.slope * place);
+	return !((sum >= -FLT_MAX) & (sum < line.base + line.slope * place));
 }
 
 /*

@@ -24,6 +24,8 @@
 #include "engine/sets/id_numbers.h"
 #ifdef WEIGHTS_TEST_GPU
 #include "kernels/search/search_policy.h"
+#else
+#include "engine/cpu/sparse_rows.h"
 #endif
 
 #include "test_weights.h"
@@ -67,6 +69,7 @@ typedef struct question
 	uint16_t	hot[MOST_IDS];
 	uint32_t	cold[MOST_IDS];
 	uint16_t	places[MOST_IDS];
+	gpuvec_condition condition; /* of its filter */
 	gpuvec_topk_query query;
 	answer	   *expected;
 	uint32_t	n;
@@ -85,6 +88,15 @@ static uint32_t
 row_of(uint64_t tid)
 {
 	return (uint32_t) (tid >> 16) * PAGE_ROWS + (uint32_t) (tid & 0xFFFF) / 2;
+}
+
+/* Values of the filter column: most segments have only some */
+#define FILTER_VALUES	10
+
+static uint64_t
+filter_value(const table *t, uint32_t row)
+{
+	return (uint64_t) row * FILTER_VALUES / t->n;
 }
 
 static void *
@@ -291,6 +303,14 @@ compare_answers(const void *x, const void *y)
 	return a->tid < b->tid ? -1 : a->tid > b->tid;
 }
 
+static bool
+passes(const table *t, const question *q, uint32_t row)
+{
+	uint64_t	value = filter_value(t, row);
+
+	return q->query.filter.n == 0 || (value >= q->condition.low && value <= q->condition.high);
+}
+
 static void
 brute_force(const table *t, int measure, question *q)
 {
@@ -304,7 +324,7 @@ brute_force(const table *t, int measure, question *q)
 		answer		a = {.tid = tid_of(r)};
 
 		a.score = score_of(measure, q, &t->rows[r], &a.common);
-		if (!t->dead[r] && (!query->has_min_score || a.score >= query->min_score) &&
+		if (!t->dead[r] && passes(t, q, r) && (!query->has_min_score || a.score >= query->min_score) &&
 			(!query->has_after || compare_answers(&a, &after) > 0))
 			q->expected[q->n++] = a;
 	}
@@ -381,6 +401,11 @@ draw_conditions(const gpuvec_backend *b, const table *t, int measure, question *
 	row = &t->rows[random_below(t->n)];
 	query->after_score = score_of(measure, q, row, &common);
 	query->after_tid = tid_of((uint32_t) random_below(t->n));
+	query->filter.n = random_below(4) == 0;
+	query->filter.conditions = &q->condition;
+	q->condition = (gpuvec_condition) {.column = 1,.kind = GPUVEC_KEY_BETWEEN};
+	q->condition.low = random_below(FILTER_VALUES);
+	q->condition.high = q->condition.low + random_below(FILTER_VALUES);
 	query->unordered = b->takes_unordered && !query->has_after && random_below(4) == 0;
 	query->bare = query->unordered && random_below(2);
 	if (query->unordered)
@@ -490,7 +515,7 @@ search(gpuvec_backend *b, const gpuvec_view *view, int measure, gpuvec_method me
 {
 	static const char *const names[] = {"inner product", "cosine", "jaccard"};
 	gpuvec_scoring scoring = gpuvec_sparse_scoring((gpuvec_sparse_measure) measure);
-	gpuvec_topk_query queries[MANY_QUERIES];
+	gpuvec_topk_query *queries = allocate(n * sizeof(*queries));
 	uint32_t	ways = gpuvec_way_bit(GPUVEC_WAY_SCAN);
 	gpuvec_error error;
 
@@ -499,6 +524,8 @@ search(gpuvec_backend *b, const gpuvec_view *view, int measure, gpuvec_method me
 		queries[i] = questions[i]->query;
 		if (queries[i].ncold > 0)
 			ways |= gpuvec_way_bit(GPUVEC_WAY_LISTS);
+		if (queries[i].filter.n > 0)
+			ways |= gpuvec_way_bit(GPUVEC_WAY_GATHERED);
 	}
 	check(b->topk(b, view, &scoring, method, queries, n, &error), "a search");
 	count_shortage(b);
@@ -510,6 +537,7 @@ search(gpuvec_backend *b, const gpuvec_view *view, int measure, gpuvec_method me
 		questions[i]->query.tids = queries[i].tids;
 		questions[i]->query.matches = queries[i].matches;
 	}
+	free(queries);
 }
 
 /* A number of a row, and its value */
@@ -569,8 +597,9 @@ make_entry(gpuvec_backend *b, const table *t, uint32_t from, uint32_t to)
 	uint32_t	n = to - from;
 	gpuvec_source_row *rows = allocate(n * sizeof(*rows));
 	uint16_t  **packed = allocate(n * sizeof(*packed));
+	uint64_t   *keys = allocate(n * 2 * sizeof(*keys));
 	gpuvec_view_entry entry = {NULL, NULL, 0};
-	gpuvec_row_kind kind = {0, t->vectors};
+	gpuvec_row_kind kind = {1, t->vectors};
 	gpuvec_segment *copy;
 	gpuvec_error error;
 
@@ -578,6 +607,8 @@ make_entry(gpuvec_backend *b, const table *t, uint32_t from, uint32_t to)
 	{
 		packed[i] = pack_row(t, &t->rows[from + i], &rows[i]);
 		rows[i].tid = tid_of(from + i);
+		keys[i * 2 + 1] = filter_value(t, from + i);
+		rows[i].filter_keys = &keys[i * 2];
 	}
 	check(gpuvec_rows_sort(rows, n, &error), "rows_sort");
 	entry.segment = gpuvec_segment_build(rows, n, kind, &error);
@@ -603,6 +634,7 @@ make_entry(gpuvec_backend *b, const table *t, uint32_t from, uint32_t to)
 	for (uint32_t i = 0; i < n; i++)
 		free(packed[i]);
 	free(packed);
+	free(keys);
 	free(rows);
 	return entry;
 }
@@ -735,7 +767,7 @@ test_large(uint32_t large, uint32_t largest)
 	{
 		gpuvec_backend *b = open_backend(1 + i % 3, 1 + i % 2);
 		table	   *t = draw_table(i == 1 ? largest : large, 40, i == 1 ? 200 : MOST_IDS, i % N_NUMBERS,
-								i % 4 < 2 ? -1 : i % 2 ? ALL_SIZES : MANY);
+								i % 4 < 2 ? -1 : i % 2 ? ALL_SIZES : BOTH_SIGNS);
 
 		search_table(b, t, i / 3, i % 2 ? BOTH_SIGNS : MANY, 300);
 		free_table(t);
@@ -783,6 +815,36 @@ test_many(int n)
 		b->close(b);
 	}
 }
+
+#ifndef WEIGHTS_TEST_GPU
+
+#define MORE_QUERIES	(2 * SPARSE_BATCH_MOST + 70)
+
+/* More queries than sums are kept of */
+static void
+test_more(void)
+{
+	question  **questions = allocate(MORE_QUERIES * sizeof(*questions));
+
+	for (int i = 0; i < 6; i++)
+	{
+		gpuvec_backend *b = open_backend(1 + i % 3, 1 + i % 2);
+		table	   *t = draw_table(300, 40, 300, i % N_NUMBERS, i < 3 ? -1 : MANY);
+		gpuvec_view *view = make_view(b, t);
+
+		for (int j = 0; j < MORE_QUERIES; j++)
+			questions[j] = draw_question(b, t, i % N_MEASURES, BOTH_SIGNS, 20);
+		search(b, view, i % N_MEASURES, GPUVEC_METHOD_AUTO, questions, MORE_QUERIES);
+		for (int j = 0; j < MORE_QUERIES; j++)
+			free_question(questions[j]);
+		gpuvec_view_unref(view);
+		free_table(t);
+		b->close(b);
+	}
+	free(questions);
+}
+
+#endif
 
 #define CLIMBING		600		/* rows, and ids */
 
@@ -912,7 +974,16 @@ test_climbing(void)
 	b->close(b);
 }
 
-/* Sets of all ids that there are, in the order of numbers from the last id */
+#ifdef WEIGHTS_TEST_GPU
+#define N_LONGEST	1
+#else
+#define N_LONGEST	20
+#endif
+
+/*
+ * Sets of all ids that there are, in the order of numbers from the last id; on
+ * the CPU more queries than a batch takes of such
+ */
 static void
 test_longest(void)
 {
@@ -938,16 +1009,24 @@ test_longest(void)
 		gpuvec_backend *b = open_backend(simd, 1);
 		gpuvec_view_entry entry = {gpuvec_segment_build(&row, 1, (gpuvec_row_kind) {0}, &error), NULL, 0};
 		gpuvec_view *view = gpuvec_view_new(&entry, 1, &error);
-		gpuvec_match match;
+		gpuvec_match matches[N_LONGEST];
+		gpuvec_topk_query queries[N_LONGEST];
 		gpuvec_topk_query query = {.ids = ids,.len = n,.weights = weights,.places = places,.k = 1,
-			.matches = &match,.has_min_score = true,.min_score = sum
+			.has_min_score = true,.min_score = sum
 		};
 
 		for (uint32_t i = 0; i < n; i++)
 			query.square += (double) weights[i] * weights[i];
 		check(b->adopt_segment(b, entry.segment, &error) && b->adopt_view(b, view, &error), "adopt");
-		check(b->topk(b, view, &scoring, GPUVEC_METHOD_AUTO, &query, 1, &error) && query.nmatches == 1 &&
-			  match.score == sum && match.common == n && match.tid == 7, "a set of all ids");
+		for (int i = 0; i < N_LONGEST; i++)
+		{
+			queries[i] = query;
+			queries[i].matches = &matches[i];
+		}
+		check(b->topk(b, view, &scoring, GPUVEC_METHOD_AUTO, queries, N_LONGEST, &error), "a search for all ids");
+		for (int i = 0; i < N_LONGEST; i++)
+			check(queries[i].nmatches == 1 && matches[i].score == sum && matches[i].common == n &&
+				  matches[i].tid == 7, "a set of all ids");
 		gpuvec_view_unref(view);
 		b->close(b);
 	}
@@ -1026,6 +1105,7 @@ main(void)
 	test_large(5000, 70000);
 	test_many(90);
 	test_small();
+	test_more();
 	test_climbing();
 	test_longest();
 	return report_checks();

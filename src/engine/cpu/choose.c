@@ -24,6 +24,7 @@
 #include "engine/cpu/lists_builder.h"
 
 #include "engine/cpu/cpu_backend.h"
+#include "engine/cpu/sparse_rows.h"
 
 /*
  * Batches of at most this many queries are scanned query by query, by
@@ -42,6 +43,9 @@ static const uint32_t batch_widths[] = {0, 64, 256, 512};
 
 /* Queries of a batch whose lists are summed up */
 #define SAMPLE			8
+
+/* Fewest rows of a part of an entry: they take longer than to wake a thread */
+#define PART_ROWS		4096
 
 /* Nanoseconds, by instruction set */
 typedef struct way_costs
@@ -76,10 +80,39 @@ static const way_costs costs_of[] = {
 	{0.09, 1.5, 2.2, 0.5, 30, 1.1, 0.40, 15, 0.6}	/* AVX-512 */
 };
 
+/* Most queries of a batch; those by measures of sparse vectors are even */
 uint32_t
-cpu_width(cpu_simd simd, cpu_way way)
+cpu_width(cpu_simd simd, cpu_way way, uint32_t nqueries)
 {
-	return way == CPU_LONE || way == CPU_SPARSE ? 1 : way == CPU_BATCH ? batch_widths[simd] : LISTS_WIDTH;
+	uint32_t	nbatches = (nqueries + SPARSE_BATCH_MOST - 1) / SPARSE_BATCH_MOST;
+
+	switch (way)
+	{
+		case CPU_LISTS:
+			return LISTS_WIDTH;
+		case CPU_BATCH:
+			return batch_widths[simd];
+		case CPU_SPARSE:
+			return nqueries < SPARSE_BATCH_LEAST ? 1 : (nqueries + nbatches - 1) / nbatches;
+		case CPU_LONE:
+			break;
+	}
+	return 1;
+}
+
+uint32_t
+cpu_parts(const gpuvec_view *view, const uint32_t *entries, uint32_t nentries, uint32_t nslices)
+{
+	uint32_t	wanted = nslices / nentries;
+	uint64_t	nrows = 0;
+	uint64_t	most;
+
+	for (uint32_t i = 0; i < nentries; i++)
+		nrows += view->entries[entries[i]].segment->nrows;
+	most = nrows / nentries / PART_ROWS;
+	if (wanted > most)
+		wanted = (uint32_t) most;
+	return wanted > 1 ? wanted : 1;
 }
 
 /* Cost of the search by lists for one query */

@@ -17,6 +17,7 @@
  *					instruction set by scan_batch_*.c
  * sparse_scan.c	the scan by measures of sparse vectors; sparse_scan.inc,
  *					compiled for each instruction set by sparse_scan_*.c
+ * sparse_batch.c	the same for a batch of queries
  * sparse_score.c	scores by such measures
  *
  *-------------------------------------------------------------------------
@@ -162,6 +163,8 @@ typedef struct cpu_slice
 								 * of scanning */
 	uint32_t	first_entry;	/* positions in order[] */
 	uint32_t	end_entry;
+	uint32_t	part;			/* of nparts parts of each entry; only by */
+	uint32_t	nparts;			/* measures of sparse vectors, else 1 */
 	uint32_t   *next_entry;		/* atomic; if not NULL, the slices of the
 								 * batch take their entries from this shared
 								 * position in order[] */
@@ -177,8 +180,7 @@ typedef enum cpu_way
 	CPU_LISTS,					/* search by inverted lists */
 	CPU_LONE,					/* scan, one query after another */
 	CPU_BATCH,					/* scan for a batch of queries at once */
-	CPU_SPARSE					/* scan by a measure of sparse vectors, one
-								 * query after another */
+	CPU_SPARSE					/* scan by a measure of sparse vectors */
 } cpu_way;
 
 #define CPU_N_WAYS	4
@@ -213,7 +215,14 @@ extern bool cpu_topk(gpuvec_backend *backend, const gpuvec_view *view,
 					 gpuvec_topk_query *queries, uint32_t nqueries, gpuvec_error *error);
 
 /* choose.c */
-extern uint32_t cpu_width(cpu_simd simd, cpu_way way);
+extern uint32_t cpu_width(cpu_simd simd, cpu_way way, uint32_t nqueries);
+
+/*
+ * Into how many parts entries are cut, if there are fewer than slices are
+ * wanted.  On average, a part has at least PART_ROWS rows.
+ */
+extern uint32_t cpu_parts(const gpuvec_view *view, const uint32_t *entries, uint32_t nentries,
+						  uint32_t nslices);
 extern cpu_way choose_way(cpu_backend *cpu, const gpuvec_segment *segment, gpuvec_method method,
 						  const cpu_query *queries, uint32_t nqueries);
 extern bool gathering_costs_less(cpu_backend *cpu, const gpuvec_segment *segment,

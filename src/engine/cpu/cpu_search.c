@@ -8,7 +8,9 @@
  * segments of one way and all queries form a group.  A group's queries are
  * sorted by length and cut into batches.  A slice of the search is one batch
  * and every n-th segment of a group.  In a search by lists, the slices of a
- * batch instead take segments from a shared list, each the next free one.
+ * batch instead take segments from a shared list, each the next free one.  By
+ * measures of sparse vectors, a few segments are cut into parts, so that there
+ * is a slice for each thread.
  * Each batch visits the segments whose lengths are closest to its own first,
  * so that good rows are found early.  Each slice keeps its own best rows; all
  * slices share the bound of each query.  At the end, the rows of the slices
@@ -53,7 +55,8 @@ typedef struct cpu_group
 	uint32_t	width;			/* most queries of a batch */
 	uint32_t	nbatches;
 	uint32_t	nsplits;		/* slices of a batch */
-	uint32_t   *order;			/* [nbatches * nentries] */
+	uint32_t	nparts;			/* of each entry, for slices of their own */
+	uint32_t   *order;			/* [nbatches * nparts * nentries] */
 	uint32_t   *next;			/* [nbatches] next position in order[] */
 	cpu_slice  *slices;			/* [nbatches * nsplits] */
 	best_rows  *best;			/* [nsplits * nqueries] */
@@ -134,7 +137,7 @@ make_slices(cpu_search *search, cpu_group *group, uint32_t batch, near_entry *ne
 	uint32_t	n = search->nqueries - first < group->width ?
 		search->nqueries - first : group->width;
 	uint32_t	middle = gpuvec_query_len(search->queries[first + n / 2].query);
-	uint32_t   *order = group->order + (size_t) batch * nentries;
+	uint32_t   *order = group->order + (size_t) batch * group->nparts * nentries;
 	uint32_t	placed = 0;
 
 	for (uint32_t i = 0; i < nentries; i++)
@@ -159,9 +162,11 @@ make_slices(cpu_search *search, cpu_group *group, uint32_t batch, near_entry *ne
 		if (group->way == CPU_LISTS)
 			slice->next_entry = &group->next[batch];
 		else
-			for (uint32_t i = split; i < nentries; i += group->nsplits)
+			for (uint32_t i = split / group->nparts; i < nentries; i += group->nsplits / group->nparts)
 				order[placed++] = near[i].entry;
 		slice->end_entry = placed;
+		slice->part = split % group->nparts;
+		slice->nparts = group->nparts;
 		slice->nqueries = n;
 		slice->queries = search->pointers + first;
 		slice->best = group->best + (size_t) split * search->nqueries + first;
@@ -396,7 +401,7 @@ set_bounds(cpu_search *search)
 static bool
 allocate_group(const cpu_search *search, cpu_group *group)
 {
-	group->order = calloc((size_t) group->nbatches * group->nentries, sizeof(uint32_t));
+	group->order = calloc((size_t) group->nbatches * group->nparts * group->nentries, sizeof(uint32_t));
 	group->next = calloc(group->nbatches, sizeof(uint32_t));
 	group->slices = calloc(group_slices(group), sizeof(cpu_slice));
 	group->best = calloc((size_t) search->nqueries * group->nsplits, sizeof(best_rows));
@@ -454,9 +459,9 @@ choose_sizes(cpu_search *search, cpu_group *group)
 {
 	uint32_t	threads = (uint32_t) gpuvec_thread_pool_threads(search->backend->pool);
 
-	group->width = cpu_width(search->backend->simd, group->way);
+	group->width = cpu_width(search->backend->simd, group->way, search->nqueries);
 	group->nbatches = (search->nqueries + group->width - 1) / group->width;
-	group->nsplits = 1;
+	group->nsplits = group->nparts = 1;
 
 	/*
 	 * slices that take segments from a shared list even out by themselves, so
@@ -468,8 +473,10 @@ choose_sizes(cpu_search *search, cpu_group *group)
 		group->nsplits = group->nbatches < threads * SLICES_PER_THREAD ? threads : 1;
 	else if (threads > 1)
 		group->nsplits = (threads * SLICES_PER_THREAD + group->nbatches - 1) / group->nbatches;
-	if (group->nsplits > group->nentries)
-		group->nsplits = group->nentries;
+	if (group->way == CPU_SPARSE)
+		group->nparts = cpu_parts(search->view, group->entries, group->nentries, group->nsplits);
+	if (group->nsplits > group->nentries * group->nparts)
+		group->nsplits = group->nentries * group->nparts;
 }
 
 /* Make the lists of an entry now; called by a thread of the pool */

@@ -2,6 +2,7 @@
  *
  * sparse_scan.c
  *	  The scan by measures of sparse vectors, for one query after another.
+ *	  Several queries are a batch, if that costs less (sparse_batch.c).
  *
  * The terms of a tile's rows are added up as floats (sparse_scan.inc).  Most
  * rows are skipped by their sums; the others are scored.  What a sum must
@@ -14,59 +15,8 @@
 #include "engine/cpu/scan_lone.h"
 #include "engine/cpu/sparse_rows.h"
 
-/* Tiles between two looks at the canceled flag */
-#define TILE_STRIDE		256
-
-typedef struct sparse_search
-{
-	sparse_scratch *scratch;
-	sparse_sums add_up;
-	best_rows  *best;
-	gpuvec_sparse_bound bound;
-	uint32_t	len;			/* the length, and */
-	uint64_t	key;			/* the query's bound, of which `least` is */
-	float		least;
-	double		score;			/* that bound as a score; NaN: none */
-} sparse_search;
-
-/* Read the bound; sets search->score */
-static inline void
-read_bound(sparse_search *search)
-{
-	uint64_t	key = __atomic_load_n(search->scratch->query->bound, __ATOMIC_RELAXED);
-
-	if (key == search->key)
-		return;
-	search->key = key;
-	search->score = key == UINT64_MAX ? NAN : gpuvec_key_score(key);
-	search->len = UINT32_MAX;
-}
-
-/* Set search->least for a row */
-static inline void
-set_least(sparse_search *search, const gpuvec_segment *segment, uint32_t row)
-{
-	if (segment->sums == NULL && search->len == segment->len[row])
-		return;
-	search->len = segment->sums ? UINT32_MAX : segment->len[row];
-	search->least = gpuvec_sparse_least(&search->bound, search->score, sparse_row_square(segment, row),
-										sparse_row_own(search->bound.measure, segment, row));
-}
-
-/* The rows of a tile that take part, as bits */
-static inline uint32_t
-rows_of_tile(const gpuvec_view_entry *entry, const uint64_t *mask, uint32_t tile)
-{
-	uint32_t	first = tile * GPUVEC_TILE_ROWS;
-	uint32_t	n = entry->segment->nrows - first;
-	uint32_t	rows = n < GPUVEC_TILE_ROWS ? (UINT32_C(1) << n) - 1 : UINT32_MAX;
-
-	if (entry->live)
-		rows &= entry->live->bits[tile];
-	if (mask)
-		rows &= (uint32_t) (mask[first / 64] >> (first % 64));
-	return rows;
-}
+/* Most hot ids of the queries of a batch: a bound for memory */
+#define MOST_TERMS		(1 << 20)
 
 /* Add the term of the number 0, which tiles pad rows with; returns the rows */
 static uint32_t
@@ -112,32 +62,31 @@ scan_tile(sparse_search *search, const gpuvec_view_entry *entry, uint32_t tile, 
 	hits = search->add_up(search->scratch->weights, &at, sums);
 	if (search->scratch->first != 0)
 		hits |= add_first(search, segment, first, rows, sums);
-	read_bound(search);
+	sparse_read_bound(search);
 	if (search->score > 0 && !(jaccard && segment->sums))
 		rows &= hits;
 	for (; rows != 0; rows &= rows - 1)
 	{
 		uint32_t	r = (uint32_t) __builtin_ctz(rows);
 
-		read_bound(search);
-		set_least(search, segment, first + r);
-		if (gpuvec_sparse_wanted(sums[r], hits >> r & 1, search->least, search->score) ||
-			sparse_row_refused(search->bound.measure, segment, first + r))
+		if (sparse_wants(search, segment, first + r, sums[r], hits >> r & 1))
 			sparse_offer(search->scratch, search->best, segment, first + r, none,
 						 gpuvec_entry_tid(entry, first + r));
 	}
 }
 
-/* Scan an entry.  False if all queries were canceled. */
+/* Scan a slice's part of an entry.  False if all queries were canceled. */
 static bool
 scan_entry(sparse_search *search, cpu_slice *slice, const gpuvec_view_entry *entry,
 		   const uint64_t *mask)
 {
-	for (uint32_t tile = 0; tile < entry->segment->ntiles; tile++)
-	{
-		uint32_t	rows = rows_of_tile(entry, mask, tile);
+	uint32_t	end = sparse_first_tile(slice, entry->segment, slice->part + 1);
 
-		if (tile % TILE_STRIDE == 0 && slice_canceled(slice))
+	for (uint32_t tile = sparse_first_tile(slice, entry->segment, slice->part); tile < end; tile++)
+	{
+		uint32_t	rows = sparse_tile_rows(entry, mask, tile);
+
+		if (tile % SPARSE_TILE_STRIDE == 0 && slice_canceled(slice))
 			return false;
 		if (rows != 0)
 			scan_tile(search, entry, tile, rows);
@@ -145,42 +94,83 @@ scan_entry(sparse_search *search, cpu_slice *slice, const gpuvec_view_entry *ent
 	return true;
 }
 
-/* Scan the entries of a slice for a query.  False: canceled. */
-static bool
+/* Scan the entries of a slice for one query */
+static void
 scan_query(cpu_slice *slice, sparse_search *search)
 {
-	const cpu_query *query = search->scratch->query;
+	const cpu_query *query = search->best->query;
 	const uint64_t *mask;
-	bool		ok = true;
+
+	sparse_begin(search->scratch, query);
+	for (uint32_t e = slice->first_entry; !slice->canceled && e < slice->end_entry; e++)
+		if (query_searches(query, slice->order[e], &mask))
+			slice->canceled = !scan_entry(search, slice, &slice->view->entries[slice->order[e]], mask);
+	sparse_end(search->scratch);
+}
+
+void
+sparse_scan_each(cpu_slice *slice, sparse_scratch *scratch, sparse_sums sums, const uint32_t *queries,
+				 uint32_t n)
+{
+	for (uint32_t i = 0; i < n && !slice->canceled; i++)
+	{
+		sparse_search search = sparse_make_search(scratch, sums, &slice->best[queries[i]]);
+
+		scan_query(slice, &search);
+	}
+}
+
+/* Scan for n queries of a slice.  False: out of memory. */
+static bool
+scan_queries(cpu_slice *slice, sparse_scratch *scratch, sparse_sums sums, const uint32_t *queries,
+			 uint32_t n)
+{
+	if (n >= SPARSE_BATCH_LEAST)
+		return sparse_scan_batch(slice, scratch, sums, queries, n);
+	sparse_scan_each(slice, scratch, sums, queries, n);
+	return true;
+}
+
+/* True if a slice has to be scanned for a query */
+static bool
+needs_scan(const cpu_slice *slice, const cpu_query *query)
+{
+	uint64_t	key = __atomic_load_n(query->bound, __ATOMIC_RELAXED);
+	const uint64_t *mask;
 
 	/* no row has an id of the query; but jaccard refuses some */
-	read_bound(search);
-	if (query->query->len == 0 && search->score > 0 && search->bound.measure != GPUVEC_SPARSE_JACCARD)
-		return true;
-	for (uint32_t e = slice->first_entry; ok && e < slice->end_entry; e++)
+	if (query->query->len == 0 && key != UINT64_MAX && gpuvec_key_score(key) > 0 &&
+		gpuvec_scoring_sparse(query->scoring) != GPUVEC_SPARSE_JACCARD)
+		return false;
+	for (uint32_t e = slice->first_entry; e < slice->end_entry; e++)
 		if (query_searches(query, slice->order[e], &mask))
-			ok = scan_entry(search, slice, &slice->view->entries[slice->order[e]], mask);
-	return ok;
+			return true;
+	return false;
 }
 
 bool
 sparse_scan(cpu_slice *slice, sparse_scratch *scratch, sparse_sums sums)
 {
+	uint32_t	queries[SPARSE_BATCH_MOST];
+	uint32_t	n = 0;
+	uint32_t	terms = 0;
+	bool		ok = true;
+
 	if (scratch == NULL)
 		return false;
-	for (uint32_t q = 0; q < slice->nqueries && !slice->canceled; q++)
+	for (uint32_t q = 0; ok && q < slice->nqueries; q++)
 	{
-		const gpuvec_topk_query *query = slice->queries[q]->query;
-		sparse_search search = {
-			.scratch = scratch, .add_up = sums, .best = &slice->best[q], .score = NAN,
-			.key = UINT64_MAX, .len = UINT32_MAX,
-			.bound = gpuvec_sparse_make_bound(gpuvec_scoring_sparse(slice->queries[q]->scoring),
-											  query->len, query->square, query->own)
-		};
+		uint32_t	len = slice->queries[q]->query->len;
 
-		sparse_begin(scratch, slice->queries[q]);
-		slice->canceled = !scan_query(slice, &search);
-		sparse_end(scratch);
+		if (!needs_scan(slice, slice->queries[q]))
+			continue;
+		if (terms + len > MOST_TERMS)
+		{
+			ok = scan_queries(slice, scratch, sums, queries, n);
+			n = terms = 0;
+		}
+		queries[n++] = q;
+		terms += len;
 	}
-	return true;
+	return ok && scan_queries(slice, scratch, sums, queries, n);
 }

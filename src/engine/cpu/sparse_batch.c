@@ -514,27 +514,23 @@ costs_less(const sparse_batch *batch)
 }
 
 bool
-sparse_scan_batch(cpu_slice *slice, sparse_scratch *scratch, sparse_sums sums, const uint32_t *queries,
-				  uint32_t n)
+sparse_scan_batch(cpu_slice *slice, sparse_scratch *scratch, const uint32_t *queries, uint32_t n,
+				  bool *scanned)
 {
 	sparse_batch *batch = malloc(sizeof(sparse_batch));
-	bool		each = false;
 	bool		ok;
 
 	if (batch == NULL)
 		return false;
 	begin_queries(batch, slice, scratch, queries, n);
 	ok = make_lists(batch);
-	if (ok)
-		each = !costs_less(batch);
-	for (uint32_t e = slice->first_entry; ok && !each && !slice->canceled && e < slice->end_entry; e++)
+	*scanned = ok && costs_less(batch);
+	for (uint32_t e = slice->first_entry; *scanned && !slice->canceled && e < slice->end_entry; e++)
 		if (begin_entry(batch, slice->order[e]))
 			slice->canceled = !scan_entry(batch);
 	empty_lists(batch);
 	free(batch->term_queries);
 	free(batch->weights);
 	free(batch);
-	if (each)
-		sparse_scan_each(slice, scratch, sums, queries, n);
 	return ok;
 }

@@ -217,14 +217,13 @@ extern void sparse_offer(sparse_scratch *scratch, best_rows *best, const gpuvec_
 /* False: out of memory */
 extern bool sparse_scan(cpu_slice *slice, sparse_scratch *scratch, sparse_sums sums);
 
-/* Scan for n queries of a slice, one after another */
-extern void sparse_scan_each(cpu_slice *slice, sparse_scratch *scratch, sparse_sums sums,
-							 const uint32_t *queries, uint32_t n);
-
 /* sparse_batch.c */
-/* The same as a batch, if that costs less.  False: out of memory. */
-extern bool sparse_scan_batch(cpu_slice *slice, sparse_scratch *scratch, sparse_sums sums,
-							  const uint32_t *queries, uint32_t n);
+/*
+ * Scan for n queries of a slice at once; *scanned: false, and it was not done,
+ * if that costs more than a scan for each.  False: out of memory.
+ */
+extern bool sparse_scan_batch(cpu_slice *slice, sparse_scratch *scratch, const uint32_t *queries,
+							  uint32_t n, bool *scanned);
 
 /* sparse_scan_*.c */
 extern uint32_t sparse_sums_portable(const float *weights, const sparse_tile *tile, float *sums);

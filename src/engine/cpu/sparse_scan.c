@@ -108,26 +108,21 @@ scan_query(cpu_slice *slice, sparse_search *search)
 	sparse_end(search->scratch);
 }
 
-void
-sparse_scan_each(cpu_slice *slice, sparse_scratch *scratch, sparse_sums sums, const uint32_t *queries,
-				 uint32_t n)
-{
-	for (uint32_t i = 0; i < n && !slice->canceled; i++)
-	{
-		sparse_search search = sparse_make_search(scratch, sums, &slice->best[queries[i]]);
-
-		scan_query(slice, &search);
-	}
-}
-
 /* Scan for n queries of a slice.  False: out of memory. */
 static bool
 scan_queries(cpu_slice *slice, sparse_scratch *scratch, sparse_sums sums, const uint32_t *queries,
 			 uint32_t n)
 {
-	if (n >= SPARSE_BATCH_LEAST)
-		return sparse_scan_batch(slice, scratch, sums, queries, n);
-	sparse_scan_each(slice, scratch, sums, queries, n);
+	bool		scanned = false;
+
+	if (n >= SPARSE_BATCH_LEAST && !sparse_scan_batch(slice, scratch, queries, n, &scanned))
+		return false;
+	for (uint32_t i = 0; i < n && !scanned && !slice->canceled; i++)
+	{
+		sparse_search search = sparse_make_search(scratch, sums, &slice->best[queries[i]]);
+
+		scan_query(slice, &search);
+	}
 	return true;
 }
 

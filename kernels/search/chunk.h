@@ -111,7 +111,7 @@ struct chunk
 	bool direct; /* the last kernel writes results and states to the host */
 	bool again;  /* its queries overflowed before: they have good bounds */
 	bool whole;  /* tables of weights have all numbers (sparse_scan.cu) */
-	/* warps of a block that scans all queries at once (sparse_batch.cu), or 0 */
+	/* 0, or warps of a block that scans for all queries (sparse_batch.cu) */
 	uint32_t together;
 	size_t together_bytes; /* its shared memory */
 	uint32_t together_blocks;
@@ -136,16 +136,16 @@ struct chunk
 	size_t states;
 	size_t counters;
 	size_t ids;
-	size_t cold;     /* cold numbers */
-	size_t pieces;   /* of cold numbers */
-	size_t sparse;   /* by measures of sparse vectors: sparse_query, .. */
-	size_t weights;  /* .. weights of hot numbers, .. */
-	size_t terms;    /* .. and terms; if they are scanned together: */
-	size_t number_lists; /* .. lists of numbers, .. */
+	size_t cold;           /* cold numbers */
+	size_t pieces;         /* of cold numbers */
+	size_t sparse;         /* by measures of sparse vectors: sparse_query, .. */
+	size_t weights;        /* .. weights of hot numbers, .. */
+	size_t terms;          /* .. and terms; if they are scanned together: */
+	size_t number_lists;   /* .. lists of numbers, .. */
 	size_t number_entries; /* .. and their entries */
-	size_t ranges;   /* for each block the queries that sample it */
-	size_t uploaded; /* end of what is copied in */
-	size_t entries;  /* of the queries, for each segment */
+	size_t ranges;         /* for each block the queries that sample it */
+	size_t uploaded;       /* end of what is copied in */
+	size_t entries;        /* of the queries, for each segment */
 	size_t nentries_of;
 	/* the queries' bit vectors, and counters: these are set to 0 */
 	size_t query_bits;

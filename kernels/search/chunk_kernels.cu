@@ -74,8 +74,9 @@ class_tiles(const struct search *s, uint32_t class_lo, uint32_t class_hi)
 }
 
 /*
- * Cut a scan of blocks of so many warps into items.  An item should be large: making its table must take
- * little time beside it.  But there should be 4 items or more for each block.
+ * Cut a scan by blocks of so many warps into items.  An item should be large:
+ * making its table must take little time beside it.  But there should be 4
+ * items or more for each block.
  */
 static void
 cut_items(const struct search *s, uint32_t blocks, uint32_t warps, struct scan_params *p)

@@ -230,8 +230,7 @@ choose_together(struct search *s, struct chunk *c)
 		return true;
 	c->together = sparse_batch_warps(c->n, b->device.shared_limit);
 	c->together_bytes = sparse_batch_shared_bytes(c->n, c->together);
-	if (!s->check(sparse_batch_blocks(c->together, c->together_bytes, &blocks),
-				  "prepare a search"))
+	if (!s->check(sparse_batch_blocks(c->together, c->together_bytes, &blocks), "prepare a search"))
 		return false;
 	c->together_blocks = (uint32_t) std::max(blocks, 1) * b->device.sms;
 	return true;

@@ -38,20 +38,20 @@ set_scans(struct gpuvec_search_policy &p)
 	p.candidates_per_k = 8;    /* as in backend */
 	/* as in bounds: these 9 are counted once more */
 	p.retry_candidates = 262144;
-	p.retry_per_k = 8;     /* as in bounds */
-	p.entry_bits = 32;     /* bounds: with 16, mode A takes 43 ms */
-	p.least_planes = 8;    /* as in bounds: adders of 8 masks */
-	p.growth = 8;          /* as in backend, bitset scan, 2000 queries */
-	p.growth_few = 16;     /* as in backend, bitset scan, 1 query */
-	p.first_rows = 4096;   /* as in backend, bitset scan */
-	p.first_per_k = 16;    /* as in backend, k = 100 */
-	p.item_tiles = 2048;   /* as in backend, bitset scan */
-	p.grab = 4;            /* as in backend, bitset scan */
+	p.retry_per_k = 8;   /* as in bounds */
+	p.entry_bits = 32;   /* bounds: with 16, mode A takes 43 ms */
+	p.least_planes = 8;  /* as in bounds: adders of 8 masks */
+	p.growth = 8;        /* as in backend, bitset scan, 2000 queries */
+	p.growth_few = 16;   /* as in backend, bitset scan, 1 query */
+	p.first_rows = 4096; /* as in backend, bitset scan */
+	p.first_per_k = 16;  /* as in backend, k = 100 */
+	p.item_tiles = 2048; /* as in backend, bitset scan */
+	p.grab = 4;          /* as in backend, bitset scan */
 	/* vectors: 64 queries 38 ms together, 53 one by one; 16: 25 and 14 */
 	p.together_queries = 64;
 	p.together_percent = 50; /* vectors: 164 ms with it, 339 without */
-	p.decode_rows = 16384; /* tried: one thread decodes the answer */
-	p.decode_queries = 32; /* as in the line of decode_rows */
+	p.decode_rows = 16384;   /* tried: one thread decodes the answer */
+	p.decode_queries = 32;   /* as in the line of decode_rows */
 }
 
 /* Inverted lists; measured on an H200 */

@@ -35,7 +35,8 @@ take_item(const struct scan_params &params, struct tile_walk *walk, uint32_t *it
 	__syncthreads();
 	if (threadIdx.x == 0)
 	{
-		walk->item = *(volatile const uint32_t *) params.stop ? ~0u : atomicAdd(params.next_item, 1);
+		walk->item =
+			*(volatile const uint32_t *) params.stop ? ~0u : atomicAdd(params.next_item, 1);
 		walk->next_slot = 0;
 	}
 	__syncthreads();

@@ -7,10 +7,9 @@
  * Rows and queries are those of mode S of sparsegen.h with seed 12345.  The
  * rows are built to segments as by a load, which has them in the order of
  * their tids.  A filter column has (row * 7919) % 10000.  Queries ask for the
- * k best rows as an index scan does: of all rows ("engine_..."), with a
- * filter that 1 % of the rows pass ("filter_0.01_..."), and with one that
- * 0.01 % pass ("filter_0.0001_..."); one at a time, some of them in a batch,
- * and all in one.
+ * k best rows as an index scan does: of all rows ("engine_..."), and with
+ * filters that 10 %, 1 % and 0.01 % of the rows pass ("filter_0.1_..." and so
+ * on); one at a time, some of them in a batch, and all in one.
  *
  * With --check, some answers of each are compared with those of a loop over
  * all rows that adds up in float8 in ascending order of ids, scores to the
@@ -168,6 +167,7 @@ struct Setting
 
 static const Setting settings[] = {
 	{"engine", false, 0, 0},
+	{"filter_0.1", true, 0, 999},
 	{"filter_0.01", true, 0, 99},
 	{"filter_0.0001", true, 7, 7},
 };

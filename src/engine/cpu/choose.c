@@ -202,19 +202,29 @@ lists_cost_less(cpu_simd simd, const gpuvec_segment *segment, const cpu_lists *l
 }
 
 /*
+ * What a batch by measures of sparse vectors costs, in scans for one query:
+ * once, and for each query more
+ */
+#define SPARSE_SHARED	2.0
+#define SPARSE_OWN		0.022
+
+/*
  * True if counting nrows rows of a segment one by one costs less than a
- * search of the segment for one of nqueries queries
+ * search of the segment for one of nqueries queries.  A batch by measures of
+ * sparse vectors scans nscanned rows.
  */
 bool
 gathering_costs_less(cpu_backend *cpu, const gpuvec_segment *segment, gpuvec_method method,
-					 const cpu_query *query, uint32_t nqueries, uint32_t nrows)
+					 const cpu_query *query, uint32_t nqueries, uint32_t nscanned, uint32_t nrows)
 {
 	const cpu_lists *lists = segment_lists(segment);
 	double		ids = (double) gpuvec_segment_hot(segment) / segment->nrows;
 	double		cost = scan_cost(cpu->simd, segment, nqueries);
 
 	if (query->scoring.sparse)
-		cost = costs_of[cpu->simd].sparse_id * (double) gpuvec_segment_hot(segment);
+		cost = costs_of[cpu->simd].sparse_id * (double) gpuvec_segment_hot(segment) *
+			(nqueries < SPARSE_BATCH_LEAST ? 1 :
+			 (SPARSE_SHARED / nqueries + SPARSE_OWN) * nscanned / segment->nrows);
 	else if (method != GPUVEC_METHOD_BITSET && lists)
 	{
 		double		by_lists = lists_cost(&costs_of[cpu->simd], lists, query->query);

@@ -227,7 +227,7 @@ extern cpu_way choose_way(cpu_backend *cpu, const gpuvec_segment *segment, gpuve
 						  const cpu_query *queries, uint32_t nqueries);
 extern bool gathering_costs_less(cpu_backend *cpu, const gpuvec_segment *segment,
 								 gpuvec_method method, const cpu_query *query,
-								 uint32_t nqueries, uint32_t nrows);
+								 uint32_t nqueries, uint32_t nscanned, uint32_t nrows);
 
 /*
  * Nanoseconds that a search by lists takes for one query whose rows are wanted

@@ -163,7 +163,8 @@ choose_gathered(const cpu_filters *f, cpu_backend *cpu, gpuvec_method method,
 		uint32_t	nrows = filter->passing[e].nrows;
 
 		if (few || nrows == 0 ||
-			gathering_costs_less(cpu, segment, method, query, f->nqueries, nrows))
+			gathering_costs_less(cpu, segment, method, query, f->nqueries,
+								 f->n == 1 ? nrows : segment->nrows, nrows))
 			done[e] = nrows > 0 ? ENTRY_GATHERED : ENTRY_EMPTY;
 		all &= done[e] != ENTRY_SEARCHED;
 		if (done[e] == ENTRY_GATHERED)

@@ -52,8 +52,8 @@
 #              numbers of rows and queries there is no reference
 #
 # bench-peers and bench-index: ROWS, QUERIES, THREADS (0: all), and
-# PARTS        of bench-peers: sets, text, fingerprints; the latter with
-# SIZE (1,000,000 strings), FINGERPRINTS (numbers of rows), NEAREST (10), BATCH (100 thresholds in one statement), and the
+# PARTS        of bench-peers: sets, text, fingerprints, counts; the latter with
+# SIZE (1,000,000 strings), FINGERPRINTS (numbers of rows), COUNTS (100,000 molecules), NEAREST (10), BATCH (100 thresholds in one statement), and the
 # thresholds SIMILARITY and TANIMOTO
 # SMALL_ROWS   rows for RUM and pgvector         REPEATS, ROUNDS, TIMES   of bench-index: see index_cost.sh
 # PEERS_ROOT   a folder with these extensions, unpacked there as they would be below / (with
@@ -88,7 +88,7 @@ bench: all bench-engine
 
 # these build and start a server as "make check" does
 given = $(foreach v,$(1),$(if $(filter command line environment,$(origin $(v))),$(v)='$($(v))'))
-PEERS_SETTINGS = $(call given,ROWS SMALL_ROWS SIZE FINGERPRINTS NEAREST BATCH SIMILARITY TANIMOTO PARTS QUERIES THREADS PEERS_ROOT REPEATS ROUNDS TIMES) \
+PEERS_SETTINGS = $(call given,ROWS SMALL_ROWS SIZE FINGERPRINTS COUNTS NEAREST BATCH SIMILARITY TANIMOTO PARTS QUERIES THREADS PEERS_ROOT REPEATS ROUNDS TIMES) \
 	PG_CONFIG='$(PG_CONFIG)' WITH_CUDA='$(WITH_CUDA)' BENCH_BIN='$(CURDIR)/$(BENCH_BIN)'
 
 bench-peers: $(BENCH_BIN)/bench_gen

@@ -16,7 +16,7 @@
 #	pg_trgm					beside sets of trigrams, on text: peers_similarity.sh
 #	RDKit					beside sets of bits, on fingerprints, if the extension is there
 #
-# PARTS are sets, text and fingerprints.  RUM and pgvector get SMALL_ROWS rows (their indexes take long to build, and RUM is slow), and are
+# PARTS are sets, text, fingerprints and counts.  RUM and pgvector get SMALL_ROWS rows (their indexes take long to build, and RUM is slow), and are
 # compared with gpuvec on the same rows.
 #
 # Each query runs once, and its scores are compared with gpuvec's, byte by byte; then once more for
@@ -24,7 +24,7 @@
 # gives other scores, or a plan is another, or a goal is missed.  HNSW is not exact: its recall is shown.
 set -uo pipefail
 
-: "${ROWS:=1000000}" "${SMALL_ROWS:=100000}" "${QUERIES:=15}" "${THREADS:=0}" "${PEERS_ROOT:=}" "${PARTS:=sets text fingerprints}"
+: "${ROWS:=1000000}" "${SMALL_ROWS:=100000}" "${QUERIES:=15}" "${THREADS:=0}" "${PEERS_ROOT:=}" "${PARTS:=sets text fingerprints counts}"
 : "${BENCH_BIN:?run this with \"make bench-peers\"}"
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 K=100
@@ -136,6 +136,7 @@ if [[ " $PARTS " = *" sets "* ]]; then
 fi
 if [[ " $PARTS " = *" text "* ]]; then measure_text; fi
 if [[ " $PARTS " = *" fingerprints "* ]]; then measure_fingerprints; fi
+if [[ " $PARTS " = *" counts "* ]]; then measure_counts; fi
 if [ "${#lines[@]}" -gt 0 ]; then
 	print_table "LIMIT $NEAREST, text and fingerprints"
 	lines=("${goals[@]}")

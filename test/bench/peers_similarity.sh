@@ -8,6 +8,7 @@
 #	measure_fingerprints	gpuvec beside RDKit's cartridge on fingerprints of 2,048 bits (setgen.h, mode F),
 #							both with the same bits and by Tanimoto's similarity: threshold (its GiST index)
 #							and KNN, for each number of rows of FINGERPRINTS
+#	measure_counts			the same of COUNTS count fingerprints, which are vectors: KNN
 #
 # All text is ASCII, for which both kinds of trigrams are the same.  In RDKit 2022.09 the GiST index gives
 # wrong nearest neighbours: it is shown with its recall, and KNN is compared with RDKit's sequential sort.
@@ -15,7 +16,7 @@
 # Quotients are of the contender's time and gpuvec's.  GOAL_KNN is that wanted of pg_trgm's KNN, GOAL_THRESHOLD of its thresholds in
 # one statement: a lone query of a small table is mostly parsed and planned.
 
-: "${SIZE:=1000000}" "${FINGERPRINTS:=100000 1000000}" "${NEAREST:=10}" "${BATCH:=100}" "${SIMILARITY:=0.3}" "${TANIMOTO:=0.5}"
+: "${SIZE:=1000000}" "${FINGERPRINTS:=100000 1000000}" "${COUNTS:=100000}" "${NEAREST:=10}" "${BATCH:=100}" "${SIMILARITY:=0.3}" "${TANIMOTO:=0.5}"
 GOAL_KNN=30 GOAL_THRESHOLD=100
 goals=()						# lines of their table, made by faster
 
@@ -179,4 +180,56 @@ measure_fingerprints() {
 		return
 	fi
 	for rows in $FINGERPRINTS; do compare_fingerprints "$rows"; done
+}
+
+# ---- count fingerprints ----
+
+# make_counts ROWS: molecules of a chain, a ring, a link, a ring and an end.  Their Morgan fingerprints
+# say how often each environment is there: as RDKit has them, and as vectors of the same ids and counts.
+# RDKit writes four integers, the last of which is the number of pairs, and the pairs, in little-endian.
+make_counts() {
+	psql_ <<-SQL || die "could not make count fingerprints"
+		CREATE FUNCTION int_at(b bytea, at int) RETURNS int8 IMMUTABLE LANGUAGE sql AS
+			\$\$ SELECT get_byte(b, at) + (get_byte(b, at + 1) << 8) + (get_byte(b, at + 2) << 16) + (get_byte(b, at + 3)::int8 << 24) \$\$;
+		CREATE FUNCTION counts_of(b bytea) RETURNS idvec IMMUTABLE LANGUAGE sql AS
+			\$\$ SELECT idvec_agg(int_at(b, 16 + 8 * i), int_at(b, 20 + 8 * i)) FROM generate_series(0, int_at(b, 12)::int - 1) i \$\$;
+		CREATE FUNCTION piece(i int, place int, pieces text[]) RETURNS text IMMUTABLE LANGUAGE sql AS
+			\$\$ SELECT pieces[1 + (hashint8extended(i * 8::int8 + place, 20261129) & 1048575) % cardinality(pieces)] \$\$;
+		CREATE TABLE rdkit_counts AS SELECT i AS id, morgan_fp(mol_from_smiles((piece(i, 1, '{C,CC,CCC,CC(C),OC,NC,FC,ClC,BrC,CSC,CNC,COC}') ||
+				piece(i, 2, '{c1ccc(cc1),C1CCC(CC1),c1ncc(cn1),N1CCN(CC1),c1csc(c1),c1cc(ccc1),C1CC(C1),c1oc(cc1)}') ||
+				piece(i, 3, '{C,CC,C(=O),C(=O)N,CO,CN,S(=O)(=O),CC(O),C(N),CCO,COC,C=C}') ||
+				piece(i, 4, '{c1ccc(cc1),C1CCC(CC1),c1ncc(cn1),c1csc(c1),c1cc(ccc1),C1CC(C1),c1oc(cc1),c1ccnc(c1)}') ||
+				piece(i, 5, '{C,O,N,F,Cl,Br,C#N,C(=O)O,C(F)(F)F,OC,N(C)C,S(=O)(=O)N}'))::cstring), 2) AS f
+			FROM generate_series(1, $1) i;
+		CREATE TABLE docs_counts AS SELECT id, counts_of(f::text::bytea) AS terms FROM rdkit_counts WHERE f IS NOT NULL;
+		DELETE FROM rdkit_counts WHERE f IS NULL;
+		ALTER TABLE rdkit_counts ADD PRIMARY KEY (id);
+		ALTER TABLE docs_counts ADD PRIMARY KEY (id);
+		VACUUM ANALYZE rdkit_counts;
+		VACUUM ANALYZE docs_counts;
+	SQL
+	psql_ -c "SELECT id FROM docs_counts ORDER BY hashint8extended(id, 5) LIMIT $QUERIES" >"$work/queries_counts"
+	table_rows[counts]=$(psql_ -c "SELECT count(*) FROM docs_counts")
+}
+
+# nearest_counts TABLE QUERY: by Tanimoto's similarity of counts, that of multisets
+nearest_counts() { echo "SELECT idvec_jaccard_similarity(terms, $2) FROM $1 ORDER BY terms <%> $2 LIMIT $NEAREST"; }
+
+measure_counts() {
+	local K=$NEAREST knn ours="(SELECT terms FROM docs_counts WHERE id = :q)" theirs="(SELECT f FROM rdkit_counts WHERE id = :q)"
+	if ! has_extension rdkit || ! create_rdkit; then
+		missing "RDKit's cartridge" counts
+		return
+	fi
+	make_counts "$COUNTS"
+	index 'gpuvec, counts' "CREATE INDEX docs_counts_gpuvec ON docs_counts USING gpuvec (terms)" docs_counts_gpuvec
+	warm_up counts terms
+	contender 'gpuvec, counts, KNN' counts "" "$(nearest_counts docs_counts "$ours")" "$(scan_of docs_counts_gpuvec)" reference 'gpuvec, counts'
+	knn=$last_ms
+	contender 'gpuvec, counts: sequential scan and sort, one process' counts "$one_process" \
+		"$(nearest_counts '(SELECT * FROM docs_counts OFFSET 0) d' "$ours")" "Seq Scan on docs_counts" exact
+	contender 'RDKit, counts: sequential scan and sort, one process' counts "$one_process" \
+		"SELECT tanimoto_sml(f, $theirs) FROM rdkit_counts ORDER BY tanimoto_sml(f, $theirs) DESC LIMIT $K" "Seq Scan on rdkit_counts" exact
+	faster "RDKit / gpuvec, KNN of counts, RDKit by a sequential scan in one process" "$knn" "$last_ms"
+	psql_ -c "DROP TABLE docs_counts, rdkit_counts"
 }

@@ -7,7 +7,8 @@ SET search_path = index_vectors, public;
 CREATE FUNCTION chance(i int8, j int8, below int8) RETURNS int8 IMMUTABLE LANGUAGE sql AS $$SELECT (hashint8extended(i * 1000 + j, 20261129) & 9007199254740991) % below$$;
 -- The id and the value of a row's pair.  Kinds: 0 one-byte values, 1 the same
 -- of wide ids, 2 floats, 3 floats of wide ids, 4 huge, 5 next to nothing, 6 of
--- all sizes, 7 empty, 8 one pair, 9 ones, 10 next to another row, 11 few values.
+-- all sizes, 7 empty, 8 one pair, 9 ones, 10 next to another row, 11 few
+-- values.
 CREATE FUNCTION id_of(i int8, k int8) RETURNS int8 IMMUTABLE LANGUAGE sql AS $$
 	SELECT CASE WHEN i % 12 IN (1, 3, 6) AND k % 3 > 0 THEN k * 14316557 ELSE k END$$;
 CREATE FUNCTION value_of(i int8, k int8) RETURNS real IMMUTABLE LANGUAGE sql AS $$

@@ -138,7 +138,7 @@ struct chunk
 	size_t ids;
 	size_t cold;           /* cold numbers */
 	size_t pieces;         /* of cold numbers */
-	size_t sparse;         /* by measures of sparse vectors: sparse_query, .. */
+	size_t sparse;         /* by measures of vectors: sparse_query, .. */
 	size_t weights;        /* .. weights of hot numbers, .. */
 	size_t terms;          /* .. and terms; if they are scanned together: */
 	size_t number_lists;   /* .. lists of numbers, .. */

@@ -217,16 +217,21 @@ choose_sparse_kernel(struct search *s, struct chunk *c)
 /*
  * Find out whether to scan the chunk's queries together.  That goes through
  * all rows, but a scan for one query only through tiles with a row that takes
- * part.
+ * part.  And its lists are long if queries have many of the numbers.
  */
 bool
 choose_together(struct search *s, struct chunk *c)
 {
 	struct search_backend *b = s->b;
 	double tiles = 1 - pow(1 - std::min(c->share, 1.0), GPUVEC_TILE_ROWS);
+	double numbers = (double) s->view->maxid + 1;
+	double entries = 0;
 	int blocks = 0;
 
-	if (c->n * tiles < s->policy.together_queries)
+	for (uint32_t i = 0; i < c->n; i++)
+		entries += chunk_query(c, i)->query->len;
+	if (c->n * tiles < s->policy.together_queries ||
+		entries * s->policy.together_numbers > c->n * numbers)
 		return true;
 	c->together = sparse_batch_warps(c->n, b->device.shared_limit);
 	c->together_bytes = sparse_batch_shared_bytes(c->n, c->together);

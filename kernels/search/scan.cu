@@ -43,6 +43,7 @@
 #include "kernels/device/launch.h"
 #include "kernels/search/bit_counters.cuh"
 #include "kernels/search/emit.cuh"
+#include "kernels/search/tile_walk.cuh"
 
 namespace gpuvec
 {
@@ -66,8 +67,7 @@ struct __align__(16) scan_shared
 {
 	struct query_limits query[32]; /* of the batch */
 	struct tile_needs<PLANES> needs[THREADS / 32];
-	uint32_t item;
-	uint32_t next_slot;
+	struct tile_walk walk;
 	uint32_t padding[2];
 };
 
@@ -445,33 +445,15 @@ struct scanner
 		}
 	}
 
-	/*
-	 * Scan a range of groups; called by the whole thread block.  Each warp
-	 * takes tiles on its own.
-	 */
+	/* Scan a range of groups; called by the whole thread block */
 	__device__ __forceinline__ void
 	scan_range(uint32_t range)
 	{
-		uint32_t group = range * params.range_groups;
-		uint32_t slots = min(params.range_groups, params.ngroups - group) * 32;
-
 		if (alive == 0)
 			return;
-		for (;;)
-		{
-			uint32_t slot = 0;
-			uint32_t end;
-
-			if (lane == 0)
-				slot = atomicAdd(&shared->next_slot, params.grab);
-			slot = __shfl_sync(FULL_WARP, slot, 0);
-			if (slot >= slots)
-				break;
-			end = min(slot + params.grab, slots);
-#pragma unroll 1
-			for (; slot < end; slot += 32)
-				scan_strip(group + slot / 32, slot % 32, min(end - slot, 32u));
-		}
+		walk_range(params, &shared->walk, range,
+				   [this](uint32_t group, uint32_t offset, uint32_t n)
+				   { scan_strip(group, offset, n); });
 	}
 
 	/* Take items until none is left */
@@ -479,22 +461,10 @@ struct scanner
 	run()
 	{
 		uint32_t batch = ~0u;
+		uint32_t item;
 
-		for (;;)
+		while (take_item(params, &shared->walk, &item))
 		{
-			uint32_t item;
-
-			__syncthreads();
-			if (threadIdx.x == 0)
-			{
-				shared->item =
-					*(volatile const uint32_t *) params.stop ? ~0u : atomicAdd(params.next_item, 1);
-				shared->next_slot = 0;
-			}
-			__syncthreads();
-			item = shared->item;
-			if (item >= params.nitems)
-				break;
 			if (item % params.nbatches != batch)
 			{
 				batch = item % params.nbatches;

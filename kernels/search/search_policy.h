@@ -57,10 +57,12 @@ extern "C"
 		uint32_t grab;         /* tiles that a warp takes at a time */
 		/*
 		 * from this number of queries on, measures of sparse vectors scan
-		 * them together, in rounds with tiles for so many of 100 warps
+		 * them together, in rounds with tiles for so many of 100 warps, and
+		 * if on average a query has at most one of so many hot numbers
 		 */
 		uint32_t together_queries;
 		uint32_t together_percent;
+		uint32_t together_numbers;
 
 		/* building the lists of segments */
 		uint32_t list_rows; /* rows that a segment with lists has, at least */
@@ -166,7 +168,7 @@ extern "C"
 		uint32_t retries;           /* rounds that overflowed again, of these queries */
 		uint32_t list_chunks;       /* chunks counted by lists */
 		uint32_t dense_chunks;      /* chunks counted by bit vectors */
-		uint32_t together_rounds;   /* rounds that scanned all queries together */
+		uint32_t together_rounds;   /* rounds that scanned queries together */
 		uint32_t lone_chunks;       /* chunks whose queries were kernel parameters */
 		uint32_t own_rounds;        /* rounds in which each query had blocks of its own */
 		uint32_t plain_rounds;      /* rounds that counted in bytes */

@@ -330,8 +330,13 @@ struct sparse_batcher
 		begin();
 		while (take_item(params, &shared->walk, &item))
 			walk_range(params, &shared->walk, item,
-					   [this](const struct device_segment *segment, uint32_t tile, uint32_t chunk,
-							  uint32_t) { scan_tile(segment, tile, chunk); });
+					   [this](uint32_t group, uint32_t offset, uint32_t n)
+					   {
+						   walk_strip(params, group, offset, n,
+									  [this](const struct device_segment *segment, uint32_t tile,
+											 uint32_t chunk, uint32_t)
+									  { scan_tile(segment, tile, chunk); });
+					   });
 	}
 };
 

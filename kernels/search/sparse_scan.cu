@@ -300,9 +300,13 @@ struct sparse_scanner
 			}
 			if (alive)
 				walk_range(params, &shared->walk, item / params.nbatches,
-						   [this](const struct device_segment *segment, uint32_t tile,
-								  uint32_t chunk, uint32_t nchunks)
-						   { scan_tile(segment, tile, chunk, nchunks); });
+						   [this](uint32_t group, uint32_t offset, uint32_t n)
+						   {
+							   walk_strip(params, group, offset, n,
+										  [this](const struct device_segment *segment,
+												 uint32_t tile, uint32_t chunk, uint32_t nchunks)
+										  { scan_tile(segment, tile, chunk, nchunks); });
+						   });
 		}
 	}
 };

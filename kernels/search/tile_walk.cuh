@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * tile_walk.cuh
- *	  How the thread blocks of a scan by measures of sparse vectors go through
- *	  the tiles of a round (sparse_scan.cu, sparse_batch.cu).
+ *	  How the thread blocks of a scan go through the tiles of a round.
  *
  * A block takes one item after another, each of which has a range of groups
- * of 32 tiles.  Each warp takes tiles of the range on its own.
+ * of 32 tiles.  Each warp takes strips of the range on its own: tiles of one
+ * group that follow one another.
  *
  *-------------------------------------------------------------------------
  */
@@ -35,8 +35,9 @@ take_item(const struct scan_params &params, struct tile_walk *walk, uint32_t *it
 	__syncthreads();
 	if (threadIdx.x == 0)
 	{
-		walk->item =
-			*(volatile const uint32_t *) params.stop ? ~0u : atomicAdd(params.next_item, 1);
+		bool stop = *(volatile const uint32_t *) params.stop;
+
+		walk->item = stop ? ~0u : atomicAdd(params.next_item, 1);
 		walk->next_slot = 0;
 	}
 	__syncthreads();
@@ -45,7 +46,7 @@ take_item(const struct scan_params &params, struct tile_walk *walk, uint32_t *it
 }
 
 /*
- * Of n tiles of a group (n <= 32), scan those in the round's classes:
+ * Of a strip of n tiles, scan those in the round's classes:
  * scan(segment, tile, chunk, nchunks) for a tile that begins at a chunk.
  * Called by a whole warp.
  */
@@ -77,11 +78,14 @@ walk_strip(const struct scan_params &params, uint32_t group, uint32_t offset, ui
 	}
 }
 
-/* Scan the tiles of a range; called by the whole thread block */
-template <class Scan>
+/*
+ * Scan the strips of a range: strip(group, offset, n) for n <= 32 tiles from
+ * an offset on.  Called by the whole thread block.
+ */
+template <class Strip>
 static __device__ __forceinline__ void
 walk_range(const struct scan_params &params, struct tile_walk *walk, uint32_t range,
-		   const Scan &scan)
+		   const Strip &strip)
 {
 	uint32_t group = range * params.range_groups;
 	uint32_t slots = min(params.range_groups, params.ngroups - group) * 32;
@@ -99,7 +103,7 @@ walk_range(const struct scan_params &params, struct tile_walk *walk, uint32_t ra
 		end = min(slot + params.grab, slots);
 #pragma unroll 1
 		for (; slot < end; slot += 32)
-			walk_strip(params, group + slot / 32, slot % 32, min(end - slot, 32u), scan);
+			strip(group + slot / 32, slot % 32, min(end - slot, 32u));
 	}
 }
 

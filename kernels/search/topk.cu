@@ -21,9 +21,9 @@
  * of the first kernel.  And each kernel starts while the previous one ends
  * (launch_chained()).
  *
- * By measures of sparse vectors the scan is another one (sparse_scan.cu), and
- * scores are other ones (sparse_score.cuh).  Neither lists nor bit vectors are
- * used then.
+ * By measures of sparse vectors the scan is another one (sparse_scan.cu; of
+ * many queries sparse_batch.cu), and scores are other ones (sparse_score.cuh).
+ * Neither lists nor bit vectors are used then.
  *
  * Counting by inverted lists (lists.cu) has other rounds: see list_rounds.cu.
  * Counting by bit vectors (dense.cu) has nearly the same: see dense_rounds.cu.

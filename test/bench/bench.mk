@@ -52,9 +52,10 @@
 #              numbers of rows and queries there is no reference
 #
 # bench-peers and bench-index: ROWS, QUERIES, THREADS (0: all), and
-# PARTS        of bench-peers: sets, text, fingerprints, counts; the latter with
-# SIZE (1,000,000 strings), FINGERPRINTS (numbers of rows), COUNTS (100,000 molecules), NEAREST (10), BATCH (100 thresholds in one statement), and the
-# thresholds SIMILARITY and TANIMOTO
+# PARTS        of bench-peers: sets, text, fingerprints, counts; the latter
+#              with SIZE (1,000,000 strings), FINGERPRINTS (numbers of rows),
+#              COUNTS (100,000 molecules), NEAREST (10), BATCH (100 thresholds
+#              in one statement), and the thresholds SIMILARITY and TANIMOTO
 # SMALL_ROWS   rows for RUM and pgvector         REPEATS, ROUNDS, TIMES   of bench-index: see index_cost.sh
 # PEERS_ROOT   a folder with these extensions, unpacked there as they would be below / (with
 #              "dpkg -x", say), if they are not installed

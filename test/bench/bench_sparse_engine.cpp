@@ -61,7 +61,7 @@ struct Options
 	uint32_t	k;
 	gpuvec_sparse_measure measure = GPUVEC_SPARSE_INNER_PRODUCT;
 	bool		check;
-	double		seconds = 5;		/* stop repeating a measurement after this */
+	double		seconds = 5;	/* stop repeating a measurement after this */
 };
 
 /* A row, as the loop reads it */

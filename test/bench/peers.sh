@@ -16,7 +16,8 @@
 #	pg_trgm					beside sets of trigrams, on text: peers_similarity.sh
 #	RDKit					beside sets of bits, on fingerprints, if the extension is there
 #
-# PARTS are sets, text, fingerprints and counts.  RUM and pgvector get SMALL_ROWS rows (their indexes take long to build, and RUM is slow), and are
+# PARTS are sets, text, fingerprints and counts.  RUM and pgvector get
+# SMALL_ROWS rows (their indexes take long to build, and RUM is slow), and are
 # compared with gpuvec on the same rows.
 #
 # Each query runs once, and its scores are compared with gpuvec's, byte by byte; then once more for

@@ -8,7 +8,7 @@
 #	measure_fingerprints	gpuvec beside RDKit's cartridge on fingerprints of 2,048 bits (setgen.h, mode F),
 #							both with the same bits and by Tanimoto's similarity: threshold (its GiST index)
 #							and KNN, for each number of rows of FINGERPRINTS
-#	measure_counts			the same of COUNTS count fingerprints, which are vectors: KNN
+#	measure_counts			KNN of COUNTS count fingerprints, as vectors
 #
 # All text is ASCII, for which both kinds of trigrams are the same.  In RDKit 2022.09 the GiST index gives
 # wrong nearest neighbours: it is shown with its recall, and KNN is compared with RDKit's sequential sort.
@@ -184,9 +184,11 @@ measure_fingerprints() {
 
 # ---- count fingerprints ----
 
-# make_counts ROWS: molecules of a chain, a ring, a link, a ring and an end.  Their Morgan fingerprints
-# say how often each environment is there: as RDKit has them, and as vectors of the same ids and counts.
-# RDKit writes four integers, the last of which is the number of pairs, and the pairs, in little-endian.
+# make_counts ROWS: molecules of a chain, a ring, a link, a ring and an end.
+# Their Morgan fingerprints say how often each environment is there: as RDKit
+# has them, and as vectors of the same ids and counts.  RDKit writes four
+# integers, the last of which is the number of pairs, and the pairs, in
+# little-endian.
 make_counts() {
 	psql_ <<-SQL || die "could not make count fingerprints"
 		CREATE FUNCTION int_at(b bytea, at int) RETURNS int8 IMMUTABLE LANGUAGE sql AS
@@ -212,7 +214,7 @@ make_counts() {
 	table_rows[counts]=$(psql_ -c "SELECT count(*) FROM docs_counts")
 }
 
-# nearest_counts TABLE QUERY: by Tanimoto's similarity of counts, that of multisets
+# nearest_counts TABLE QUERY: by Tanimoto's similarity of counts
 nearest_counts() { echo "SELECT idvec_jaccard_similarity(terms, $2) FROM $1 ORDER BY terms <%> $2 LIMIT $NEAREST"; }
 
 measure_counts() {

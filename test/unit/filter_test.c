@@ -726,7 +726,7 @@ random_policy(const struct gpuvec_search_policy *usual)
 	policy.direct_queries = random_below(2) ? usual->direct_queries : 0;
 	policy.scan_above = UINT32_MAX;
 	policy.together_queries = random_below(3) == 0 ? UINT32_MAX : 2;
-	policy.together_percent = 0;
+	policy.together_percent = policy.together_numbers = 0;
 	policy.cold_slots = random_below(2) ? usual->cold_slots : 32;
 	if (random_below(2))
 	{

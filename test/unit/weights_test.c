@@ -703,7 +703,7 @@ open_backend(int simd, int threads)
 	policy = gpuvec_search_policy_get(b);
 	policy.list_rows = 1;
 	policy.together_queries = simd < N_BACKENDS ? 2 : UINT32_MAX;
-	policy.together_percent = 0;
+	policy.together_percent = policy.together_numbers = 0;
 	if (simd != 1)
 	{
 		policy.first_rows = 64;
@@ -775,7 +775,7 @@ test_large(uint32_t large, uint32_t largest)
 	}
 }
 
-/* The best rows with a positive score, all rows that jaccard refuses included */
+/* The best rows with a positive score, and all that jaccard refuses */
 static void
 want_positive(const table *t, int measure, question *q)
 {
@@ -1040,7 +1040,7 @@ test_longest(void)
 #define TOGETHER	8			/* queries */
 #define WORKSPACE	32768		/* bytes */
 
-/* On the device a query has the weight of each number, or a term for each id */
+/* On the device: the weight of each number, or a term for each id */
 static const size_t term_bytes[2] = {sizeof(uint16_t) + 3 * sizeof(float), sizeof(uint32_t) + 2 * sizeof(float)};
 
 /*

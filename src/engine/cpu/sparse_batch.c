@@ -462,7 +462,6 @@ make_lists(sparse_batch *batch)
 		for (uint32_t i = 0; i < query->len; i++)
 		{
 			uint32_t	list = lists[query->ids[i]]++;
-
 			uint32_t	at = (list >> COUNT_BITS) + (list & COUNT_MASK);
 
 			batch->term_queries[at] = (uint16_t) q;

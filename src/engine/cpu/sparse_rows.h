@@ -149,18 +149,17 @@ sparse_make_search(sparse_scratch *scratch, sparse_sums add_up, best_rows *best)
 	};
 }
 
-/* Read the bound; sets search->score.  False if it is as before. */
-static inline bool
+/* Read the bound; sets search->score */
+static inline void
 sparse_read_bound(sparse_search *search)
 {
 	uint64_t	key = __atomic_load_n(search->best->query->bound, __ATOMIC_RELAXED);
 
 	if (key == search->key)
-		return false;
+		return;
 	search->key = key;
 	search->score = key == UINT64_MAX ? NAN : gpuvec_key_score(key);
 	search->len = UINT32_MAX;
-	return true;
 }
 
 /* Set search->least for a row */

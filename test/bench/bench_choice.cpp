@@ -51,6 +51,10 @@ extern "C"
 #include "engine/scheduler.h"
 }
 
+using bench::die;
+using bench::median;
+using bench::now_ms;
+
 static const gpuvec_scoring SCORING = {GPUVEC_BRAUN_BLANQUET, {}, 0};
 
 /* Rows that share a made-up heap page */
@@ -88,21 +92,6 @@ struct Options
 };
 
 typedef std::vector<uint32_t> Set;
-
-static double
-now_ms(void)
-{
-	using namespace std::chrono;
-
-	return duration<double, std::milli>(steady_clock::now().time_since_epoch()).count();
-}
-
-static double
-median(std::vector<double> values)
-{
-	std::sort(values.begin(), values.end());
-	return values[values.size() / 2];
-}
 
 /* ---- making a column ---- */
 
@@ -280,7 +269,7 @@ Trial::search(uint32_t first, uint32_t n, int method)
 	start = now_ms();
 	if (!gpuvec_scheduler_topk(scheduler, column.view, &SCORING, methods[method], requests.data(), n,
 							   &error))
-		engine_rows::fail(error);
+		die(error);
 	ms = now_ms() - start;
 	compare(first, requests, method);
 	return ms;
@@ -390,13 +379,6 @@ try_all(const Options &options, gpuvec_backend *backend, gpuvec_thread_pool *poo
 
 /* ---- options ---- */
 
-static void
-die(const char *what)
-{
-	fprintf(stderr, "bench_choice: %s\n", what);
-	exit(2);
-}
-
 /* Numbers with commas between them, if the option is there */
 static void
 parse_list(int argc, char **argv, const char *name, std::vector<double> *list)
@@ -471,7 +453,7 @@ main(int argc, char **argv)
 	bool		same;
 
 	if (backend == nullptr)
-		engine_rows::fail(error);
+		die(error);
 	if (pool == nullptr)
 		die("there are no threads");
 	backend->info(backend, &info);

@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "setgen.h"
+#include "bench_lib.h"
 #include "core/measure.h"
 
 /* headers of C only */
@@ -52,6 +53,10 @@ struct Options
 	bool		check = false;
 };
 
+using bench::die;
+using bench::now_ms;
+using bench::report;
+
 /* The table: row i has the ids of a document */
 struct Table
 {
@@ -66,28 +71,6 @@ struct Table
 		return (doc.size() + page_rows - 1) / page_rows;
 	}
 };
-
-static double
-now_ms(void)
-{
-	using namespace std::chrono;
-
-	return duration<double, std::milli>(steady_clock::now().time_since_epoch()).count();
-}
-
-static void
-report(const char *name, double value, int decimals)
-{
-	printf("%s\t%.*f\n", name, decimals, value);
-	fflush(stdout);
-}
-
-static void
-die(const char *what)
-{
-	fprintf(stderr, "bench_churn: %s\n", what);
-	exit(2);
-}
 
 static double
 percentile(std::vector<double> values, double part)

@@ -20,6 +20,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "bench_lib.h"
 #include "engine/backend.h"
 
 extern "C"
@@ -34,17 +35,6 @@ namespace engine_rows
 
 /* Bytes of the longest row in the form that the stage takes */
 static const size_t MOST_PACKED = gpuvec_packed_bytes(GPUVEC_MAX_IDS, GPUVEC_MAX_IDS) + 4;
-
-[[noreturn]] inline void
-fail(const gpuvec_error &error)
-{
-	fprintf(stderr, "%s\n", error.message);
-	if (error.detail[0])
-		fprintf(stderr, "DETAIL:  %s\n", error.detail);
-	if (error.hint[0])
-		fprintf(stderr, "HINT:  %s\n", error.hint);
-	exit(2);
-}
 
 /* A query as the backend wants it; its arrays belong to it */
 struct Query
@@ -97,7 +87,7 @@ public:
 		gpuvec_pack_numbers(ids.data(), n, packed.data(), &row);
 		row.tid = tid;
 		if (!gpuvec_stage_add(stage, &row, false, &error))
-			fail(error);
+			bench::die(error);
 	}
 
 	/* Number the ids of all rows if one is large; true if so */
@@ -110,7 +100,7 @@ public:
 			return false;
 		numbers = gpuvec_renumber_map(stage, pool, nullptr, nullptr, &error);
 		if (numbers == nullptr || !gpuvec_renumber_rows(&stage, numbers, true, pool, &error))
-			fail(error);
+			bench::die(error);
 		return true;
 	}
 
@@ -131,7 +121,7 @@ public:
 		target.sorted = true;
 		target.progress = [](void *, size_t, size_t, gpuvec_error *) { return true; };
 		if (!gpuvec_stage_build(stage, &target, &segments, &n, &error))
-			fail(error);
+			bench::die(error);
 		make_view(backend, segments, n);
 		free(segments);
 	}
@@ -194,7 +184,7 @@ private:
 			entries[i].segment = segments[i];
 		view = gpuvec_view_new(entries.data(), n, &error);
 		if (view == nullptr || !backend->adopt_view(backend, view, &error))
-			fail(error);
+			bench::die(error);
 	}
 };
 

@@ -115,6 +115,8 @@ struct chunk
 	uint32_t together;
 	size_t together_bytes; /* its shared memory */
 	uint32_t together_blocks;
+	/* the mask of all queries that are scanned together; NULL: not one */
+	const uint32_t *mask;
 	/* rows that pass the queries' filters are counted one by one */
 	bool gathered;
 	double share; /* of the rows that take part, of the query with the most */

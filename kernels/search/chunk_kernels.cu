@@ -145,7 +145,9 @@ scan_together(struct search *s, struct chunk *c, struct scan_params *p, cudaErro
 	if (tiles * 100 < (double) s->policy.together_percent * c->together_blocks * c->together)
 		return false;
 	s->b->stats.together_rounds++;
+	s->b->stats.masked_rounds += c->mask != NULL;
 	p->nbatches = 1;
+	p->mask = c->mask;
 	p->stride = sparse_batch_stride(c->n);
 	cut_items(s, c->together_blocks, c->together, p);
 	*rc = sparse_batch_launch(p, c->together, c->together_bytes,

@@ -214,16 +214,31 @@ choose_sparse_kernel(struct search *s, struct chunk *c)
 	return true;
 }
 
+/* The mask that all queries of a chunk have; NULL: it is not one */
+static const uint32_t *
+common_mask(const struct chunk *c)
+{
+	const struct filter_rows *rows = chunk_query(c, 0)->filter;
+
+	for (uint32_t i = 1; i < c->n; i++)
+		if (chunk_query(c, i)->filter != rows)
+			return NULL;
+	return rows ? rows->mask : NULL;
+}
+
 /*
- * Find out whether to scan the chunk's queries together.  That goes through
- * all rows, but a scan for one query only through tiles with a row that takes
- * part.  And its lists are long if queries have many of the numbers.
+ * Find out whether to scan the chunk's queries together.  A scan for one
+ * query goes through tiles with a row that takes part, but one for all
+ * through all rows, unless they have one mask.  And its lists are long if
+ * queries have many of the numbers.
  */
 bool
 choose_together(struct search *s, struct chunk *c)
 {
 	struct search_backend *b = s->b;
-	double tiles = 1 - pow(1 - std::min(c->share, 1.0), GPUVEC_TILE_ROWS);
+	const uint32_t *mask = common_mask(c);
+	/* the part of the tiles in which a row takes part, if these lie anywhere */
+	double tiles = mask ? 1 : 1 - pow(1 - std::min(c->share, 1.0), GPUVEC_TILE_ROWS);
 	double numbers = (double) s->view->maxid + 1;
 	double entries = 0;
 	int blocks = 0;
@@ -233,6 +248,7 @@ choose_together(struct search *s, struct chunk *c)
 	if (c->n * tiles < s->policy.together_queries ||
 		entries * s->policy.together_numbers > c->n * numbers)
 		return true;
+	c->mask = mask;
 	c->together = sparse_batch_warps(c->n, b->device.shared_limit);
 	c->together_bytes = sparse_batch_shared_bytes(c->n, c->together);
 	if (!s->check(sparse_batch_blocks(c->together, c->together_bytes, &blocks), "prepare a search"))

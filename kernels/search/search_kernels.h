@@ -260,6 +260,7 @@ struct scan_params
 	uint32_t range_groups; /* groups per item */
 	uint32_t grab;         /* tiles that a warp takes at a time: a power of 2 */
 	uint32_t stride;       /* sums of a warp: sparse_batch_stride(nqueries) */
+	const uint32_t *mask;  /* if queries scanned together have one mask: it */
 	uint32_t plain;        /* nonzero: leave out segments with bit vectors */
 	gpuvec_scoring scoring;
 	struct sparse_tables sparse;

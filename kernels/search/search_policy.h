@@ -169,6 +169,7 @@ extern "C"
 		uint32_t list_chunks;       /* chunks counted by lists */
 		uint32_t dense_chunks;      /* chunks counted by bit vectors */
 		uint32_t together_rounds;   /* rounds that scanned queries together */
+		uint32_t masked_rounds;     /* of these, with one mask for all */
 		uint32_t lone_chunks;       /* chunks whose queries were kernel parameters */
 		uint32_t own_rounds;        /* rounds in which each query had blocks of its own */
 		uint32_t plain_rounds;      /* rounds that counted in bytes */

@@ -18,6 +18,10 @@
  * A sum is NO_HIT until a term is added.  A row without an id of a query is
  * told by this from one whose terms add up to 0.
  *
+ * If all queries have one mask, as those of a batch mostly do, rows that are
+ * not in it are left out at first.  Other masks are asked for each row that
+ * reaches the line of a query.
+ *
  * Numbers that are cold, and rows that have such, are treated as in
  * sparse_scan.cu.  No number needs to be told from padding: a row's length
  * says how many it has.
@@ -302,7 +306,8 @@ struct sparse_batcher
 	{
 		uint32_t row = tile * 32 + lane;
 		uint32_t live = segment->live ? segment->live[tile] : ~0u;
-		bool takes = row < segment->nrows && live >> lane & 1;
+		uint32_t mask = params.mask ? params.mask[segment->first_tile + tile] : ~0u;
+		bool takes = row < segment->nrows && (live & mask) >> lane & 1;
 		uint32_t len = takes ? segment->hot_len[row] : 0;
 		bool refused = takes && sparse_row_refused(measure, segment, row);
 		float place = takes ? gpuvec_sparse_place(measure, sparse_row_square(segment, row),

@@ -18,6 +18,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,11 @@
 #include "checksum.h"
 #include "core/bounds.h"
 #include "engine/backend.h"
+
+extern "C"
+{
+#include "engine/shards/shards.h"
+}
 
 namespace bench
 {
@@ -137,6 +143,36 @@ open_backend(bool cuda, const gpuvec_backend_options &wanted)
 		die(error);
 	backend->info(backend, &info);
 	printf("backend\t%s\ndevice\t%s\nthreads\t%d\n", info.name, info.device, info.threads);
+	return backend;
+}
+
+/*
+ * Open several GPUs as one backend, over which rows are spread: "0,1"; and
+ * print what it is
+ */
+inline gpuvec_backend *
+open_devices(const std::string &list)
+{
+	std::vector<gpuvec_backend *> devices;
+	std::vector<size_t> budgets;
+	std::stringstream numbers(list);
+	gpuvec_error error = {};
+	gpuvec_backend *backend;
+
+	for (std::string number; std::getline(numbers, number, ',');)
+	{
+		gpuvec_backend_options options = {};
+
+		options.device = atoi(number.c_str());
+		devices.push_back(open_backend(true, options));
+		budgets.push_back(1);
+	}
+	if (devices.size() == 1)
+		return devices[0];
+	backend = gpuvec_shards_open(devices.data(), budgets.data(), (int) devices.size(), false, &error);
+	if (backend == nullptr)
+		die(error);
+	printf("devices\t%zu\n", devices.size());
 	return backend;
 }
 

@@ -21,6 +21,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <map>
 #include <memory>
 
 #include "bench_lib.h"
@@ -55,9 +56,11 @@ struct Options
 {
 	bool		cuda;
 	gpuvec_backend_options backend = {};
+	std::vector<std::string> devices;	/* GPUs that rows are spread over: "0,1" */
 	uint64_t	n_rows = 200000;
 	uint64_t	n_queries = 2000;
 	double		zq = 0.6;
+	uint32_t	nids = VOCABULARY;
 	uint32_t	k;
 	gpuvec_sparse_measure measure = GPUVEC_SPARSE_INNER_PRODUCT;
 	bool		check;
@@ -72,6 +75,29 @@ struct Row
 	const uint16_t *parts;		/* values in PARTS */
 };
 
+/*
+ * Take ids modulo nids, in ascending order.  Of pairs that get one id, the
+ * first is kept.
+ */
+static void
+fold_ids(sparsegen::Row *row, uint32_t nids)
+{
+	std::map<uint32_t, float> folded;
+	size_t		n = 0;
+
+	if (nids == VOCABULARY)
+		return;
+	for (size_t i = 0; i < row->ids.size(); i++)
+		folded.insert({row->ids[i] % nids, row->values[i]});
+	for (const auto &pair : folded)
+	{
+		row->ids[n] = pair.first;
+		row->values[n++] = pair.second;
+	}
+	row->ids.resize(n);
+	row->values.resize(n);
+}
+
 /* All rows, in blocks that threads make and read side by side */
 class Rows
 {
@@ -79,11 +105,11 @@ public:
 	static const uint64_t BLOCK = 16384;
 	const uint64_t n;
 
-	Rows(const sparsegen::Generator &generator, uint64_t n)
+	Rows(const sparsegen::Generator &generator, uint64_t n, uint32_t nids)
 		: n(n), blocks((n + BLOCK - 1) / BLOCK)
 	{
 		gen::parallel_chunks(n, BLOCK, 0, [&](uint64_t begin, uint64_t end, int) {
-			blocks[begin / BLOCK].make(generator, begin, end);
+			blocks[begin / BLOCK].make(generator, nids, begin, end);
 		});
 	}
 	Row
@@ -111,13 +137,13 @@ private:
 		std::vector<uint16_t> ids;
 		std::vector<uint16_t> parts;
 
-		void		make(const sparsegen::Generator &generator, uint64_t begin, uint64_t end);
+		void		make(const sparsegen::Generator &generator, uint32_t nids, uint64_t begin, uint64_t end);
 	};
 	std::vector<Block> blocks;
 };
 
 void
-Rows::Block::make(const sparsegen::Generator &generator, uint64_t begin, uint64_t end)
+Rows::Block::make(const sparsegen::Generator &generator, uint32_t nids, uint64_t begin, uint64_t end)
 {
 	const size_t usual = 117;	/* ids of a row, and some more */
 
@@ -128,6 +154,7 @@ Rows::Block::make(const sparsegen::Generator &generator, uint64_t begin, uint64_
 	{
 		sparsegen::Row row = generator.row(i);
 
+		fold_ids(&row, nids);
 		ids.insert(ids.end(), row.ids.begin(), row.ids.end());
 		for (float value : row.values)
 			parts.push_back((uint16_t) (value * PARTS));
@@ -342,7 +369,7 @@ build_segment(const Rows &rows, gpuvec_source_row *sorted, uint32_t n, gpuvec_er
 	return gpuvec_segment_build(sorted, n, gpuvec_row_kind{N_FILTERS, true}, error);
 }
 
-/* A backend with all rows in it, and room for answers */
+/* A backend, which is closed at the end, with all rows in it; and room for answers */
 struct Engine
 {
 	const Options &options;
@@ -356,7 +383,7 @@ struct Engine
 	std::vector<Matches> answers;
 	std::vector<gpuvec_topk_query> requests;
 
-	Engine(const Options &options, const Rows &rows, const std::vector<Query> &queries);
+	Engine(const Options &options, gpuvec_backend *backend, const Rows &rows, const std::vector<Query> &queries);
 	~Engine();
 	void		load(void);
 	void		use(const Setting &wanted);
@@ -365,11 +392,10 @@ struct Engine
 	bool		check(const char *what, uint64_t n) const;
 };
 
-Engine::Engine(const Options &options, const Rows &rows, const std::vector<Query> &queries)
-	: options(options), rows(rows), queries(queries), scoring(gpuvec_sparse_scoring(options.measure)),
+Engine::Engine(const Options &options, gpuvec_backend *backend, const Rows &rows, const std::vector<Query> &queries)
+	: options(options), rows(rows), queries(queries), scoring(gpuvec_sparse_scoring(options.measure)), backend(backend),
 	  answers(queries.size(), Matches(std::min<uint64_t>(options.k, rows.n))), requests(queries.size())
 {
-	backend = open_backend(options.cuda, options.backend);
 	load();
 }
 
@@ -493,7 +519,8 @@ check_reference(const Engine &engine)
 {
 	const Options &options = engine.options;
 
-	return check_sums(engine.answers, engine.requests, options.measure != GPUVEC_SPARSE_INNER_PRODUCT ? nullptr :
+	return check_sums(engine.answers, engine.requests,
+					  options.measure != GPUVEC_SPARSE_INNER_PRODUCT || options.nids != VOCABULARY ? nullptr :
 					  find_sparse_reference(options.n_rows, options.n_queries, options.k, options.zq));
 }
 
@@ -529,13 +556,42 @@ parse_options(int argc, char **argv)
 		options.backend.threads = atoi(value);
 	if ((value = gen::opt(argc, argv, "--device")) != nullptr)
 		options.backend.device = atoi(value);
+	if ((value = gen::opt(argc, argv, "--ids")) != nullptr)
+		options.nids = strtoul(value, nullptr, 10);
+	if ((value = gen::opt(argc, argv, "--devices")) != nullptr)
+	{
+		std::stringstream lists(value);
+
+		for (std::string list; std::getline(lists, list, ';');)
+			options.devices.push_back(list);
+	}
 	if ((value = gen::opt(argc, argv, "--simd")) != nullptr)
 		options.backend.simd = atoi(value);
 	if ((value = gen::opt(argc, argv, "--seconds")) != nullptr)
 		options.seconds = atof(value);
 	if (options.n_rows == 0 || options.n_queries == 0)
 		die("there must be rows and queries");
+	if (options.nids == 0 || options.nids > VOCABULARY)
+		die("--ids is out of range");
+	if (!options.devices.empty() && !options.cuda)
+		die("--devices needs --backend cuda");
 	return options;
+}
+
+/* Load the rows into a backend, and measure; true if all answers are right */
+static bool
+measure_backend(const Options &options, gpuvec_backend *backend, const Rows &rows, const std::vector<Query> &queries)
+{
+	Engine		engine(options, backend, rows, queries);
+	bool		good = true;
+
+	for (const Setting &setting : settings)
+	{
+		good = measure_setting(engine, setting) && good;
+		if (options.check && !setting.filtered)
+			good = check_reference(engine) && good;
+	}
+	return good;
 }
 
 /* Make the data, and measure with it; true if all answers are right */
@@ -544,24 +600,24 @@ measure_all(const Options &options)
 {
 	double		start = now_ms();
 	sparsegen::Generator generator('S', 12345, options.zq);
-	Rows		rows(generator, options.n_rows);
+	Rows		rows(generator, options.n_rows, options.nids);
 	std::vector<Query> queries;
 	bool		good = true;
 
 	for (uint64_t j = 0; j < options.n_queries; j++)
-		queries.emplace_back(generator.query(j), options.measure);
+	{
+		sparsegen::Row query = generator.query(j);
+
+		fold_ids(&query, options.nids);
+		queries.emplace_back(query, options.measure);
+	}
 	report("generate_ms", now_ms() - start, 0);
 	report("rows", (double) rows.n, 0);
 	report("pairs", (double) rows.pairs(), 0);
-
-	Engine		engine(options, rows, queries);
-
-	for (const Setting &setting : settings)
-	{
-		good = measure_setting(engine, setting) && good;
-		if (options.check && !setting.filtered)
-			good = check_reference(engine) && good;
-	}
+	if (options.devices.empty())
+		return measure_backend(options, open_backend(options.cuda, options.backend), rows, queries);
+	for (const std::string &devices : options.devices)
+		good = measure_backend(options, open_devices(devices), rows, queries) && good;
 	return good;
 }
 
@@ -576,6 +632,8 @@ main(int argc, char **argv)
 			 "	--threads T   CPU threads, 0: all cores\n"
 			 "	--simd S      0 best, 1 portable C, 2 AVX2, 3 AVX-512\n"
 			 "	--device D    number of the GPU\n"
+			 "	--devices L   GPUs that rows are spread over, 0,1; several lists: 0;0,1\n"
+			 "	--ids N       take ids modulo N\n"
 			 "	--seconds S   time for each measurement, default 5\n"
 			 "	--check       compare with a plain loop and the reference checksums");
 		return 0;

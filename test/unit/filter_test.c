@@ -595,6 +595,7 @@ static uint64_t not_ranked;
 #ifdef FILTER_TEST_GPU
 static uint64_t kept_filters;
 static uint64_t together_rounds;
+static uint64_t masked_rounds;
 #endif
 
 /*
@@ -607,6 +608,7 @@ count_kept(gpuvec_backend *backend)
 #ifdef FILTER_TEST_GPU
 	kept_filters += gpuvec_search_last(backend).kept_filters;
 	together_rounds += gpuvec_search_last(backend).together_rounds;
+	masked_rounds += gpuvec_search_last(backend).masked_rounds;
 #else
 	(void) backend;
 #endif
@@ -665,6 +667,8 @@ test_searches(gpuvec_backend *backend, const gpuvec_view *view, const table *t, 
 	{
 		gpuvec_measure measure = (gpuvec_measure) (round % GPUVEC_N_WIRE_MEASURES);
 		uint32_t	n = round % 3 == 0 ? 1 : (uint32_t) random_below(NQUERIES) + 1;
+		/* filters of a batch that are equal to the one before, in 3 */
+		uint64_t	equal = random_below(2) == 0 ? 3 : 1;
 
 		for (uint32_t i = 0; i < n; i++)
 		{
@@ -677,8 +681,7 @@ test_searches(gpuvec_backend *backend, const gpuvec_view *view, const table *t, 
 				queries[i].q.bare = random_below(2) == 0;
 				queries[i].q.k = UINT32_MAX;
 			}
-			/* some filters of a batch are equal */
-			if (i > 0 && random_below(3) == 0)
+			if (i > 0 && random_below(3) < equal)
 			{
 				memcpy(queries[i].conditions, queries[i - 1].conditions, sizeof(queries[i].conditions));
 				memcpy(queries[i].values, queries[i - 1].values, sizeof(queries[i].values));
@@ -790,6 +793,7 @@ main(int argc, char **argv)
 	check(ranked_disjoint > 100 && not_ranked > 100, "rows without a common id rank, or not");
 	check(kept_filters > 100, "masks of filters are kept");
 	check(together_rounds > 20, "queries are scanned together");
+	check(masked_rounds > 10, "queries with one mask are scanned together");
 	gpuvec_thread_pool_free(pool);
 	return report_checks();
 }

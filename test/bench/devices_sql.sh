@@ -7,8 +7,9 @@
 #
 # - loads with each of WORKERS as max_parallel_workers_per_gather;
 # - for each of LAYOUTS as gpuvec.devices, with rows spread and with copies: a
-#   lone query, QUERIES queries in a statement, and CLIENTS clients with single
-#   queries, with the part of the time that the processors were idle;
+#   lone query, QUERIES queries in a statement, and single queries by as many
+#   clients as each of CLIENTS says, with the part of the time that the
+#   processors were idle;
 # - with memory on the device for half of what the table takes, and the rest in
 #   the host's memory: the same queries, beside an engine on the CPU that has
 #   half of the rows.
@@ -101,21 +102,28 @@ processors() { awk '/^cpu / { print $5 + $6, $2 + $3 + $4 + $5 + $6 + $7 + $8 }'
 
 # measure LABEL
 measure() {
-	local before after tps
+	local clients
 	compare "$1"
 	figure "$1: a query, ms" "$(one docs)"
 	figure "$1: $QUERIES queries, ms" "$(statement_median "SELECT count(*) FROM $(batch)")"
-	[ "$CLIENTS" -gt 0 ] || return
+	for clients in $CLIENTS; do
+		measure_clients "$1" "$clients"
+	done
+}
+
+# measure_clients LABEL CLIENTS
+measure_clients() {
+	local before after tps
 	before=$(processors)
-	tps=$("$bindir/pgbench" -n -M prepared -c "$CLIENTS" -j "$(nproc)" -T "$MEASURE_SECONDS" -f "$work/script" 2>/dev/null |
+	tps=$("$bindir/pgbench" -n -M prepared -c "$2" -j "$(nproc)" -T "$MEASURE_SECONDS" -f "$work/script" 2>/dev/null |
 		sed -n 's/^tps = \([0-9.]*\) .*$/\1/p')
 	after=$(processors)
-	figure "$1: $CLIENTS clients, statements a second" "$(calc "$tps" 0)"
+	figure "$1: $2 clients, statements a second" "$(calc "$tps" 0)"
 	figure " processors idle, %" "$(echo "$before $after" | awk '{ printf "%.0f", 100 * ($3 - $1) / ($4 - $2) }')"
 }
 
 bench_server "shared_buffers = 16GB
-max_connections = $((CLIENTS + 20))
+max_connections = $(($(printf '%s\n' $CLIENTS | sort -n | tail -n 1) + 20))
 max_worker_processes = 24
 max_parallel_workers = 24
 gpuvec.engine = '$ENGINE'
@@ -140,7 +148,7 @@ for layout in $LAYOUTS; do
 	fi
 done
 if [ "$TIER" = yes ]; then
-	CLIENTS=0
+	CLIENTS=
 	layout=${LAYOUTS%% *}
 	settings gpuvec.devices "$layout"
 	place spread 1

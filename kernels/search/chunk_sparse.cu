@@ -229,8 +229,8 @@ common_mask(const struct chunk *c)
 /*
  * Find out whether to scan the chunk's queries together.  A scan for one
  * query goes through tiles with a row that takes part, but one for all
- * through all rows, unless they have one mask.  And its lists are long if
- * queries have many of the numbers.
+ * through all rows, unless they have one mask.  Its lists are long if queries
+ * have many of the numbers: then it takes twice as many.
  */
 bool
 choose_together(struct search *s, struct chunk *c)
@@ -239,14 +239,16 @@ choose_together(struct search *s, struct chunk *c)
 	const uint32_t *mask = common_mask(c);
 	/* the part of the tiles in which a row takes part, if these lie anywhere */
 	double tiles = mask ? 1 : 1 - pow(1 - std::min(c->share, 1.0), GPUVEC_TILE_ROWS);
+	double queries = c->n * tiles;
 	double numbers = (double) s->view->maxid + 1;
 	double entries = 0;
 	int blocks = 0;
 
 	for (uint32_t i = 0; i < c->n; i++)
 		entries += chunk_query(c, i)->query->len;
-	if (c->n * tiles < s->policy.together_queries ||
-		entries * s->policy.together_numbers > c->n * numbers)
+	if (entries * s->policy.together_numbers > c->n * numbers)
+		queries /= 2;
+	if (queries < s->policy.together_queries)
 		return true;
 	c->mask = mask;
 	c->together = sparse_batch_warps(c->n, b->device.shared_limit);

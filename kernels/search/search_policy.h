@@ -57,8 +57,9 @@ extern "C"
 		uint32_t grab;         /* tiles that a warp takes at a time */
 		/*
 		 * from this number of queries on, measures of sparse vectors scan
-		 * them together, in rounds with tiles for so many of 100 warps, and
-		 * if on average a query has at most one of so many hot numbers
+		 * them together, in rounds with tiles for so many of 100 warps;
+		 * from twice as many on if on average a query has more than one of
+		 * so many hot numbers
 		 */
 		uint32_t together_queries;
 		uint32_t together_percent;

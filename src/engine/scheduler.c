@@ -11,6 +11,13 @@
  * (flat combining: Hendler, Incze, Shavit and Tzafrir 2010).  Each
  * batch starts with the oldest request, so no request starves.
  *
+ * While something can start, some thread is awake that will look for it: one
+ * that puts a request into the queue looks itself, and one that has taken or
+ * finished a batch wakes the owner of another request (pass_lead()).  Owners
+ * sleep by a mutex of their own.  So those of a finished batch, whom it takes
+ * long to wake, are woken when the next one has begun, and need nothing that
+ * others hold.
+ *
  * A batch copies the queries of its requests, so each request must get back
  * all that its queries were answered with (run_together()).  Else, an answer
  * would depend on whether others have searched at the same time.
@@ -51,11 +58,13 @@ typedef struct topk_request
 	uint64_t	replicas;		/* any of which can search it alone, as bits;
 								 * 0: it takes all */
 	struct topk_request *next;	/* in the queue, then in the batch */
-	pthread_cond_t wake;
-	bool		sleeps;			/* its owner waits for `wake` */
-	bool		done;
+	bool		sleeps;			/* its owner waits, and nobody has woken it */
 	bool		ok;
 	gpuvec_error error;
+	pthread_mutex_t mutex;		/* guards what follows */
+	pthread_cond_t wake;
+	bool		woken;			/* the owner has not noticed yet */
+	bool		done;
 } topk_request;
 
 struct gpuvec_scheduler
@@ -243,7 +252,47 @@ take_batch(gpuvec_scheduler *scheduler, topk_batch *batch)
 	return true;
 }
 
-/* Wake a thread that can lead the next batch, if one can start */
+/* Wake the owner of a request.  done: which may be gone from then on. */
+static void
+wake_owner(topk_request *r, bool done)
+{
+	pthread_mutex_lock(&r->mutex);
+	r->done |= done;
+	r->woken = true;
+	pthread_cond_signal(&r->wake);
+	pthread_mutex_unlock(&r->mutex);
+}
+
+/* Sleep until somebody wakes the owner; true: the request is done */
+static bool
+sleep_until_woken(topk_request *mine)
+{
+	bool		done;
+
+	pthread_mutex_lock(&mine->mutex);
+	while (!mine->woken)
+		pthread_cond_wait(&mine->wake, &mine->mutex);
+	mine->woken = false;
+	done = mine->done;
+	pthread_mutex_unlock(&mine->mutex);
+	return done;
+}
+
+static bool
+is_done(topk_request *mine)
+{
+	bool		done;
+
+	pthread_mutex_lock(&mine->mutex);
+	done = mine->done;
+	pthread_mutex_unlock(&mine->mutex);
+	return done;
+}
+
+/*
+ * Wake a thread that can lead the next batch, if one can start.  The mutex is
+ * held, so the request is still there.
+ */
 static void
 pass_lead(gpuvec_scheduler *scheduler)
 {
@@ -252,7 +301,8 @@ pass_lead(gpuvec_scheduler *scheduler)
 	for (topk_request *r = scheduler->head; r != NULL; r = r->next)
 		if (r->sleeps)
 		{
-			pthread_cond_signal(&r->wake);
+			r->sleeps = false;
+			wake_owner(r, false);
 			return;
 		}
 }
@@ -308,8 +358,8 @@ run_together(const topk_batch *batch, gpuvec_error *error)
 /*
  * Run a batch and wake the owners of its requests.  If the requests fail as
  * one batch (memory may suffice for each, but not for all), each is tried
- * alone, so that only those fail that must.  The mutex is held at call and
- * return, but not while searching.
+ * alone, so that only those fail that must.  The mutex is held at call, and
+ * not at return.
  */
 static void
 run_batch(gpuvec_scheduler *scheduler, const topk_batch *batch)
@@ -329,12 +379,14 @@ run_batch(gpuvec_scheduler *scheduler, const topk_batch *batch)
 	pthread_mutex_lock(&scheduler->mutex);
 	scheduler->stats.busy_ns += gpuvec_clock_ns() - start;
 	scheduler->busy &= ~batch->replicas;
+	for (const topk_request *r = batch->requests; r != NULL; r = r->next)
+		scheduler->stats.errors += !r->ok;
+	pass_lead(scheduler);
+	pthread_mutex_unlock(&scheduler->mutex);
 	for (topk_request *r = batch->requests, *next; r != NULL; r = next)
 	{
 		next = r->next;
-		scheduler->stats.errors += !r->ok;
-		r->done = true;
-		pthread_cond_signal(&r->wake);
+		wake_owner(r, true);
 	}
 }
 
@@ -344,7 +396,7 @@ run_batch(gpuvec_scheduler *scheduler, const topk_batch *batch)
  * more than one batch.  The mutex is held at call and return.
  */
 static void
-hold_back(gpuvec_scheduler *scheduler, const topk_request *mine)
+hold_back(gpuvec_scheduler *scheduler, topk_request *mine)
 {
 	uint64_t	before = scheduler->releases;
 	long		wanted = 0;
@@ -356,7 +408,7 @@ hold_back(gpuvec_scheduler *scheduler, const topk_request *mine)
 		scheduler->held = 0;
 		scheduler->releases++;
 	}
-	for (int ms = 0; ms < 1000 && !mine->done && scheduler->releases == before; ms++)
+	for (int ms = 0; ms < 1000 && !is_done(mine) && scheduler->releases == before; ms++)
 	{
 		pthread_mutex_unlock(&scheduler->mutex);
 		usleep(1000);
@@ -364,6 +416,34 @@ hold_back(gpuvec_scheduler *scheduler, const topk_request *mine)
 	}
 	if (scheduler->releases == before)
 		scheduler->held--;
+}
+
+/*
+ * Lead batches, and sleep, until a request is done.  The mutex is held at
+ * call, and not at return.
+ */
+static void
+wait_for_answer(gpuvec_scheduler *scheduler, topk_request *mine)
+{
+	topk_batch	batch;
+	bool		done = false;
+
+	while (!done)
+	{
+		if (take_batch(scheduler, &batch))
+		{
+			run_batch(scheduler, &batch);
+			done = is_done(mine);
+		}
+		else
+		{
+			mine->sleeps = true;
+			pthread_mutex_unlock(&scheduler->mutex);
+			done = sleep_until_woken(mine);
+		}
+		if (!done)
+			pthread_mutex_lock(&scheduler->mutex);
+	}
 }
 
 bool
@@ -374,12 +454,11 @@ gpuvec_scheduler_topk(gpuvec_scheduler *scheduler, const gpuvec_view *view,
 	topk_request mine = {.view = view, .scoring = scoring, .method = method, .queries = queries,
 		.nqueries = nqueries
 	};
-
 	const gpuvec_copier *copier = scheduler->backend->copier;
-	topk_batch	batch;
 
 	if (copier)
 		mine.replicas = copier->replicas(scheduler->backend, view, nqueries);
+	pthread_mutex_init(&mine.mutex, NULL);
 	pthread_cond_init(&mine.wake, NULL);
 	pthread_mutex_lock(&scheduler->mutex);
 	if (scheduler->tail)
@@ -388,21 +467,9 @@ gpuvec_scheduler_topk(gpuvec_scheduler *scheduler, const gpuvec_view *view,
 		scheduler->head = &mine;
 	scheduler->tail = &mine;
 	hold_back(scheduler, &mine);
-
-	while (!mine.done)
-	{
-		if (take_batch(scheduler, &batch))
-			run_batch(scheduler, &batch);
-		else
-		{
-			mine.sleeps = true;
-			pthread_cond_wait(&mine.wake, &scheduler->mutex);
-			mine.sleeps = false;
-		}
-	}
-	pass_lead(scheduler);
-	pthread_mutex_unlock(&scheduler->mutex);
+	wait_for_answer(scheduler, &mine);
 	pthread_cond_destroy(&mine.wake);
+	pthread_mutex_destroy(&mine.mutex);
 	if (!mine.ok)
 		*error = mine.error;
 	return mine.ok;

@@ -264,6 +264,8 @@ extern bool
 reset_counters(struct search *s, struct chunk *c);
 extern uint32_t
 class_tiles(const struct search *s, uint32_t class_lo, uint32_t class_hi);
+extern double
+together_tiles(const struct search *s, const struct chunk *c);
 extern bool
 begin_scan(struct search *s, struct chunk *c, struct scan_params *p, uint32_t ngroups,
 		   uint32_t class_lo, uint32_t class_hi);

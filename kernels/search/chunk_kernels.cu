@@ -134,15 +134,20 @@ begin_scan(struct search *s, struct chunk *c, struct scan_params *p, uint32_t ng
 }
 
 /*
- * Queue a scan of all queries together.  False: there are too few tiles for
- * its warps, each of which is busy with a tile for long.
+ * Tiles of a round that scans all queries together, at least: each of its
+ * warps is busy with a tile for long
  */
+double
+together_tiles(const struct search *s, const struct chunk *c)
+{
+	return s->policy.together_percent / 100.0 * c->together_blocks * c->together;
+}
+
+/* Queue a scan of all queries together.  False: there are too few tiles. */
 static bool
 scan_together(struct search *s, struct chunk *c, struct scan_params *p, cudaError_t *rc)
 {
-	double tiles = class_tiles(s, p->class_lo, p->class_hi);
-
-	if (tiles * 100 < (double) s->policy.together_percent * c->together_blocks * c->together)
+	if (class_tiles(s, p->class_lo, p->class_hi) < together_tiles(s, c))
 		return false;
 	s->b->stats.together_rounds++;
 	s->b->stats.masked_rounds += c->mask != NULL;

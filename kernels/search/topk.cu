@@ -118,6 +118,9 @@ plan_rounds(const struct search *s, const struct chunk *c, uint32_t *ends)
 	}
 	/* where few rows pass filters, more are needed for as many candidates */
 	first = std::max(std::min(first, (double) c->capacity) / c->share / 32, 1.0);
+	/* as few as keep all warps busy: without bounds, each row is scored */
+	if (c->mask != NULL)
+		first = std::min(first, std::max(together_tiles(s, c), first / policy.growth));
 	first = std::min(first, tiles);
 	growth = std::max(std::min(growth, c->capacity / (2.0 * c->kmax)), 2.0);
 	nrounds = (uint32_t) ceil(log(tiles / first) / log(growth) - 1e-9);

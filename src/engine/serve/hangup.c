@@ -4,7 +4,8 @@
  *	  Cancels the requests of closed connections.
  *
  * A session does not read its socket while it searches.  One thread checks
- * the sockets of all searching sessions every LOOK_MS milliseconds.
+ * the sockets of all searching sessions every LOOK_MS milliseconds, by one
+ * call: sessions that begin or end a search wait for it.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,24 +18,19 @@
 
 #define LOOK_MS		10
 
-typedef struct watched_socket
-{
-	int			fd;
-	int		   *canceled;
-} watched_socket;
-
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t some = PTHREAD_COND_INITIALIZER;
-static watched_socket *list = NULL;
+static struct pollfd *sockets = NULL;	/* [n] watched ones */
+static int **canceled = NULL;	/* [n] their requests' */
 static size_t n = 0;
 static size_t capacity = 0;
 static gpuvec_store *searched;	/* whose changes requests may wait for */
 
 /* Cancel a request; false if it has been canceled already */
 static bool
-cancel(const watched_socket *watched)
+cancel(size_t i)
 {
-	return !__atomic_exchange_n(watched->canceled, 1, __ATOMIC_RELAXED);
+	return !__atomic_exchange_n(canceled[i], 1, __ATOMIC_RELAXED);
 }
 
 /*
@@ -46,13 +42,11 @@ look(void)
 {
 	bool		any = false;
 
+	if (poll(sockets, n, 0) <= 0)
+		return false;
 	for (size_t i = 0; i < n; i++)
-	{
-		struct pollfd p = {.fd = list[i].fd, .events = POLLRDHUP};
-
-		if (poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR)))
-			any |= cancel(&list[i]);
-	}
+		if (sockets[i].revents & (POLLRDHUP | POLLHUP | POLLERR))
+			any |= cancel(i);
 	return any;
 }
 
@@ -66,13 +60,13 @@ watch(void *arg)
 	pthread_mutex_lock(&mutex);
 	for (;;)
 	{
-		bool		canceled;
+		bool		any;
 
 		while (n == 0)
 			pthread_cond_wait(&some, &mutex);
-		canceled = look();
+		any = look();
 		pthread_mutex_unlock(&mutex);
-		if (canceled)
+		if (any)
 			gpuvec_store_wake(searched);
 		nanosleep(&nap, NULL);
 		pthread_mutex_lock(&mutex);
@@ -92,29 +86,38 @@ gpuvec_hangup_start(gpuvec_store *store)
 	return true;
 }
 
+/* Make room for more sockets, if there is memory */
+static void
+make_room(void)
+{
+	size_t		more = capacity ? capacity * 2 : 64;
+	struct pollfd *more_sockets = realloc(sockets, more * sizeof(*sockets));
+	int		  **more_canceled;
+
+	if (more_sockets == NULL)
+		return;
+	sockets = more_sockets;
+	more_canceled = realloc(canceled, more * sizeof(*canceled));
+	if (more_canceled == NULL)
+		return;
+	canceled = more_canceled;
+	capacity = more;
+}
+
 /*
  * On lack of memory the connection is not watched; then the search just ends
  * later
  */
 void
-gpuvec_hangup_watch(int fd, int *canceled)
+gpuvec_hangup_watch(int fd, int *request_canceled)
 {
 	pthread_mutex_lock(&mutex);
 	if (n == capacity)
-	{
-		size_t		more = capacity ? capacity * 2 : 64;
-		watched_socket *bigger = realloc(list, more * sizeof(*bigger));
-
-		if (bigger != NULL)
-		{
-			list = bigger;
-			capacity = more;
-		}
-	}
+		make_room();
 	if (n < capacity)
 	{
-		list[n].fd = fd;
-		list[n].canceled = canceled;
+		sockets[n] = (struct pollfd) {.fd = fd, .events = POLLRDHUP};
+		canceled[n] = request_canceled;
 		n++;
 		if (n == 1)
 			pthread_cond_signal(&some);
@@ -128,9 +131,11 @@ gpuvec_hangup_unwatch(int fd)
 	pthread_mutex_lock(&mutex);
 	for (size_t i = 0; i < n; i++)
 	{
-		if (list[i].fd == fd)
+		if (sockets[i].fd == fd)
 		{
-			list[i] = list[--n];
+			n--;
+			sockets[i] = sockets[n];
+			canceled[i] = canceled[n];
 			break;
 		}
 	}
@@ -145,7 +150,7 @@ gpuvec_hangup_cancel_all(void)
 	pthread_mutex_lock(&mutex);
 	any = n > 0;
 	for (size_t i = 0; i < n; i++)
-		(void) cancel(&list[i]);
+		(void) cancel(i);
 	pthread_mutex_unlock(&mutex);
 	if (any)
 		gpuvec_store_wake(searched);

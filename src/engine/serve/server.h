@@ -48,7 +48,7 @@ extern void gpuvec_session_run(gpuvec_server *server, int fd);
  * request runs.  Call unwatch before the next read.
  */
 extern bool gpuvec_hangup_start(gpuvec_store *store);
-extern void gpuvec_hangup_watch(int fd, int *canceled);
+extern void gpuvec_hangup_watch(int fd, int *request_canceled);
 extern void gpuvec_hangup_unwatch(int fd);
 
 /*

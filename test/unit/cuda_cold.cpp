@@ -69,7 +69,8 @@ static gpuvec_search_policy defaults;
 static bool full;
 static bool emulated;
 static gpuvec_search_stats total;	/* of all searches */
-static uint32_t dense_beside_cold;	/* chunks counted by bit vectors, in searches with cold numbers */
+/* Chunks counted by bit vectors, in searches with cold numbers */
+static uint32_t dense_beside_cold;
 
 static gpuvec_tversky weights;
 

@@ -262,7 +262,7 @@ static uint64_t mixed_views;
 /* True if the GPU is of the one kind that counts by bit vectors */
 static bool multiplies_bits;
 
-/* Tables with so many ids have none that is common: lists are counted in bytes */
+/* With more ids none is common in a table: lists are counted in bytes */
 #define UNCOMMON	1000
 
 /*
@@ -656,7 +656,7 @@ static uint64_t ranked_disjoint;
 static uint64_t not_ranked;
 
 /* Answers that have rows, to queries .. */
-static uint64_t filtered[GPUVEC_N_WIRE_MEASURES];	/* with filters, by measure */
+static uint64_t filtered[GPUVEC_N_WIRE_MEASURES];	/* with filters */
 static uint64_t of_way[GPUVEC_N_WAYS];	/* that were answered in a way */
 static uint64_t short_ones;		/* with fewer rows than were asked for */
 static uint64_t behind_rows;	/* that begin behind a row */

@@ -343,23 +343,23 @@ class Compiler:
     def __init__(self, tree, path):
         self.tree, self.path = tree, path
         self.unit = path if path.endswith((".c", ".cu")) else self.includer(path)
-        name, settings = os.path.splitext(self.unit)[0], shlex.split(os.environ.get("MUTATE_MAKE", ""))
-        goal = name + ".o"
-        if path.startswith("src/engine/"):
-            goal = "build/" + goal
-        if path.startswith("kernels/"):
-            # the emulation's
-            goal = f"build/emulation/{name}.o"
-            settings += ["WITH_CUDA=auto", "-f", "test/unit/embedding.mk"]
-            if path.startswith("kernels/search/"):
-                goal = f"build/emulation/search/{name}.o"
-                settings[-1] = "test/unit/search.mk"
+        goal, settings = self.goal(os.path.splitext(self.unit)[0] + ".o")
+        settings = shlex.split(os.environ.get("MUTATE_MAKE", "")) + settings
         output = subprocess.run(["make", "-n", "-W", self.unit, "-W", "./" + self.unit, goal] + settings,
                                 cwd=tree, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
         command = next(line for line in output.splitlines() if " -c " in line and self.unit in line)
         self.words = [word for word in shlex.split(command) if word not in ("-MMD", "-MP", "./" + self.unit, self.unit, "-c")]
         at = self.words.index("-o")
         del self.words[at:at + 2]
+
+    @staticmethod
+    def goal(name):
+        """The object that make knows, and its makefile; of kernels that of the emulation."""
+        if name.startswith("kernels/search/"):
+            return "build/emulation/search/" + name, ["WITH_CUDA=auto", "-f", "test/unit/search.mk"]
+        if name.startswith("kernels/"):
+            return "build/emulation/" + name, ["WITH_CUDA=auto", "-f", "test/unit/embedding.mk"]
+        return ("build/" if name.startswith("src/engine/") else "") + name, []
 
     def includer(self, path):
         """A source that includes this header, by others if need be."""

@@ -15,6 +15,7 @@
 #   CUDA_ARCHS="80 90"                    by default those of the GPUs here, else the oldest
 #   JOBS=3                                how many jobs run at a time
 #   JOB_SECONDS=900                       time limit of each job, at least: longer where the build is slow
+#   EMULATION=yes                         kernels are tested by their emulation, whatever WITH_CUDA says
 #   FIRST_FAILURE=yes                     begin with jobs that are short, and end with the first that fails
 #   STRESS_SECONDS=40 FORMS_SECONDS=8 SEED=1 LENIENT=no   of the stress suite, see scripts/stress.sh
 #   PYTHON=/usr/bin/python3               what runs the tests of the Python package
@@ -53,7 +54,7 @@ if [ "$QUICK" = yes ]; then
 	TESTS=$(xargs <<<"$TESTS")
 fi
 : "${SUITES:=house unit regress isolation tap clients stress}" "${ENGINE:=auto}" "${PRELOAD:=both}" "${VERIFY:=on}" "${METHOD:=auto}" "${CPU_PARTS:=0}" "${DEVICES:=}" "${TESTS:=}" "${KEEP:=no}"
-: "${JOBS:=$(default_jobs)}" "${JOB_SECONDS:=900}" "${FIRST_FAILURE:=no}" "${STRESS_SECONDS:=40}" "${FORMS_SECONDS:=8}" "${SEED:=1}" "${LENIENT:=no}"
+: "${JOBS:=$(default_jobs)}" "${JOB_SECONDS:=900}" "${FIRST_FAILURE:=no}" "${EMULATION:=no}" "${STRESS_SECONDS:=40}" "${FORMS_SECONDS:=8}" "${SEED:=1}" "${LENIENT:=no}"
 # modules of packages are those of the system's Python
 : "${PYTHON:=$([ -x /usr/bin/python3 ] && echo /usr/bin/python3 || echo python3)}"
 export HOOKS=yes LC_ALL=C
@@ -455,9 +456,10 @@ suite_clients() {
 
 # unit_make MAKEFILE GOAL [ARGUMENT...]: as the user, with what "build" has compiled
 unit_make() {
-	local mk=$1
+	local mk=$1 with_cuda=$WITH_CUDA
 	shift
-	limited "$MAKE" -C "$work/src" -f "test/unit/$mk.mk" PG_CONFIG="$PG_CONFIG" WITH_CUDA="$WITH_CUDA" CUDA_ARCHS="$CUDA_ARCHS" \
+	[[ $EMULATION != yes || " search neighbors embedding als " != *" $mk "* ]] || with_cuda=auto
+	limited "$MAKE" -C "$work/src" -f "test/unit/$mk.mk" PG_CONFIG="$PG_CONFIG" WITH_CUDA="$with_cuda" CUDA_ARCHS="$CUDA_ARCHS" \
 		SANITIZE="$SANITIZE" BUILT=yes "${unit_settings[@]}" "$@"
 }
 

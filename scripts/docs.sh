@@ -90,7 +90,7 @@ test_exists() {
 		regress) [ -e "sql/$2.sql" ] ;;
 		isolation) [ -e "test/isolation/specs/${2%_wal}.spec" ] ;;
 		TAP) [ -e "test/tap/$2.pl" ] ;;
-		unit) compgen -G "test/unit/$2*" >/dev/null ;;
+		unit) compgen -G "test/unit/$2*" >/dev/null || grep -qw "$2" test/unit/*.mk ;;
 	esac
 }
 

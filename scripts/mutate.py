@@ -143,6 +143,21 @@ def jobs_that_run(jobs, file, function, lines):
     return found
 
 
+# of kernels, which no map knows: what tests their emulation
+EMULATED = {
+    "kernels/search/": "search_filter search_shards search_cold search_weights search search_small search_server",
+    "kernels/embedding/": "embedding_kernels embedding_vectors embedding_server",
+    "kernels/als/": "als_kernels",
+    "kernels/neighbors/": "neighbors_kernel",
+    "kernels/device/": "search_filter neighbors_kernel embedding_kernels als_kernels embedding_vectors",
+}
+
+
+def emulated_jobs(file):
+    """The jobs that test a kernel."""
+    return ["unit/" + name for folder, names in EMULATED.items() if file.startswith(folder) for name in names.split()]
+
+
 def seconds_of_jobs():
     """test/seconds"""
     with open("test/seconds") as file:
@@ -164,6 +179,8 @@ def cheapest(found, budget):
 # ---- slips that a file offers ----
 
 COMPARISONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "&&": "||", "||": "&&"}
+FUNCTIONS = ("FUNCTION_DECL", "FUNCTION_TEMPLATE", "CXX_METHOD", "CONSTRUCTOR")
+SCOPES = ("NAMESPACE", "STRUCT_DECL", "CLASS_DECL", "CLASS_TEMPLATE")
 STATEMENTS = ("CALL_EXPR", "BINARY_OPERATOR", "COMPOUND_ASSIGNMENT_OPERATOR", "UNARY_OPERATOR", "BREAK_STMT", "CONTINUE_STMT")
 RESETS = re.compile(rb"=\s*(0|NULL|false|InvalidOid|\{0\})$|^(memset|\w*(reset|clear|free|release|drop|forget|close)\w*)\s*\(")
 SKIPPED = re.compile(rb"GPUVEC_INJECTION|Assert|errmsg|errhint|elog|gpuvec_log|gpuvec_fault")
@@ -181,10 +198,16 @@ class Offers:
         unit = cindex.Index.create().parse(path, args=arguments, options=1)
         self.macros = [self.span(c) for c in unit.cursor.get_children()
                        if c.kind.name == "MACRO_INSTANTIATION" and self.here(c)]
-        for cursor in unit.cursor.get_children():
-            if cursor.kind.name == "FUNCTION_DECL" and cursor.is_definition() and self.here(cursor):
-                self.function = cursor
-                self.walk(cursor, None)
+        self.enter(unit.cursor)
+
+    def enter(self, cursor):
+        """All functions, of C++ also those in namespaces and structs."""
+        for child in filter(self.here, cursor.get_children()):
+            if child.kind.name in FUNCTIONS and child.is_definition():
+                self.function = child
+                self.walk(child, None)
+            elif child.kind.name in SCOPES:
+                self.enter(child)
 
     def here(self, cursor):
         return cursor.location.file is not None and cursor.location.file.name == self.path
@@ -302,7 +325,11 @@ class Offers:
             return
         fields = [f for f in field.semantic_parent.get_children() if f.kind.name == "FIELD_DECL"
                   and f.type.get_canonical() == field.type.get_canonical()]
-        at = [f.spelling for f in fields].index(field.spelling)
+        names = [f.spelling for f in fields]
+        if field.spelling not in names:
+            # a field of a union without a name
+            return
+        at = names.index(field.spelling)
         for other in fields[max(at - 1, 0):at] + fields[at + 1:at + 2]:
             self.offer("field", end - len(field.spelling), end, other.spelling.encode())
 
@@ -315,28 +342,49 @@ class Compiler:
 
     def __init__(self, tree, path):
         self.tree, self.path = tree, path
-        goal = path[:-2] + ".o"
-        if path.startswith("src/engine/"):
-            goal = "build/" + goal
-        output = subprocess.run(["make", "-n", "-W", path, goal] + shlex.split(os.environ.get("MUTATE_MAKE", "")),
+        self.unit = path if path.endswith((".c", ".cu")) else self.includer(path)
+        goal, settings = self.goal(os.path.splitext(self.unit)[0] + ".o")
+        settings = shlex.split(os.environ.get("MUTATE_MAKE", "")) + settings
+        output = subprocess.run(["make", "-n", "-W", self.unit, "-W", "./" + self.unit, goal] + settings,
                                 cwd=tree, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
-        command = next(line for line in output.splitlines() if " -c " in line and path in line)
-        self.words = [word for word in shlex.split(command) if word not in ("-MMD", "-MP", "./" + path, path, "-c")]
+        command = next(line for line in output.splitlines() if " -c " in line and self.unit in line)
+        self.words = [word for word in shlex.split(command) if word not in ("-MMD", "-MP", "./" + self.unit, self.unit, "-c")]
         at = self.words.index("-o")
         del self.words[at:at + 2]
 
+    @staticmethod
+    def goal(name):
+        """The object that make knows, and its makefile; of kernels that of the emulation."""
+        if name.startswith("kernels/search/"):
+            return "build/emulation/search/" + name, ["WITH_CUDA=auto", "-f", "test/unit/search.mk"]
+        if name.startswith("kernels/"):
+            return "build/emulation/" + name, ["WITH_CUDA=auto", "-f", "test/unit/embedding.mk"]
+        return ("build/" if name.startswith("src/engine/") else "") + name, []
+
+    def includer(self, path):
+        """A source that includes this header, by others if need be."""
+        names = sorted(glob.glob("kernels/**/*.cu*", recursive=True), key=lambda name: (name.endswith(".cuh"), name))
+        users = [name for name in names if name != path and f'"{path}"' in open(name).read()]
+        return users[0] if users[0].endswith(".cu") else self.includer(users[0])
+
     def arguments(self):
         """What libclang has to know."""
-        return [word for word in self.words[1:] if re.match(r"-[ID]|-std", word)]
+        pairs = zip([""] + self.words, self.words)
+        return [word for before, word in pairs if re.match(r"-[IDx]|-std|-include|-isystem", word) or before in ("-include", "-isystem", "-x")]
 
     def code(self, source):
         """The object of this text; nothing if it has an error or a warning."""
         folder = os.path.join(self.tree, "build/mutate")
         os.makedirs(folder, exist_ok=True)
         copy = os.path.join("build/mutate", os.path.basename(self.path))
+        unit, before = copy, os.path.dirname(self.path)
+        if self.unit != self.path:
+            # a header in the place of the other one
+            copy, unit, before = os.path.join("build/mutate/headers", self.path), self.unit, "build/mutate/headers"
+            os.makedirs(os.path.join(self.tree, os.path.dirname(copy)), exist_ok=True)
         with open(os.path.join(self.tree, copy), "wb") as file:
             file.write(source)
-        made = subprocess.run(self.words + ["-g0", "-iquote", os.path.dirname(self.path), "-c", "-o", copy + ".o", copy],
+        made = subprocess.run(self.words + ["-g0", "-iquote", before, "-c", "-o", copy + ".o", unit],
                               cwd=self.tree, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         if made.returncode or b"warning:" in made.stdout:
             return None
@@ -353,10 +401,10 @@ def after(source, slip):
 
 
 def all_files(chosen):
-    """C files of the library and the engine, of what was asked for, with their sizes."""
+    """C files of the library and the engine, kernels and their headers, of what was asked for, with their sizes."""
     files = []
     for name in chosen or ["src"]:
-        files += glob.glob(name + "/**/*.c", recursive=True) if os.path.isdir(name) else [name]
+        files += glob.glob(name + "/**/*.c*", recursive=True) if os.path.isdir(name) else [name]
     files = sorted(set(f for f in files if "/nocuda/" not in f))
     return files, [os.path.getsize(f) for f in files]
 
@@ -408,7 +456,7 @@ class Draw:
         """A patch with its head."""
         first = source[:slip.start].count(b"\n") + 1
         lines = set(range(first, first + source[slip.start:slip.end].count(b"\n") + 1))
-        found = jobs_that_run(self.jobs, path, slip.function, {n - slip.first for n in lines})
+        found = emulated_jobs(path) or jobs_that_run(self.jobs, path, slip.function, {n - slip.first for n in lines})
         chosen = cheapest(found, int(os.environ["BUDGET"]))
         old, new = one_line(source[slip.start:slip.end]), one_line(slip.text)
         diff = difflib.unified_diff(source.decode().splitlines(True), after(source, slip).decode().splitlines(True), "a/" + path, "b/" + path)

@@ -1,7 +1,8 @@
 #!/bin/bash
 # Draws random slips from the sources, and says which of them no test notices.
 #
-#   scripts/mutate.sh [FILE...] [N]        N slips, 20 by default, in these files and folders, src by default
+#   scripts/mutate.sh [FILE...] [N]        N slips, 20 by default, in these files and folders, src by default.
+#                                          Those of kernels are tried by the emulation
 #   scripts/mutate.sh --map [SETTING...]   first: counts which lines each job of "make check" runs.  Settings
 #                                          are its own: SUITES, TESTS.  Jobs are added to those that are known.
 #   scripts/mutate.sh --draw N FOLDER [FILE...]
@@ -58,6 +59,9 @@ make_map() {
 		"$work/counting/tmp_check/src" "$MUTATE_MAP" && keep_built counting counted && rm -rf "$work/counting"
 }
 
+# of_kernels MAKEFILE: those of kernels compile their emulation
+of_kernels() { case $1 in search | neighbors | embedding | als) echo auto ;; *) echo no ;; esac; }
+
 # build: the sources as they are, with all programs of the unit tests
 build() {
 	local mk
@@ -70,7 +74,7 @@ build() {
 	for mk in unit feed server search neighbors embedding als; do
 		# a list
 		# shellcheck disable=SC2086
-		make -s -j"$(nproc)" -C "$work/built" -f test/unit/$mk.mk $MUTATE_MAKE BUILT=yes programs
+		make -s -j"$(nproc)" -C "$work/built" -f test/unit/$mk.mk $MUTATE_MAKE BUILT=yes WITH_CUDA="$(of_kernels $mk)" programs
 	done >>"$work/unbroken.log" 2>&1
 }
 
@@ -95,7 +99,7 @@ try() {
 	if ! break_it "$name" "$patch" >"$log" 2>&1; then
 		verdict "$name" failed "does not fit the sources: $log"
 	else
-		run_tests "$name" "$(field Suite "$patch")" "$(field Tests "$patch")" JOBS=2 FIRST_FAILURE=yes JOB_SECONDS="$JOB_SECONDS" BUILT_SOURCES="$work/built"
+		run_tests "$name" "$(field Suite "$patch")" "$(field Tests "$patch")" EMULATION=yes JOBS=2 FIRST_FAILURE=yes JOB_SECONDS="$JOB_SECONDS" BUILT_SOURCES="$work/built"
 		status=$?
 		if [ "$(seconds_left)" = 0 ]; then
 			echo "$name: time is over"
@@ -135,7 +139,8 @@ show() {
 draw() {
 	local number=$1 folder=$2
 	shift 2
-	if [ ! -e "$MUTATE_MAP" ]; then
+	# of kernels no map knows anything
+	if [ ! -e "$MUTATE_MAP" ] && printf '%s\n' "${@:-src}" | grep -qv '^kernels/'; then
 		echo "which jobs run which lines is not known: scripts/mutate.sh --map" >&2
 		exit 1
 	fi

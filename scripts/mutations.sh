@@ -9,7 +9,8 @@
 # then (Suite, Tests), and in which way: Shows is an extended regular expression for a
 # line of their logs, so that a test that fails for another reason proves nothing.  A
 # rule that several tests have to notice has a line Shows for each.  The rest of the
-# file is the patch.  First the sources as they are have to pass all these tests; what
+# file is the patch.  Kernels run by their emulation, which needs the headers of the CUDA
+# toolkit.  First the sources as they are have to pass all these tests; what
 # was built then is built upon.  Works on copies in build/mutations.  Ends with
 # "N noticed, N not noticed"; the exit status is 1 if a rule can be broken unnoticed, or
 # if a patch does not fit the sources any more.
@@ -41,7 +42,7 @@ try() {
 	copy "$name"
 	if ! break_it "$name" "$patch" 2>"$log"; then
 		verdict "$name" unnoticed "does not fit the sources: $log"
-	elif run_tests "$name" "$(field Suite "$patch")" "$(field Tests "$patch")" JOBS=2 BUILT_SOURCES="$work/unbroken/tmp_check/src"; then
+	elif run_tests "$name" "$(field Suite "$patch")" "$(field Tests "$patch")" EMULATION=yes JOBS=2 BUILT_SOURCES="$work/unbroken/tmp_check/src"; then
 		verdict "$name" unnoticed "NOT NOTICED: $(field Rule "$patch")"
 	elif ! grep -q '^== build: 1 passed, 0 failed' "$log"; then
 		verdict "$name" unnoticed "cannot be built: $log"
@@ -72,7 +73,7 @@ for patch in "${patches[@]}"; do
 	tests+=$(field Tests "$patch" | tr ' ' '\n')$'\n'
 done
 copy unbroken
-if ! run_tests unbroken "$(tr ' ' '\n' <<<"$suites" | sort -u | xargs)" "$(sort -u <<<"$tests" | xargs)" KEEP=yes; then
+if ! run_tests unbroken "$(tr ' ' '\n' <<<"$suites" | sort -u | xargs)" "$(sort -u <<<"$tests" | xargs)" EMULATION=yes KEEP=yes; then
 	echo "the tests fail without any rule broken: $work/unbroken.log" >&2
 	exit 1
 fi

@@ -69,6 +69,8 @@ static gpuvec_search_policy defaults;
 static bool full;
 static bool emulated;
 static gpuvec_search_stats total;	/* of all searches */
+/* Chunks counted by bit vectors, in searches with cold numbers */
+static uint32_t dense_beside_cold;
 
 static gpuvec_tversky weights;
 
@@ -489,20 +491,25 @@ make_query(const question &q, std::vector<uint16_t> &hot, answer &scratch, uint6
 	return query;
 }
 
-/* Add what the last search did to the total */
-static void
-add_stats(void)
+/* Answers that have rows, and what they are examples of */
+static struct
 {
-	gpuvec_search_stats last = gpuvec_search_last(gpu);
+	uint32_t	behind_a_row;	/* queries begin behind one */
+	uint32_t	beyond_matches; /* fewer match than were asked for */
+	uint32_t	several_segments;
+	uint32_t	dead_rows;
+}			examples;
 
-	total.overflows += last.overflows;
-	total.retries += last.retries;
-	total.list_chunks += last.list_chunks;
-	total.dense_chunks += last.cold_rounds > 0 ? last.dense_chunks : 0;
-	total.cold_rounds += last.cold_rounds;
-	total.cold_full += last.cold_full;
-	total.plain_rounds += last.plain_rounds;
-	total.stopped_chunks += last.stopped_chunks;
+/* Count what an answer is an example of */
+static void
+count_answer(const gpuvec_view *view, const question &q, size_t nmatches)
+{
+	if (nmatches == 0)
+		return;
+	examples.behind_a_row += q.has_after;
+	examples.beyond_matches += nmatches < q.k;
+	examples.several_segments += view->nentries > 1;
+	examples.dead_rows += view->entries[0].live != NULL;
 }
 
 /* Ask all questions at once; the answers */
@@ -524,9 +531,17 @@ ask(gpuvec_backend *b, const gpuvec_view *view, gpuvec_measure measure, gpuvec_m
 	if (!b->topk(b, view, &scoring, method, queries.data(), (uint32_t) queries.size(), &error))
 		die("topk", &error);
 	for (size_t i = 0; i < questions.size(); i++)
+	{
 		answers[i].resize(std::min((size_t) queries[i].nmatches, answers[i].size()));
+		if (b == gpu)
+			count_answer(view, questions[i], answers[i].size());
+	}
 	if (b == gpu)
-		add_stats();
+	{
+		add_search(&total, b);
+		if (gpuvec_search_last(b).cold_rounds > 0)
+			dense_beside_cold += gpuvec_search_last(b).dense_chunks;
+	}
 	return answers;
 }
 
@@ -1086,7 +1101,14 @@ main(int argc, char **argv)
 		report(total.overflows > 0, "no query overflowed");
 		report(total.retries > 0, "no repeated round overflowed");
 		report(total.list_chunks > 0, "nothing was counted by lists");
-		report(total.dense_chunks > 0, "no queries with cold numbers were counted by bit vectors");
+		report(total.lone_chunks > 0, "no query was a parameter");
+		report(total.own_rounds > 0, "no query had a sample of its own");
+		report(total.direct_overflows > 0, "no lone query overflowed");
+		report(examples.behind_a_row > 50, "no query began behind a row");
+		report(examples.beyond_matches > 50, "no query asked for more rows than match");
+		report(examples.several_segments > 50, "no view had several segments");
+		report(examples.dead_rows > 50, "no view had dead rows");
+		report(dense_beside_cold > 0, "no queries with cold numbers were counted by bit vectors");
 		report(total.plain_rounds > 0, "nothing was counted in bytes");
 	}
 	printf("%u rounds began with cold numbers, %u tables were too small, %u queries overflowed, "

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/search/search_policy.h"
+#include "test/unit/search_met.h"
 
 static std::atomic<int> npassed;
 static std::atomic<int> nfailed;

@@ -547,22 +547,28 @@ reference(const dataset &d, gpuvec_measure measure, const question &q, const uin
 
 /* ---------------------------------------------------------------- runs */
 
-/* Add what the last search did to the total */
-static void
-add_stats(void)
+/* Answers that have rows, and what they are examples of */
+static struct
 {
-	gpuvec_search_stats last = gpuvec_search_last(backend);
+	uint32_t	behind_a_row;	/* queries begin behind one */
+	uint32_t	beyond_matches; /* fewer match than were asked for */
+	uint32_t	several_segments;
+	uint32_t	dead_rows;
+	uint32_t	several_mirrors;
+	uint32_t	tversky[sizeof(some_weights) / sizeof(some_weights[0])];
+}			examples;
 
-	total.overflows += last.overflows;
-	total.retries += last.retries;
-	total.dense_chunks += last.dense_chunks;
-	total.list_chunks += last.list_chunks;
-	total.lone_chunks += last.lone_chunks;
-	total.own_rounds += last.own_rounds;
-	total.plain_rounds += last.plain_rounds;
-	total.plain_lone_rounds += last.plain_lone_rounds;
-	total.direct_overflows += last.direct_overflows;
-	total.stopped_chunks += last.stopped_chunks;
+static void
+count_answer(const dataset &d, gpuvec_measure measure, const question &q, size_t nmatches)
+{
+	if (nmatches == 0)
+		return;
+	examples.behind_a_row += q.has_after;
+	examples.beyond_matches += nmatches < q.k;
+	examples.several_segments += d.view->nentries > 1;
+	examples.dead_rows += d.view->entries[0].live != NULL;
+	examples.several_mirrors += d.partitions.size() > 1;
+	examples.tversky[which_weights] += measure == GPUVEC_TVERSKY;
 }
 
 /* A measure, with the weights in use */
@@ -619,8 +625,9 @@ ask(const dataset &d, gpuvec_measure measure, gpuvec_method method,
 			report(false, "too many matches: %s\n", d.name);
 		else
 			answers[i].resize(queries[i].nmatches);
+		count_answer(d, measure, questions[i], answers[i].size());
 	}
-	add_stats();
+	add_search(&total, backend);
 	return answers;
 }
 
@@ -839,7 +846,7 @@ multiplies_bits(void)
 
 /* Build a view whose rows have bit vectors, if they have few enough ids */
 static void
-build_with_vectors(dataset &d, uint32_t segment_rows, uint32_t part)
+build_with_vectors(dataset &d, uint32_t segment_rows, uint32_t part, bool sorted = true)
 {
 	gpuvec_search_policy policy = defaults;
 
@@ -848,7 +855,7 @@ build_with_vectors(dataset &d, uint32_t segment_rows, uint32_t part)
 	policy.dense_ids = 65536;
 	set_policy(policy);
 	mixed_lists = false;
-	build_view(d, segment_rows, true);
+	build_view(d, segment_rows, sorted);
 	mixed_lists = true;
 	set_policy(defaults);
 }
@@ -894,7 +901,8 @@ test_vectors_tiles(uint32_t vocab)
 
 /*
  * Bounds that are just met: few counts and many ties, small rounds, several
- * segments, and queries of more than one batch, by all measures.  Without
+ * segments, some with rows that are shorter than their number, and queries of
+ * more than one batch, by all measures.  Without
  * bounds all rows are live, and every row is asked for: the empty places
  * behind the last row are none.
  */
@@ -913,7 +921,7 @@ test_vectors_bounds(bool bounds)
 		policy.candidates = policy.candidates_few = 64;
 		policy.dense_unit = 1;
 	}
-	build_with_vectors(d, 130, UINT32_MAX);
+	build_with_vectors(d, bounds ? 40 : 130, UINT32_MAX, !bounds);
 	set_policy(policy);
 	for (int m = 0; m <= GPUVEC_TVERSKY; m++)
 	{
@@ -1368,7 +1376,7 @@ test_stopped(const dataset &d)
 			die("topk", &error);
 		if (i == 0)
 			longest = seconds_since_start() - start;
-		add_stats();
+		add_search(&total, backend);
 		impatient.join();
 		compare(d, GPUVEC_JACCARD, few, common, "after a search that was canceled");
 	}
@@ -1745,6 +1753,13 @@ main(int argc, char **argv)
 		report(total.plain_lone_rounds > 0, "no lone query was counted in bytes%s\n", "");
 		report(total.plain_rounds > total.plain_lone_rounds, "nothing else was counted in bytes%s\n", "");
 		report(total.direct_overflows > 0, "no lone query overflowed%s\n", "");
+		report(examples.behind_a_row > 50, "no query began behind a row%s\n", "");
+		report(examples.beyond_matches > 50, "no query asked for more rows than match%s\n", "");
+		report(examples.several_segments > 50, "no view had several segments%s\n", "");
+		report(examples.dead_rows > 50, "no view had dead rows%s\n", "");
+		report(examples.several_mirrors > 50, "no view had several mirrors%s\n", "");
+		for (uint32_t n : examples.tversky)
+			report(n > 0, "some weights of tversky were not tried%s\n", "");
 	}
 	printf("%u queries overflowed and were repeated, %u repeated rounds overflowed, %u searches were stopped\n",
 		   total.overflows, total.retries, total.stopped_chunks);

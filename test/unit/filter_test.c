@@ -21,7 +21,7 @@
 #include "test_weights.h"
 #include "unit_test.h"
 #ifdef FILTER_TEST_GPU
-#include "kernels/search/search_policy.h"
+#include "search_met.h"
 #endif
 
 #define LONGEST		24
@@ -226,6 +226,8 @@ bury_dead(gpuvec_draft *draft, const table *t)
 	gpuvec_draft_drop_dead(draft);
 }
 
+static uint64_t dead_rows;		/* of all views */
+
 /* Check the filter keys of all rows of a view; returns how many are live */
 static uint64_t
 check_filter_keys(const gpuvec_view *view, const table *t)
@@ -243,21 +245,74 @@ check_filter_keys(const gpuvec_view *view, const table *t)
 			gpuvec_segment_filter_keys(view->entries[e].segment, row, got);
 			right &= memcmp(want, got, (t->kind.nfilters + 1) * sizeof(uint64_t)) == 0;
 			live += gpuvec_entry_live(&view->entries[e], row);
+			dead_rows += !gpuvec_entry_live(&view->entries[e], row);
 		}
 	check(right, "words of a view's rows");
 	return live;
 }
 
+#ifdef FILTER_TEST_GPU
+
+/* What all searches have done */
+static struct gpuvec_search_stats met;
+
+/* Views with segments that have lists and others that have none */
+static uint64_t mixed_views;
+
+/* True if the GPU is of the one kind that counts by bit vectors */
+static bool multiplies_bits;
+
+/* With more ids none is common in a table: lists are counted in bytes */
+#define UNCOMMON	1000
+
+/*
+ * The segments that are built next have lists in blocks of some size, or
+ * none, and bit vectors if their ids allow it, or none.  Do they have lists?
+ */
+static bool
+vary_segments(gpuvec_backend *backend, const table_kind *kind)
+{
+	static const uint32_t shifts[] = {0, 12, 16};
+	struct gpuvec_search_policy policy = gpuvec_search_policy_get(backend);
+
+	policy.list_rows = random_below(3) == 0 ? UINT32_MAX : 1;
+	policy.list_shift = kind->vocabulary > UNCOMMON ? 16 : shifts[random_below(3)];
+	policy.dense_rows = 1;
+	policy.dense_fraction = UINT32_MAX;
+	policy.dense_ids = random_below(2) ? GPUVEC_HOT_NUMBERS : 0;
+	gpuvec_search_policy_set(backend, &policy);
+	return policy.list_rows == 1;
+}
+
+#else
+
+static bool
+vary_segments(gpuvec_backend *backend, const table_kind *kind)
+{
+	(void) backend;
+	(void) kind;
+	return true;
+}
+
+#endif
+
 static gpuvec_view *
 make_view(gpuvec_backend *backend, gpuvec_thread_pool *pool, const table *t)
 {
 	gpuvec_draft draft = {.backend = backend,.pool = pool};
+	uint32_t	listed = 0;
 	gpuvec_error error;
 	gpuvec_view *view;
 
 	for (uint32_t i = 0; i < t->kind.pieces; i++)
+	{
+		listed += vary_segments(backend, &t->kind);
 		build_rows(&draft, t, (uint64_t) t->kind.n * i / t->kind.pieces,
 				   (uint64_t) t->kind.n * (i + 1) / t->kind.pieces);
+	}
+#ifdef FILTER_TEST_GPU
+	mixed_views += listed > 0 && listed < t->kind.pieces;
+#endif
 	bury_dead(&draft, t);
 	view = gpuvec_draft_finish(&draft, &error);
 	check(view != NULL, "a view");
@@ -381,8 +436,16 @@ random_condition(const table *t, test_query *q, gpuvec_condition *c)
 static void
 random_query(const table *t, test_query *q)
 {
+	const model_row *row = &t->rows[random_below(t->kind.n)];
+
 	memset(q, 0, sizeof(*q));
 	q->nids = random_ids(&t->kind, q->ids);
+	if (random_below(3) == 0)
+	{
+		/* numbers of a row */
+		q->nids = row->len;
+		memcpy(q->ids, row->ids, sizeof(q->ids));
+	}
 	q->q.ids = q->hot;
 	q->q.cold = q->cold;
 	for (uint32_t i = 0; i < q->nids; i++)
@@ -592,26 +655,26 @@ right_answer(const table *t, gpuvec_measure measure, const test_query *q, gpuvec
 static uint64_t ranked_disjoint;
 static uint64_t not_ranked;
 
-#ifdef FILTER_TEST_GPU
-static uint64_t kept_filters;
-static uint64_t together_rounds;
-static uint64_t masked_rounds;
-#endif
+/* Answers that have rows, to queries .. */
+static uint64_t filtered[GPUVEC_N_WIRE_MEASURES];	/* with filters */
+static uint64_t of_way[GPUVEC_N_WAYS];	/* that were answered in a way */
+static uint64_t short_ones;		/* with fewer rows than were asked for */
+static uint64_t behind_rows;	/* that begin behind a row */
+static uint64_t by_cold;		/* by measures of sparse vectors, with cold
+								 * numbers */
 
-/*
- * Count the filters of the last search whose masks were kept, and rounds that
- * scanned queries together
- */
+/* Count what an answer is an example of */
 static void
-count_kept(gpuvec_backend *backend)
+count_answer(gpuvec_measure measure, const gpuvec_topk_query *q)
 {
-#ifdef FILTER_TEST_GPU
-	kept_filters += gpuvec_search_last(backend).kept_filters;
-	together_rounds += gpuvec_search_last(backend).together_rounds;
-	masked_rounds += gpuvec_search_last(backend).masked_rounds;
-#else
-	(void) backend;
-#endif
+	if (q->nmatches == 0)
+		return;
+	filtered[measure] += q->filter.n > 0;
+	for (int way = 0; way < GPUVEC_N_WAYS; way++)
+		of_way[way] += q->ways >> way & 1;
+	short_ones += q->nmatches < q->k;
+	behind_rows += q->has_after;
+	by_cold += is_sparse(measure) && q->ncold > 0;
 }
 
 /* Search for n queries at once, in all ways */
@@ -619,8 +682,8 @@ static void
 test_queries(gpuvec_backend *backend, const gpuvec_view *view, const table *t,
 			 gpuvec_measure measure, test_query *queries, uint32_t n)
 {
-	static const gpuvec_method methods[] = {
-		GPUVEC_METHOD_AUTO, GPUVEC_METHOD_BITSET, GPUVEC_METHOD_INVERTED
+	const gpuvec_method methods[] = {
+		random_below(2) ? GPUVEC_METHOD_AUTO : GPUVEC_METHOD_DENSE, GPUVEC_METHOD_BITSET, GPUVEC_METHOD_INVERTED
 	};
 	gpuvec_topk_query batch[NQUERIES];
 	gpuvec_match *matches = malloc(t->kind.n * sizeof(gpuvec_match));
@@ -638,7 +701,9 @@ test_queries(gpuvec_backend *backend, const gpuvec_view *view, const table *t,
 			batch[i] = queries[i].q;
 		}
 		right = backend->topk(backend, view, &scoring, methods[m], batch, n, &error);
-		count_kept(backend);
+#ifdef FILTER_TEST_GPU
+		add_search(&met, backend);
+#endif
 		for (uint32_t i = 0; i < n; i++)
 		{
 			queries[i].q = batch[i];
@@ -649,6 +714,7 @@ test_queries(gpuvec_backend *backend, const gpuvec_view *view, const table *t,
 				free(queries[i].q.tids);
 				queries[i].q.tids = NULL;
 			}
+			count_answer(measure, &batch[i]);
 			ranked_disjoint += batch[i].ranked_disjoint;
 			not_ranked += batch[i].disjoint && batch[i].filter.n > 0 && !batch[i].ranked_disjoint;
 		}
@@ -716,12 +782,12 @@ test_table(gpuvec_backend *backend, gpuvec_thread_pool *pool, table_kind kind, i
 static struct gpuvec_search_policy
 random_policy(const struct gpuvec_search_policy *usual)
 {
-	static const uint32_t shifts[] = {0, 12, 16};
 	static const uint32_t gathered[] = {0, 1, 30, 200, 32768};
 	struct gpuvec_search_policy policy = *usual;
 
-	policy.list_rows = random_below(3) == 0 ? UINT32_MAX : 1;
-	policy.list_shift = shifts[random_below(3)];
+	if (random_below(2))
+		for (int i = 0; i < GPUVEC_LIST_FRACTIONS; i++)
+			policy.list_fractions[i] = 1 + (uint32_t) random_below(100);
 	policy.gather_rows = gathered[random_below(5)];
 	if (random_below(3) == 0)
 		policy.kept_bytes = random_below(2) ? 0 : 400;
@@ -741,9 +807,6 @@ random_policy(const struct gpuvec_search_policy *usual)
 	}
 	if (random_below(3) == 0)
 		policy.workspace = 1 << 20;
-	if (random_below(2))
-		for (int i = 0; i < GPUVEC_LIST_FRACTIONS; i++)
-			policy.list_fractions[i] = 1 + (uint32_t) random_below(100);
 	return policy;
 }
 
@@ -753,13 +816,16 @@ test_gpu(gpuvec_thread_pool *pool, bool full)
 {
 	static const table_kind kinds[] = {
 		{1, 1, 10, false, false, 1}, {700, 7, 30, false, true, 3}, {700, 15, 200, true, true, 2},
-		{2500, 5, 20, true, false, 4}, {5000, 7, 100, false, true, 1}, {300, 0, 20, false, false, 2},
+		{1700, 5, 20, true, false, 4}, {4200, 7, 100, false, true, 1}, {300, 0, 20, false, false, 2},
 		/* most rows share cold numbers, and have few different scores */
-		{500, 1, 8, true, false, 1}
+		{500, 1, 8, true, false, 1},
+		/* no number is common */
+		{500, 4, 3000, false, true, 2}
 	};
 	gpuvec_backend_options options = {.device = 0};
 	gpuvec_error error;
 	gpuvec_backend *backend = gpuvec_cuda_open(&options, &error);
+	gpuvec_backend_info info;
 	struct gpuvec_search_policy usual;
 
 	if (backend == NULL)
@@ -767,13 +833,15 @@ test_gpu(gpuvec_thread_pool *pool, bool full)
 		printf("%s\n", error.message);
 		exit(2);
 	}
+	backend->info(backend, &info);
+	multiplies_bits = info.capability == 90;
 	usual = gpuvec_search_policy_get(backend);
-	for (int i = 0; i < (full ? 70 : 21); i++)
+	for (int i = 0; i < (full ? 80 : 21); i++)
 	{
 		struct gpuvec_search_policy policy = random_policy(&usual);
 
 		gpuvec_search_policy_set(backend, &policy);
-		test_table(backend, pool, kinds[i % 7], full ? 36 : GPUVEC_N_WIRE_MEASURES);
+		test_table(backend, pool, kinds[i % 8], full ? 36 : GPUVEC_N_WIRE_MEASURES);
 	}
 	gpuvec_search_policy_set(backend, &usual);
 	if (full)
@@ -791,9 +859,26 @@ main(int argc, char **argv)
 
 	test_gpu(pool, argc > 1 && strcmp(argv[1], "full") == 0);
 	check(ranked_disjoint > 100 && not_ranked > 100, "rows without a common id rank, or not");
-	check(kept_filters > 100, "masks of filters are kept");
-	check(together_rounds > 20, "queries are scanned together");
-	check(masked_rounds > 10, "queries with one mask are scanned together");
+	for (int measure = 0; measure < GPUVEC_N_WIRE_MEASURES; measure++)
+		check(filtered[measure] > 10, "each measure is searched for with filters");
+	for (int way = 0; way < GPUVEC_N_WAYS; way++)
+		check(of_way[way] > 20 || (way == GPUVEC_WAY_DENSE && !multiplies_bits), "queries are answered in each way");
+	check(short_ones > 100, "fewer rows match than were asked for");
+	check(behind_rows > 100, "queries begin behind a row");
+	check(by_cold > 20, "queries by measures of sparse vectors have cold numbers");
+	check(mixed_views > 2, "views have segments with lists, and without");
+	check(met.kept_filters > 100, "masks of filters are kept");
+	check(met.gathered > 100, "rows are gathered");
+	check(met.together_rounds > 20, "queries are scanned together");
+	check(met.masked_rounds > 10, "queries with one mask are scanned together");
+	check(met.overflows > 20 && met.direct_overflows > 5, "queries run out of room");
+	check(met.retries > 0, "and do so again");
+	check(dead_rows > 100, "rows are dead");
+	check(met.lone_chunks > 20, "queries are parameters");
+	check(met.own_rounds > 5, "queries have samples of their own");
+	check(met.plain_rounds > met.plain_lone_rounds && met.plain_lone_rounds > 0,
+		  "queries are counted in bytes");
+	check(met.cold_rounds > 20 && met.cold_full > 5, "queries have tables, or those are too small");
 	gpuvec_thread_pool_free(pool);
 	return report_checks();
 }

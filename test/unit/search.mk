@@ -74,7 +74,7 @@ $(SEARCH_LIB): $(ENGINE_OBJS)
 	$(AR) rcs $@ $^
 
 # the test of the CPU's filters, with the other backend
-$(EMULATION_DIR)/cuda_filter.o: $(srcdir)/test/unit/filter_test.c $(srcdir)/test/unit/test_weights.h $(srcdir)/test/unit/unit_test.h $(EMULATION_HEADERS)
+$(EMULATION_DIR)/cuda_filter.o: $(srcdir)/test/unit/filter_test.c $(srcdir)/test/unit/test_weights.h $(srcdir)/test/unit/unit_test.h $(srcdir)/test/unit/search_met.h $(EMULATION_HEADERS)
 	@mkdir -p $(@D)
 	$(ENGINE_CC) -std=gnu11 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -DFILTER_TEST_GPU \
 		-I$(srcdir)/src -I$(srcdir) -c -o $@ $<
@@ -83,7 +83,7 @@ $(EMULATION_DIR)/cuda_filter: $(EMULATION_DIR)/cuda_filter.o $(SEARCH_OBJS) $(SE
 	$(CXX) -g -pthread -o $@ $^ -lm -lpthread
 
 # the test of weights, likewise
-$(EMULATION_DIR)/cuda_weights.o: $(srcdir)/test/unit/weights_test.c $(srcdir)/test/unit/unit_test.h $(EMULATION_HEADERS)
+$(EMULATION_DIR)/cuda_weights.o: $(srcdir)/test/unit/weights_test.c $(srcdir)/test/unit/unit_test.h $(srcdir)/test/unit/search_met.h $(EMULATION_HEADERS)
 	@mkdir -p $(@D)
 	$(ENGINE_CC) -std=gnu11 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -DWEIGHTS_TEST_GPU \
 		-I$(srcdir)/src -I$(srcdir) -c -o $@ $<
@@ -100,7 +100,7 @@ $(EMULATION_DIR)/cuda_shards.o: $(srcdir)/test/unit/shards_test.c $(srcdir)/test
 $(EMULATION_DIR)/cuda_shards: $(EMULATION_DIR)/cuda_shards.o $(SEARCH_OBJS) $(SEARCH_LIB)
 	$(CXX) -g -pthread -o $@ $^ -lm -lpthread
 
-$(EMULATION_DIR)/cuda_topk $(EMULATION_DIR)/cuda_cold: $(EMULATION_DIR)/cuda_%: $(srcdir)/test/unit/cuda_%.cpp $(srcdir)/test/unit/cuda_test.h $(SEARCH_OBJS) $(SEARCH_LIB)
+$(EMULATION_DIR)/cuda_topk $(EMULATION_DIR)/cuda_cold: $(EMULATION_DIR)/cuda_%: $(srcdir)/test/unit/cuda_%.cpp $(srcdir)/test/unit/cuda_test.h $(srcdir)/test/unit/search_met.h $(SEARCH_OBJS) $(SEARCH_LIB)
 	$(CXX) -std=gnu++17 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -Wno-missing-field-initializers \
 		-I$(srcdir)/src -I$(srcdir) -o $@ $(filter-out %.h,$^) -lm -lpthread
 

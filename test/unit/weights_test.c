@@ -23,7 +23,7 @@
 #include "engine/cpu/cpu_backend.h"
 #include "engine/sets/id_numbers.h"
 #ifdef WEIGHTS_TEST_GPU
-#include "kernels/search/search_policy.h"
+#include "search_met.h"
 #else
 #include "engine/cpu/sparse_rows.h"
 #endif
@@ -485,29 +485,49 @@ is_right(const question *q, const gpuvec_topk_query *query)
 }
 
 #ifdef WEIGHTS_TEST_GPU
-/* What searches ran short of: tables, and only room for candidates */
+/* What all searches have done, and those whose tables were large enough */
+static struct gpuvec_search_stats met;
 static struct gpuvec_search_stats short_of;
 
-/* Rounds that scanned queries together */
-static uint64_t together_rounds;
-
-/* Add what the last one did */
 static void
-count_shortage(gpuvec_backend *b)
+count_search(gpuvec_backend *b)
 {
-	struct gpuvec_search_stats last = gpuvec_search_last(b);
-
-	together_rounds += last.together_rounds;
-	short_of.cold_full += last.cold_full;
-	if (last.cold_full > 0)
-		return;
-	short_of.overflows += last.overflows;
-	short_of.direct_overflows += last.direct_overflows;
-	short_of.retries += last.retries;
+	add_search(&met, b);
+	if (gpuvec_search_last(b).cold_full == 0)
+		add_search(&short_of, b);
 }
 #else
-#define count_shortage(b)	((void) 0)
+#define count_search(b)	((void) 0)
 #endif
+
+/* What answers that have rows are examples of */
+enum
+{
+	FILTERED, BEHIND_A_ROW, BEYOND_MATCHES, COLD_NUMBERS, COLD_OF_VECTORS, SEVERAL_SEGMENTS, DEAD_ROWS, N_EXAMPLES
+};
+
+static const char *const example_names[] = {
+	"queries have filters", "queries begin behind a row", "fewer rows match than were asked for",
+	"queries have cold numbers", "and rows values", "views have several segments", "views have dead rows"
+};
+
+static uint64_t examples[N_MEASURES][N_EXAMPLES];
+
+static void
+count_answer(const gpuvec_view *view, int measure, const gpuvec_topk_query *query)
+{
+	uint64_t   *n = examples[measure];
+
+	if (query->nmatches == 0)
+		return;
+	n[FILTERED] += query->filter.n > 0;
+	n[BEHIND_A_ROW] += query->has_after;
+	n[BEYOND_MATCHES] += query->nmatches < query->k;
+	n[COLD_NUMBERS] += query->ncold > 0;
+	n[COLD_OF_VECTORS] += query->ncold > 0 && view->entries[0].segment->sums != NULL;
+	n[SEVERAL_SEGMENTS] += view->nentries > 1;
+	n[DEAD_ROWS] += view->entries[0].live != NULL;
+}
 
 static void
 search(gpuvec_backend *b, const gpuvec_view *view, int measure, gpuvec_method method,
@@ -528,10 +548,11 @@ search(gpuvec_backend *b, const gpuvec_view *view, int measure, gpuvec_method me
 			ways |= gpuvec_way_bit(GPUVEC_WAY_GATHERED);
 	}
 	check(b->topk(b, view, &scoring, method, queries, n, &error), "a search");
-	count_shortage(b);
+	count_search(b);
 	for (uint32_t i = 0; i < n; i++)
 	{
 		check(is_right(questions[i], &queries[i]), names[measure]);
+		count_answer(view, measure, &queries[i]);
 		check((queries[i].ways & ~ways) == 0, "the ways of a search");
 		/* what the backend has allocated is freed with the question */
 		questions[i]->query.tids = queries[i].tids;
@@ -1035,6 +1056,15 @@ test_longest(void)
 	free(weights);
 }
 
+/* Random queries must have come to all that they are for */
+static void
+check_examples(void)
+{
+	for (int measure = 0; measure < N_MEASURES; measure++)
+		for (int i = 0; i < N_EXAMPLES; i++)
+			check(examples[measure][i] > 20, example_names[i]);
+}
+
 #ifdef WEIGHTS_TEST_GPU
 
 #define TOGETHER	8			/* queries */
@@ -1088,11 +1118,14 @@ main(int argc, char **argv)
 	test_climbing();
 	test_room();
 	test_longest();
-	check(together_rounds > 200, "queries are scanned together");
-	check(short_of.cold_full > 5, "tables are too small");
+	check(met.together_rounds > 200, "queries are scanned together");
+	check(met.masked_rounds > 0, "and with one mask");
+	check(met.gathered > 100, "rows are gathered");
+	check(met.cold_rounds > 100 && met.cold_full > 5, "tables are made, or are too small");
 	check(short_of.overflows > 0, "queries have more candidates than there is room for");
 	check(short_of.direct_overflows > 0, "so have lone queries");
 	check(short_of.retries > 0, "rounds of those that are run again overflow");
+	check_examples();
 	return report_checks();
 }
 
@@ -1108,6 +1141,7 @@ main(void)
 	test_more();
 	test_climbing();
 	test_longest();
+	check_examples();
 	return report_checks();
 }
 

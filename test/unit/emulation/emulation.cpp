@@ -364,10 +364,27 @@ cudaDeviceSynchronize(void)
 	return cudaSuccess;
 }
 
+/* Dynamic shared memory of kernels that may have more than others */
+static std::map<const void *, size_t> most_shared;
+static std::mutex most_shared_mutex;
+
 extern "C" cudaError_t
-cudaFuncSetAttribute(const void *, cudaFuncAttribute, int)
+cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute attribute, int value)
 {
+	std::lock_guard<std::mutex> guard(most_shared_mutex);
+
+	if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize)
+		most_shared[kernel] = (size_t) value;
 	return cudaSuccess;
+}
+
+bool
+emu_may_share(const void *kernel, size_t bytes)
+{
+	std::lock_guard<std::mutex> guard(most_shared_mutex);
+	auto		found = most_shared.find(kernel);
+
+	return bytes <= (found == most_shared.end() ? 48 * 1024 : found->second);
 }
 
 /* Shall the next copy to the host fail? */

@@ -102,6 +102,12 @@ extern size_t emu_shared_limit(void);
  */
 extern cudaError_t emu_run_shared(const cudaLaunchConfig_t *config, const std::function<void()> &kernel);
 
+/*
+ * May a kernel have that much of it?  Beyond 48 KiB only if
+ * cudaFuncSetAttribute() has said so
+ */
+extern bool emu_may_share(const void *kernel, size_t bytes);
+
 template <typename P>
 static inline cudaError_t
 emu_launch(const cudaLaunchConfig_t *config, void (*kernel) (P), const P &params)
@@ -109,6 +115,8 @@ try
 {
 	cudaError_t rc = cudaSuccess;
 
+	if (!emu_may_share((const void *) kernel, config->dynamicSmemBytes))
+		return cudaErrorInvalidValue;
 	emu_waited = false;
 #ifdef EMULATED_SEARCH
 	rc = emu_run_shared(config, [&] { kernel(params); });

@@ -1099,6 +1099,14 @@ CREATE FUNCTION idvec_threshold(query idvec, min_score float8, measure text DEFA
 	AS 'MODULE_PATHNAME', 'idset_threshold' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 COMMENT ON FUNCTION idvec_threshold(idvec, float8, text) IS 'the right side of the operator <<->>';
 
+CREATE FUNCTION idvec_reaching(query idvec, min_score float8, measure text) RETURNS idvec_threshold
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idvec_reaching(idvec, float8, text) IS 'the right side of <<->> that finds what reaches a score';
+
+CREATE FUNCTION idvec_within(query idvec, max_distance float8, measure text) RETURNS idvec_threshold
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION idvec_within(idvec, float8, text) IS 'the right side of <<->> that finds all that is at most so far, and what is a rounding error farther';
+
 CREATE FUNCTION idvec_reaches_threshold(idvec, idvec_threshold) RETURNS bool
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION idvec_reaches_threshold(idvec, idvec_threshold) IS 'implementation of <<->> operator';

@@ -34,7 +34,7 @@ DECLARE
 	plan text;
 	ids text;
 BEGIN
-	PERFORM set_config('enable_' || kind, CASE WHEN by_index THEN 'off' ELSE 'on' END, true) FROM unnest('{seqscan,indexscan}'::text[]) kind;
+	PERFORM set_config('enable_seqscan', CASE WHEN by_index THEN 'off' ELSE 'on' END, true), set_config('enable_indexscan', 'off', true);
 	PERFORM set_config('enable_bitmapscan', CASE WHEN by_index THEN 'on' ELSE 'off' END, true);
 	EXECUTE 'EXPLAIN (FORMAT JSON) SELECT id FROM docs WHERE ' || condition INTO plan;
 	IF (plan LIKE '%Bitmap%') <> by_index THEN RETURN 'another plan: ' || plan; END IF;
@@ -73,7 +73,11 @@ SELECT id FROM docs WHERE v <<->> ('{0:2,1:1}', 0.5, 'cosine') ORDER BY v <#> '{
 RESET enable_seqscan;
 RESET enable_sort;
 RESET enable_bitmapscan;
+SET enable_indexscan = off;
+SET enable_bitmapscan = off;
 SELECT array_agg(id ORDER BY n) FROM (SELECT id, row_number() OVER (ORDER BY v <#> '{5:1}', ctid) n FROM docs WHERE idvec_cosine_similarity(v, '{0:2,1:1}') >= 0.5) x WHERE n <= 3;
+RESET enable_indexscan;
+RESET enable_bitmapscan;
 -- what Jaccard's similarity refuses: the row fails, as in a scan, if it is
 -- there; a query always, if there are rows
 INSERT INTO docs VALUES (1001, '{1:1}', '{0:1,1:-1}', 1, '{}');

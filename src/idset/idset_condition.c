@@ -39,9 +39,9 @@
 #define SLACK			1e-12
 
 double
-idset_score_within(gpuvec_measure measure, double distance)
+idset_score_within(bool negated, double distance)
 {
-	if (idset_measures[measure].counts)
+	if (negated)
 		return -distance;
 	return 1.0 - distance - SLACK;
 }

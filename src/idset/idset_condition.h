@@ -46,21 +46,31 @@ typedef struct IdSetMeasure
 extern const IdSetMeasure idset_measures[]; /* [GPUVEC_N_MEASURES + 1] */
 extern const char *const idset_measure_names[]; /* [GPUVEC_N_MEASURES] */
 
-/* A function of two sets that returns a score or a distance */
+/* A function of two sets, or vectors, that returns a score or a distance */
 typedef struct IdSetScored
 {
-	gpuvec_measure measure;		/* if the first argument is the query */
+	uint32		sparse;			/* a measure of vectors, as in gpuvec_scoring;
+								 * 0: of sets, ... */
+	gpuvec_measure measure;		/* ... this one, if the first argument is the
+								 * query */
 	bool		distance;		/* the less, the more similar */
+	bool		negated;		/* a distance is a negated score, not 1 - score */
+	double		least;			/* no score, or distance, is less, */
+	double		most;			/* ... or more */
 } IdSetScored;
 
-/* What a function returns; false if it is none of ours */
+/* What a function returns; false if it is none of ours.  Of sets: */
+typedef bool (*IdSetFindScored) (Oid function, IdSetScored *scored);
 extern bool idset_scored(Oid function, IdSetScored *scored);
+
+/* The score, or the distance, of a measure of sets */
+extern IdSetScored idset_scored_by(gpuvec_measure measure, bool distance);
 
 /*
  * A score that all sets reach that are at most this far from the query.  Some
  * that are a little farther may reach it.
  */
-extern double idset_score_within(gpuvec_measure measure, double distance);
+extern double idset_score_within(bool negated, double distance);
 
 /*
  * A function of a schema whose arguments have these types and whose function

@@ -286,6 +286,25 @@ const IdSetMeasure idset_measures[] = {
 
 StaticAssertDecl(lengthof(idset_measures) == GPUVEC_N_MEASURES + 1, "each measure has a row");
 
+/* The largest count or count of differences: two sets of 2^16 ids */
+#define MOST_COUNT		131072.0
+
+IdSetScored
+idset_scored_by(gpuvec_measure measure, bool distance)
+{
+	bool		counts = idset_measures[measure].counts;
+	IdSetScored scored = {
+		.measure = measure,.distance = distance,.negated = counts,.most = counts ? MOST_COUNT : 1
+	};
+
+	if (distance && measure == GPUVEC_INTERSECTION)
+	{
+		scored.least = -MOST_COUNT;
+		scored.most = 0;
+	}
+	return scored;
+}
+
 bool
 idset_scored(Oid function, IdSetScored *scored)
 {
@@ -296,11 +315,13 @@ idset_scored(Oid function, IdSetScored *scored)
 	{
 		const IdSetMeasure *measure = &idset_measures[i];
 
-		scored->measure = (gpuvec_measure) i;
-		scored->distance = info.fn_addr == measure->distances[0] ||
+		bool		distance = info.fn_addr == measure->distances[0] ||
 			info.fn_addr == measure->distances[1];
-		if (scored->distance || info.fn_addr == measure->score)
-			return true;
+
+		if (!distance && info.fn_addr != measure->score)
+			continue;
+		*scored = idset_scored_by((gpuvec_measure) i, distance);
+		return true;
 	}
 	return false;
 }

@@ -10,12 +10,12 @@
  * scale * x + shift, and how far the value may be from that.
  *
  * The error.  Each step adds to it what its own rounding may be: a relative
- * error, of the largest value that it can have.  Scores are at most 1, counts
- * at most 2^17 (MOST_COUNT).  float8 rounds by 2^-53, float4 by 2^-24; a
- * float8 becomes a numeric of 15 digits, a float4 one of 6, and a quotient of
- * numerics has 16 digits or more.  ROUNDING is more than that, and also covers
- * that scale, shift and error are computed in float8, and that a constant may
- * be a numeric.  Casts of smaller types to larger ones are exact.
+ * error, of the largest value that it can have (IdSetScored).  float8 rounds
+ * by 2^-53, float4 by 2^-24; a float8 becomes a numeric of 15 digits, a float4
+ * one of 6, and a quotient of numerics has 16 digits or more.  ROUNDING is
+ * more than that, and also covers that scale, shift and error are computed in
+ * float8, and that a constant may be a numeric.  Casts of smaller types to
+ * larger ones are exact, and so is multiplication by 1 or -1.
  *
  * The bound.  From value >= bound follows scale * x >= bound - shift - error.
  * So x >= (bound - shift) / scale - error / scale if scale > 0, and x <= ...
@@ -57,9 +57,6 @@ PG_FUNCTION_INFO_V1(idset_limit_numeric);
 
 /* Steps around a score that are looked through */
 #define MOST_STEPS		16
-
-/* The largest count or count of differences: two sets of 2^16 ids */
-#define MOST_COUNT		131072.0
 
 /* Constants of steps */
 #define LEAST_FACTOR	1e-100
@@ -286,17 +283,18 @@ apply(IdSetSpelling *spelling, double factor, double term, double rounding)
 			(fabs(spelling->fallback) + fabs(term)) * rounding;
 }
 
-static bool take_apart(Node *node, int depth, IdSetSpelling *spelling);
+static bool take_apart(Node *node, int depth, IdSetFindScored find, IdSetSpelling *spelling);
 
 /* An expression that is a step around another one */
 static bool
-take_step(const Step *step, List *args, int depth, IdSetSpelling *spelling)
+take_step(const Step *step, List *args, int depth, IdSetFindScored find, IdSetSpelling *spelling)
 {
 	double		number = 0;
 	double		error;
 	double		factor;
 	double		term;
 	bool		first = false;
+	bool		exact;
 	Node	   *inner = linitial(args);
 
 	if (step->kind > STEP_NEGATE)
@@ -308,42 +306,35 @@ take_step(const Step *step, List *args, int depth, IdSetSpelling *spelling)
 	}
 	if (!(fabs(number) <= MOST_CONSTANT) ||
 		!step_function(step->kind, first, number, &factor, &term) ||
-		!take_apart(inner, depth - 1, spelling))
+		!take_apart(inner, depth - 1, find, spelling))
 		return false;
-	apply(spelling, factor, term, step->rounding);
+	exact = step->kind == STEP_MULTIPLY && fabs(number) == 1;
+	apply(spelling, factor, term, exact ? 0 : step->rounding);
 	spelling->keeps_order &= step->function != numeric_div;
 	return spelling->scale != 0 && isfinite(spelling->scale) && isfinite(spelling->shift) &&
 		isfinite(spelling->most);
-}
-
-/* No score or distance of a measure is farther from 0 */
-static double
-most_value(gpuvec_measure measure)
-{
-	return idset_measures[measure].counts ? MOST_COUNT : 1;
 }
 
 /* The value of the worst score or distance */
 static double
 worst_value(const IdSetSpelling *spelling)
 {
-	double		worst = 0;
+	const IdSetScored *scored = &spelling->scored;
 
-	if (spelling->scored.distance && spelling->scored.measure != GPUVEC_INTERSECTION)
-		worst = most_value(spelling->scored.measure);
-	return spelling->scale * worst + spelling->shift;
+	return spelling->scale * (scored->distance ? scored->most : scored->least) + spelling->shift;
 }
 
 /* coalesce(score, constant); with another one inside it never gets there */
 static bool
-take_coalesce(const CoalesceExpr *coalesce, int depth, IdSetSpelling *spelling)
+take_coalesce(const CoalesceExpr *coalesce, int depth, IdSetFindScored find,
+			  IdSetSpelling *spelling)
 {
 	double		number;
 	double		error;
 	double		worst;
 
 	if (list_length(coalesce->args) != 2 || !constant(lsecond(coalesce->args), &number, &error) ||
-		!take_apart(linitial(coalesce->args), depth - 1, spelling))
+		!take_apart(linitial(coalesce->args), depth - 1, find, spelling))
 		return false;
 	if (spelling->has_fallback)
 		return true;
@@ -390,46 +381,45 @@ calls(Node *node, PGFunction function, int nargs, List **args)
 
 /* What a call is the score of; cardinality(a & b) is one of a and b */
 static bool
-find_score(Node *node, IdSetScored *scored, List **args)
+find_score(Node *node, IdSetFindScored find, IdSetScored *scored, List **args)
 {
 	Oid			function;
 
 	if (calls(node, idset_cardinality, 1, args))
 	{
-		scored->measure = GPUVEC_INTERSECTION;
-		scored->distance = false;
+		*scored = idset_scored_by(GPUVEC_INTERSECTION, false);
 		return calls(linitial(*args), idset_intersect, 2, args);
 	}
 	function = called_function(node, args);
-	return OidIsValid(function) && list_length(*args) >= 2 && idset_scored(function, scored);
+	return OidIsValid(function) && list_length(*args) >= 2 && find(function, scored);
 }
 
 static bool
-take_score(Node *node, IdSetSpelling *spelling)
+take_score(Node *node, IdSetFindScored find, IdSetSpelling *spelling)
 {
 	List	   *args;
 	IdSetScored scored;
 
-	if (!find_score(node, &scored, &args))
+	if (!find_score(node, find, &scored, &args))
 		return false;
 	memset(spelling, 0, sizeof(*spelling));
 	spelling->scored = scored;
 	spelling->sets[0] = linitial(args);
 	spelling->sets[1] = lsecond(args);
-	if (idset_measures[scored.measure].weighted)
+	if (!scored.sparse && idset_measures[scored.measure].weighted)
 	{
 		spelling->weights[0] = lthird(args);
 		spelling->weights[1] = lfourth(args);
 	}
 	spelling->scale = 1;
 	spelling->keeps_order = true;
-	spelling->most = most_value(scored.measure);
+	spelling->most = Max(-scored.least, scored.most);
 	return true;
 }
 
 /* The same as idset_spelling(), for an expression of at most `depth` steps */
 static bool
-take_apart(Node *node, int depth, IdSetSpelling *spelling)
+take_apart(Node *node, int depth, IdSetFindScored find, IdSetSpelling *spelling)
 {
 	const Step *step;
 	List	   *args;
@@ -439,15 +429,16 @@ take_apart(Node *node, int depth, IdSetSpelling *spelling)
 	if (node == NULL || depth == 0)
 		return false;
 	if (IsA(node, CoalesceExpr))
-		return take_coalesce((CoalesceExpr *) node, depth, spelling);
+		return take_coalesce((CoalesceExpr *) node, depth, find, spelling);
 	step = find_step(node, &args);
-	return step != NULL ? take_step(step, args, depth, spelling) : take_score(node, spelling);
+	return step != NULL ? take_step(step, args, depth, find, spelling) :
+		take_score(node, find, spelling);
 }
 
 bool
-idset_spelling(Node *node, IdSetSpelling *spelling)
+idset_spelling(Node *node, IdSetFindScored find, IdSetSpelling *spelling)
 {
-	return take_apart(node, MOST_STEPS, spelling);
+	return take_apart(node, MOST_STEPS, find, spelling);
 }
 
 /* ---- bounds ---- */

@@ -35,8 +35,11 @@ typedef struct IdSetSpelling
 	bool		fallback_last;	/* no set's value is worse */
 } IdSetSpelling;
 
-/* Take an expression apart; false if it is no score, or nothing is known */
-extern bool idset_spelling(Node *node, IdSetSpelling *spelling);
+/*
+ * Take an expression apart; false if it is no score that is found, or nothing
+ * is known
+ */
+extern bool idset_spelling(Node *node, IdSetFindScored find, IdSetSpelling *spelling);
 
 /* True if a larger value says that sets are more similar */
 static inline bool

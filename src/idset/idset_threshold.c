@@ -68,10 +68,12 @@ result_desc(FunctionCallInfo fcinfo)
 	return BlessTupleDesc(desc);
 }
 
-/* A value of that type */
-static Datum
-make_threshold(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
+Datum
+threshold_reaching(FunctionCallInfo fcinfo, double min_score)
 {
+	Datum		values[] = {PG_GETARG_DATUM(0), Float8GetDatum(min_score), PG_GETARG_DATUM(2)};
+	bool		nulls[THRESHOLD_COLUMNS] = {false};
+
 	return HeapTupleGetDatum(heap_form_tuple(result_desc(fcinfo), values, nulls));
 }
 
@@ -87,19 +89,16 @@ idset_threshold(PG_FUNCTION_ARGS)
 		values[i] = PG_GETARG_DATUM(i);
 		nulls[i] = PG_ARGISNULL(i);
 	}
-	PG_RETURN_DATUM(make_threshold(fcinfo, values, nulls));
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(result_desc(fcinfo), values, nulls)));
 }
 
 /* The same for a score that nothing reaches if it is NaN: then null */
 Datum
 idset_reaching(PG_FUNCTION_ARGS)
 {
-	Datum		values[] = {PG_GETARG_DATUM(0), PG_GETARG_DATUM(1), PG_GETARG_DATUM(2)};
-	bool		nulls[THRESHOLD_COLUMNS] = {false};
-
 	if (isnan(PG_GETARG_FLOAT8(1)))
 		PG_RETURN_NULL();
-	PG_RETURN_DATUM(make_threshold(fcinfo, values, nulls));
+	PG_RETURN_DATUM(threshold_reaching(fcinfo, PG_GETARG_FLOAT8(1)));
 }
 
 /*
@@ -110,14 +109,14 @@ Datum
 idset_within(PG_FUNCTION_ARGS)
 {
 	double		distance = PG_GETARG_FLOAT8(1);
-	Datum		values[] = {PG_GETARG_DATUM(0), 0, PG_GETARG_DATUM(2)};
-	bool		nulls[THRESHOLD_COLUMNS] = {false};
 	gpuvec_scoring scoring;
 
-	idset_measure_by_name(TextDatumGetCString(values[2]), &scoring);
-	values[1] = Float8GetDatum(isnan(distance) ? -get_float8_infinity() :
-							   idset_score_within(scoring.measure, distance));
-	PG_RETURN_DATUM(make_threshold(fcinfo, values, nulls));
+	idset_measure_by_name(text_to_cstring(PG_GETARG_TEXT_PP(2)), &scoring);
+	if (isnan(distance))
+		PG_RETURN_DATUM(threshold_reaching(fcinfo, -get_float8_infinity()));
+	PG_RETURN_DATUM(threshold_reaching(fcinfo,
+									   idset_score_within(idset_measures[scoring.measure].counts,
+														  distance)));
 }
 
 /* Deform a threshold */

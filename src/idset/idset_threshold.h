@@ -56,6 +56,12 @@ typedef struct ThresholdParts
 extern bool threshold_parts(HeapTupleHeader value, bool raise, ThresholdParts *parts);
 
 /*
+ * The result of a function (query, number, measure) that returns a threshold:
+ * with this score
+ */
+extern Datum threshold_reaching(FunctionCallInfo fcinfo, double min_score);
+
+/*
  * What parse() makes of a right side, in the current memory context.  It is
  * kept for the calls with the same value that follow.
  */

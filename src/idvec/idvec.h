@@ -143,4 +143,15 @@ extern bool idvec_is_type(Oid type);
 
 extern Datum idvec_out(PG_FUNCTION_ARGS);
 
+/* idvec_measure.c: scores and distances */
+extern Datum idvec_inner_product(PG_FUNCTION_ARGS);
+extern Datum idvec_cosine_similarity(PG_FUNCTION_ARGS);
+extern Datum idvec_jaccard_similarity(PG_FUNCTION_ARGS);
+extern Datum idset_inner_product(PG_FUNCTION_ARGS);
+extern Datum idvec_negative_inner_product(PG_FUNCTION_ARGS);
+extern Datum idvec_cosine_distance(PG_FUNCTION_ARGS);
+extern Datum idvec_jaccard_distance(PG_FUNCTION_ARGS);
+extern Datum idset_negative_inner_product(PG_FUNCTION_ARGS);
+extern Datum negative_inner_product_idset(PG_FUNCTION_ARGS);
+
 #endif							/* GPUVEC_IDVEC_H */

@@ -26,7 +26,11 @@ idvec_threshold_parse(HeapTupleHeader value, IdVecThreshold *result, bool raise)
 	memset(result, 0, sizeof(*result));
 	if (!threshold_parts(value, raise, &parts))
 		return false;
-	if (parts.measure != NULL && !idvec_find_measure(parts.measure, &measure))
+	result->or_error = parts.measure != NULL &&
+		pg_strcasecmp(parts.measure, IDVEC_JACCARD_OR_ERROR) == 0;
+	if (result->or_error)
+		measure = GPUVEC_SPARSE_JACCARD;
+	else if (parts.measure != NULL && !idvec_find_measure(parts.measure, &measure))
 	{
 		if (raise)
 			(void) idvec_measure_by_name(parts.measure);
@@ -68,12 +72,15 @@ idvec_reaches_threshold(PG_FUNCTION_ARGS)
 	vector = PG_GETARG_IDVEC_P(0);
 	row = idvec_sparse(vector);
 	query = idvec_sparse(threshold->query);
-	if (measure == GPUVEC_SPARSE_JACCARD)
+	if (idvec_refuses(&threshold->scoring, &row) || idvec_refuses(&threshold->scoring, &query))
 	{
-		idvec_check_not_negative(&row);
-		idvec_check_not_negative(&query);
+		if (!threshold->or_error)
+			idvec_report_negative();
+		result = true;
 	}
-	result = gpuvec_sparse_score(measure, idvec_shared(measure, &row, &query)) >= threshold->min_score;
+	else
+		result = gpuvec_sparse_score(measure, idvec_shared(measure, &row, &query)) >=
+			threshold->min_score;
 	PG_FREE_IF_COPY(vector, 0);
 	PG_RETURN_BOOL(result);
 }

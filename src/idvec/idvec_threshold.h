@@ -19,7 +19,14 @@ typedef struct IdVecThreshold
 								 * the operator returns null */
 	double		min_score;		/* never NaN */
 	gpuvec_scoring scoring;
+	bool		or_error;		/* true of what the measure refuses */
 } IdVecThreshold;
+
+/*
+ * A measure of thresholds: jaccard, where a vector with negative values is no
+ * error but reaches every score (see idvec_condition.c)
+ */
+#define IDVEC_JACCARD_OR_ERROR	"jaccard_or_error"
 
 /*
  * Parse a value of type idvec_threshold, in the current memory context.  The

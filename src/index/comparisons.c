@@ -9,13 +9,14 @@
  * support function is asked.  So after the planner has made the paths of a
  * table, they are made once more, with another condition beside each of
  * these: tokens <<->> idset_threshold(q, 0.5, 'jaccard'), which is true for
- * all rows for which the comparison is (idset_condition.c says why).  Such a
- * condition is there only while paths are made.  What an index path has found
- * by it, the executor filters by the condition as it was written, which stays
- * where it was.  So no row is wrong, whatever the new condition lets through.
- * Conditions that are combined by OR and AND are taken apart.  There may be
- * arithmetic around the score, as in 1 - (tokens <%> q) >= 0.5: then the
- * limit is solved for the score (idset_spelling.c).
+ * all rows for which the comparison is (idset_condition.c says why, and
+ * idvec_condition.c of vectors).  Such a condition is there only while paths
+ * are made.  What an index path has found by it, the executor filters by the
+ * condition as it was written, which stays where it was.  So no row is wrong,
+ * whatever the new condition lets through.  Conditions that are combined by OR
+ * and AND are taken apart.  There may be arithmetic around the score, as in
+ * 1 - (tokens <%> q) >= 0.5: then the limit is solved for the score
+ * (idset_spelling.c).
  *
  * A path whose parameters come from another table keeps a list of conditions
  * that it enforces.  From these the new ones are taken out again, or they
@@ -34,7 +35,8 @@
  * good ones.  And where the right side is known when the statement is
  * planned, and good, a condition tokens <<->> threshold is taken as leakproof,
  * whether it was written so, or made of a comparison with functions that are
- * not: the executor evaluates these where it would without an index.
+ * not: the executor evaluates these where it would without an index.  One by
+ * Jaccard's measure of vectors is never good: it may fail.
  *
  *-------------------------------------------------------------------------
  */
@@ -49,6 +51,7 @@
 #include "idset/idset_condition.h"
 #include "idset/idset_spelling.h"
 #include "idset/idset_threshold.h"
+#include "idvec/idvec_condition.h"
 #include "idvec/idvec_threshold.h"
 #include "index/index_am.h"
 #include "mirror/describe/row_value.h"
@@ -133,6 +136,8 @@ measure_name(const IdSetSpelling *spelling, bool turned)
 	const Const *beta = (const Const *) spelling->weights[turned ? 0 : 1];
 	char		shortest[2][DOUBLE_SHORTEST_DECIMAL_LEN];
 
+	if (spelling->scored.sparse)
+		return idvec_condition_measure((gpuvec_sparse_measure) (spelling->scored.sparse - 1));
 	if (!measure->weighted)
 		return turned && !measure->symmetric ? measure->turned :
 			idset_measure_names[spelling->scored.measure];
@@ -154,25 +159,28 @@ make_threshold(const Searched *searched, const IdSetScored *scored, const char *
 {
 	Oid			types[] = {searched->index->opcintype[0], FLOAT8OID, TEXTOID};
 	Oid			schema = get_func_namespace(get_opcode(searched->operator));
-	const char *name = scored->distance ? "idset_within" : "idset_reaching";
-	PGFunction	address = scored->distance ? idset_within : idset_reaching;
+	bool		within = scored->distance;
 	Const	   *text = makeConst(TEXTOID, -1, DEFAULT_COLLATION_OID, -1,
 								 CStringGetTextDatum(measure), false, false);
 	Oid			function;
 
 	/* a known score, which estimates see */
-	if (scored->distance && IsA(limit, Const) && !((Const *) limit)->constisnull &&
+	if (within && IsA(limit, Const) && !((Const *) limit)->constisnull &&
 		!isnan(DatumGetFloat8(((Const *) limit)->constvalue)))
 	{
-		double		score = idset_score_within(scored->measure,
+		double		score = idset_score_within(scored->negated,
 											   DatumGetFloat8(((Const *) limit)->constvalue));
 
 		limit = (Node *) makeConst(FLOAT8OID, -1, InvalidOid, sizeof(float8),
 								   Float8GetDatum(score), false, FLOAT8PASSBYVAL);
-		name = "idset_reaching";
-		address = idset_reaching;
+		within = false;
 	}
-	function = idset_own_function(schema, name, types, lengthof(types), address);
+	if (searched->vectors)
+		function = idset_own_function(schema, within ? "idvec_within" : "idvec_reaching", types,
+									  lengthof(types), within ? idvec_within : idvec_reaching);
+	else
+		function = idset_own_function(schema, within ? "idset_within" : "idset_reaching", types,
+									  lengthof(types), within ? idset_within : idset_reaching);
 	if (!OidIsValid(function))
 		return NULL;
 	return eval_const_expressions(searched->root,
@@ -233,6 +241,10 @@ solve_limit(const Searched *searched, const IdSetSpelling *spelling, Node *limit
 									  COERCION_EXPLICIT, COERCE_EXPLICIT_CAST, -1);
 	if (limit == NULL || (!numeric && idset_spelling_is_plain(spelling)))
 		return limit;
+	/* the error would be one of the greatest inner product that can be */
+	if (spelling->error > 0 && spelling->scored.sparse ==
+		gpuvec_sparse_scoring(GPUVEC_SPARSE_INNER_PRODUCT).sparse)
+		return NULL;
 	function = idset_own_function(get_func_namespace(get_opcode(searched->operator)), "idset_limit",
 								  types, lengthof(types),
 								  numeric ? idset_limit_numeric : idset_limit);
@@ -259,12 +271,13 @@ condition_of_score(const Searched *searched, Node *score, Node *limit, int strat
 	Node	   *threshold;
 	int			column;
 
-	if (strategy == 0 || !idset_spelling(score, &spelling) ||
+	if (strategy == 0 || !idset_spelling(score, idvec_scored, &spelling) ||
 		!asks_for_similar(&spelling, strategy, limit))
 		return NULL;
 	column = match_index_to_operand(spelling.sets[0], 0, index) ? 0 : 1;
 	measure = measure_name(&spelling, column == 0);
 	if (measure == NULL || !match_index_to_operand(spelling.sets[column], 0, index) ||
+		exprType(spelling.sets[1 - column]) != index->opcintype[0] ||
 		!GpuvecIsIndexConstant(searched->root, spelling.sets[1 - column], index) ||
 		!GpuvecIsIndexConstant(searched->root, limit, index))
 		return NULL;

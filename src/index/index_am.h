@@ -62,13 +62,13 @@ GpuvecSameValue(const struct varlena *a, const struct varlena *b)
 }
 
 /*
- * strategies.c: the measure of sets that a distance strategy is of; are the
- * values of an index's first column vectors; what a scan of an index with this
- * key orders by, in the current memory context; is an index of this access
- * method; is a node of a plan an ordered scan of one; the table of a scan, and
- * the mirror that it asks
+ * strategies.c: the scoring that a distance strategy is of, of two sets or
+ * with weights (false: it has none); are the values of an index's first column
+ * vectors; what a scan of an index with this key orders by, in the current
+ * memory context; is an index of this access method; is a node of a plan an
+ * ordered scan of one; the table of a scan, and the mirror that it asks
  */
-extern gpuvec_measure GpuvecStrategyMeasure(StrategyNumber strategy);
+extern bool GpuvecStrategyScoring(StrategyNumber strategy, bool weights, gpuvec_scoring *scoring);
 extern bool GpuvecHasValues(Relation index);
 extern void GpuvecReadOrder(Relation index, const ScanKeyData *key, GpuvecOrder *order);
 extern bool GpuvecIsOurs(Relation index);

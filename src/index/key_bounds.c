@@ -85,7 +85,8 @@ vector_bound(Datum value, bool raise, Bound *bound)
 	bound->scoring = threshold.scoring;
 	bound->min_score = threshold.min_score;
 	bound->kind = idvec_refuses(&bound->scoring, &bound->query) ? BOUND_NONE : BOUND_SCORE;
-	bound->exact = gpuvec_scoring_sparse(bound->scoring) != GPUVEC_SPARSE_JACCARD;
+	bound->exact = threshold.or_error ||
+		gpuvec_scoring_sparse(bound->scoring) != GPUVEC_SPARSE_JACCARD;
 }
 
 /* The bound of an idset_threshold */

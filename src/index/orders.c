@@ -22,7 +22,9 @@
  * Jaccard (equal fractions of one are equal fractions of the other, and each
  * is rounded once); and the containment of the query, the number of common
  * ids over a constant.  Not cosine: where two scores have one distance, as 1 -
- * score is rounded, the index returns the rows in the order of their tids.
+ * score is rounded, the index returns the rows in the order of their tids.  So
+ * of measures of vectors only the inner product, whose distance is the negated
+ * score.
  *
  * Nulls.  The index returns null sets last.  DESC has nulls first, unless it
  * says NULLS LAST.  So the column must be known not to be null: by its
@@ -43,6 +45,7 @@
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_type.h"
 #include "idset/idset_spelling.h"
+#include "idvec/idvec_condition.h"
 #include "index/index_am.h"
 #include "index/merge.h"
 #include "nodes/makefuncs.h"
@@ -100,9 +103,13 @@ is_not_null(PlannerInfo *root, RelOptInfo *rel, Node *column)
  * stays, and the other way round for one made of a distance.  False: none.
  */
 static bool
-sorting_measure(const IdSetScored *scored, bool query_first, gpuvec_measure *measure)
+sorting_measure(const IdSetScored *scored, bool query_first, gpuvec_scoring *measure)
 {
-	*measure = idset_measures[scored->measure].sorts_like;
+	memset(measure, 0, sizeof(*measure));
+	measure->sparse = scored->sparse;
+	if (scored->sparse)
+		return scored->distance || !GpuvecDistanceRounds(measure);
+	measure->measure = idset_measures[scored->measure].sorts_like;
 	switch (idset_measures[scored->measure].sorts)
 	{
 		case IDSET_SORTS_NOTHING:
@@ -117,14 +124,21 @@ sorting_measure(const IdSetScored *scored, bool query_first, gpuvec_measure *mea
 	return false;
 }
 
-/* The operator of an index for the distance of a measure; or InvalidOid */
+/*
+ * The operator of an index for the distance of a measure from a query of this
+ * type; or InvalidOid
+ */
 static Oid
-distance_operator(const IndexOptInfo *index, gpuvec_measure measure)
+distance_operator(const IndexOptInfo *index, const gpuvec_scoring *measure, Oid type)
 {
 	for (StrategyNumber strategy = GPUVEC_FIRST_DISTANCE; strategy <= GPUVEC_LAST_DISTANCE; strategy++)
-		if (GpuvecStrategyMeasure(strategy) == measure)
-			return get_opfamily_member(index->opfamily[0], index->opcintype[0],
-									   index->opcintype[0], strategy);
+	{
+		gpuvec_scoring scoring;
+
+		if (GpuvecStrategyScoring(strategy, measure->sparse != 0, &scoring) &&
+			scoring.measure == measure->measure && scoring.sparse == measure->sparse)
+			return get_opfamily_member(index->opfamily[0], index->opcintype[0], type, strategy);
+	}
 	return InvalidOid;
 }
 
@@ -133,11 +147,11 @@ static Expr *
 distance_of(PlannerInfo *root, IndexOptInfo *index, const PathKey *key, Node *expr)
 {
 	IdSetSpelling spelling;
-	gpuvec_measure measure;
+	gpuvec_scoring measure;
 	Oid			operator;
 	int			column;
 
-	if (!idset_spelling(expr, &spelling) || !spelling.keeps_order ||
+	if (!idset_spelling(expr, idvec_scored, &spelling) || !spelling.keeps_order ||
 		idset_spelling_rises(&spelling) == GpuvecIsAscending(key))
 		return NULL;
 	column = match_index_to_operand(spelling.sets[0], 0, index) ? 0 : 1;
@@ -147,7 +161,7 @@ distance_of(PlannerInfo *root, IndexOptInfo *index, const PathKey *key, Node *ex
 	if (spelling.has_fallback ? !spelling.fallback_last :
 		key->pk_nulls_first && !is_not_null(root, index->rel, spelling.sets[column]))
 		return NULL;
-	operator = distance_operator(index, measure);
+	operator = distance_operator(index, &measure, exprType(spelling.sets[1 - column]));
 	if (!OidIsValid(operator))
 		return NULL;
 	return make_opclause(operator, FLOAT8OID, false, (Expr *) spelling.sets[column],

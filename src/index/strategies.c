@@ -16,8 +16,9 @@
 #include "index/knn_scan.h"
 #include "mirror/describe/row_value.h"
 
-gpuvec_measure
-GpuvecStrategyMeasure(StrategyNumber strategy)
+/* The measure of two sets that a distance strategy is of */
+static gpuvec_measure
+strategy_measure(StrategyNumber strategy)
 {
 	static const gpuvec_measure measures[] = {
 		GPUVEC_BRAUN_BLANQUET, GPUVEC_JACCARD, GPUVEC_COSINE, GPUVEC_INTERSECTION, GPUVEC_HAMMING
@@ -29,21 +30,21 @@ GpuvecStrategyMeasure(StrategyNumber strategy)
 	return measures[strategy - GPUVEC_FIRST_DISTANCE];
 }
 
-/* The measure of vectors that a distance strategy is of */
-static gpuvec_sparse_measure
-strategy_sparse_measure(StrategyNumber strategy)
+bool
+GpuvecStrategyScoring(StrategyNumber strategy, bool weights, gpuvec_scoring *scoring)
 {
-	switch (strategy)
-	{
-		case GPUVEC_JACCARD_DISTANCE:
-			return GPUVEC_SPARSE_JACCARD;
-		case GPUVEC_COSINE_DISTANCE:
-			return GPUVEC_SPARSE_COSINE;
-		case GPUVEC_INNER_PRODUCT:
-			return GPUVEC_SPARSE_INNER_PRODUCT;
-		default:
-			elog(ERROR, "strategy %d is not one of vectors", strategy);
-	}
+	memset(scoring, 0, sizeof(*scoring));
+	if (!weights)
+		scoring->measure = strategy_measure(strategy);
+	else if (strategy == GPUVEC_JACCARD_DISTANCE)
+		*scoring = gpuvec_sparse_scoring(GPUVEC_SPARSE_JACCARD);
+	else if (strategy == GPUVEC_COSINE_DISTANCE)
+		*scoring = gpuvec_sparse_scoring(GPUVEC_SPARSE_COSINE);
+	else if (strategy == GPUVEC_INNER_PRODUCT)
+		*scoring = gpuvec_sparse_scoring(GPUVEC_SPARSE_INNER_PRODUCT);
+	else
+		return false;
+	return true;
 }
 
 bool
@@ -65,10 +66,8 @@ GpuvecReadOrder(Relation index, const ScanKeyData *key, GpuvecOrder *order)
 	bool		is_set = mixed == values;
 
 	memset(order, 0, sizeof(*order));
-	if (weights)
-		order->scoring = gpuvec_sparse_scoring(strategy_sparse_measure(key->sk_strategy));
-	else
-		order->scoring.measure = GpuvecStrategyMeasure(key->sk_strategy);
+	if (!GpuvecStrategyScoring(key->sk_strategy, weights, &order->scoring))
+		elog(ERROR, "strategy %d is not one of vectors", key->sk_strategy);
 	if (key->sk_flags & SK_ISNULL)
 		return;
 	order->value = PG_DETOAST_DATUM_COPY(key->sk_argument);

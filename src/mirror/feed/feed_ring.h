@@ -32,8 +32,11 @@
 #define FEED_BATCH_BYTES	8192
 #define FEED_BATCH_RECORDS	64
 
-/* A row of more bytes of ids is not handed over: its page is */
-#define FEED_MOST_BYTES		2048
+/*
+ * A row of more bytes of ids and values is not handed over: its page is.  Two
+ * such rows fit the smallest ring, with all filter keys.
+ */
+#define FEED_MOST_BYTES		3840
 
 /* The least bytes of a ring: room for any two records and what they waste */
 #define FEED_RING_LEAST		8192

@@ -237,7 +237,7 @@ choose_together(struct search *s, struct chunk *c)
 {
 	struct search_backend *b = s->b;
 	const uint32_t *mask = common_mask(c);
-	/* the part of the tiles in which a row takes part, if these lie anywhere */
+	/* the part of the tiles that have a row of those, if these lie anywhere */
 	double tiles = mask ? 1 : 1 - pow(1 - std::min(c->share, 1.0), GPUVEC_TILE_ROWS);
 	double queries = c->n * tiles;
 	double numbers = (double) s->view->maxid + 1;

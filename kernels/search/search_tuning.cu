@@ -50,9 +50,9 @@ set_scans(struct gpuvec_search_policy &p)
 	/* vectors: 64 queries 38 ms together, 53 one by one; 16: 25 and 14 */
 	p.together_queries = 64;
 	p.together_percent = 50; /* as in vectors */
-	p.together_numbers = 50;   /* as in vectors, small vocabularies */
-	p.decode_rows = 16384; /* tried: one thread decodes the answer */
-	p.decode_queries = 32; /* as in the line of decode_rows */
+	p.together_numbers = 50; /* as in vectors, small vocabularies */
+	p.decode_rows = 16384;   /* tried: one thread decodes the answer */
+	p.decode_queries = 32;   /* as in the line of decode_rows */
 }
 
 /* Inverted lists; measured on an H200 */

@@ -1384,7 +1384,7 @@ test_stopped(const dataset &d)
 
 /*
  * Queries that are alone, or nearly so, with samples and without room for
- * candidates
+ * candidates; and many without room
  */
 static void
 test_lone(void)
@@ -1396,7 +1396,8 @@ test_lone(void)
 	for (int i = 0; i < 3; i++)
 	{
 		dataset		d = random_dataset(names[i], n, 3000, 1, 60, false);
-		std::vector<question> questions = make_questions(d, 4, 10);
+		/* more than are run again at once */
+		std::vector<question> questions = make_questions(d, 60, 10);
 		std::vector<uint32_t> common = count_common(d, questions);
 		gpuvec_search_policy policy = defaults;
 
@@ -1413,6 +1414,9 @@ test_lone(void)
 		set_retry(policy, 64);
 		set_sample(policy, 0);
 		set_policy(policy);
+		compare(d, GPUVEC_JACCARD, questions, common, "no room", GPUVEC_METHOD_INVERTED);
+		report(gpuvec_search_last(backend).overflows > 40, "few queries were run again: %s\n", d.name);
+		questions.resize(4);
 		compare(d, GPUVEC_JACCARD, questions, common, "no room", GPUVEC_METHOD_INVERTED);
 		set_policy(defaults);
 		if (!emulated)

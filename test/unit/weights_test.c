@@ -682,6 +682,19 @@ make_view(gpuvec_backend *b, const table *t)
 	return view;
 }
 
+/* Give queries the filter of the first one */
+static void
+share_filter(const table *t, int measure, question **questions, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+	{
+		questions[i]->condition = questions[0]->condition;
+		questions[i]->query.filter.n = 1;
+		free(questions[i]->expected);
+		brute_force(t, measure, questions[i]);
+	}
+}
+
 /* Search a table by a measure with weights of a kind, alone and together */
 static void
 search_table(gpuvec_backend *b, const table *t, int measure, int weights, uint32_t longest)
@@ -691,6 +704,8 @@ search_table(gpuvec_backend *b, const table *t, int measure, int weights, uint32
 
 	for (int i = 0; i < N_QUERIES; i++)
 		questions[i] = draw_question(b, t, measure, weights, i % 5 == 0 ? 1 : longest);
+	if (random_below(4) == 0)
+		share_filter(t, measure, questions, N_QUERIES);
 	for (int method = 0; method < GPUVEC_N_METHODS; method++)
 	{
 		search(b, view, measure, (gpuvec_method) method, questions, N_QUERIES);
@@ -723,6 +738,9 @@ open_backend(int simd, int threads)
 	}
 	policy = gpuvec_search_policy_get(b);
 	policy.list_rows = 1;
+	/* so filters' rows are scanned for as well, in small tables */
+	if (simd < N_BACKENDS)
+		policy.gather_rows = simd == 1 ? 30 : 0;
 	policy.together_queries = simd < N_BACKENDS ? 2 : UINT32_MAX;
 	policy.together_percent = policy.together_numbers = 0;
 	if (simd != 1)

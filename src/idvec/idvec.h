@@ -143,6 +143,9 @@ extern bool idvec_is_type(Oid type);
 
 extern Datum idvec_out(PG_FUNCTION_ARGS);
 
+/* idvec_cast.c */
+extern Datum idset_to_idvec(PG_FUNCTION_ARGS);
+
 /* idvec_measure.c: scores and distances */
 extern Datum idvec_inner_product(PG_FUNCTION_ARGS);
 extern Datum idvec_cosine_similarity(PG_FUNCTION_ARGS);

@@ -20,6 +20,9 @@
  * 1 - c is between -2 and 2.  Its slack is more than both.  If 1 - c is less
  * than that, all rows are found, and if it is more, there are none.
  *
+ * A set beside a vector becomes the vector of its ids with the values 1, whose
+ * scores are the same.
+ *
  * Inner products have no bound that is of use, and so the rounding errors of
  * arithmetic around them have none.  comparisons.c takes those without any: a
  * sign, multiplication by 1 or -1, coalesce().

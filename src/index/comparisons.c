@@ -259,6 +259,26 @@ solve_limit(const Searched *searched, const IdSetSpelling *spelling, Node *limit
 }
 
 /*
+ * A query as one of the column's type, with the same scores; NULL if it cannot
+ * be made.  A set is the vector of its ids with the values 1.
+ */
+static Node *
+query_of_type(const Searched *searched, Node *query)
+{
+	Oid			type = exprType(query);
+	Oid			function;
+
+	if (type == searched->index->opcintype[0])
+		return query;
+	function = idset_own_function(get_func_namespace(get_opcode(searched->operator)), "idvec",
+								  &type, 1, idset_to_idvec);
+	if (!searched->vectors || !OidIsValid(function))
+		return NULL;
+	return (Node *) makeFuncExpr(function, searched->index->opcintype[0], list_make1(query),
+								 InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
+}
+
+/*
  * The condition that a comparison of a score with a limit implies; NULL if
  * the index has none
  */
@@ -268,6 +288,7 @@ condition_of_score(const Searched *searched, Node *score, Node *limit, int strat
 	IndexOptInfo *index = searched->index;
 	IdSetSpelling spelling;
 	const char *measure;
+	Node	   *query;
 	Node	   *threshold;
 	int			column;
 
@@ -277,14 +298,14 @@ condition_of_score(const Searched *searched, Node *score, Node *limit, int strat
 	column = match_index_to_operand(spelling.sets[0], 0, index) ? 0 : 1;
 	measure = measure_name(&spelling, column == 0);
 	if (measure == NULL || !match_index_to_operand(spelling.sets[column], 0, index) ||
-		exprType(spelling.sets[1 - column]) != index->opcintype[0] ||
 		!GpuvecIsIndexConstant(searched->root, spelling.sets[1 - column], index) ||
 		!GpuvecIsIndexConstant(searched->root, limit, index))
 		return NULL;
+	query = query_of_type(searched, spelling.sets[1 - column]);
 	limit = solve_limit(searched, &spelling, limit);
-	if (limit == NULL)
+	if (query == NULL || limit == NULL)
 		return NULL;
-	threshold = make_threshold(searched, &spelling.scored, measure, spelling.sets[1 - column],
+	threshold = make_threshold(searched, &spelling.scored, measure, query,
 							   eval_const_expressions(searched->root, limit));
 	if (threshold == NULL)
 		return NULL;

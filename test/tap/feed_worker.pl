@@ -137,8 +137,8 @@ sub right_vectors
 	return;
 }
 right_vectors('vectors') for 1, 2;
-for (['340 floats', 340, 1, 0.5, 1], ['341 one-byte values', 341, 1, 7, 1], ['255 floats of wide ids', 255, 100000, 0.5, 1], ['256 one-byte values of wide ids', 256, 100000, 7, 1],
-	['341 floats', 341, 1, 0.5, 0], ['342 one-byte values', 342, 1, 7, 0], ['256 floats of wide ids', 256, 100000, 0.5, 0], ['257 one-byte values of wide ids', 257, 100000, 7, 0])
+for (['639 floats', 639, 1, 0.5, 1], ['640 one-byte values', 640, 1, 7, 1], ['479 floats of wide ids', 479, 100000, 0.5, 1], ['480 one-byte values of wide ids', 480, 100000, 7, 1],
+	['640 floats', 640, 1, 0.5, 0], ['641 one-byte values', 641, 1, 7, 0], ['480 floats of wide ids', 480, 100000, 0.5, 0], ['481 one-byte values of wide ids', 481, 100000, 7, 0])
 {
 	my ($name, $n, $step, $value, $fits) = @$_;
 	ok(wait_for(sub { of_vectors('rows_waiting') eq '0' }, 'earlier rows'), "$name: no row waits");

@@ -25,6 +25,8 @@
  *	 crash-on-training	SIGSEGV when an iteration of a training begins
  *	 slow-training:MS	an iteration takes MS milliseconds longer
  *	 slow-preparing:MS	preparing a training takes MS milliseconds longer
+ *	 slow-begin:MS		it takes MS milliseconds from a refresh's claim to
+ *						the state that it answers with
  *	 slow-commit:MS		publishing takes MS milliseconds longer
  *	 slow-rows:MS		applying rows of a feed takes MS milliseconds longer
  *	 refuse-rows		rows of a feed are not applied: pages have to be read

@@ -248,12 +248,13 @@ append_to_file("$dir/$_.sql", $scripts{$_}) for keys %scripts;
 append_to_file("$dir/vacuum.sql", $vacuum);
 append_to_file("$dir/truncate.sql", $truncate);
 
+# the first errors, with the lines that follow them
 sub errors_in
 {
 	my ($err) = @_;
-	my @errors = grep { /ERROR/ && !/deadlock detected|could not serialize/ } split /\n/, $err;
+	my @errors = grep { /ERROR/ && !/^[^\n]*(deadlock detected|could not serialize)/ } split /^(?=\S*pgbench: )/m, $err;
 
-	return join("\n", @errors[0 .. ($#errors > 4 ? 4 : $#errors)]);
+	return join('', @errors[0 .. ($#errors > 4 ? 4 : $#errors)]);
 }
 
 for my $verify ('on', 'off')

@@ -545,6 +545,39 @@ test_refresh(void)
 	engine_stop(&e);
 }
 
+/*
+ * A mirror that is dropped while a refresh of it begins.  The session is told
+ * that it is absent, and loads it.
+ */
+static void
+test_refresh_dropped(void)
+{
+	engine		e = engine_start("slow-begin:1000", plain);
+	client		c = client_open(&e);
+	client		d = client_open(&e);
+	model		m = model_new(100, 30, &small);
+	uint64_t	absent = 0;
+
+	for (int lsns = 0; lsns < 2; lsns++)
+	{
+		gpuvec_refresh refresh = {.key = m.key,.lsns = (uint32_t) lsns};
+
+		check(model_load(&c, &m), "load");
+		refresh.known = m.refresh;
+		check(client_send(&c, GPUVEC_MSG_REFRESH_BEGIN, &refresh, sizeof(refresh)), "a refresh");
+		usleep(200000);
+		check(client_call(&d, GPUVEC_MSG_DROP, &(gpuvec_drop) {0}, sizeof(gpuvec_drop), GPUVEC_MSG_COUNT), "drop");
+		check(client_read(&c) && c.frame.type == GPUVEC_MSG_STATE, "an answer");
+		absent += client_state(&c).state == GPUVEC_ABSENT;
+		check(model_load(&c, &m) && model_check_random(&c, &m, &small), "the mirror is loaded again");
+	}
+	check(absent == 2, "mirrors are gone");
+	model_free(&m);
+	client_close(&d);
+	client_close(&c);
+	engine_stop(&e);
+}
+
 /* Small ids only; rows with larger ones come later */
 static const shape narrow = {.rows_per_page = 12,.maxlen = 24,.vocabulary = 120};
 
@@ -3146,6 +3179,7 @@ static const struct
 	{"oust", test_oust},
 	{"joint_concurrency", test_joint_concurrency},
 	{"refresh", test_refresh},
+	{"refresh_dropped", test_refresh_dropped},
 	{"wide", test_wide},
 	{"wide_concurrency", test_wide_concurrency},
 	{"merges", test_merges},

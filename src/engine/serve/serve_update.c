@@ -114,6 +114,7 @@ page_lsns(gpuvec_update *update, const gpuvec_state *state, gpuvec_error *error)
  * *known (if known is not NULL).  Sets *state to the mirror's state: LOADING
  * if another session is loading or refreshing it.  That session may already
  * be gone, if it canceled its request while the engine was busy with it.
+ * ABSENT, if it has just been dropped: the session goes on as with no mirror.
  * s->update is NULL if no refresh was begun.  False on error.
  */
 static bool
@@ -127,9 +128,12 @@ begin_refresh(gpuvec_session *s, const gpuvec_mirror_key *key, const uint64_t *k
 	else if (s->update == NULL && error->message[0] != '\0')
 		return false;
 	if (s->update)
+	{
+		gpuvec_fault_sleep("slow-begin", NULL);
 		gpuvec_update_state(s->update, state);
-	if (s->update && known && state->refresh != *known)
-		end_update(s);
+		if (state->state != GPUVEC_READY || (known && state->refresh != *known))
+			end_update(s);
+	}
 	return true;
 }
 

@@ -635,7 +635,8 @@ CREATE FUNCTION idset_threshold(query idset, min_score float8, measure text DEFA
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 COMMENT ON FUNCTION idset_threshold(idset, float8, text) IS 'the right side of the operator <<->>';
 
--- the planner makes conditions with these of comparisons of scores and distances
+-- the planner makes conditions with these of comparisons of scores and
+-- distances
 
 CREATE FUNCTION idset_reaching(query idset, min_score float8, measure text) RETURNS idset_threshold
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;

@@ -4,7 +4,8 @@ CREATE SCHEMA index_vectors_spellings;
 SET search_path = index_vectors_spellings, public;
 SET extra_float_digits = 1;
 CREATE FUNCTION chance(i int8, j int8, below int8) RETURNS int8 IMMUTABLE LANGUAGE sql AS $$SELECT (hashint8extended(i * 1000 + j, 20261130) & 9007199254740991) % below$$;
--- v has values of both signs, and products that are next to 0; c has none that is negative
+-- v has values of both signs, and products that are next to 0; c has none
+-- that is negative
 CREATE TABLE docs (id int PRIMARY KEY, tenant int, v idvec, c idvec, tokens idset);
 INSERT INTO docs SELECT r, r % 20, CASE WHEN r % 41 = 0 THEN NULL WHEN r % 37 = 0 THEN '{}' WHEN r % 43 = 0 THEN format('{0:1e-%s,7:%s}', r % 11 + 9, r)::idvec ELSE
 		(SELECT idvec_agg(CASE WHEN k % 5 = 4 THEN k * 100000007::int8 ELSE k END, (1 + chance(r, k + 500, 2000)) / 128.0 * CASE WHEN chance(r, k + 700, 3) = 0 THEN -1 ELSE 1 END)
@@ -89,7 +90,8 @@ SELECT condition, left(found(condition, true), 40) AS by_index, found(condition,
 	('coalesce(c <%> ''{0:2,1:1}'', 1) <= 0.9'), ('coalesce(idvec_cosine_similarity(v, ''{0:2,1:1}''), -1) > -1'), ('idvec_inner_product(v, ''{0:2}'') >= 30::int8'), ('idvec_inner_product(v, ''{0:2}'') > 30::real'),
 	('idvec_cosine_similarity(v, ''{0:2}'') >= 0.2 AND v <#> ''{1:1}'' < -2 AND tenant = 3'), ('NOT (v <=> ''{0:2,1:1}'' >= 0.4) OR idvec_inner_product(v, ''{5:1}'') >= 14'),
 	('idset_inner_product(''{0,5}'', v) >= 14'), ('''{0,5}''::idset <#> v < -14'), ('v <#> ''{0,5,400000028}''::idset <= -18.3046875'), ('coalesce(v <#> ''{}''::idset, 1) <= 0 AND tenant = 4')) v (condition);
--- not where it cannot help: what is far is asked for, null rows, negations, both sides of one row, arithmetic around an inner product
+-- not where it cannot help: what is far is asked for, null rows, negations,
+-- both sides of one row, arithmetic around an inner product
 CREATE FUNCTION uses(condition text, shown text DEFAULT '%"Index Cond"%<<->>%') RETURNS bool LANGUAGE plpgsql AS $$
 DECLARE
 	plan text;
@@ -197,7 +199,8 @@ SELECT sorts(sort) AS by_index, sort FROM unnest(ARRAY['idvec_inner_product(v, '
 	'idvec_jaccard_similarity(c, ''{5:1}'') DESC NULLS LAST', '1 - idvec_cosine_similarity(v, ''{5:1}'')', 'coalesce(idvec_inner_product(v, ''{5:1}''), 0) DESC', 'coalesce(v <#> ''{5:1}'', 0)', 'coalesce(v <=> ''{5:1}'', 1)',
 	'coalesce(1 - (v <=> ''{5:1}''), 0) DESC', 'coalesce(1 - (v <=> ''{5:1}''), -1) DESC', 'idvec_cosine_similarity(v, ''{5:1}'') DESC', '-(v <#> ''{5:1}'') DESC']) sort;
 SELECT sorts('idvec_inner_product(v, ''{5:1}'') DESC', condition) AS by_index, condition FROM unnest(ARRAY['v IS NOT NULL', 'v <=> ''{5:1}'' < 0.9', 'id > 0']) condition;
--- the values of all rows in this order: negative ones, 0 and nulls come after those that rank
+-- the values of all rows in this order: negative ones, 0 and nulls come
+-- after those that rank
 CREATE FUNCTION ordered(sort text, seq text, rows int, relation text DEFAULT 'docs') RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	query text := format('SELECT %s AS value FROM %s ORDER BY %s LIMIT %s', regexp_replace(sort, ' DESC| NULLS LAST', '', 'g'), relation, sort, rows);

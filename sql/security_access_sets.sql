@@ -111,6 +111,7 @@ SELECT count(*) > 60 AS told FROM notes WHERE tokens && '{0,1,2}';
 -- functions do not know policies
 SELECT * FROM gpuvec_topk('notes', 'tokens', '{1}', 1);
 RESET ROLE;
-DROP TABLE notes;
+DROP TABLE notes, asked, groups, answers;
+DROP FUNCTION my_groups, answer, uses_index, ask;
 DROP OWNED BY regress_access_reader;
 DROP ROLE regress_access_reader;

@@ -15,7 +15,8 @@
 #   CUDA_ARCHS="80 90"                    by default those of the GPUs here, else the oldest
 #   JOBS=3                                how many jobs run at a time
 #   JOB_SECONDS=900                       time limit of each job, at least: longer where the build is slow
-#   EMULATION=yes                         kernels are tested by their emulation, whatever WITH_CUDA says
+#   EMULATION=yes                         kernels are tested by emulation,
+#                                         whatever WITH_CUDA says
 #   FIRST_FAILURE=yes                     begin with jobs that are short, and end with the first that fails
 #   STRESS_SECONDS=40 FORMS_SECONDS=8 SEED=1 LENIENT=no   of the stress suite, see scripts/stress.sh
 #   PYTHON=/usr/bin/python3               what runs the tests of the Python package

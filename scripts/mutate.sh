@@ -1,8 +1,9 @@
 #!/bin/bash
 # Draws random slips from the sources, and says which of them no test notices.
 #
-#   scripts/mutate.sh [FILE...] [N]        N slips, 20 by default, in these files and folders, src by default.
-#                                          Those of kernels are tried by the emulation
+#   scripts/mutate.sh [FILE...] [N]
+#                   N slips, 20 by default, in these files and folders, src by
+#                   default.  Those of kernels are tried by the emulation
 #   scripts/mutate.sh --map [SETTING...]   first: counts which lines each job of "make check" runs.  Settings
 #                                          are its own: SUITES, TESTS.  Jobs are added to those that are known.
 #   scripts/mutate.sh --draw N FOLDER [FILE...]

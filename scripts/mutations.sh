@@ -9,8 +9,8 @@
 # then (Suite, Tests), and in which way: Shows is an extended regular expression for a
 # line of their logs, so that a test that fails for another reason proves nothing.  A
 # rule that several tests have to notice has a line Shows for each.  The rest of the
-# file is the patch.  Kernels run by their emulation, which needs the headers of the CUDA
-# toolkit.  First the sources as they are have to pass all these tests; what
+# file is the patch.  Kernels run by their emulation, which needs the headers
+# of the CUDA toolkit.  First the sources as they are have to pass all these tests; what
 # was built then is built upon.  Works on copies in build/mutations.  Ends with
 # "N noticed, N not noticed"; the exit status is 1 if a rule can be broken unnoticed, or
 # if a patch does not fit the sources any more.

@@ -252,7 +252,7 @@ take_batch(gpuvec_scheduler *scheduler, topk_batch *batch)
 	return true;
 }
 
-/* Wake the owner of a request.  done: which may be gone from then on. */
+/* Wake the owner of a request.  One that is done may be gone afterwards. */
 static void
 wake_owner(topk_request *r, bool done)
 {

@@ -59,9 +59,11 @@ typedef struct IdSetScored
 	double		most;			/* ... or more */
 } IdSetScored;
 
-/* What a function returns; false if it is none of ours.  Of sets: */
-typedef bool (*IdSetFindScored) (Oid function, IdSetScored *scored);
-extern bool idset_scored(Oid function, IdSetScored *scored);
+/* What a C function returns; false if it is none of ours */
+typedef bool (*IdSetFindScored) (PGFunction function, IdSetScored *scored);
+
+/* The same of functions of sets */
+extern bool idset_scored(PGFunction function, IdSetScored *scored);
 
 /* The score, or the distance, of a measure of sets */
 extern IdSetScored idset_scored_by(gpuvec_measure measure, bool distance);

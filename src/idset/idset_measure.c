@@ -306,19 +306,14 @@ idset_scored_by(gpuvec_measure measure, bool distance)
 }
 
 bool
-idset_scored(Oid function, IdSetScored *scored)
+idset_scored(PGFunction function, IdSetScored *scored)
 {
-	FmgrInfo	info;
-
-	fmgr_info(function, &info);
 	for (int i = 0; i < lengthof(idset_measures); i++)
 	{
 		const IdSetMeasure *measure = &idset_measures[i];
+		bool		distance = function == measure->distances[0] || function == measure->distances[1];
 
-		bool		distance = info.fn_addr == measure->distances[0] ||
-			info.fn_addr == measure->distances[1];
-
-		if (!distance && info.fn_addr != measure->score)
+		if (!distance && function != measure->score)
 			continue;
 		*scored = idset_scored_by((gpuvec_measure) i, distance);
 		return true;

@@ -383,6 +383,7 @@ calls(Node *node, PGFunction function, int nargs, List **args)
 static bool
 find_score(Node *node, IdSetFindScored find, IdSetScored *scored, List **args)
 {
+	FmgrInfo	info;
 	Oid			function;
 
 	if (calls(node, idset_cardinality, 1, args))
@@ -391,7 +392,10 @@ find_score(Node *node, IdSetFindScored find, IdSetScored *scored, List **args)
 		return calls(linitial(*args), idset_intersect, 2, args);
 	}
 	function = called_function(node, args);
-	return OidIsValid(function) && list_length(*args) >= 2 && find(function, scored);
+	if (!OidIsValid(function) || list_length(*args) < 2)
+		return false;
+	fmgr_info(function, &info);
+	return find(info.fn_addr, scored);
 }
 
 static bool

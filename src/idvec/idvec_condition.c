@@ -98,14 +98,11 @@ scored_by(gpuvec_sparse_measure measure, bool distance)
 }
 
 bool
-idvec_scored(Oid function, IdSetScored *scored)
+idvec_scored(PGFunction function, IdSetScored *scored)
 {
-	FmgrInfo	info;
-
-	fmgr_info(function, &info);
 	for (int i = 0; i < lengthof(functions); i++)
 	{
-		if (info.fn_addr != functions[i].function)
+		if (function != functions[i].function)
 			continue;
 		*scored = scored_by(functions[i].measure, functions[i].distance);
 		return true;

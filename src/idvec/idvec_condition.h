@@ -14,7 +14,7 @@
 #include "idset/idset_condition.h"
 
 /* What a function of sets or vectors returns; false if it is none of ours */
-extern bool idvec_scored(Oid function, IdSetScored *scored);
+extern bool idvec_scored(PGFunction function, IdSetScored *scored);
 
 /* The name of a measure in thresholds that conditions are made of */
 extern const char *idvec_condition_measure(gpuvec_sparse_measure measure);

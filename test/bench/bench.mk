@@ -40,7 +40,8 @@
 #              unfiltered scan), CLIENTS_GOAL (40,000 statements a second), LATERAL_GOAL (0.1 seconds),
 #              JOIN_ROWS (values of gpuvec.join_rows, none)
 #
-# bench-devices: ROWS (1,000,000), QUERIES (2,000), CLIENTS (64: a list), MEASURE_SECONDS (4), ENGINE, THREADS (0: all), REPEATS (5),
+# bench-devices: ROWS (1,000,000), QUERIES (2,000), MEASURE_SECONDS (4),
+#              CLIENTS (64: a list), ENGINE, THREADS (0: all), REPEATS (5),
 #              LAYOUTS (0: values of gpuvec.devices), WORKERS (0 2 4 8: of loads), TIER (yes: also with the host's memory)
 #
 # bench-partitions: ROWS (1,000,000), MODE (B), PARTITIONS (64),

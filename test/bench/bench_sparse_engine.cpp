@@ -56,7 +56,8 @@ struct Options
 {
 	bool		cuda;
 	gpuvec_backend_options backend = {};
-	std::vector<std::string> devices;	/* GPUs that rows are spread over: "0,1" */
+	/* each: GPUs that rows are spread over, "0,1" */
+	std::vector<std::string> devices;
 	uint64_t	n_rows = 200000;
 	uint64_t	n_queries = 2000;
 	double		zq = 0.6;
@@ -369,7 +370,7 @@ build_segment(const Rows &rows, gpuvec_source_row *sorted, uint32_t n, gpuvec_er
 	return gpuvec_segment_build(sorted, n, gpuvec_row_kind{N_FILTERS, true}, error);
 }
 
-/* A backend, which is closed at the end, with all rows in it; and room for answers */
+/* A backend with all rows in it, closed at the end, and room for answers */
 struct Engine
 {
 	const Options &options;

@@ -147,13 +147,12 @@ open_backend(bool cuda, const gpuvec_backend_options &wanted)
 }
 
 /*
- * Open several GPUs as one backend, over which rows are spread: "0,1"; and
- * print what it is
+ * Open the GPUs of a list, "0,1", as one backend, over which rows are spread;
+ * print what it is.  devices gets the GPUs.
  */
 inline gpuvec_backend *
-open_devices(const std::string &list)
+open_devices(const std::string &list, std::vector<gpuvec_backend *> &devices)
 {
-	std::vector<gpuvec_backend *> devices;
 	std::vector<size_t> budgets;
 	std::stringstream numbers(list);
 	gpuvec_error error = {};

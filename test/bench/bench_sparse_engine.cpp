@@ -617,8 +617,12 @@ measure_all(const Options &options)
 	report("pairs", (double) rows.pairs(), 0);
 	if (options.devices.empty())
 		return measure_backend(options, open_backend(options.cuda, options.backend), rows, queries);
-	for (const std::string &devices : options.devices)
-		good = measure_backend(options, open_devices(devices), rows, queries) && good;
+	for (const std::string &list : options.devices)
+	{
+		std::vector<gpuvec_backend *> devices;
+
+		good = measure_backend(options, open_devices(list, devices), rows, queries) && good;
+	}
 	return good;
 }
 

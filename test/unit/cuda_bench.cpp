@@ -28,15 +28,13 @@
 #include <thread>
 #include <vector>
 
-#include "../bench/setgen.h"
-#include "../bench/checksum.h"
+#include "../bench/bench_lib.h"
 #include "../bench/engine_rows.h"
 #include "kernels/search/search_policy.h"
 
-extern "C"
-{
-#include "engine/shards/shards.h"
-}
+using bench::now_ms;
+using bench::position_tid;
+using bench::tid_position;
 
 static gpuvec_backend *backend;
 static std::vector<gpuvec_backend *> gpus;	/* that it is made of */
@@ -45,32 +43,12 @@ static gpuvec_method method;
 
 static const gpuvec_scoring SCORING = {GPUVEC_BRAUN_BLANQUET, {}, 0};
 
-static double
-now_ms(void)
-{
-	return std::chrono::duration<double, std::milli>(
-		std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 static void
 die(const char *what, const gpuvec_error *error)
 {
 	fprintf(stderr, "%s: %s %s (%s) (%s)\n", what, error->sqlstate, error->message,
 			error->detail, error->hint);
 	exit(1);
-}
-
-/* A document's tid: ascending in its position */
-static uint64_t
-position_tid(uint64_t p)
-{
-	return gpuvec_tid(p / 256, p % 256 + 1);
-}
-
-static uint64_t
-tid_position(uint64_t tid)
-{
-	return (uint64_t) gpuvec_tid_block(tid) * 256 + gpuvec_tid_line(tid) - 1;
 }
 
 /* Generate and upload one segment; documents come in order of length */
@@ -334,30 +312,6 @@ split(const std::string &text, char separator)
 	return parts;
 }
 
-/* Open the GPUs of a list as one backend */
-static void
-open_gpus(const std::string &list)
-{
-	std::vector<size_t> budgets;
-	gpuvec_error error;
-
-	for (const std::string &number : split(list, ','))
-	{
-		gpuvec_backend_options options = {};
-
-		options.device = atoi(number.c_str());
-		gpus.push_back(gpuvec_cuda_open(&options, &error));
-		budgets.push_back(1);
-		if (gpus.back() == NULL)
-			die("gpuvec_cuda_open", &error);
-	}
-	backend = gpus[0];
-	if (gpus.size() > 1)
-		backend = gpuvec_shards_open(gpus.data(), budgets.data(), (int) gpus.size(), false, &error);
-	if (backend == NULL)
-		die("gpuvec_parts_open", &error);
-}
-
 static void
 set_policy(const gpuvec_search_policy &policy)
 {
@@ -384,7 +338,7 @@ main(int argc, char **argv)
 		for (const std::string &s : split(sweep, ';'))
 			settings.push_back(s);
 	start = now_ms();
-	open_gpus(devices ? devices : "0");
+	backend = bench::open_devices(devices ? devices : "0", gpus);
 	defaults = gpuvec_search_policy_get(gpus[0]);
 	backend->info(backend, &info);
 	printf("%s, opened in %.0f ms\n", info.device, now_ms() - start);

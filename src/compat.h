@@ -427,6 +427,16 @@ GpuvecRelationSmgr(Relation rel)
 							 list_make1((rel)->partitioned_child_rels))
 #endif
 
+/* The path of an Append of a partitioned table */
+#if PG_VERSION_NUM >= 140000
+#define GpuvecAppendOf(root, rel, paths) \
+	create_append_path(root, rel, paths, NIL, NIL, NULL, 0, false, -1)
+#else
+#define GpuvecAppendOf(root, rel, paths) \
+	create_append_path(root, rel, paths, NIL, NIL, NULL, 0, false, \
+					   list_make1((rel)->partitioned_child_rels), -1)
+#endif
+
 /* The children that pruning leaves when a scan begins */
 #if PG_VERSION_NUM >= 180000
 #define GpuvecFindMatchingSubPlans(prune) ExecFindMatchingSubPlans(prune, false, NULL)

@@ -44,11 +44,12 @@ gpuvec_wire_measure(gpuvec_scoring scoring)
 /*
  * A search.  Followed by gpuvec_search_weights if the measure is tversky,
  * then gpuvec_query[nqueries], then the filters of all queries, one after
- * another: each query's conditions, then the values of these.  Then float
- * values[]: the values of all queries that have some, one for each id, finite
- * and not 0.  Then uint16_t ids[nids]: the ids of all queries, one query after
- * another, ascending and distinct in each.  The ids of a wide query are
- * uint32_t, two of ids[] for each, and not aligned.
+ * another: each query's conditions, then the values of these.  Then the bits
+ * of pages for GPUVEC_QUERY_COUNT.  Then float values[]: the values of all
+ * queries that have some, one for each id, finite and not 0.  Then uint16_t
+ * ids[nids]: the ids of all queries, one query after another, ascending and
+ * distinct in each.  The ids of a wide query are uint32_t, two of ids[] for
+ * each, and not aligned.
  *
  * By a measure of sparse vectors, each query has values, and those for jaccard
  * are positive.  Rows of sets have the value 1 for each of their ids.  By
@@ -69,6 +70,7 @@ typedef struct gpuvec_search
 								 * at most a second */
 	uint64_t	nids;
 	uint64_t	filter_bytes;	/* of the filters of all queries */
+	uint64_t	counted_bytes;	/* of the bits of pages; 0 without COUNT */
 } gpuvec_search;
 
 /* Weights as gpuvec_tversky_valid() wants them */
@@ -88,6 +90,10 @@ typedef struct gpuvec_search_weights
 
 #define GPUVEC_QUERY_PAGES		8	/* with ALL_ROWS: the rows without their
 									 * scores, by pages, if the engine can */
+
+#define GPUVEC_QUERY_COUNT		16	/* with PAGES, in a request with one query:
+									 * rows of some pages are counted, not
+									 * returned */
 
 /* In place of k, without AFTER: all rows; see GPUVEC_FIRST_ROWS */
 #define GPUVEC_ALL_ROWS			UINT32_MAX
@@ -117,6 +123,12 @@ typedef struct gpuvec_query
  * is a gpuvec_page_rows and uint16_t lines[n], in any order, padded to 4
  * bytes.
  *
+ * With GPUVEC_QUERY_COUNT, the request has two bits for each page, that of
+ * page b in byte b / 4 from bit b % 4 * 2 on, the lower one of which is set if
+ * the page's rows are to be counted.  `counted` is the number of rows that are
+ * not returned for this reason.  An engine that cannot count searches nothing:
+ * `counted` is GPUVEC_NOT_COUNTED.
+ *
  * `passed` counts the live rows that pass the query's filter; if it has none,
  * it is GPUVEC_NOT_COUNTED.  With GPUVEC_QUERY_DISJOINT it has the bit
  * GPUVEC_DISJOINT_TOO if such rows have taken part.  One without a common id
@@ -135,6 +147,7 @@ typedef struct gpuvec_result
 	uint64_t	nhits;
 	uint64_t	npassed;		/* length of passed[]: nqueries or 0 */
 	uint64_t	page_bytes;		/* of rows by pages; 0: hits */
+	uint64_t	counted;		/* rows that are counted, not returned */
 	uint32_t	ways[GPUVEC_N_WAYS];	/* queries, by gpuvec_way */
 } gpuvec_result;
 

@@ -43,6 +43,22 @@ typedef struct gpuvec_match
 } gpuvec_match;
 
 /*
+ * Pages of a relation, two bits for each: the lower one is set if it is one of
+ * them
+ */
+typedef struct gpuvec_page_set
+{
+	const uint8_t *bits;		/* owned by the caller */
+	uint64_t	bytes;			/* pages behind these are not in the set */
+} gpuvec_page_set;
+
+static inline bool
+gpuvec_page_set_has(const gpuvec_page_set *set, uint32_t block)
+{
+	return block / 4 < set->bytes && (set->bits[block / 4] >> (block % 4 * 2) & 1) != 0;
+}
+
+/*
  * One query of a batch, and its answer: the first k rows in the order of
  * results that meet these conditions:
  *
@@ -69,7 +85,8 @@ typedef struct gpuvec_match
  *
  * If `unordered`, all rows that meet the conditions, in any order.  There is
  * no has_after then, and k counts for nothing.  Only for backends that take
- * it.  If such a query is `bare`, the answer has only their tids.
+ * it.  If such a query is `bare`, the answer has only their tids.  Rows of the
+ * pages in `counts` are then counted, and are not in the answer.
  */
 typedef struct gpuvec_topk_query
 {
@@ -98,6 +115,7 @@ typedef struct gpuvec_topk_query
 								 * of the view's segments */
 	bool		disjoint;		/* only with a filter */
 	bool		bare;			/* only tids are wanted; only if unordered */
+	gpuvec_page_set counts;		/* only if bare; empty: no row is counted */
 	uint64_t   *bound;			/* NULL; or atomic, and shared with searches
 								 * of other parts of a view: no row with a
 								 * greater gpuvec_score_key() is wanted, and k
@@ -115,6 +133,7 @@ typedef struct gpuvec_topk_query
 	uint32_t	nmatches;
 	uint64_t   *tids;			/* [nmatches] in place of matches, if bare:
 								 * NULL, or malloc'd; the caller frees them */
+	uint64_t	counted;		/* rows that are counted, not returned */
 	uint32_t	ways;			/* gpuvec_way_bit() of each gpuvec_way */
 	bool		ranked_disjoint;
 	uint64_t	passed;			/* live rows that pass the filter, those with

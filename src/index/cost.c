@@ -87,7 +87,6 @@
 
 /* Operator calls that take as long as */
 #define ORDERED_OPERATORS	200.0	/* getting a row in the order of distances */
-#define FOUND_OPERATORS		60.0	/* getting a row that a search key finds */
 
 /*
  * A load takes as long as LOAD_SCANS scans of the table for distances, and is
@@ -262,7 +261,7 @@ ordered_operators(double rows, bool filtered)
 {
 	double		first = filtered ? Min(rows, GPUVEC_FIRST_BATCH) : 0;
 
-	return first * FOUND_OPERATORS + (rows - first) * ORDERED_OPERATORS;
+	return first * GPUVEC_FOUND_OPERATORS + (rows - first) * ORDERED_OPERATORS;
 }
 
 /* True if a path is one that no scan can serve: see gpuvec_rescan() */
@@ -353,6 +352,6 @@ gpuvec_costestimate(PlannerInfo *root, IndexPath *path, double loop_count,
 	if (ordered)
 		*total_cost = *startup_cost + ordered_operators(rows, found.filter) * cpu_operator_cost;
 	else
-		*total_cost = *startup_cost += rows * FOUND_OPERATORS * cpu_operator_cost;
+		*total_cost = *startup_cost += rows * GPUVEC_FOUND_OPERATORS * cpu_operator_cost;
 	*total_cost += rows * cpu_index_tuple_cost;
 }

@@ -126,6 +126,18 @@ typedef struct GpuvecFound
 extern void GpuvecFind(IndexScanDesc scan, const GpuvecConditions *conditions,
 					   MemoryContext context, GpuvecFound *found);
 
+/*
+ * Count the rows that the snapshot sees and that satisfy the search keys.
+ * False: that is not known without looking at them.
+ */
+typedef struct GpuvecCount
+{
+	uint64		rows;
+	uint64		seen;			/* of them: those that were not looked at */
+} GpuvecCount;
+
+extern bool GpuvecCountFound(IndexScanDesc scan, const GpuvecConditions *conditions, GpuvecCount *count);
+
 /* True if a key of the first column says which rows to look for */
 extern bool GpuvecHasBound(IndexScanDesc scan);
 
@@ -189,7 +201,12 @@ extern void GpuvecHandOverReaped(IndexVacuumInfo *info, IndexBulkDeleteCallback 
 /* recovery.c */
 extern bool GpuvecInRecovery(IndexScanDesc scan, MirrorTarget *target);
 
-/* cost.c */
+/*
+ * cost.c: operator calls that take as long as getting a row that a search key
+ * finds
+ */
+#define GPUVEC_FOUND_OPERATORS	60.0
+
 extern void gpuvec_costestimate(PlannerInfo *root, IndexPath *path, double loop_count,
 								Cost *startup_cost, Cost *total_cost, Selectivity *selectivity,
 								double *correlation, double *pages);

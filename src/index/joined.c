@@ -23,6 +23,7 @@
 #include "gpuvec.h"
 
 #include "executor/executor.h"
+#include "index/count.h"
 #include "index/index_am.h"
 #include "index/merge.h"
 #include "index/read_ahead.h"
@@ -277,6 +278,7 @@ GpuvecJoinedInit(void)
 {
 	ReadAheadInit();
 	MergeInit();
+	CountInit();
 	previous_hook = ExecutorStart_hook;
 	ExecutorStart_hook = executor_start;
 }

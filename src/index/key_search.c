@@ -220,6 +220,19 @@ find_scores(KeySearch *search, const Bound *bounds, uint32 n)
 	return ok;
 }
 
+/* The bound that only empty sets reach */
+static Bound
+no_ids(void)
+{
+	IdSet	   *nothing = idset_alloc(0);
+	Bound		bound = {
+		.scoring = {GPUVEC_HAMMING},.value = (struct varlena *) nothing,
+		.query = idvec_sparse_of_set(nothing)
+	};
+
+	return bound;
+}
+
 /* How many of n bounds, the first of all, go into one request */
 static uint32
 bounds_of_request(const KeySearch *search, const Bound *bounds, uint32 n)
@@ -243,11 +256,7 @@ bounds_of_request(const KeySearch *search, const Bound *bounds, uint32 n)
 static bool
 find_bounds(KeySearch *search, const Bounds *bounds)
 {
-	IdSet	   *nothing = idset_alloc(0);
-	Bound		no_ids = {
-		.scoring = {GPUVEC_HAMMING},.value = (struct varlena *) nothing,
-		.query = idvec_sparse_of_set(nothing)
-	};
+	Bound		nothing = no_ids();
 	uint32		n;
 
 	GpuvecDescribe(search->scan, &search->target);
@@ -264,7 +273,7 @@ find_bounds(KeySearch *search, const Bounds *bounds)
 		if (!find_scores(search, &bounds->bounds[i], n))
 			return false;
 	}
-	if (bounds->empty && !find_scores(search, &no_ids, 1))
+	if (bounds->empty && !find_scores(search, &nothing, 1))
 		return false;
 	if (bounds->n > 1)
 		drop_doubles(search);
@@ -311,4 +320,82 @@ GpuvecFind(IndexScanDesc scan, const GpuvecConditions *conditions, MemoryContext
 	else
 		found->all = !find_bounds(&search, &bounds);
 	MemoryContextSwitchTo(old);
+}
+
+/* ---- counting ---- */
+
+/*
+ * Count the rows of a bound that pass a filter (NULL: all).  False: that is
+ * not known without looking at rows.
+ */
+static bool
+count_bound(KeySearch *search, const Bound *bound, const gpuvec_filter *filter, GpuvecCount *count)
+{
+	const char *reason = NULL;
+	MirrorSearch made;
+	uint64		seen;
+	uint64		fetched;
+
+	make_search(search, bound, 1, &made);
+	made.queries[0].filter = filter;
+	if (!MirrorCountRows(&search->target, &made, &seen, &fetched, &reason))
+	{
+		if (reason != NULL)
+			GpuvecLinkWarn(reason);
+		return false;
+	}
+	count->rows += seen + fetched;
+	count->seen += seen;
+	return true;
+}
+
+/* Count the rows that pass the filter; those whose sets are null, too */
+static bool
+count_filtered(KeySearch *search, GpuvecCount *count)
+{
+	const gpuvec_filter *filter = &search->conditions->filter;
+	Bound		any = no_ids();
+
+	any.min_score = -INFINITY;
+	return count_bound(search, &any, filter, count) &&
+		(MirrorWantsNulls(filter) || count_bound(search, &any, GpuvecFilterNulls(filter), count));
+}
+
+/* Count the rows of what the keys of the first column say */
+static bool
+count_bounds(KeySearch *search, const Bounds *bounds, GpuvecCount *count)
+{
+	const gpuvec_filter *filter = &search->conditions->filter;
+	Bound		nothing = no_ids();
+
+	if (bounds->kind == BOUND_NONE)
+		return filter->n > 0 && search->conditions->set_keys == 0 && count_filtered(search, count);
+	/* rows that several bounds find would be counted several times */
+	return bounds->exact && bounds->n + bounds->empty == 1 && search->conditions->set_keys == 1 &&
+		count_bound(search, bounds->empty ? &nothing : &bounds->bounds[0],
+					filter->n > 0 ? filter : NULL, count);
+}
+
+bool
+GpuvecCountFound(IndexScanDesc scan, const GpuvecConditions *conditions, GpuvecCount *count)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec count",
+												  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(context);
+	KeySearch	search = {.scan = scan, .conditions = conditions, .context = context};
+	Bounds		bounds;
+	bool		known;
+
+	memset(count, 0, sizeof(*count));
+	GpuvecChooseBounds(scan, &bounds);
+	known = conditions->nothing || bounds.kind == BOUND_NOTHING;
+	if (!known && conditions->exact && IsMVCCSnapshot(scan->xs_snapshot) &&
+		!scan->xs_snapshot->takenDuringRecovery)
+	{
+		GpuvecDescribe(scan, &search.target);
+		known = count_bounds(&search, &bounds, count);
+	}
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(context);
+	return known;
 }

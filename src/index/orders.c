@@ -46,6 +46,7 @@
 #include "catalog/pg_type.h"
 #include "idset/idset_spelling.h"
 #include "idvec/idvec_condition.h"
+#include "index/count.h"
 #include "index/index_am.h"
 #include "index/merge.h"
 #include "nodes/makefuncs.h"
@@ -324,6 +325,8 @@ upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input, RelOp
 {
 	if (previous_hook)
 		previous_hook(root, stage, input, output, extra);
+	if (stage == UPPERREL_GROUP_AGG)
+		CountAddPaths(root, input, output);
 	if (stage == UPPERREL_WINDOW && list_length(root->parse->windowClause) == 1)
 		add_early_windows(root, input, output);
 	if (stage == UPPERREL_ORDERED && !root->parse->hasTargetSRFs)

@@ -44,8 +44,8 @@ replace_worst(best_rows *best, best_row row)
  * Make room for n more rows, one unless the query is unordered.  Sets failed
  * on lack of memory.
  */
-static bool
-make_room(best_rows *best, uint32_t n)
+bool
+best_make_room(best_rows *best, uint32_t n)
 {
 	const gpuvec_topk_query *query = best->query->query;
 	uint32_t	capacity = best->capacity == 0 ? 16 : best->capacity * 2;
@@ -74,7 +74,7 @@ add_row(best_rows *best, best_row row)
 {
 	uint32_t	i = best->n;
 
-	if (!make_room(best, 1))
+	if (!best_make_room(best, 1))
 		return;
 	best->n++;
 	while (i > 0 && behind(&row, &best->rows[(i - 1) / 2]))
@@ -112,10 +112,10 @@ best_offer_score(best_rows *best, double score, uint32_t common, uint64_t tid)
 		return true;
 	if (query->query->unordered)
 	{
-		if (!make_room(best, 1))
+		if (!best_make_room(best, 1))
 			return true;
 		if (query->query->bare)
-			best->tids[best->n++] = tid;
+			best_take_tid(best, tid);
 		else
 			best->rows[best->n++] = row;
 		return true;
@@ -152,10 +152,4 @@ best_takes_any(const best_rows *best)
 		query->query->bare && query->cold == NULL &&
 		gpuvec_score_key(gpuvec_score(measure, one)) <=
 		__atomic_load_n(query->bound, __ATOMIC_RELAXED);
-}
-
-uint64_t *
-best_add_tids(best_rows *best, uint32_t n)
-{
-	return make_room(best, n) ? best->tids + best->n : NULL;
 }

@@ -246,40 +246,46 @@ row_size(const gpuvec_topk_query *query)
 	return query->bare ? sizeof(uint64_t) : sizeof(best_row);
 }
 
-/*
- * Copy the rows of one slice behind n others at `rows`, unless that is NULL;
- * returns their number
- */
-static uint64_t
-copy_rows(const best_rows *best, size_t size, char *rows, uint64_t n)
+/* What slices found for one query */
+typedef struct cpu_found
 {
-	if (rows && best->n > 0)
-		memcpy(rows + n * size, best->rows, best->n * size);
-	return best->n;
+	size_t		size;			/* row_size() */
+	char	   *rows;			/* room for n rows; or NULL */
+	uint64_t	n;
+	uint64_t	counted;
+} cpu_found;
+
+/* Add what one slice found, with its rows if there is room for them */
+static void
+add_found(cpu_found *found, const best_rows *best)
+{
+	if (found->rows && best->n > 0)
+		memcpy(found->rows + found->n * found->size, best->rows, best->n * found->size);
+	found->n += best->n;
+	found->counted += best->counted;
 }
 
 /*
  * Copy the rows that all slices found for one query to `rows`, unless that is
- * NULL.  Returns their number.
+ * NULL.  Returns how many there are.
  */
-static uint64_t
+static cpu_found
 gather_rows(const cpu_search *search, uint64_t query, void *rows)
 {
-	size_t		size = row_size(search->queries[query].query);
-	uint64_t	n = search->cold ? copy_rows(&search->cold[query], size, rows, 0) : 0;
+	cpu_found	found = {.size = row_size(search->queries[query].query), .rows = rows};
 
+	if (search->cold)
+		add_found(&found, &search->cold[query]);
 	for (uint32_t split = 0; search->filters.gathered && split < search->filters.splits; split++)
-		n += copy_rows(&search->filters.gathered[(size_t) split * search->nqueries + query],
-					   size, rows, n);
+		add_found(&found, &search->filters.gathered[(size_t) split * search->nqueries + query]);
 	for (int g = 0; g < CPU_N_WAYS; g++)
 	{
 		const cpu_group *group = &search->groups[g];
 
 		for (uint32_t split = 0; split < group->nsplits; split++)
-			n += copy_rows(&group->best[(size_t) split * search->nqueries + query],
-						   size, rows, n);
+			add_found(&found, &group->best[(size_t) split * search->nqueries + query]);
 	}
-	return n;
+	return found;
 }
 
 /* Give a query its rows */
@@ -308,7 +314,7 @@ answer_tids(cpu_search *search, uint64_t number, uint64_t n)
 	if (query->tids == NULL)
 		__atomic_store_n(&search->failed, 1, __ATOMIC_RELAXED);
 	else
-		query->nmatches = (uint32_t) gather_rows(search, number, query->tids);
+		query->nmatches = (uint32_t) gather_rows(search, number, query->tids).n;
 }
 
 /*
@@ -320,13 +326,16 @@ merge_query(void *task, uint64_t number, int thread)
 {
 	cpu_search *search = task;
 	gpuvec_topk_query *query = (gpuvec_topk_query *) search->queries[number].query;
+	cpu_found	found;
 	uint64_t	total;
 	best_row   *rows;
 
 	(void) thread;
 	if (query->canceled && __atomic_load_n(query->canceled, __ATOMIC_RELAXED))
 		return;
-	total = gather_rows(search, number, NULL);
+	found = gather_rows(search, number, NULL);
+	query->counted = found.counted;
+	total = found.n;
 	if (total == 0)
 		return;
 	if (query->bare)
@@ -657,6 +666,7 @@ static void
 empty_answer(gpuvec_topk_query *query)
 {
 	query->nmatches = 0;
+	query->counted = 0;
 	query->ways = 0;
 	query->ranked_disjoint = false;
 	query->passed = query->filter.n > 0 ? 0 : GPUVEC_NOT_COUNTED;

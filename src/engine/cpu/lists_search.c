@@ -247,15 +247,12 @@ static void
 add_listed(lists_task *task, const uint16_t *rows, uint32_t n)
 {
 	const gpuvec_view_entry *entry = task->entry;
-	uint64_t   *tids = best_add_tids(task->best, n);
-	uint32_t	added = 0;
 
-	for (uint32_t i = 0; tids && i < n; i++)
-	{
-		tids[added] = gpuvec_entry_tid(entry, rows[i]);
-		added += gpuvec_entry_live(entry, rows[i]);
-	}
-	task->best->n += added;
+	if (!best_make_room(task->best, n))
+		return;
+	for (uint32_t i = 0; i < n; i++)
+		if (gpuvec_entry_live(entry, rows[i]))
+			best_take_tid(task->best, gpuvec_entry_tid(entry, rows[i]));
 }
 
 /* Take the tids of the rows of a bitmap */

@@ -16,7 +16,8 @@
 #include "engine/serve/search_run.h"
 
 #define ALL_FLAGS \
-	(GPUVEC_QUERY_MIN_SCORE | GPUVEC_QUERY_AFTER | GPUVEC_QUERY_DISJOINT | GPUVEC_QUERY_PAGES)
+	(GPUVEC_QUERY_MIN_SCORE | GPUVEC_QUERY_AFTER | GPUVEC_QUERY_DISJOINT | GPUVEC_QUERY_PAGES | \
+	 GPUVEC_QUERY_COUNT)
 #define ALL_FORMS \
 	(uint32_t) (GPUVEC_FORM_WIDE | GPUVEC_FORM_VALUES)
 
@@ -78,6 +79,8 @@ parse_filter(const gpuvec_query *wire, const char *from, uint64_t left, uint32_t
 static bool
 k_valid(const gpuvec_query *wire)
 {
+	if ((wire->flags & GPUVEC_QUERY_COUNT) != 0 && (wire->flags & GPUVEC_QUERY_PAGES) == 0)
+		return false;
 	if (wire->k == GPUVEC_ALL_ROWS)
 		return (wire->flags & GPUVEC_QUERY_AFTER) == 0;
 	return wire->k >= 1 && wire->k <= GPUVEC_MAX_K && (wire->flags & GPUVEC_QUERY_PAGES) == 0;
@@ -257,9 +260,30 @@ parse_filters(search_run *q, const char *from, gpuvec_error *error)
 	return left == 0 || gpuvec_violation(error, "There are more conditions than queries have.");
 }
 
+/* True if rows of some pages are counted */
+static bool
+counts(const search_run *q)
+{
+	return q->head.nqueries == 1 && (q->wire[0].flags & GPUVEC_QUERY_COUNT) != 0;
+}
+
+/* Parse the bits of pages whose rows are counted */
+static bool
+parse_counted(search_run *q, const char *from, gpuvec_error *error)
+{
+	if (counts(q))
+	{
+		q->queries[0].counts.bits = (const uint8_t *) from;
+		q->queries[0].counts.bytes = q->head.counted_bytes;
+		return true;
+	}
+	return q->head.counted_bytes == 0 ||
+		gpuvec_violation(error, "There are pages, but no query that counts.");
+}
+
 /*
- * Parse a search.  The queries point to ids and filters in the request's
- * data.  The caller frees q->queries, on failure too.
+ * Parse a search.  The queries point to ids, filters and pages in the
+ * request's data.  The caller frees q->queries, on failure too.
  */
 static bool
 parse_search(search_run *q, const gpuvec_request *request, gpuvec_error *error)
@@ -268,24 +292,27 @@ parse_search(search_run *q, const gpuvec_request *request, gpuvec_error *error)
 	size_t		begin = parse_head(q, request, error);
 	const gpuvec_query *wire = (const gpuvec_query *) (request->data + begin);
 	const char *filters;
+	const char *pages;
 
 	if (begin == 0)
 		return false;
-	/* values follow filters, so these keep them aligned */
+	/* values follow filters and pages, so these keep them aligned */
 	if (head->nqueries > GPUVEC_MAX_QUERIES || head->filter_bytes > request->length ||
-		head->filter_bytes % sizeof(uint64_t) != 0 ||
+		head->filter_bytes % sizeof(uint64_t) != 0 || head->counted_bytes > request->length ||
+		head->counted_bytes % sizeof(uint64_t) != 0 ||
 		head->nids > (uint64_t) GPUVEC_MAX_QUERIES * GPUVEC_MAX_IDS * 2 ||
 		request->length - begin < head->nqueries * sizeof(gpuvec_query) ||
 		request->length - begin != head->nqueries * sizeof(gpuvec_query) + head->filter_bytes +
-		gpuvec_search_values_bytes(wire, head->nqueries) + head->nids * sizeof(uint16_t))
+		head->counted_bytes + gpuvec_search_values_bytes(wire, head->nqueries) + head->nids * sizeof(uint16_t))
 		return gpuvec_violation(error, "SEARCH has the wrong length.");
 	q->queries = malloc((head->nqueries + (size_t) 1) * sizeof(*q->queries));
 	if (q->queries == NULL)
 		return gpuvec_fail_memory(error, request->length);
 	q->wire = wire;
 	filters = (const char *) (wire + head->nqueries);
-	return gpuvec_search_queries_parse(q, (const float *) (filters + head->filter_bytes), error) &&
-		parse_filters(q, filters, error);
+	pages = filters + head->filter_bytes;
+	return gpuvec_search_queries_parse(q, (const float *) (pages + head->counted_bytes), error) &&
+		parse_filters(q, filters, error) && parse_counted(q, pages, error);
 }
 
 /* Most hits that a query can have */
@@ -438,6 +465,7 @@ answer_search(gpuvec_session *s, const gpuvec_request *request, const search_run
 	for (uint32_t i = 0; i < nqueries; i++)
 	{
 		result.nhits += q->queries[i].nmatches;
+		result.counted += q->queries[i].counted;
 		gpuvec_count_ways(q->queries[i].ways, result.ways);
 	}
 	result.npassed = q->filtered ? nqueries : 0;
@@ -585,6 +613,11 @@ run_search(search_run *q, gpuvec_error *error)
 	gpuvec_search_faults(q);
 	gpuvec_scheduler_count(q->mirror.device->scheduler);
 	choose_order(q);
+	if (counts(q) && !q->queries[0].bare)
+	{
+		q->queries[0].counted = GPUVEC_NOT_COUNTED;
+		return true;
+	}
 	if (!allocate_matches(q, error) || !gpuvec_search_number(q, error) ||
 		!gpuvec_scheduler_topk(q->mirror.device->scheduler, q->mirror.view, &q->scoring,
 							   (gpuvec_method) q->head.method, q->queries,

@@ -182,6 +182,8 @@ copy_queries(const shards_search *s, shard_search *shard)
 		shard->queries[i].bound = &s->bounds[i];
 		/* which rows share no id must be seen */
 		shard->queries[i].bare &= !s->queries[i].disjoint;
+		if (!shard->queries[i].bare)
+			shard->queries[i].counts.bytes = 0;
 		total += most_rows(&s->queries[i], shard->view);
 	}
 	return true;
@@ -204,6 +206,7 @@ shards_empty_answers(gpuvec_topk_query *queries, uint32_t nqueries)
 	for (uint32_t i = 0; i < nqueries; i++)
 	{
 		queries[i].nmatches = 0;
+		queries[i].counted = 0;
 		if (queries[i].unordered)
 			free_rows(&queries[i]);
 	}
@@ -292,11 +295,13 @@ unite(const shards_search *s, uint32_t number)
 
 	query->ranked_disjoint = s->n > 0;
 	query->ways = 0;
+	query->counted = 0;
 	query->passed = query->filter.n > 0 ? 0 : GPUVEC_NOT_COUNTED;
 	for (int p = 0; p < s->n; p++)
 	{
 		query->ranked_disjoint &= s->shards[p].queries[number].ranked_disjoint;
 		query->ways |= s->shards[p].queries[number].ways;
+		query->counted += s->shards[p].queries[number].counted;
 		if (query->filter.n > 0)
 			query->passed += s->shards[p].queries[number].passed;
 	}

@@ -41,6 +41,7 @@
 
 #include "core/clock.h"
 #include "mirror/ask/conversation.h"
+#include "mirror/ask/visible_pages.h"
 #include "mirror/describe/costs.h"
 #include "mirror/describe/usage.h"
 #include "mirror/feed/feed.h"
@@ -299,7 +300,8 @@ take_tail(MirrorConversation *conversation, const gpuvec_state *known)
 		return;
 	if (from >= need->applied)
 		return;
-	conversation->tail = MirrorTailTake(need, from, conversation->queries);
+	if (conversation->counts == NULL)
+		conversation->tail = MirrorTailTake(need, from, conversation->queries);
 	if (conversation->tail == NULL && (known == NULL || known->feed == need->feed))
 		conversation->patience_us = patience(need->feed);
 }
@@ -377,6 +379,8 @@ MirrorConversationBegin(MirrorConversation *conversation, const char **reason)
 		start_over(conversation);
 		conversation->visibility = MirrorVisibilityBegin(conversation->target, conversation->snapshot);
 		PredicateLockRelation(conversation->target->rel, conversation->snapshot);
+		if (conversation->counts != NULL)
+			VisiblePagesRead(conversation->counts, conversation->target);
 		ok = take_map(conversation);
 		GPUVEC_INJECTION("ask-before-position");
 		if (ok)

@@ -51,6 +51,9 @@ typedef struct MirrorConversation
 	Snapshot	snapshot;
 	bool		roots;			/* rows need not be visible */
 	uint32		queries;		/* number of queries of a search of sets */
+	MirrorVisiblePages *counts; /* rows are counted: nothing can be laid over
+								 * an answer, and these pages are read; else
+								 * NULL */
 	bool		use_map;		/* the visibility map may prove rows visible;
 								 * used for shared mirrors only */
 	bool		no_load;		/* an absent mirror is not loaded when the

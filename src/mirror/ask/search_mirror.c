@@ -13,6 +13,7 @@
 
 #include "mirror/ask/candidates.h"
 #include "mirror/ask/search_request.h"
+#include "mirror/ask/visible_pages.h"
 
 /* How the number of rows to ask for grows, if there is no k */
 #define ALL_ROWS_GROWTH		4
@@ -56,6 +57,16 @@ take_answer(const MirrorConversation *conversation, MirrorSearch *search,
 					 errmsg("invalid message from the gpuvec engine")));
 		left -= n;
 		note_passed(query, MirrorSearchAnswerPassed(answer, i));
+		if (search->counts != NULL)
+		{
+			search->counts->state = answer->head.state;
+			query->counted = answer->head.counted;
+		}
+		if (query->counted == GPUVEC_NOT_COUNTED)
+		{
+			query->done = true;
+			break;
+		}
 		if (answer->head.page_bytes > 0)
 		{
 			MirrorTakePages(request, answer, search, conversation->visibility);
@@ -144,6 +155,7 @@ MirrorSearchReset(MirrorSearch *search)
 		query->nhits = query->maxhits = 0;
 		query->hits = NULL;
 		query->pages.data = NULL;
+		query->counted = 0;
 		query->abandoned = false;
 		query->passed = GPUVEC_NOT_COUNTED;
 		query->has_disjoint = query->lost_disjoint = false;
@@ -168,6 +180,7 @@ MirrorTopK(MirrorTarget *target, MirrorSearch *search, const char **reason)
 	conversation.snapshot = search->snapshot;
 	conversation.roots = search->roots;
 	conversation.queries = search->nqueries;
+	conversation.counts = search->counts;
 	/* a map saves nothing if no row is fetched, or every row */
 	conversation.use_map = !search->roots && !gpuvec_verify;
 	conversation.rows = (double) Min(search->k, MIRROR_FIRST_ALL_ROWS) * search->nqueries;

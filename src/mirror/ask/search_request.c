@@ -12,6 +12,7 @@
 #include "access/htup_details.h"
 #include "mirror/ask/candidates.h"
 #include "mirror/ask/search_request.h"
+#include "mirror/ask/visible_pages.h"
 #include "mirror/describe/costs.h"
 #include "mirror/describe/usage.h"
 
@@ -195,7 +196,7 @@ make_wire(MirrorSearchRequest *request, const MirrorSearch *search)
 					 "weights lie behind the head");
 	memset(wire, 0, sizeof(*wire));
 	wire->type = GPUVEC_MSG_SEARCH;
-	wire->npieces = 5;
+	wire->npieces = 6;
 	wire->pieces[0].data = &request->head;
 	wire->pieces[0].size = sizeof(request->head) +
 		(search->scoring.measure == GPUVEC_TVERSKY ? sizeof(request->weights) : 0);
@@ -203,10 +204,12 @@ make_wire(MirrorSearchRequest *request, const MirrorSearch *search)
 	wire->pieces[1].size = request->n * sizeof(gpuvec_query);
 	wire->pieces[2].data = request->filters;
 	wire->pieces[2].size = request->head.filter_bytes;
-	wire->pieces[3].data = request->values;
-	wire->pieces[3].size = request->nvalues * sizeof(float);
-	wire->pieces[4].data = request->ids;
-	wire->pieces[4].size = request->nids * sizeof(uint16);
+	wire->pieces[3].data = request->head.counted_bytes > 0 ? search->counts->map : NULL;
+	wire->pieces[3].size = request->head.counted_bytes;
+	wire->pieces[4].data = request->values;
+	wire->pieces[4].size = request->nvalues * sizeof(float);
+	wire->pieces[5].data = request->ids;
+	wire->pieces[5].size = request->nids * sizeof(uint16);
 	wire->need = &request->head.need;
 	wire->patience_us = &request->head.patience_us;
 	wire->answer_type = GPUVEC_MSG_RESULT;
@@ -298,6 +301,11 @@ make_request(MirrorSearchRequest *request, const MirrorConversation *conversatio
 	if (search->unordered && search->roots && request->n == 1 && conversation->tail == NULL &&
 		request->queries[0].k == GPUVEC_ALL_ROWS)
 		request->queries[0].flags |= GPUVEC_QUERY_PAGES;
+	if (search->counts != NULL && (request->queries[0].flags & GPUVEC_QUERY_PAGES) != 0)
+	{
+		request->queries[0].flags |= GPUVEC_QUERY_COUNT;
+		request->head.counted_bytes = search->counts->bytes;
+	}
 	request->head.known = conversation->known;
 	request->head.xmin = MirrorSnapshotXmin(conversation->snapshot);
 	request->head.measure = gpuvec_wire_measure(search->scoring);

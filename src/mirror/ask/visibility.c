@@ -158,13 +158,12 @@ MirrorVisibilityEnd(MirrorVisibility *visibility)
 }
 
 /*
- * Number of pages of the relation's visibility map.  One page covers 32,672
+ * Number of pages of a relation's visibility map.  One page covers 32,672
  * heap pages, so the map is cheap to read even for large tables.
  */
-BlockNumber
-MirrorVisibilityMapPages(MirrorVisibility *visibility)
+static BlockNumber
+map_pages(Relation rel)
 {
-	Relation	rel = visibility->target->rel;
 	BlockNumber known = GpuvecKnownMapPages(GpuvecRelationSmgr(rel));
 
 	/*
@@ -177,32 +176,49 @@ MirrorVisibilityMapPages(MirrorVisibility *visibility)
 	return RelationGetNumberOfBlocksInFork(rel, VISIBILITYMAP_FORKNUM);
 }
 
-/*
- * Copy the visibility map; the number `refresh` was known before.  Bits are
- * read without a lock, as everywhere: a bit that is just being cleared was
- * set a moment ago, when the page still was all-visible, and the check that
- * follows sees the change.
- */
-void
-MirrorVisibilityTakeMap(MirrorVisibility *visibility, uint64 refresh)
+BlockNumber
+MirrorVisibilityMapPages(MirrorVisibility *visibility)
 {
-	Relation	rel = visibility->target->rel;
-	BlockNumber pages = MirrorVisibilityMapPages(visibility);
+	return map_pages(visibility->target->rel);
+}
 
+/*
+ * Copy the visibility map.  Bits are read without a lock, as everywhere: a bit
+ * that is just being cleared was set a moment ago, when the page still was
+ * all-visible, and the check that follows sees the change.
+ */
+uint8 *
+MirrorReadMap(Relation rel, Size *bytes)
+{
+	BlockNumber pages = map_pages(rel);
+	uint8	   *map;
+
+	*bytes = (Size) pages * MAP_PAGE_BYTES;
 	if (pages == 0)
-		return;
-	visibility->map = MemoryContextAllocHuge(CurrentMemoryContext, (Size) pages * MAP_PAGE_BYTES);
+		return NULL;
+	map = MemoryContextAllocHuge(CurrentMemoryContext, *bytes);
 	for (BlockNumber page = 0; page < pages; page++)
 	{
 		Buffer		buffer = ReadBufferExtended(rel, VISIBILITYMAP_FORKNUM, page,
 												RBM_ZERO_ON_ERROR, NULL);
 
-		memcpy(visibility->map + (Size) page * MAP_PAGE_BYTES,
-			   PageGetContents(BufferGetPage(buffer)), MAP_PAGE_BYTES);
+		memcpy(map + (Size) page * MAP_PAGE_BYTES, PageGetContents(BufferGetPage(buffer)),
+			   MAP_PAGE_BYTES);
 		ReleaseBuffer(buffer);
 	}
-	visibility->map_pages = pages;
-	visibility->refresh = refresh;
+	return map;
+}
+
+/* Keep the map; the number `refresh` was known before */
+void
+MirrorVisibilityTakeMap(MirrorVisibility *visibility, uint64 refresh)
+{
+	Size		bytes;
+
+	visibility->map = MirrorReadMap(visibility->target->rel, &bytes);
+	visibility->map_pages = (BlockNumber) (bytes / MAP_PAGE_BYTES);
+	if (visibility->map)
+		visibility->refresh = refresh;
 }
 
 /*
@@ -509,6 +525,29 @@ MirrorVisible(MirrorVisibility *visibility, gpuvec_hit *hit, const MirrorQuery *
 		hit->place = gpuvec_hit_place(gpuvec_tid(block, mirror_line(ItemPointerGetOffsetNumber(&tid), true)),
 									  gpuvec_hit_common(hit->place), gpuvec_hit_newer(hit->place));
 	return true;
+}
+
+/*
+ * Of n roots of a rooted mirror (gpuvec_tid), in the order of pages, the
+ * number of those of which the snapshot sees a member
+ */
+uint64
+MirrorCountVisible(MirrorVisibility *visibility, const uint64 *roots, uint64 n)
+{
+	uint64		count = 0;
+
+	for (uint64 i = 0; i < n; i++)
+	{
+		ItemPointerData tid;
+
+		CHECK_FOR_INTERRUPTS();
+		ItemPointerSet(&tid, gpuvec_tid_block(roots[i]),
+					   mirror_line_offset(gpuvec_tid_line(roots[i])));
+		count += fetch_row(visibility, &tid);
+	}
+	MirrorVisibilityRest(visibility);
+	MirrorUsed.unproven += n;
+	return count;
 }
 
 /*

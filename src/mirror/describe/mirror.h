@@ -148,6 +148,7 @@ typedef struct MirrorQuery
 								 * the engine's answer */
 	MirrorPages pages;			/* rows without scores, in place of hits, if
 								 * the search wants roots in any order */
+	uint64		counted;		/* rows that the engine has counted */
 
 	bool		resumes;		/* only rows behind (resume_score, resume_tid) */
 	double		resume_score;
@@ -174,6 +175,9 @@ typedef struct MirrorQuery
 	uint64		after_tid;
 } MirrorQuery;
 
+/* Pages whose rows are counted (ask/visible_pages.h) */
+typedef struct MirrorVisiblePages MirrorVisiblePages;
+
 /* What all queries of a call have in common */
 typedef struct MirrorSearch
 {
@@ -195,6 +199,9 @@ typedef struct MirrorSearch
 								 * table's rows */
 	uint64		max_looked;		/* with among: abandon a query after this many
 								 * rows */
+	MirrorVisiblePages *counts; /* with unordered roots of one query: rows of
+								 * these pages are counted, not returned, if
+								 * the engine can; else NULL */
 	MemoryContext context;		/* hits live here */
 	uint64		engine_us;		/* time spent in the engine, all requests
 								 * together */
@@ -289,6 +296,15 @@ extern void MirrorDescribedKeep(uint64 begun, const char *column, Oid idset_type
 extern bool MirrorTopK(MirrorTarget *target, MirrorSearch *search, const char **reason);
 
 /*
+ * count_rows.c.  Count the rows that the query of a search for unordered roots
+ * finds, and the snapshot sees: *seen of pages all of whose rows everybody
+ * sees, *fetched others.  False: as above; without a reason, that is not known
+ * in this way.
+ */
+extern bool MirrorCountRows(MirrorTarget *target, MirrorSearch *search, uint64 *seen,
+							uint64 *fetched, const char **reason);
+
+/*
  * answer_pages.c.  The rows of pages as gpuvec_tid(block, line), in the order
  * of the pages; tids[] has room for all.
  */
@@ -319,6 +335,8 @@ extern MirrorVisibility *MirrorVisibilityBegin(MirrorTarget *target, Snapshot sn
 extern BlockNumber MirrorVisibilityMapPages(MirrorVisibility *visibility);
 extern uint64 MirrorVisibilityNumber(const MirrorVisibility *visibility);
 extern void MirrorVisibilityTakeMap(MirrorVisibility *visibility, uint64 refresh);
+extern uint8 *MirrorReadMap(Relation rel, Size *bytes);
+extern uint64 MirrorCountVisible(MirrorVisibility *visibility, const uint64 *roots, uint64 n);
 extern const uint8 *MirrorVisibilityMap(const MirrorVisibility *visibility, Size *bytes);
 extern void MirrorVisibilityFetchAll(MirrorVisibility *visibility);
 extern bool MirrorVisibilityKnowsRoot(const MirrorVisibility *visibility, const gpuvec_hit *hit);

@@ -50,6 +50,7 @@ INSERT INTO conditions SELECT ordinality, c FROM unnest(ARRAY['tokens && ''{3,12
 	'price < 10', 'price = ANY (''{1,2,3}'')', 'price IS NULL', 'price IS NOT NULL AND day >= ''2020-06-01''', 'flag', 'NOT flag', 'flag IS NOT TRUE', 'f > 3.0::float4', 'size = ''medium''', 'size > ''small''', 'tag = ''tag3''', 'amount < 3',
 	'tokens && ''{3,12}'' AND price < 10', 'tokens && ''{3,12}'' AND price BETWEEN 20 AND 70 AND NOT flag', 'tokens @> ''{60000}'' AND size = ''medium''', 'tokens && ''{3}'' AND tag = ''tag3''', 'tokens IS NULL AND price < 50', 'tokens && ''{3}'' AND f = 1.5',
 	'tokens && ''{3}'' AND id > 100', 'tokens && ''{3}'' AND random() < 2', 'tokens && ''{3}'' OR price = 7', 'price = 101', 'price < NULL', 'tokens <<->> idset_threshold(''{3}'', NULL, ''jaccard'')', 'false', 'tokens && ''{3}'' AND now() > ''2020-01-01''']) WITH ORDINALITY u(c, ordinality);
+INSERT INTO conditions VALUES (100, 'tokens && ''{3}'' AND price = ANY ((SELECT array_agg(i) FROM generate_series(0, 70000) i)::int[])');
 SELECT condition, compare(condition) FROM conditions ORDER BY n;
 -- what else may be counted, and what may not
 SELECT what, compare('tokens && ''{3,12}'' AND price < 50', 'docs', what) FROM unnest(ARRAY['count(1)', 'count(NULL::int)', 'count(*) + 1', 'count(*) || '' of '' || count(1)', 'count(price)', 'count(DISTINCT price)', 'count(*) FILTER (WHERE price > 3)', 'sum(price)', 'count(*) + sum(price)', 'count(*) - count(*)', '1']) what;

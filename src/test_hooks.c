@@ -162,19 +162,23 @@ GpuvecTestLook(void)
 			 errmsg("canceling statement at a look of a long loop")));
 }
 
-/* True if a list of names, with spaces between them, has this one */
-static bool
-has_name(const char *list, const char *name)
+/*
+ * The number that a list of names has for this one: 0, or what follows it
+ * behind a slash; -1: the list, with spaces between names, does not have it
+ */
+static int
+number_of_name(const char *list, const char *name)
 {
 	size_t		length;
 
-	for (; *list != '\0'; list += length + strspn(list + length, " "))
+	for (; *list != '\0'; list += strspn(list, " "))
 	{
-		length = strcspn(list, " ");
+		length = strcspn(list, " /");
 		if (strlen(name) == length && memcmp(list, name, length) == 0)
-			return true;
+			return list[length] == '/' ? atoi(list + length + 1) : 0;
+		list += strcspn(list, " ");
 	}
-	return false;
+	return -1;
 }
 
 /*
@@ -183,11 +187,12 @@ has_name(const char *list, const char *name)
 void
 GpuvecInjection(const char *name)
 {
+	int			number = injection_point == NULL ? -1 : number_of_name(injection_point, name);
 	LOCKTAG		tag;
 
-	if (injection_point == NULL || !has_name(injection_point, name))
+	if (number < 0)
 		return;
-	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, GPUVEC_INJECTION_LOCK, 0, 2);
+	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, GPUVEC_INJECTION_LOCK, number, 2);
 	(void) LockAcquire(&tag, ShareLock, false, false);
 	LockRelease(&tag, ShareLock, false);
 }

@@ -94,7 +94,7 @@ extern void GpuvecDefineTestSettings(void);
  * Points at which a test can stop a session.  A session whose
  * gpuvec.injection_point has this name, or a list with it, waits there for
  * the advisory lock (GPUVEC_INJECTION_LOCK, 0), which another session of the
- * test holds.
+ * test holds; or, if "/n" follows the name, for (GPUVEC_INJECTION_LOCK, n).
  */
 #define GPUVEC_INJECTION_LOCK	71866
 extern void GpuvecInjection(const char *name);

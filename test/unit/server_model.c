@@ -938,6 +938,93 @@ model_check(client *c, const model *m, gpuvec_measure measure, const model_query
 	return ok && check(at == result.nhits, "the sum of hits");
 }
 
+/* Two bits for each of so many pages, of which the lower one says something */
+static uint8_t *
+random_pages(uint64_t bytes)
+{
+	uint8_t    *bits = malloc(bytes + 1);
+	uint64_t	kind = random_below(4);
+
+	for (uint64_t i = 0; i < bytes; i++)
+		bits[i] = kind == 0 ? 0xAA : kind == 1 ? 0x55 : (uint8_t) random_below(256);
+	return bits;
+}
+
+/* True if rows of a page are to be counted */
+static bool
+is_counted(const uint8_t *bits, uint64_t bytes, uint32_t block)
+{
+	return block < bytes * 4 && ((bits[block / 4] >> (2 * (block % 4))) & 1) == 1;
+}
+
+/* The request to count the rows that a query finds on some pages */
+static void
+count_request(buffer *b, const model *m, gpuvec_measure measure, const model_query *query,
+			  const uint8_t *bits, uint64_t bytes)
+{
+	buffer		search = {0};
+	gpuvec_search *head;
+	size_t		before;
+	gpuvec_query *wire;
+
+	search_request(&search, &m->key, m->position, measure, query, 1);
+	head = (gpuvec_search *) search.data;
+	wire = (gpuvec_query *) (search.data + sizeof(*head) + (measure == GPUVEC_TVERSKY ? sizeof(weights) : 0));
+	wire->k = GPUVEC_ALL_ROWS;
+	wire->flags = (wire->flags & ~(uint32_t) GPUVEC_QUERY_AFTER) | GPUVEC_QUERY_PAGES | GPUVEC_QUERY_COUNT;
+	head->counted_bytes = bytes;
+	before = (size_t) ((char *) (wire + 1) - search.data) + head->filter_bytes;
+	buffer_add(b, search.data, before);
+	buffer_add(b, bits, bytes);
+	buffer_add(b, search.data + before, search.length - before);
+	free(search.data);
+}
+
+/* Check an answer: of all n rows those of some pages are counted */
+static bool
+check_counted(client *c, gpuvec_hit *truth, uint64_t n, const uint8_t *bits, uint64_t bytes)
+{
+	gpuvec_result result;
+	char	   *pages;
+	uint64_t	rest = 0;
+
+	memcpy(&result, c->data, sizeof(result));
+	if (!check(result.state.state == GPUVEC_READY && result.nqueries == 1, "a query that counts is answered"))
+		return false;
+	if (result.counted == GPUVEC_NOT_COUNTED)
+		return check(on_gpu() && result.nhits == 0, "what is not counted is not returned");
+	for (uint64_t i = 0; i < n; i++)
+		if (!is_counted(bits, bytes, gpuvec_hit_block(truth[i].place)))
+			truth[rest++] = truth[i];
+	pages = c->data + c->frame.length - result.page_bytes;
+	return check(result.counted == n - rest, "the number of rows that are counted") &&
+		check(result.nhits == rest && (result.page_bytes > 0) == (rest > 0), "the number of the others") &&
+		check(pages_equal(pages, result.page_bytes, truth, rest), "others are returned");
+}
+
+bool
+model_check_count(client *c, const model *m, gpuvec_measure measure, model_query *query)
+{
+	uint64_t	bytes = (random_below(3) ? m->nblocks / 4 + 1 : random_below(m->nblocks / 4 + 1)) / 8 * 8;
+	uint8_t    *bits = random_pages(bytes);
+	buffer		b = {0};
+	uint64_t	passed = 0;
+	uint64_t	n;
+	gpuvec_hit *truth;
+	bool		ok;
+
+	weights = some_weights[random_below(4)];
+	query->wire.flags &= GPUVEC_QUERY_MIN_SCORE;
+	count_request(&b, m, measure, query, bits, bytes);
+	truth = brute_force(m, measure, query, 0, 0, &n, &passed);
+	ok = check(client_call(c, GPUVEC_MSG_SEARCH, b.data, b.length, GPUVEC_MSG_RESULT), "a count is answered") &&
+		check_counted(c, truth, n, bits, bytes);
+	free(b.data);
+	free(truth);
+	free(bits);
+	return ok;
+}
+
 bool
 model_check_random(client *c, const model *m, const shape *s)
 {
@@ -948,7 +1035,8 @@ model_check_random(client *c, const model *m, const shape *s)
 
 	for (uint32_t i = 0; i < n; i++)
 		queries[i] = random_query(s);
-	ok = model_check(c, m, measure, queries, n);
+	ok = model_check(c, m, measure, queries, n) &&
+		(random_below(2) || model_check_count(c, m, measure, &queries[0]));
 	for (uint32_t i = 0; i < n; i++)
 		free(queries[i].ids);
 	return ok;

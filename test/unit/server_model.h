@@ -135,7 +135,14 @@ extern bool model_check(client *c, const model *m, gpuvec_measure measure,
 /* qsort comparator of hits: by score, then by tid */
 extern int	model_compare_hits(const void *a, const void *b);
 
-/* A random search, compared with brute force */
+/*
+ * Rows of some pages that are counted, and all others, compared with brute
+ * force; changes the query's flags
+ */
+extern bool model_check_count(client *c, const model *m, gpuvec_measure measure,
+							  model_query *query);
+
+/* A random search, compared with brute force; sometimes a count as well */
 extern bool model_check_random(client *c, const model *m, const shape *s);
 
 #endif							/* SERVER_MODEL_H */

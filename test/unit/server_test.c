@@ -2148,6 +2148,42 @@ bad_filters(const engine *e, const model *m)
 	free(b.data);
 }
 
+/* Pages to count that make no sense */
+static void
+bad_counts(const engine *e, const model *m)
+{
+	uint16_t	ids[3] = {1, 2, 3};
+	model_query q = {
+		.ids = ids,.wire = {.len = 3,.k = GPUVEC_ALL_ROWS,.flags = GPUVEC_QUERY_PAGES | GPUVEC_QUERY_COUNT}
+	};
+	uint64_t	pages[2] = {0};
+	buffer		b = {0};
+
+#define BAD_COUNT(change, what) \
+	do { \
+		gpuvec_search *head; gpuvec_query *query; \
+		b.length = 0; \
+		search_request(&b, &m->key, 0, GPUVEC_JACCARD, &q, 1); \
+		buffer_add(&b, pages, sizeof(pages)); \
+		head = (gpuvec_search *) b.data; query = (gpuvec_query *) (head + 1); \
+		memmove((char *) (query + 1) + sizeof(pages), query + 1, sizeof(ids)); \
+		memcpy(query + 1, pages, sizeof(pages)); \
+		head->counted_bytes = sizeof(pages); \
+		change; \
+		expect_violation(e, GPUVEC_MSG_SEARCH, b.data, b.length, what); \
+	} while (0)
+	BAD_COUNT(query->flags = GPUVEC_QUERY_PAGES, "pages of a query that does not count");
+	BAD_COUNT(query->flags = GPUVEC_QUERY_COUNT, "a count with hits");
+	BAD_COUNT(query->k = 10, "a count of the best rows");
+	BAD_COUNT(query->flags |= GPUVEC_QUERY_AFTER, "a count that goes on");
+	BAD_COUNT(query->flags |= GPUVEC_QUERY_COUNT << 1, "an unknown flag");
+	BAD_COUNT(head->counted_bytes -= 8, "fewer pages than there are");
+	BAD_COUNT(head->counted_bytes += 8, "more pages than there are");
+	BAD_COUNT((head->counted_bytes += 1, b.length += 1), "a part of a word of pages");
+	BAD_COUNT(head->counted_bytes = UINT64_MAX - 7, "pages that overflow");
+	free(b.data);
+}
+
 /* Weights that make no sense, of one mirror and of several */
 static void
 bad_weights(const engine *e, const model *m)
@@ -2289,6 +2325,7 @@ test_filters_violations(void)
 	m = model_new(100, 20, &small);
 	check(model_load(&c, &m), "load");
 	bad_filters(&e, &m);
+	bad_counts(&e, &m);
 	bad_filter_keys(&e, &m, good, 24, 0, "words that are cut off");
 	bad_filter_keys(&e, &m, good, 0, 2, "no words");
 	bad_filter_keys(&e, &m, unknown, 32, 0, "a null in no column");

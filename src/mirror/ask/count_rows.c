@@ -16,6 +16,7 @@
 #include "gpuvec.h"
 
 #include "access/xact.h"
+#include "link/engine_link.h"
 #include "mirror/ask/visible_pages.h"
 #include "mirror/feed/feed.h"
 #include "utils/memutils.h"
@@ -42,13 +43,17 @@ count_fetched(MirrorTarget *target, const MirrorSearch *search)
 	return n;
 }
 
-/* True if a mirror follows a feed, as far as that is known without asking */
+/*
+ * True if the mirror follows a feed, or will.  Feeds are in shared memory,
+ * which is there once an engine is.
+ */
 static bool
-has_feed(const MirrorTarget *target)
+has_feed(const MirrorTarget *target, const char **reason)
 {
 	gpuvec_freshness need = {0};
 
-	if (target->mode != MIRROR_SHARED || !target->key.rooted || !target->fed)
+	if (target->mode != MIRROR_SHARED || !target->key.rooted || !target->fed ||
+		GpuvecLinkOpen(true, reason) != GPUVEC_LINK_READY)
 		return false;
 	FeedRead(target, &need);
 	return need.feed != 0;
@@ -64,7 +69,7 @@ MirrorCountRows(MirrorTarget *target, MirrorSearch *search, uint64 *seen, uint64
 	bool		counted = false;
 
 	*reason = NULL;
-	if (IsolationIsSerializable() || !has_feed(target))
+	if (IsolationIsSerializable() || !has_feed(target, reason))
 		return false;
 	context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec count", ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(context);

@@ -282,9 +282,11 @@ deal() {
 job_regress() {
 	local program=$1 input=$2 preload=$3 name=$4 ok bad status
 	shift 4
-	# steps of isolation tests must not depend on when the feeder comes
+	# steps of isolation tests must not depend on when the feeder comes, nor
+	# which pages VACUUM marks on whom autovacuum analyzes meanwhile
 	if ! gpuvec_start "data-$name" "$common_conf
 $patient_conf
+autovacuum = off
 $([[ $name != isolation-* ]] || echo "gpuvec.feeder = off")
 $([ "$preload" = no ] || echo "shared_preload_libraries = 'gpuvec'")" >"$log" 2>&1; then
 		count 0 $#

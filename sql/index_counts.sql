@@ -2,12 +2,12 @@
 CREATE SCHEMA index_counts;
 SET search_path = index_counts, public;
 CREATE TYPE size AS ENUM ('small', 'medium', 'large');
-CREATE TABLE docs (id int NOT NULL, price int, day date, flag bool, f float8, size size, tag text, amount numeric, tokens idset) WITH (autovacuum_enabled = off, fillfactor = 90);
+CREATE TABLE docs (id int NOT NULL, price int, day date, f float8, size size, tag text, amount numeric, tokens idset) WITH (autovacuum_enabled = off, fillfactor = 90);
 -- more rows than a segment has; null sets and empty ones; nulls in each column
-INSERT INTO docs SELECT i, CASE WHEN i % 13 > 0 THEN i % 100 END, CASE WHEN i % 17 > 0 THEN date '2020-01-01' + i % 365 END, CASE WHEN i % 3 > 0 THEN i % 2 = 0 END,
+INSERT INTO docs SELECT i, CASE WHEN i % 13 > 0 THEN i % 100 END, CASE WHEN i % 17 > 0 THEN date '2020-01-01' + i % 365 END,
 	i % 10 * 0.5, (ARRAY['small', 'medium', 'large'])[1 + i % 3]::size, 'tag' || i % 7, i % 50,
 	CASE WHEN i % 1000 = 0 THEN NULL WHEN i % 1000 = 1 THEN '{}' ELSE ARRAY[i % 5, 10 + i % 97, 200 + i % 2003, CASE WHEN i % 3 = 0 THEN 60000 ELSE 60001 END]::idset END FROM generate_series(1, 70000) i;
-CREATE INDEX docs_tokens ON docs USING gpuvec (tokens, price, day, flag, f, size, tag, amount);
+CREATE INDEX docs_tokens ON docs USING gpuvec (tokens, price, day, f, size, tag, amount);
 VACUUM ANALYZE docs;
 
 /*
@@ -47,8 +47,8 @@ CREATE TABLE conditions (n int, condition text);
 INSERT INTO conditions SELECT ordinality, c FROM unnest(ARRAY['tokens && ''{3,12}''', 'tokens && ''{60000,60001}''', 'tokens && ''{7000}''', 'tokens && ''{}''', 'tokens @> ''{3,60000}''', 'tokens @> 60001', 'tokens @> ''{}''', 'tokens = ''{3,10,300,60001}''', 'tokens = ''{}''',
 	'tokens <@ ''{0,1,2,3,4,10,11,12,200,201,60000,60001}''', 'tokens <@ ''{}''', 'tokens <<->> idset_threshold(''{3,12,300}'', 0.25, ''jaccard'')', 'tokens <<->> idset_threshold(''{3,12,300}'', -4, ''hamming'')', 'jaccard_similarity(tokens, ''{3,12,300}'') >= 0.25',
 	'tokens && NULL', 'tokens IS NULL', 'tokens IS NOT NULL', 'tokens @@ ''3 & 12''', 'tokens && ANY (ARRAY[''{3}'', ''{12}'']::idset[])', 'tokens && ''{3}'' AND tokens && ''{12}''',
-	'price < 10', 'price = ANY (''{1,2,3}'')', 'price IS NULL', 'price IS NOT NULL AND day >= ''2020-06-01''', 'flag', 'NOT flag', 'flag IS NOT TRUE', 'f > 3.0::float4', 'size = ''medium''', 'size > ''small''', 'tag = ''tag3''', 'amount < 3',
-	'tokens && ''{3,12}'' AND price < 10', 'tokens && ''{3,12}'' AND price BETWEEN 20 AND 70 AND NOT flag', 'tokens @> ''{60000}'' AND size = ''medium''', 'tokens && ''{3}'' AND tag = ''tag3''', 'tokens IS NULL AND price < 50', 'tokens && ''{3}'' AND f = 1.5',
+	'price < 10', 'price = ANY (''{1,2,3}'')', 'price IS NULL', 'price IS NOT NULL AND day >= ''2020-06-01''', 'f > 3.0::float4', 'size = ''medium''', 'size > ''small''', 'tag = ''tag3''', 'amount < 3',
+	'tokens && ''{3,12}'' AND price < 10', 'tokens && ''{3,12}'' AND price BETWEEN 20 AND 70 AND day < ''2020-09-01''', 'tokens @> ''{60000}'' AND size = ''medium''', 'tokens && ''{3}'' AND tag = ''tag3''', 'tokens IS NULL AND price < 50', 'tokens && ''{3}'' AND f = 1.5',
 	'tokens && ''{3}'' AND id > 100', 'tokens && ''{3}'' AND random() < 2', 'tokens && ''{3}'' OR price = 7', 'price = 101', 'price < NULL', 'tokens <<->> idset_threshold(''{3}'', NULL, ''jaccard'')', 'false', 'tokens && ''{3}'' AND now() > ''2020-01-01''']) WITH ORDINALITY u(c, ordinality);
 INSERT INTO conditions VALUES (100, 'tokens && ''{3}'' AND price = ANY ((SELECT array_agg(i) FROM generate_series(0, 70000) i)::int[])');
 SELECT condition, compare(condition) FROM conditions ORDER BY n;
@@ -83,9 +83,9 @@ DECLARE
 	line text;
 BEGIN
 	FOR line IN EXECUTE 'EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) ' || query LOOP
-		IF line ~ 'Rows Not' THEN RETURN trim(line); END IF;
+		IF line ~ 'Rows Not Fetched: [1-9]' THEN RETURN 'some rows are not fetched'; END IF;
 	END LOOP;
-	RETURN 'no node';
+	RETURN 'all rows are fetched';
 END $$;
 SELECT not_fetched('SELECT count(*) FROM docs WHERE tokens && ''{3}''');
 BEGIN;
@@ -107,9 +107,9 @@ DELETE FROM docs WHERE id <= 1000 AND id % 10 = 3;
 UPDATE docs SET tokens = '{3}' WHERE id BETWEEN 2000 AND 2010;
 UPDATE docs SET id = -id WHERE id BETWEEN 3000 AND 3100;
 INSERT INTO docs (id, price, tokens) SELECT 100000 + i, 5, '{3}' FROM generate_series(1, 50) i;
-SELECT condition, compare(condition) FROM conditions WHERE n IN (1, 2, 5, 8, 9, 10, 12, 16, 21, 33) ORDER BY n;
+SELECT condition, compare(condition) FROM conditions WHERE n IN (1, 2, 5, 8, 9, 10, 12, 16, 21, 30) ORDER BY n;
 VACUUM docs;
-SELECT condition, compare(condition) FROM conditions WHERE n IN (1, 2, 5, 8, 9, 10, 12, 16, 21, 33) ORDER BY n;
+SELECT condition, compare(condition) FROM conditions WHERE n IN (1, 2, 5, 8, 9, 10, 12, 16, 21, 30) ORDER BY n;
 SELECT not_fetched('SELECT count(*) FROM docs WHERE tokens && ''{3}''');
 -- under SERIALIZABLE rows are looked at
 BEGIN ISOLATION LEVEL SERIALIZABLE;

@@ -13,6 +13,7 @@
 #   make bench-als                                    trainings in the engine alone, see bench_als.cpp
 #   make bench-als-sql SCALE=1                        trainings through SQL
 #   make bench-filters-sql                            index scans with conditions
+#   make bench-counts                                 counts of rows by an index
 #   make bench-devices LAYOUTS="0 0,1"                tables on several devices, through SQL
 #   make bench-partitions      a partitioned table beside a flat one
 #   make bench-neighbors                              nearest items of each item, see bench_neighbors.cpp
@@ -39,6 +40,8 @@
 # bench-filters-sql: ROWS (1,000,000), QUERIES (2,000), CLIENTS (64), MEASURE_SECONDS (2), ENGINE, THREADS (0: all), GOAL (1.5: times an
 #              unfiltered scan), CLIENTS_GOAL (40,000 statements a second), LATERAL_GOAL (0.1 seconds),
 #              JOIN_ROWS (values of gpuvec.join_rows, none)
+#
+# bench-counts: ROWS (1,000,000), MEASURE_SECONDS (2), ENGINE, THREADS (0: all), GOAL (1: milliseconds of a count)
 #
 # bench-devices: ROWS (1,000,000), QUERIES (2,000), MEASURE_SECONDS (4),
 #              CLIENTS (64: a list), ENGINE, THREADS (0: all), REPEATS (5),
@@ -110,6 +113,9 @@ FILTERS_SETTINGS = $(call given,CLIENTS ENGINE GOAL MEASURE_SECONDS CLIENTS_GOAL
 
 bench-filters-sql: $(BENCH_BIN)/bench_gen
 	$(PEERS_SETTINGS) $(FILTERS_SETTINGS) bash $(srcdir)/test/bench/filters_sql.sh
+
+bench-counts: $(BENCH_BIN)/bench_gen
+	$(PEERS_SETTINGS) $(call given,ENGINE GOAL MEASURE_SECONDS) bash $(srcdir)/test/bench/counts_sql.sh
 
 bench-devices: $(BENCH_BIN)/bench_gen
 	$(PEERS_SETTINGS) $(call given,CLIENTS ENGINE MEASURE_SECONDS LAYOUTS WORKERS TIER) bash $(srcdir)/test/bench/devices_sql.sh

@@ -1,0 +1,92 @@
+#!/bin/bash
+# Counts of rows by an index, through SQL.
+#
+# Called by "make bench-counts" (bench.mk lists the variables).  Starts a private server, makes a table of ROWS rows of mode B
+# in random order with the column bucket (0 to 99,999, uniform), an index on (tokens, bucket), and a GIN index on the same ids
+# as an array.  Then, in one run, for counts of more and more rows, by ids and by bucket:
+#
+# - the time of SELECT count(*), one client, prepared statements, for MEASURE_SECONDS; by the index, by its scans without the
+#   node that counts (enable_indexonlyscan = off), and by GIN;
+# - the time in the engine, as EXPLAIN says (the median of 15);
+# - the same when 1 and 10 % of the pages are not all-visible.
+#
+# Each count is compared with that of a sequential scan.  Prints a table.  Exit status 1 if one differs or a goal is missed.
+set -uo pipefail
+
+: "${ROWS:=1000000}" "${MEASURE_SECONDS:=2}" "${THREADS:=0}" "${ENGINE:=auto}" "${GOAL:=1}"
+: "${BENCH_BIN:?run this with \"make bench-counts\"}"
+. "$(dirname "${BASH_SOURCE[0]}")/peers_lib.sh"
+
+make_tables() {
+	progress "making $ROWS rows"
+	psql_ <<-SQL >/dev/null || die "could not make the tables"
+		CREATE TABLE docs (id bigint, tokens idset, bucket int DEFAULT floor(random() * 100000));
+		COPY docs (id, tokens) FROM PROGRAM '$work/bench_gen docs --mode B --order random --n-docs $ROWS' (FORMAT binary);
+		CREATE TABLE arrays AS SELECT id, tokens::int[] AS ids FROM docs;
+		SET maintenance_work_mem = '2GB';
+		SET max_parallel_maintenance_workers = 4;
+		CREATE INDEX docs_idx ON docs USING gpuvec (tokens, bucket);
+		CREATE INDEX arrays_idx ON arrays USING gin (ids);
+		VACUUM (ANALYZE, FREEZE) docs, arrays;
+		-- an id for each share of the rows
+		CREATE TABLE shares AS SELECT DISTINCT ON (share) share, id FROM (VALUES (0.0001), (0.001), (0.01), (0.1), (0.5)) s(share),
+			(SELECT i AS id, count(*) AS n FROM (SELECT unnest(tokens) AS i FROM docs LIMIT 5000000) u GROUP BY i) f
+			ORDER BY share, abs(ln(n * (SELECT avg(cardinality(tokens)) FROM (SELECT tokens FROM docs LIMIT 100000) x) / 5000000 / share));
+	SQL
+}
+
+# milliseconds SETTINGS STATEMENT
+milliseconds() {
+	printf '%s;\n' "$2" >"$work/script"
+	PGOPTIONS="$1" "$bindir/pgbench" -n -M prepared -c 1 -T "$MEASURE_SECONDS" -f "$work/script" 2>/dev/null |
+		sed -n 's/^latency average = \([0-9.]*\) ms$/\1/p'
+}
+
+# in_engine STATEMENT: milliseconds
+in_engine() {
+	for _ in $(seq 15); do
+		psql_ -c "SET enable_seqscan = off" -c "EXPLAIN (ANALYZE, COSTS OFF) $1" | sed -n 's/.*Engine Time: \([0-9.]*\) ms/\1/p'
+	done | median
+}
+
+# count LABEL CONDITION [CONDITION FOR GIN]
+count() {
+	local ask="SELECT count(*) FROM docs WHERE $2" rows ms
+	progress "$1"
+	rows=$(psql_ -c "SET enable_indexscan = off; SET enable_bitmapscan = off; SET enable_indexonlyscan = off" -c "$ask")
+	[ "$rows" = "$(psql_ -c 'SET enable_seqscan = off' -c "$ask")" ] || fail "counts differ: $1"
+	ms=$(milliseconds '-c enable_seqscan=off' "$ask")
+	goal "$1, $rows rows: ms" "$ms" '<=' "$GOAL"
+	figure " in the engine" "$(in_engine "$ask")"
+	figure " by a bitmap scan" "$(milliseconds '-c enable_seqscan=off -c enable_indexonlyscan=off' "$ask")"
+	[ -z "${3:-}" ] || figure " by GIN" "$(milliseconds '-c enable_seqscan=off' "SELECT count(*) FROM arrays WHERE $3")"
+}
+
+counts() {
+	local share id
+	while IFS='|' read -r share id; do
+		count "id of $share of the rows$1" "tokens && '{$id}'" "ids && '{$id}'"
+	done < <(psql_ -c 'SELECT share, id FROM shares ORDER BY share')
+	count "two ids$1" "tokens && '$(psql_ -c "SELECT array_agg(id) FROM shares WHERE share IN (0.1, 0.01)")'" \
+		"ids && '$(psql_ -c "SELECT array_agg(id) FROM shares WHERE share IN (0.1, 0.01)")'"
+	count "bucket: 10 % of the rows$1" 'bucket < 10000'
+	count "id of 0.5, bucket: 1 %$1" "tokens && '{$(psql_ -c 'SELECT id FROM shares WHERE share = 0.5')}' AND bucket < 1000"
+}
+
+# unsee EVERY: one page of this number is not all-visible any more
+unsee() {
+	psql_ -c "DELETE FROM docs WHERE ctid IN (SELECT format('(%s,1)', b * $1)::tid
+		FROM generate_series(0, (pg_relation_size('docs') / current_setting('block_size')::int - 1) / $1) b)"
+}
+
+bench_server "shared_buffers = 8GB
+gpuvec.engine = '$ENGINE'
+gpuvec.cpu_threads = $THREADS"
+make_tables
+counts ''
+unsee 100
+counts ', 1 % of pages unproven'
+unsee 10
+counts ', 10 % unproven'
+print_goals 'counts by an index'
+[ "$failures" = 0 ] || exit 1

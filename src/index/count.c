@@ -206,7 +206,7 @@ find_scan(PlannerInfo *root, const RelOptInfo *rel)
 	copy.pathlist = copy.partial_pathlist = copy.indexlist = NIL;
 	copy.consider_parallel = false;
 	foreach(cell, rel->indexlist)
-		if (GpuvecIsOurIndex(lfirst(cell)))
+		if (GpuvecIsOurIndex(lfirst(cell)) && !((IndexOptInfo *) lfirst(cell))->hypothetical)
 		copy.indexlist = lappend(copy.indexlist, lfirst(cell));
 	if (copy.indexlist == NIL)
 		return NULL;

@@ -293,6 +293,19 @@ sample(struct worker *me)
 		run(me, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'gpuvec supervisor'");
 }
 
+/*
+ * True until the time is over.  On a busy machine an engine may take longer to
+ * say what it is: it is waited for.
+ */
+static bool
+goes_on(void)
+{
+	double		over = now() - begun - options.seconds;
+	bool		seen = atomic_load(&counters[ON_CPU]) + atomic_load(&counters[ON_CUDA]) > 0;
+
+	return !stopping && (over < 0 || (!seen && over < options.patience));
+}
+
 /* Until the time is over: look at everybody */
 static void
 watch(struct worker *me)
@@ -302,7 +315,7 @@ watch(struct worker *me)
 	int			old = 0;
 	int			older = 0;
 
-	while (!stopping && now() - begun < options.seconds)
+	while (goes_on())
 	{
 		watch_statements(me);
 		if ((me->conn || session_open(me)) && run(me, "RESET ALL; SET statement_timeout = '10s'"))

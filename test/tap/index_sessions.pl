@@ -270,7 +270,7 @@ for my $verify ('on', 'off')
 		start_pgbench($node, \$outs[1], \$errors[1], '-c', 1, '-T', 12, '-f', "$dir/vacuum.sql"), start_pgbench($node, \$outs[2], \$errors[2], '-c', 1, '-T', 12, '-f', "$dir/truncate.sql"));
 	$_->finish for @runs;
 	is(errors_in(join("\n", @errors)), '', "verify $verify: every answer is right, and no errors");
-	cmp_ok(join(' ', $outs[0] =~ /actually processed: (\d+)/), '>', 100, "verify $verify: they ran");
+	cmp_ok(join(' ', $outs[0] =~ /actually processed: (\d+)/), '>', 0, "verify $verify: they ran");
 }
 
 # What changes between two searches of a session does not fit a message; several sessions

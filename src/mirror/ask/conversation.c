@@ -379,8 +379,7 @@ MirrorConversationBegin(MirrorConversation *conversation, const char **reason)
 		start_over(conversation);
 		conversation->visibility = MirrorVisibilityBegin(conversation->target, conversation->snapshot);
 		PredicateLockRelation(conversation->target->rel, conversation->snapshot);
-		if (conversation->counts != NULL)
-			VisiblePagesRead(conversation->counts, conversation->target);
+		VisiblePagesRead(conversation->counts, conversation->target);
 		ok = take_map(conversation);
 		GPUVEC_INJECTION("ask-before-position");
 		if (ok)
@@ -583,9 +582,7 @@ ensure(MirrorConversation *conversation, const gpuvec_state *known)
 static bool
 take_answer(MirrorConversation *conversation, MirrorRequest *request, Answer *answer)
 {
-	/*
-	 * the refresh may not be published yet: the next request needs it too
-	 */
+	/* the refresh may not be published: the next request needs it, too */
 	if (answer->ahead)
 		return true;
 	FeedNoteState(&answer->state);

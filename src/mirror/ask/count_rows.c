@@ -4,8 +4,8 @@
  *	  Counts the rows that a query finds, without looking at most of them.
  *
  * The engine counts those of pages all of whose rows everybody sees, as
- * visible_pages.c proves.  It returns the others, whose HOT chains are fetched.
- * All of this is one request: another one might find another mirror.
+ * visible_pages.c proves.  It returns the others, whose HOT chains are
+ * fetched.  All of this is one request: another one might find another mirror.
  *
  * If a page was changed meanwhile, so that the proof does not hold, the rows
  * are counted again.  Beside writers that change many pages, none of a few

@@ -27,12 +27,12 @@
  *	- It has no root that was removed before t.  Such roots were told to the
  *	  feed before VACUUM made their line pointers free, and a page is not
  *	  all-visible before that.
- *	- It has no root of a row that came to p after t.  Who inserts it clears p's
- *	  bit of the map, and then lets others see the page.  In step 4 the bit is
- *	  set again.  VACUUM does not set it while p has a row that is not visible
- *	  to S.  So the row was removed: its transaction was aborted.  The record
- *	  of that is one of those that the mirror has applied, or one of n + 1 ..
- *	  m.
+ *	- It has no root of a row that came to p after t.  Who inserts it clears
+ *	  p's bit of the map, and then lets others see the page.  In step 4 the bit
+ *	  is set again.  VACUUM does not set it while p has a row that is not
+ *	  visible to S.  So the row was removed: its transaction was aborted.  The
+ *	  record of that is one of those that the mirror has applied, or one of
+ *	  n + 1 .. m.
  *
  * The mirror may be newer than the records that it has applied: it may have
  * been read from pages.  So it does not do to look only for records.
@@ -58,6 +58,8 @@
 void
 VisiblePagesRead(MirrorVisiblePages *pages, const MirrorTarget *target)
 {
+	if (pages == NULL)
+		return;
 	VisiblePagesFree(pages);
 	pages->map = MirrorReadMap(target->rel, &pages->bytes);
 	/* bits are read without a lock */

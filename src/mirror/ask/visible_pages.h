@@ -30,7 +30,8 @@ VisiblePagesHave(const MirrorVisiblePages *pages, BlockNumber block)
 
 /*
  * Read the map, after the snapshot was taken and before it is known what the
- * mirror must have applied; again: what was read before is freed
+ * mirror must have applied; again: what was read before is freed.  Nothing if
+ * pages is NULL.
  */
 extern void VisiblePagesRead(MirrorVisiblePages *pages, const MirrorTarget *target);
 

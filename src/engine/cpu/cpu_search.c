@@ -246,46 +246,44 @@ row_size(const gpuvec_topk_query *query)
 	return query->bare ? sizeof(uint64_t) : sizeof(best_row);
 }
 
-/* What slices found for one query */
-typedef struct cpu_found
+/*
+ * Copy the rows of one slice behind n others at `rows`, unless that is NULL;
+ * returns their number, and adds those that it has counted
+ */
+static uint64_t
+copy_rows(const best_rows *best, size_t size, char *rows, uint64_t n, uint64_t *counted)
 {
-	size_t		size;			/* row_size() */
-	char	   *rows;			/* room for n rows; or NULL */
-	uint64_t	n;
-	uint64_t	counted;
-} cpu_found;
-
-/* Add what one slice found, with its rows if there is room for them */
-static void
-add_found(cpu_found *found, const best_rows *best)
-{
-	if (found->rows && best->n > 0)
-		memcpy(found->rows + found->n * found->size, best->rows, best->n * found->size);
-	found->n += best->n;
-	found->counted += best->counted;
+	if (rows && best->n > 0)
+		memcpy(rows + n * size, best->rows, best->n * size);
+	*counted += best->counted;
+	return best->n;
 }
 
 /*
  * Copy the rows that all slices found for one query to `rows`, unless that is
- * NULL.  Returns how many there are.
+ * NULL.  Returns their number, and that of rows that were counted.
  */
-static cpu_found
-gather_rows(const cpu_search *search, uint64_t query, void *rows)
+static uint64_t
+gather_rows(const cpu_search *search, uint64_t query, void *rows, uint64_t *counted)
 {
-	cpu_found	found = {.size = row_size(search->queries[query].query), .rows = rows};
+	size_t		size = row_size(search->queries[query].query);
+	uint64_t	n = 0;
 
+	*counted = 0;
 	if (search->cold)
-		add_found(&found, &search->cold[query]);
+		n += copy_rows(&search->cold[query], size, rows, n, counted);
 	for (uint32_t split = 0; search->filters.gathered && split < search->filters.splits; split++)
-		add_found(&found, &search->filters.gathered[(size_t) split * search->nqueries + query]);
+		n += copy_rows(&search->filters.gathered[(size_t) split * search->nqueries + query],
+					   size, rows, n, counted);
 	for (int g = 0; g < CPU_N_WAYS; g++)
 	{
 		const cpu_group *group = &search->groups[g];
 
 		for (uint32_t split = 0; split < group->nsplits; split++)
-			add_found(&found, &group->best[(size_t) split * search->nqueries + query]);
+			n += copy_rows(&group->best[(size_t) split * search->nqueries + query],
+						   size, rows, n, counted);
 	}
-	return found;
+	return n;
 }
 
 /* Give a query its rows */
@@ -314,7 +312,7 @@ answer_tids(cpu_search *search, uint64_t number, uint64_t n)
 	if (query->tids == NULL)
 		__atomic_store_n(&search->failed, 1, __ATOMIC_RELAXED);
 	else
-		query->nmatches = (uint32_t) gather_rows(search, number, query->tids).n;
+		query->nmatches = (uint32_t) gather_rows(search, number, query->tids, &query->counted);
 }
 
 /*
@@ -326,16 +324,13 @@ merge_query(void *task, uint64_t number, int thread)
 {
 	cpu_search *search = task;
 	gpuvec_topk_query *query = (gpuvec_topk_query *) search->queries[number].query;
-	cpu_found	found;
 	uint64_t	total;
 	best_row   *rows;
 
 	(void) thread;
 	if (query->canceled && __atomic_load_n(query->canceled, __ATOMIC_RELAXED))
 		return;
-	found = gather_rows(search, number, NULL);
-	query->counted = found.counted;
-	total = found.n;
+	total = gather_rows(search, number, NULL, &query->counted);
 	if (total == 0)
 		return;
 	if (query->bare)
@@ -352,7 +347,7 @@ merge_query(void *task, uint64_t number, int thread)
 		__atomic_store_n(&search->failed, 1, __ATOMIC_RELAXED);
 		return;
 	}
-	gather_rows(search, number, rows);
+	gather_rows(search, number, rows, &query->counted);
 	if (!query->unordered)
 		qsort(rows, total, sizeof(best_row), compare_best);
 	answer_query(query, rows, total < query->k ? (uint32_t) total : query->k);

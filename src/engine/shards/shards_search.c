@@ -350,12 +350,22 @@ merge_ordered(const shards_search *s, uint32_t number)
 	}
 }
 
-/* Append the tids of a shard's rows to a bare answer */
+/*
+ * Append the tids of a shard's rows to a bare answer.  If the shard was to
+ * show its rows, it has not counted any.
+ */
 static void
 append_tids(gpuvec_topk_query *query, const gpuvec_topk_query *found)
 {
 	for (uint32_t i = 0; i < found->nmatches; i++)
-		query->tids[query->nmatches++] = found->bare ? found->tids[i] : found->matches[i].tid;
+	{
+		uint64_t	tid = found->bare ? found->tids[i] : found->matches[i].tid;
+
+		if (!found->bare && gpuvec_page_set_has(&query->counts, gpuvec_tid_block(tid)))
+			query->counted++;
+		else
+			query->tids[query->nmatches++] = tid;
+	}
 }
 
 static void

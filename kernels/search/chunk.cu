@@ -128,6 +128,20 @@ lay_out(const struct search *s, struct chunk *c)
 	c->launches = 0;
 }
 
+/* Note how the queries of a chunk are searched, once it is laid out */
+void
+note_way(struct chunk *c)
+{
+	gpuvec_way way = c->gathered ? GPUVEC_WAY_GATHERED
+					 : c->lists  ? GPUVEC_WAY_LISTS
+					 : c->dense  ? GPUVEC_WAY_DENSE
+								 : GPUVEC_WAY_SCAN;
+	uint32_t ways = gpuvec_way_bit(way) | (c->ncold > 0 ? gpuvec_way_bit(GPUVEC_WAY_LISTS) : 0);
+
+	for (uint32_t i = 0; i < c->n; i++)
+		chunk_query(c, i)->query->ways |= ways;
+}
+
 /* Write one query's state for the device */
 static void
 fill_state(struct query_state *state, const struct work_query *w, uint32_t ids)

@@ -215,6 +215,8 @@ query_bytes(uint32_t kmax, uint32_t capacity);
 extern void
 lay_out(const struct search *s, struct chunk *c);
 extern void
+note_way(struct chunk *c);
+extern void
 fill_queries(const struct search *s, const struct chunk *c, struct query_state *states,
 			 uint16_t *ids);
 extern bool
@@ -264,6 +266,8 @@ extern bool
 queue_gather(struct search *s, struct chunk *c);
 
 /* chunk_counts.cu */
+extern void
+empty_unordered(gpuvec_topk_query *query);
 extern struct row_counts
 chunk_counts(const struct search *s, const struct chunk *c);
 extern bool
@@ -320,8 +324,6 @@ extern bool
 queue_dense_rounds(struct search *s, struct chunk *c);
 
 /* topk.cu */
-extern void
-note_way(struct chunk *c);
 extern bool
 lists_pay(const struct search *s, const struct work_query *w);
 extern uint32_t

@@ -183,20 +183,6 @@ end_chunk(struct search *s, struct chunk *c, bool fast)
 	return clear_stop(s);
 }
 
-/* Note how the queries of a chunk are searched, once it is laid out */
-void
-note_way(struct chunk *c)
-{
-	gpuvec_way way = c->gathered ? GPUVEC_WAY_GATHERED
-					 : c->lists  ? GPUVEC_WAY_LISTS
-					 : c->dense  ? GPUVEC_WAY_DENSE
-								 : GPUVEC_WAY_SCAN;
-	uint32_t ways = gpuvec_way_bit(way) | (c->ncold > 0 ? gpuvec_way_bit(GPUVEC_WAY_LISTS) : 0);
-
-	for (uint32_t i = 0; i < c->n; i++)
-		chunk_query(c, i)->query->ways |= ways;
-}
-
 /* Run a chunk: queue everything, then wait once */
 static bool
 run_chunk(struct search *s, struct chunk *c)
@@ -663,18 +649,6 @@ search_all(struct search *s, const gpuvec_view *view, gpuvec_topk_query *queries
 			return false;
 	}
 	return true;
-}
-
-/* Free the rows of a query that is unordered, of a batch that has failed */
-static void
-empty_unordered(gpuvec_topk_query *query)
-{
-	if (!query->unordered)
-		return;
-	free(query->matches);
-	free(query->tids);
-	query->matches = NULL;
-	query->tids = NULL;
 }
 
 /* The backend's topk */

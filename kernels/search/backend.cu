@@ -112,6 +112,7 @@ search_open(const gpuvec_backend_options *options, gpuvec_error *error)
 	}
 	b->name = "cuda";
 	b->on_device = true;
+	b->takes_counts = true;
 	b->takes_partitions = true;
 	b->info = info;
 	b->adopt_segment = adopt_segment;

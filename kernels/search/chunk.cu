@@ -105,24 +105,41 @@ lay_out(const struct search *s, struct chunk *c)
 	count_cold_slots(s, c);
 	c->results = at.reserve(c->kmax <= GPUVEC_FAST_K ? list : 0);
 	c->states = at.reserve(sizeof(struct query_state) * c->n);
+	c->counted = at.reserve(c->counts ? sizeof(uint32_t) * COUNT_PLACES * COUNT_STRIDE : 0);
 	c->counters = at.reserve(sizeof(uint32_t) * MAX_ROUNDS);
 	c->ids = at.reserve(sizeof(uint16_t) * c->nids);
 	c->cold = at.reserve(sizeof(uint32_t) * c->ncold);
 	c->pieces = at.reserve(sizeof(uint2) * c->npieces);
 	lay_out_sparse(s, c, &at);
-	c->ranges = at.reserve(c->lists ? sizeof(uint2) * 2 * nblocks : 0);
+	c->ranges = at.reserve(c->lists && !c->counts ? sizeof(uint2) * 2 * nblocks : 0);
+	c->pages = at.reserve(c->counts ? chunk_query(c, 0)->query->counts.bytes : 0);
 	c->uploaded = at.used;
 	c->entries = at.reserve(c->lists ? sizeof(uint4) * c->nentries * nsegments : 0);
 	c->nentries_of = at.reserve(c->lists ? sizeof(uint4) * c->n * nsegments : 0);
 	lay_out_dense(s, c, &at);
 	c->top[0] = at.reserve(list);
 	c->top[1] = at.reserve(list);
-	c->candidates = at.reserve(sizeof(struct row_key) * c->capacity * c->n);
+	c->candidates = at.reserve(c->counts ? 0 : sizeof(struct row_key) * c->capacity * c->n);
+	c->tids = at.reserve(c->counts ? sizeof(uint64_t) * c->capacity : 0);
 	c->cold_keys = at.reserve(sizeof(uint64_t) * c->nslots);
 	c->cold_places = at.reserve(sizeof(uint2) * c->nslots);
 	c->bytes = at.used;
 	c->which = 0;
 	c->launches = 0;
+}
+
+/* Note how the queries of a chunk are searched, once it is laid out */
+void
+note_way(struct chunk *c)
+{
+	gpuvec_way way = c->gathered ? GPUVEC_WAY_GATHERED
+					 : c->lists  ? GPUVEC_WAY_LISTS
+					 : c->dense  ? GPUVEC_WAY_DENSE
+								 : GPUVEC_WAY_SCAN;
+	uint32_t ways = gpuvec_way_bit(way) | (c->ncold > 0 ? gpuvec_way_bit(GPUVEC_WAY_LISTS) : 0);
+
+	for (uint32_t i = 0; i < c->n; i++)
+		chunk_query(c, i)->query->ways |= ways;
 }
 
 /* Write one query's state for the device */
@@ -184,7 +201,7 @@ upload_chunk(struct search *s, struct chunk *c)
 
 	if (!need_pinned(s, b->upload, b->upload_bytes, bytes))
 		return false;
-	memset(b->upload.get() + (c->counters - c->states), 0, c->ids - c->counters);
+	memset(b->upload.get() + (c->counted - c->states), 0, c->ids - c->counted);
 	fill_queries(s, c, (struct query_state *) b->upload.get(),
 				 (uint16_t *) (b->upload.get() + (c->ids - c->states)));
 	if (c->ncold > 0)
@@ -193,7 +210,10 @@ upload_chunk(struct search *s, struct chunk *c)
 				  (uint2 *) (b->upload.get() + (c->pieces - c->states)));
 	if (s->scoring.sparse)
 		fill_sparse(s, c, b->upload.get());
-	if (c->lists)
+	if (c->counts && chunk_query(c, 0)->query->counts.bytes > 0)
+		memcpy(b->upload.get() + (c->pages - c->states), chunk_query(c, 0)->query->counts.bits,
+			   chunk_query(c, 0)->query->counts.bytes);
+	if (c->lists && !c->counts)
 		fill_ranges(s, c, (uint2 *) (b->upload.get() + (c->ranges - c->states)));
 	return s->check(cudaMemcpyAsync(scratch_at<char>(s, c->states), b->upload.get(), bytes,
 									cudaMemcpyHostToDevice, s->stream),

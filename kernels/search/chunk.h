@@ -7,6 +7,7 @@
  * chunk_cold.cu     their cold numbers
  * chunk_filters.cu  their filters
  * chunk_sparse.cu   their weights, by measures of sparse vectors
+ * chunk_counts.cu   queries that count rows, each a chunk of its own
  * list_rounds.cu    the rounds of a chunk that is counted by lists
  * dense_rounds.cu   the same by bit vectors
  * chunk.cu          a chunk's memory, and its way to the device
@@ -110,6 +111,8 @@ struct chunk
 	bool lone;   /* the queries are parameters of a kernel */
 	bool direct; /* the last kernel writes results and states to the host */
 	bool again;  /* its queries overflowed before: they have good bounds */
+	bool counts; /* its only query counts rows; the bound is the least score */
+	bool every;  /* then, all rows that take part are counted */
 	bool whole;  /* tables of weights have all numbers (sparse_scan.cu) */
 	/* 0, or warps of a block that scans for all queries (sparse_batch.cu) */
 	uint32_t together;
@@ -136,6 +139,7 @@ struct chunk
 	 */
 	size_t results;
 	size_t states;
+	size_t counted; /* for a query that counts rows: row_counts.counted */
 	size_t counters;
 	size_t ids;
 	size_t cold;           /* cold numbers */
@@ -146,6 +150,7 @@ struct chunk
 	size_t number_lists;   /* .. lists of numbers, .. */
 	size_t number_entries; /* .. and their entries */
 	size_t ranges;         /* for each block the queries that sample it */
+	size_t pages;          /* whose rows are counted */
 	size_t uploaded;       /* end of what is copied in */
 	size_t entries;        /* of the queries, for each segment */
 	size_t nentries_of;
@@ -157,6 +162,7 @@ struct chunk
 	size_t finds;        /* where rows may qualify */
 	size_t top[2];
 	size_t candidates;
+	size_t tids;      /* of rows that are not counted */
 	size_t cold_keys; /* tables of rows that share cold numbers */
 	size_t cold_places;
 	size_t bytes;
@@ -209,6 +215,8 @@ query_bytes(uint32_t kmax, uint32_t capacity);
 extern void
 lay_out(const struct search *s, struct chunk *c);
 extern void
+note_way(struct chunk *c);
+extern void
 fill_queries(const struct search *s, const struct chunk *c, struct query_state *states,
 			 uint16_t *ids);
 extern bool
@@ -256,6 +264,14 @@ extern void
 fill_filter(const struct work_query *w, struct query_state *state);
 extern bool
 queue_gather(struct search *s, struct chunk *c);
+
+/* chunk_counts.cu */
+extern void
+empty_unordered(gpuvec_topk_query *query);
+extern struct row_counts
+chunk_counts(const struct search *s, const struct chunk *c);
+extern bool
+run_count(struct search *s, struct work_query *w);
 
 /* chunk_kernels.cu */
 extern bool
@@ -308,6 +324,10 @@ extern bool
 queue_dense_rounds(struct search *s, struct chunk *c);
 
 /* topk.cu */
+extern bool
+lists_pay(const struct search *s, const struct work_query *w);
+extern uint32_t
+planes_for(const struct search *s, uint32_t len);
 extern uint32_t
 plan_rounds(const struct search *s, const struct chunk *c, uint32_t *ends);
 

@@ -132,14 +132,10 @@ decode_matches(gpuvec_topk_query *query, const struct row_key *list, uint32_t n,
 	for (uint32_t i = 0; i < n; i++)
 	{
 		gpuvec_match *m = &query->matches[i];
-		uint64_t lo = list[i].lo;
-		uint32_t partition = bits == 0 ? 0 : (uint32_t) (lo >> (64 - bits));
 
 		m->score = gpuvec_key_score(list[i].hi);
-		m->tid = gpuvec_tid((uint32_t) (lo << bits >> bits >> 32),
-							lo >> KEY_COMMON_BITS & GPUVEC_MAX_LINE) |
-				 gpuvec_partition_tid(partition);
-		m->common = (uint32_t) (lo & KEY_COMMON_MASK);
+		m->tid = tid_of_key(list[i].lo, bits);
+		m->common = (uint32_t) (list[i].lo & KEY_COMMON_MASK);
 		m->padding = 0;
 	}
 	query->nmatches = n;

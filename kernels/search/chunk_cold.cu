@@ -166,8 +166,9 @@ queue_cold(struct search *s, struct chunk *c, uint32_t class_lo, uint32_t class_
 	p.class_hi = class_hi;
 	p.scoring = s->scoring;
 	p.sparse = chunk_weights(s, c);
+	p.counts = chunk_counts(s, c);
 	b->stats.cold_rounds++;
-	return s->check(cold_launch(&p, s->stream));
+	return s->check(cold_launch(&p, c->counts, s->stream));
 }
 
 } // namespace gpuvec

@@ -349,8 +349,9 @@ queue_gather(struct search *s, struct chunk *c)
 	p.capacity = c->capacity;
 	p.scoring = s->scoring;
 	p.sparse = chunk_weights(s, c);
+	p.counts = chunk_counts(s, c);
 	b->stats.gathered += c->n;
-	return s->check(gather_launch(&p, s->stream));
+	return s->check(gather_launch(&p, c->counts, s->stream));
 }
 
 } // namespace gpuvec

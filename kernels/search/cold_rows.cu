@@ -233,6 +233,7 @@ complete_row(const struct cold_params &params, const struct query_state *query,
  * Emit the rows in some slots by counts: one of each lane that has one, with
  * the bitmap of the query's hot numbers
  */
+template <bool COUNTS>
 static __device__ __forceinline__ void
 emit_counted(const struct cold_params &params, const struct candidate_sink &sink, uint32_t q,
 			 const uint32_t *bitmap, bool mine, uint32_t slot)
@@ -242,11 +243,12 @@ emit_counted(const struct cold_params &params, const struct candidate_sink &sink
 	uint32_t common = 0;
 
 	mine = mine && complete_row(params, query, bitmap, &params.tables.places[slot], &len, &common);
-	emit_rows(sink, q, &query->limits, mine, {common, query->limits.len, len},
-			  params.tables.keys[slot]);
+	emit_rows<COUNTS>(sink, q, &query->limits, mine, {common, query->limits.len, len},
+					  params.tables.keys[slot]);
 }
 
 /* The same by scores */
+template <bool COUNTS>
 static __device__ __forceinline__ void
 emit_scored(const struct cold_params &params, const struct candidate_sink &sink, uint32_t q,
 			bool mine, uint32_t slot)
@@ -260,11 +262,14 @@ emit_scored(const struct cold_params &params, const struct candidate_sink &sink,
 	if (mine)
 		params.tables.places[slot].y =
 			row << 16 | (((uint32_t) (key.lo & KEY_COMMON_MASK) - 1) & 0xFFFF);
-	append_rows(sink, q, ranks, key);
+	append_rows<COUNTS>(sink, q, ranks, key);
 }
 
-/* Emit the rows in a part of a query's table; a thread block for each */
-template <bool SPARSE>
+/*
+ * Emit the rows in a part of a query's table; a thread block for each.
+ * COUNTS: for a query that counts rows.
+ */
+template <bool SPARSE, bool COUNTS>
 static __global__ void
 __launch_bounds__(COLD_THREADS) emit_tables(const __grid_constant__ struct cold_params params)
 {
@@ -272,7 +277,7 @@ __launch_bounds__(COLD_THREADS) emit_tables(const __grid_constant__ struct cold_
 	uint32_t q = blockIdx.x / params.nslices;
 	uint32_t from = blockIdx.x % params.nslices * COLD_SLICE;
 	const struct candidate_sink sink = {params.queries, params.candidates, params.capacity,
-										params.scoring};
+										params.scoring, &params.counts};
 	const struct query_state *query = &params.queries[q];
 	uint32_t n;
 
@@ -300,16 +305,23 @@ __launch_bounds__(COLD_THREADS) emit_tables(const __grid_constant__ struct cold_
 		uint32_t slot = from + (mine ? shared->used[i] : 0);
 
 		if constexpr (SPARSE)
-			emit_scored(params, sink, q, mine, slot);
+			emit_scored<COUNTS>(params, sink, q, mine, slot);
 		else
-			emit_counted(params, sink, q, shared->bitmap, mine, slot);
+			emit_counted<COUNTS>(params, sink, q, shared->bitmap, mine, slot);
 	}
+}
+
+template <bool COUNTS>
+static void (*emit_variant(bool sparse))(const struct cold_params)
+{
+	return sparse ? emit_tables<true, COUNTS> : emit_tables<false, COUNTS>;
 }
 
 /* Fill the tables, and emit their rows */
 cudaError_t
-cold_launch(const struct cold_params *params, cudaStream_t stream)
+cold_launch(const struct cold_params *params, bool counts, cudaStream_t stream)
 {
+	bool sparse = params->scoring.sparse != 0;
 	uint64_t clears = (params->nslots / 2 + COLD_THREADS - 1) / COLD_THREADS;
 	uint64_t warps = (uint64_t) params->npieces * params->ncold_segments;
 	uint64_t fills = (warps + COLD_THREADS / 32 - 1) / (COLD_THREADS / 32);
@@ -321,7 +333,7 @@ cold_launch(const struct cold_params *params, cudaStream_t stream)
 		rc = launch_chained(fill_tables, std::min(fills, (uint64_t) MOST_BLOCKS), COLD_THREADS, 0,
 							stream, *params);
 	if (rc == cudaSuccess)
-		rc = launch_chained(params->scoring.sparse ? emit_tables<true> : emit_tables<false>,
+		rc = launch_chained(counts ? emit_variant<true>(sparse) : emit_variant<false>(sparse),
 							(uint64_t) params->nqueries * params->nslices, COLD_THREADS,
 							sizeof(struct cold_shared), stream, *params);
 	return rc;

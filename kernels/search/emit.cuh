@@ -3,7 +3,8 @@
  * emit.cuh
  *	  Scores a counted row, and appends it to a query's candidates.
  *
- * Every way of counting ends here.
+ * Every way of counting ends here.  For a query that counts rows there are no
+ * candidates: a row that ranks is counted, or its tid is listed.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,7 +12,7 @@
 #define GPUVEC_EMIT_CUH
 
 #include "kernels/device/instructions.cuh"
-#include "kernels/search/search_kernels.h"
+#include "kernels/search/cold_table.cuh"
 
 namespace gpuvec
 {
@@ -23,7 +24,53 @@ struct candidate_sink
 	struct row_key *candidates; /* [nqueries * capacity] */
 	uint32_t capacity;
 	gpuvec_scoring scoring;
+	const struct row_counts *counts = NULL;
 };
+
+/* True if a page is one of those whose rows are counted */
+static __device__ __forceinline__ bool
+is_counted_page(const struct row_counts &counts, uint32_t block)
+{
+	return block / 4 < counts.page_bytes && (counts.pages[block / 4] >> (block % 4 * 2) & 1);
+}
+
+/*
+ * Count the rows of the lanes that have one, or list their tids.  Called by a
+ * whole warp; returns how many these rows are.  A row of which only hot
+ * numbers were counted is left out: it came before, with all its numbers.
+ *
+ * Where most rows match, many warps count at the same time.  None needs the
+ * sum, and each thread block has a place of some, so nothing is waited for.
+ */
+static __device__ __forceinline__ uint32_t
+count_rows(const struct row_counts &counts, struct query_state *query, bool counted,
+		   const struct row_key &key)
+{
+	uint32_t lane = threadIdx.x % 32;
+	uint64_t tid = tid_of_key(key.lo, counts.partition_bits);
+	uint32_t rows;
+	uint32_t listed;
+	uint32_t base = 0;
+
+	if (counts.cold.keys != NULL)
+		counted = counted && !counted_too_low(counts.cold, query, key);
+	rows = __ballot_sync(FULL_WARP, counted);
+	if (rows == 0)
+		return 0;
+	counted = counted && is_counted_page(counts, gpuvec_tid_block(tid));
+	listed = rows & ~__ballot_sync(FULL_WARP, counted);
+	if (lane == 0 && rows != listed)
+		atomicAdd(&counts.counted[blockIdx.x % COUNT_PLACES * COUNT_STRIDE],
+				  __popc(rows & ~listed));
+	if (listed == 0)
+		return __popc(rows);
+	if (lane == 0)
+		base = atomicAdd(&query->count, __popc(listed));
+	base = __shfl_sync(FULL_WARP, base, 0) + __popc(listed & ((1u << lane) - 1));
+	if ((listed >> lane & 1) && base < counts.capacity)
+		counts.tids[base] = tid;
+	return __popc(rows);
+}
 
 /*
  * The key of a row with this score and number of common ids, if it is within a
@@ -78,11 +125,17 @@ emit_row(const struct candidate_sink &sink, uint32_t q, const struct query_limit
  *
  * The query's count includes rows for which there was no room: a count beyond
  * the capacity says that some were lost.
+ *
+ * COUNTS: the query counts rows.
  */
+template <bool COUNTS = false>
 static __device__ __forceinline__ uint32_t
 append_rows(const struct candidate_sink &sink, uint32_t q, bool candidate,
 			const struct row_key &key)
 {
+	if constexpr (COUNTS)
+		return count_rows(*sink.counts, &sink.queries[q], candidate, key);
+
 	uint32_t lane = threadIdx.x % 32;
 	uint32_t votes = __ballot_sync(FULL_WARP, candidate);
 	uint32_t base = 0;
@@ -102,6 +155,7 @@ append_rows(const struct candidate_sink &sink, uint32_t q, bool candidate,
  * the query's limits.  Called by a whole warp; a lane without a row passes
  * candidate = false.  Returns how many rows rank.
  */
+template <bool COUNTS = false>
 static __device__ __forceinline__ uint32_t
 emit_rows(const struct candidate_sink &sink, uint32_t q, const struct query_limits *limits,
 		  bool candidate, gpuvec_shared shared, uint64_t tid)
@@ -109,7 +163,7 @@ emit_rows(const struct candidate_sink &sink, uint32_t q, const struct query_limi
 	struct row_key key = {0, 0};
 
 	candidate = candidate && rank_row(sink, limits, shared, tid, false, &key);
-	return append_rows(sink, q, candidate, key);
+	return append_rows<COUNTS>(sink, q, candidate, key);
 }
 
 } // namespace gpuvec

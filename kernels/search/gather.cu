@@ -159,8 +159,8 @@ rank_listed_sparse(const struct gather_params &params, uint32_t q, uint32_t i, s
 							  mine ? key_of_row(segment, place.y) : 0, key);
 }
 
-/* Count a slice of a query's list */
-template <bool SPARSE>
+/* Count a slice of a query's list; COUNTS: for a query that counts rows */
+template <bool SPARSE, bool COUNTS>
 static __global__ void
 __launch_bounds__(GATHER_SLICE) gather_rows(const __grid_constant__ struct gather_params params)
 {
@@ -168,7 +168,7 @@ __launch_bounds__(GATHER_SLICE) gather_rows(const __grid_constant__ struct gathe
 	uint32_t q = blockIdx.x / params.nslices;
 	const struct query_state *query = &params.queries[q];
 	const struct candidate_sink sink = {params.queries, params.candidates, params.capacity,
-										params.scoring};
+										params.scoring, &params.counts};
 	uint32_t i = blockIdx.x % params.nslices * GATHER_SLICE + threadIdx.x;
 	struct row_key key = {0, 0};
 	bool ranks = false;
@@ -184,10 +184,10 @@ __launch_bounds__(GATHER_SLICE) gather_rows(const __grid_constant__ struct gathe
 		if (i < query->nrows)
 			ranks = rank_listed(params, sink, query, i, &key);
 	}
-	if (query->k < GATHER_SLICE && query->ncold == 0)
+	if (!COUNTS && query->k < GATHER_SLICE && query->ncold == 0)
 		ranks = is_among_best(shared->keys, ranks, key, query->k);
 	__syncwarp();
-	append_rows(sink, q, ranks, key);
+	append_rows<COUNTS>(sink, q, ranks, key);
 }
 
 cudaError_t
@@ -197,10 +197,18 @@ list_rows_launch(const struct gather_params *params, cudaStream_t stream)
 				  sizeof(struct list_shared), stream, *params);
 }
 
-cudaError_t
-gather_launch(const struct gather_params *params, cudaStream_t stream)
+template <bool COUNTS>
+static void (*gather_variant(bool sparse))(const struct gather_params)
 {
-	return launch(params->scoring.sparse ? gather_rows<true> : gather_rows<false>,
+	return sparse ? gather_rows<true, COUNTS> : gather_rows<false, COUNTS>;
+}
+
+cudaError_t
+gather_launch(const struct gather_params *params, bool counts, cudaStream_t stream)
+{
+	bool sparse = params->scoring.sparse != 0;
+
+	return launch(counts ? gather_variant<true>(sparse) : gather_variant<false>(sparse),
 				  (uint64_t) params->nqueries * params->nslices, GATHER_SLICE,
 				  sizeof(struct gather_shared), stream, *params);
 }

@@ -70,14 +70,14 @@ struct __align__(16) entered_block
  * lane's first row in the segment; count(i) gives the count of row first + i.
  * The warp stops when it has emitted `most` rows or more.
  */
-template <int N, typename Count>
+template <bool COUNTS, int N, typename Count>
 static __device__ __forceinline__ void
 emit_words(const struct list_params &params, const struct device_segment *segment, uint32_t q,
 		   uint32_t first, uint32_t (&rows)[N], uint32_t most, Count count)
 {
 	const struct query_limits *limits = &params.queries[q].limits;
 	const struct candidate_sink sink = {params.queries, params.candidates, params.capacity,
-										params.scoring};
+										params.scoring, &params.counts};
 	uint32_t left = 0;
 	uint32_t emitted = 0;
 
@@ -123,7 +123,7 @@ emit_words(const struct list_params &params, const struct device_segment *segmen
 			len = segment->len[row];
 			tid = key_of_row(segment, row);
 		}
-		emitted += emit_rows(sink, q, limits, mine, {count(i), limits->len, len}, tid);
+		emitted += emit_rows<COUNTS>(sink, q, limits, mine, {count(i), limits->len, len}, tid);
 	}
 }
 

@@ -160,13 +160,21 @@ queue_blocks(struct search *s, struct chunk *c, struct list_params *p, int kind)
 	p->item_queries = (c->n + slices - 1) / slices;
 	p->nslices = (c->n + p->item_queries - 1) / p->item_queries;
 	b->stats.own_rounds += p->own_blocks > 0;
+	if (c->counts)
+		b->stats.list_counts++;
 	if (kind == 1)
 	{
 		b->stats.plain_rounds += plain;
 		b->stats.plain_lone_rounds += plain && c->n <= LONE_QUERIES;
-		rc = plain ? lists_count_plain(p, b->device.sms, s->stream)
-				   : lists_count_whole(p, c->list_planes, b->device.sms, s->stream);
+		if (c->counts)
+			rc = plain ? lists_rows_plain(p, b->device.sms, s->stream)
+					   : lists_rows_whole(p, c->list_planes, b->device.sms, s->stream);
+		else
+			rc = plain ? lists_count_plain(p, b->device.sms, s->stream)
+					   : lists_count_whole(p, c->list_planes, b->device.sms, s->stream);
 	}
+	else if (c->counts)
+		rc = lists_rows_lone(p, c->list_planes, s->stream);
 	else if (c->n <= policy.lone_queries)
 		rc = lists_count_lone(p, c->list_planes, s->stream);
 	else if (c->n <= policy.direct_queries)
@@ -197,6 +205,7 @@ fill_list_params(const struct search *s, const struct chunk *c, struct list_para
 	p->nqueries = c->n;
 	p->capacity = c->capacity;
 	p->scoring = s->scoring;
+	p->counts = chunk_counts(s, c);
 }
 
 /*
@@ -277,7 +286,8 @@ queue_list_rounds(struct search *s, struct chunk *c)
 		return false;
 	return queue_lists(s, c, &p, ROUND_REST) &&
 		   (s->view->nplain == 0 || queue_scan(s, c, s->view->nplain, 0, TILE_CLASSES, false)) &&
-		   queue_select(s, c, c->kmax <= GPUVEC_FAST_K ? SELECT_FINAL : SELECT_ROUND);
+		   (c->counts ||
+			queue_select(s, c, c->kmax <= GPUVEC_FAST_K ? SELECT_FINAL : SELECT_ROUND));
 }
 
 } // namespace gpuvec

@@ -64,9 +64,9 @@ struct lane_bitmaps
 
 /*
  * Counts queries in a block, with counters in registers.  STAGED: some
- * bitmaps are in shared memory.
+ * bitmaps are in shared memory.  COUNTS: for a query that counts rows.
  */
-template <int PLANES, int WARPS, int NPLANES, bool STAGED>
+template <int PLANES, int WARPS, int NPLANES, bool STAGED, bool COUNTS = false>
 struct list_counter : list_planes<WARPS, NPLANES>
 {
 	typedef list_planes<WARPS, NPLANES> base;
@@ -390,8 +390,8 @@ struct list_counter : list_planes<WARPS, NPLANES>
 #pragma unroll
 		for (int w = 0; w < 4; w++)
 			rows[w] = need >> PLANES ? 0 : rows[w];
-		emit_words(params, this->entered->segment, q, this->first_row(), rows, most,
-				   [&](uint32_t i) { return get(i); });
+		emit_words<COUNTS>(params, this->entered->segment, q, this->first_row(), rows, most,
+						   [&](uint32_t i) { return get(i); });
 		this->sync_team();
 	}
 };
@@ -506,13 +506,13 @@ __launch_bounds__(DIRECT_THREADS) count_direct(const __grid_constant__ struct li
 	}
 }
 
-template <int PLANES>
+template <int PLANES, bool COUNTS>
 __global__ void
 __launch_bounds__(WHOLE_THREADS, 2) count_whole(const __grid_constant__ struct list_params params)
 {
 	struct team_shared *team = (struct team_shared *) shared_memory;
 	whole_block *entered = (whole_block *) (team + 1);
-	list_counter<PLANES, WHOLE_THREADS / 32, WHOLE_PLANES, false> counter(
+	list_counter<PLANES, WHOLE_THREADS / 32, WHOLE_PLANES, false, COUNTS> counter(
 		params, (uint32_t *) (entered + 1), team, entered);
 
 	count_segments(params, counter,
@@ -549,10 +549,13 @@ direct_variant(uint32_t planes)
 	return planes == 7 ? count_direct<7> : planes == 8 ? count_direct<8> : count_direct<17>;
 }
 
+template <bool COUNTS>
 static list_function
 whole_variant(uint32_t planes)
 {
-	return planes == 7 ? count_whole<7> : planes == 8 ? count_whole<8> : count_whole<17>;
+	return planes == 7   ? count_whole<7, COUNTS>
+		   : planes == 8 ? count_whole<8, COUNTS>
+						 : count_whole<17, COUNTS>;
 }
 
 /* Shared memory of count_tiled without the bitmaps */
@@ -592,7 +595,11 @@ lists_prepare(size_t smem_limit)
 								 cudaFuncAttributeMaxDynamicSharedMemorySize, (int) smem_limit);
 
 		if (rc == cudaSuccess)
-			rc = cudaFuncSetAttribute((const void *) whole_variant(planes[i]),
+			rc = cudaFuncSetAttribute((const void *) whole_variant<false>(planes[i]),
+									  cudaFuncAttributeMaxDynamicSharedMemorySize,
+									  (int) whole_bytes(WHOLE_PLANES));
+		if (rc == cudaSuccess)
+			rc = cudaFuncSetAttribute((const void *) whole_variant<true>(planes[i]),
 									  cudaFuncAttributeMaxDynamicSharedMemorySize,
 									  (int) whole_bytes(WHOLE_PLANES));
 		if (rc != cudaSuccess)
@@ -627,14 +634,29 @@ lists_count_direct(const struct list_params *params, uint32_t planes, cudaStream
 				  stream, *params);
 }
 
+template <bool COUNTS>
+static cudaError_t
+launch_whole(const struct list_params *params, uint32_t planes, uint32_t sms, cudaStream_t stream)
+{
+	uint64_t items = (uint64_t) params->nblocks * params->nslices;
+
+	return launch(whole_variant<COUNTS>(planes),
+				  dim3((uint32_t) std::min(items, (uint64_t) sms * 2)), WHOLE_THREADS,
+				  whole_bytes(WHOLE_PLANES), stream, *params);
+}
+
 cudaError_t
 lists_count_whole(const struct list_params *params, uint32_t planes, uint32_t sms,
 				  cudaStream_t stream)
 {
-	uint64_t items = (uint64_t) params->nblocks * params->nslices;
+	return launch_whole<false>(params, planes, sms, stream);
+}
 
-	return launch(whole_variant(planes), dim3((uint32_t) std::min(items, (uint64_t) sms * 2)),
-				  WHOLE_THREADS, whole_bytes(WHOLE_PLANES), stream, *params);
+cudaError_t
+lists_rows_whole(const struct list_params *params, uint32_t planes, uint32_t sms,
+				 cudaStream_t stream)
+{
+	return launch_whole<true>(params, planes, sms, stream);
 }
 
 } // namespace gpuvec

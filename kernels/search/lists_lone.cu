@@ -26,9 +26,10 @@ extern __shared__ uint4 shared_memory[];
 
 /*
  * Planes and lists are those of a team of one warp, but all warps of the
- * thread block count in the same planes
+ * thread block count in the same planes.  COUNTS: for a query that counts
+ * rows.
  */
-template <int PLANES>
+template <int PLANES, bool COUNTS>
 struct lone_counter : list_planes<1, TILED_PLANES>
 {
 	typedef list_planes<1, TILED_PLANES> base;
@@ -231,18 +232,18 @@ struct lone_counter : list_planes<1, TILED_PLANES>
 		if (params.sample > 0)
 			need = max(need, high_count(params.sample, limits));
 		rows[0] = hopeless || need >> PLANES ? 0 : counters.at_least_number(need);
-		emit_words(params, entered->segment, q, first_row, rows, most,
-				   [&](uint32_t bit) { return counters.get(bit); });
+		emit_words<COUNTS>(params, entered->segment, q, first_row, rows, most,
+						   [&](uint32_t bit) { return counters.get(bit); });
 	}
 };
 
 /* One thread block per query and block */
-template <int PLANES>
+template <int PLANES, bool COUNTS>
 __global__ void
 __launch_bounds__(LONE_THREADS) count_lone(const __grid_constant__ struct list_params params)
 {
 	struct team_shared *shared = (struct team_shared *) shared_memory;
-	lone_counter<PLANES> counter(params, shared, (struct entered_block<32> *) (shared + 1));
+	lone_counter<PLANES, COUNTS> counter(params, shared, (struct entered_block<32> *) (shared + 1));
 	uint32_t ntasks = params.own_blocks > 0 ? params.nblocks : params.nblocks * params.nqueries;
 
 	let_next_start();
@@ -271,22 +272,36 @@ __launch_bounds__(LONE_THREADS) count_lone(const __grid_constant__ struct list_p
 
 typedef void (*lone_function)(const struct list_params);
 
+template <bool COUNTS>
 static lone_function
 lone_variant(uint32_t planes)
 {
-	return planes == 7 ? count_lone<7> : planes == 8 ? count_lone<8> : count_lone<17>;
+	return planes == 7   ? count_lone<7, COUNTS>
+		   : planes == 8 ? count_lone<8, COUNTS>
+						 : count_lone<17, COUNTS>;
+}
+
+static cudaError_t
+launch_lone(lone_function kernel, const struct list_params *params, cudaStream_t stream)
+{
+	uint64_t blocks = (uint64_t) params->nblocks * (params->own_blocks > 0 ? 1 : params->nqueries);
+
+	return launch_chained(kernel, dim3((uint32_t) (blocks < 65536 ? blocks : 65536)), LONE_THREADS,
+						  sizeof(struct team_shared) + sizeof(struct entered_block<32>) +
+							  TILED_PLANES * TILED_ROWS / 8 + LONE_THREADS * sizeof(uint32_t),
+						  stream, *params);
 }
 
 cudaError_t
 lists_count_lone(const struct list_params *params, uint32_t planes, cudaStream_t stream)
 {
-	uint64_t blocks = (uint64_t) params->nblocks * (params->own_blocks > 0 ? 1 : params->nqueries);
+	return launch_lone(lone_variant<false>(planes), params, stream);
+}
 
-	return launch_chained(lone_variant(planes), dim3((uint32_t) (blocks < 65536 ? blocks : 65536)),
-						  LONE_THREADS,
-						  sizeof(struct team_shared) + sizeof(struct entered_block<32>) +
-							  TILED_PLANES * TILED_ROWS / 8 + LONE_THREADS * sizeof(uint32_t),
-						  stream, *params);
+cudaError_t
+lists_rows_lone(const struct list_params *params, uint32_t planes, cudaStream_t stream)
+{
+	return launch_lone(lone_variant<true>(planes), params, stream);
 }
 
 } // namespace gpuvec

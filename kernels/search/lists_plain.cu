@@ -36,8 +36,10 @@ struct __align__(16) list_shares
 };
 
 /*
- * Counts queries in a whole segment without bitmaps, in a byte for each row
+ * Counts queries in a whole segment without bitmaps, in a byte for each row.
+ * COUNTS: for a query that counts rows.
  */
+template <bool COUNTS>
 struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 {
 	typedef list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true> base;
@@ -314,8 +316,8 @@ struct plain_counter : list_planes<WHOLE_THREADS / 32, PLAIN_PLANES, true>
 #pragma unroll
 			for (int w = 0; w < 4; w++)
 				rows[w] = need > 255 ? 0 : rows_reaching(w, need);
-			emit_words(params, segment, q, member * LANE_ROWS, rows, most,
-					   [&](uint32_t i) { return get(i); });
+			emit_words<COUNTS>(params, segment, q, member * LANE_ROWS, rows, most,
+							   [&](uint32_t i) { return get(i); });
 		}
 		clear_planes();
 		sync_team();
@@ -329,19 +331,20 @@ __launch_bounds__(WHOLE_THREADS, PLAIN_BLOCKS)
 	count_plain(const __grid_constant__ struct list_params params)
 {
 	struct team_shared *team = (struct team_shared *) shared_memory;
-	plain_counter counter(params, (uint32_t *) (team + 1), team);
+	plain_counter<false> counter(params, (uint32_t *) (team + 1), team);
 
 	count_segments(params, counter, [&](uint32_t q) { counter.count_query(q, NULL); });
 }
 
 /* For at most LONE_QUERIES queries */
-static __global__ void
+template <bool COUNTS>
+__global__ void
 __launch_bounds__(WHOLE_THREADS, 1)
 	count_plain_lone(const __grid_constant__ struct list_params params)
 {
 	struct team_shared *team = (struct team_shared *) shared_memory;
 	struct list_shares *shares = (struct list_shares *) (team + 1);
-	plain_counter counter(params, (uint32_t *) (shares + 1), team);
+	plain_counter<COUNTS> counter(params, (uint32_t *) (shares + 1), team);
 
 	let_next_start();
 	wait_for_previous();
@@ -363,7 +366,11 @@ lists_plain_prepare(void)
 							 cudaFuncAttributeMaxDynamicSharedMemorySize, (int) plain_bytes());
 
 	if (rc == cudaSuccess)
-		rc = cudaFuncSetAttribute((const void *) count_plain_lone,
+		rc = cudaFuncSetAttribute((const void *) count_plain_lone<false>,
+								  cudaFuncAttributeMaxDynamicSharedMemorySize,
+								  (int) (plain_bytes() + sizeof(struct list_shares)));
+	if (rc == cudaSuccess)
+		rc = cudaFuncSetAttribute((const void *) count_plain_lone<true>,
 								  cudaFuncAttributeMaxDynamicSharedMemorySize,
 								  (int) (plain_bytes() + sizeof(struct list_shares)));
 	return rc;
@@ -380,9 +387,17 @@ lists_count_plain(const struct list_params *params, uint32_t sms, cudaStream_t s
 	dim3 blocks = dim3((uint32_t) std::min(items, (uint64_t) sms * PLAIN_BLOCKS));
 
 	if (params->nqueries <= LONE_QUERIES)
-		return launch_chained(count_plain_lone, blocks, WHOLE_THREADS,
+		return launch_chained(count_plain_lone<false>, blocks, WHOLE_THREADS,
 							  plain_bytes() + sizeof(struct list_shares), stream, *params);
 	return launch(count_plain, blocks, WHOLE_THREADS, plain_bytes(), stream, *params);
+}
+
+cudaError_t
+lists_rows_plain(const struct list_params *params, uint32_t sms, cudaStream_t stream)
+{
+	return launch_chained(count_plain_lone<true>,
+						  dim3(std::min(params->nblocks, sms * PLAIN_BLOCKS)), WHOLE_THREADS,
+						  plain_bytes() + sizeof(struct list_shares), stream, *params);
 }
 
 } // namespace gpuvec

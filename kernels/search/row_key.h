@@ -54,6 +54,20 @@ partition_key(uint64_t number, uint32_t bits)
 	return bits == 0 ? 0 : number << (64 - bits);
 }
 
+/*
+ * The tid of a row, from row_key.lo, `bits` of which tell the mirror; what
+ * key_from_tid() and partition_key() have put there
+ */
+static __forceinline__ GPUVEC_HD uint64_t
+tid_of_key(uint64_t lo, uint32_t bits)
+{
+	uint64_t partition = bits == 0 ? 0 : lo >> (64 - bits);
+
+	return gpuvec_tid((uint32_t) (lo << bits >> bits >> 32),
+					  lo >> KEY_COMMON_BITS & GPUVEC_MAX_LINE) |
+		   gpuvec_partition_tid(partition);
+}
+
 static __forceinline__ GPUVEC_HD bool
 key_less(uint64_t a_hi, uint64_t a_lo, uint64_t b_hi, uint64_t b_lo)
 {

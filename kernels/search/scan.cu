@@ -82,7 +82,8 @@ struct warp_tile
 	uint32_t maxlen; /* of hot numbers only */
 };
 
-template <typename Entry, int PLANES, int THREADS>
+/* COUNTS: for a query that counts rows */
+template <typename Entry, int PLANES, int THREADS, bool COUNTS>
 struct scanner
 {
 	static constexpr int BATCH = 8 * sizeof(Entry);
@@ -350,7 +351,7 @@ struct scanner
 		uint64_t tid;
 		uint32_t queries;
 		const struct candidate_sink sink = {params.queries, params.candidates, params.capacity,
-											params.scoring};
+											params.scoring, &params.counts};
 
 		if (row >= segment->nrows || (segment->live != NULL && !(segment->live[tile] >> lane & 1)))
 			candidates = 0;
@@ -367,8 +368,8 @@ struct scanner
 			uint32_t rows = mask_word(limits, segment, tile);
 
 			queries &= queries - 1;
-			emit_rows(sink, first + q, limits, candidates >> q & rows >> lane & 1,
-					  {counters.get(q), limits->len, rowlen}, tid);
+			emit_rows<COUNTS>(sink, first + q, limits, candidates >> q & rows >> lane & 1,
+							  {counters.get(q), limits->len, rowlen}, tid);
 		}
 	}
 
@@ -475,11 +476,11 @@ struct scanner
 	}
 };
 
-template <typename Entry, int PLANES, int THREADS>
+template <typename Entry, int PLANES, int THREADS, bool COUNTS = false>
 __global__ void
 __launch_bounds__(THREADS, 1) scan_kernel(const __grid_constant__ struct scan_params params)
 {
-	scanner<Entry, PLANES, THREADS> s(params);
+	scanner<Entry, PLANES, THREADS, COUNTS> s(params);
 
 	wait_for_previous();
 	s.run();
@@ -504,10 +505,27 @@ scan_variant(uint32_t entry_bits, uint32_t planes)
 							  : scan_kernel<uint8_t, 17, THREADS_17>;
 }
 
+/* The kernel for a query that counts rows */
+static scan_function
+scan_count_variant(uint32_t planes)
+{
+	return planes == 8 ? scan_kernel<uint8_t, 8, THREADS_8, true>
+					   : scan_kernel<uint8_t, 17, THREADS_17, true>;
+}
+
 /* Allow the kernels as much shared memory as the device has */
 cudaError_t
 scan_prepare(size_t smem_limit)
 {
+	for (uint32_t planes = 8; planes <= 17; planes += 9)
+	{
+		cudaError_t rc =
+			cudaFuncSetAttribute((const void *) scan_count_variant(planes),
+								 cudaFuncAttributeMaxDynamicSharedMemorySize, (int) smem_limit);
+
+		if (rc != cudaSuccess)
+			return rc;
+	}
 	for (uint32_t entry_bits = 8; entry_bits <= 32; entry_bits *= 2)
 		for (uint32_t planes = 8; planes <= 17; planes += 9)
 		{
@@ -547,10 +565,25 @@ scan_blocks(uint32_t entry_bits, uint32_t planes, size_t shared_bytes, int *bloc
 }
 
 cudaError_t
+scan_count_blocks(uint32_t planes, size_t shared_bytes, int *blocks)
+{
+	return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, scan_count_variant(planes),
+														 scan_threads(planes), shared_bytes);
+}
+
+cudaError_t
 scan_launch(const struct scan_params *params, uint32_t entry_bits, uint32_t planes,
 			size_t shared_bytes, uint32_t blocks, cudaStream_t stream)
 {
 	return launch_chained(scan_variant(entry_bits, planes), dim3(blocks), scan_threads(planes),
+						  shared_bytes, stream, *params);
+}
+
+cudaError_t
+scan_count_launch(const struct scan_params *params, uint32_t planes, size_t shared_bytes,
+				  uint32_t blocks, cudaStream_t stream)
+{
+	return launch_chained(scan_count_variant(planes), dim3(blocks), scan_threads(planes),
 						  shared_bytes, stream, *params);
 }
 

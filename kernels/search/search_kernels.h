@@ -18,6 +18,7 @@
  * cold_rows.cu       rows that share cold numbers with a query
  * filter_masks.cu    the rows that pass filters
  * gather.cu          counts such rows one by one, where they are few
+ * mask_rows.cu       counts all rows that pass a filter
  * select.cu          selects the best candidates, and sorts
  *
  * They share list_planes.cuh, list_items.cuh and bit_counters.cuh for
@@ -170,6 +171,48 @@ struct row_list
 	uint64_t first;
 };
 
+/*
+ * The tables of all queries of a chunk: for each query the rows that share
+ * cold numbers with it (cold_rows.cu)
+ */
+struct cold_tables
+{
+	/* row_key.lo of a row without its number of common ids, or COLD_FREE */
+	unsigned long long *keys;
+	/*
+	 * number of its segment; its row << 16 | (how many numbers it shares - 1)
+	 */
+	uint2 *places;
+	/* a row is in one of so many slots, from its own one on */
+	uint32_t probes;
+};
+
+#define COLD_FREE (~0ull)
+#define COLD_UNIT 32
+
+/*
+ * What becomes of the rows that rank for a query that counts rows (emit.cuh):
+ * those of some pages are counted, and the tids of the others are listed
+ */
+struct row_counts
+{
+	const uint8_t *pages; /* as gpuvec_page_set.bits */
+	uint64_t page_bytes;
+	uint32_t *counted; /* COUNT_PLACES numbers, whose sum it is */
+	uint64_t *tids;    /* [capacity]; query_state.count is how many there are */
+	uint32_t capacity;
+	uint32_t partition_bits;
+	/* rows that share cold numbers; keys is NULL if the query has none */
+	struct cold_tables cold;
+};
+
+/*
+ * Numbers that thread blocks add to, so that few wait for one another, and
+ * the words from one to the next: each has a sector of memory of its own
+ */
+#define COUNT_PLACES 256
+#define COUNT_STRIDE 8
+
 struct gather_params
 {
 	const struct device_segment *segments;
@@ -190,28 +233,10 @@ struct gather_params
 	struct row_key *candidates; /* [nqueries * capacity] */
 	gpuvec_scoring scoring;
 	struct sparse_tables sparse;
+	struct row_counts counts; /* of the only query, if it counts */
 };
 
 #define GATHER_SLICE 256 /* rows of a thread block */
-
-/*
- * The tables of all queries of a chunk: for each query the rows that share
- * cold numbers with it (cold_rows.cu)
- */
-struct cold_tables
-{
-	/* row_key.lo of a row without its number of common ids, or COLD_FREE */
-	unsigned long long *keys;
-	/*
-	 * number of its segment; its row << 16 | (how many numbers it shares - 1)
-	 */
-	uint2 *places;
-	/* a row is in one of so many slots, from its own one on */
-	uint32_t probes;
-};
-
-#define COLD_FREE (~0ull)
-#define COLD_UNIT 32
 
 struct cold_params
 {
@@ -235,6 +260,7 @@ struct cold_params
 	uint32_t class_hi; /* .. class_hi - 1 */
 	gpuvec_scoring scoring;
 	struct sparse_tables sparse;
+	struct row_counts counts; /* of the only query, if it counts */
 };
 
 #define COLD_PIECE 32   /* cold numbers of a piece */
@@ -264,6 +290,7 @@ struct scan_params
 	uint32_t plain;        /* nonzero: leave out segments with bit vectors */
 	gpuvec_scoring scoring;
 	struct sparse_tables sparse;
+	struct row_counts counts; /* of the only query, if it counts */
 };
 
 /* A panel of 128 rows to count by bit vectors (dense_cells.cuh) */
@@ -359,6 +386,18 @@ struct list_params
 	uint32_t item_queries; /* queries per item */
 	uint32_t nslices;      /* items per block */
 	gpuvec_scoring scoring;
+	struct row_counts counts; /* of the only query, if it counts */
+};
+
+/* Parameters of counting all rows that take part; see mask_rows.cu */
+struct mask_rows_params
+{
+	const struct device_segment *segments;
+	const uint2 *groups; /* [ngroups] */
+	struct query_state *query;
+	const uint32_t *stop; /* nonzero: end early, the query is canceled */
+	uint32_t ngroups;
+	struct row_counts counts;
 };
 
 /*
@@ -426,6 +465,13 @@ scan_blocks(uint32_t entry_bits, uint32_t planes, size_t shared_bytes, int *bloc
 extern cudaError_t
 scan_launch(const struct scan_params *params, uint32_t entry_bits, uint32_t planes,
 			size_t shared_bytes, uint32_t blocks, cudaStream_t stream);
+/* for a query that counts rows: with entries of SCAN_COUNT_BITS */
+#define SCAN_COUNT_BITS 8
+extern cudaError_t
+scan_count_blocks(uint32_t planes, size_t shared_bytes, int *blocks);
+extern cudaError_t
+scan_count_launch(const struct scan_params *params, uint32_t planes, size_t shared_bytes,
+				  uint32_t blocks, cudaStream_t stream);
 
 /* sparse_scan.cu; whole: its table has the weights of all numbers */
 extern cudaError_t
@@ -439,6 +485,10 @@ sparse_scan_blocks(bool whole, size_t shared_bytes, int *blocks);
 extern cudaError_t
 sparse_scan_launch(const struct scan_params *params, bool whole, size_t shared_bytes,
 				   uint32_t blocks, cudaStream_t stream);
+/* for a query that counts rows */
+extern cudaError_t
+sparse_scan_count_launch(const struct scan_params *params, bool whole, size_t shared_bytes,
+						 uint32_t blocks, cudaStream_t stream);
 
 /* sparse_batch.cu */
 
@@ -498,10 +548,22 @@ extern cudaError_t
 lists_plain_prepare(void);
 extern cudaError_t
 lists_count_plain(const struct list_params *params, uint32_t sms, cudaStream_t stream);
-
-/* cold_rows.cu */
+/* for a query that counts rows */
 extern cudaError_t
-cold_launch(const struct cold_params *params, cudaStream_t stream);
+lists_rows_lone(const struct list_params *params, uint32_t planes, cudaStream_t stream);
+extern cudaError_t
+lists_rows_whole(const struct list_params *params, uint32_t planes, uint32_t sms,
+				 cudaStream_t stream);
+extern cudaError_t
+lists_rows_plain(const struct list_params *params, uint32_t sms, cudaStream_t stream);
+
+/* mask_rows.cu */
+extern cudaError_t
+mask_rows_launch(const struct mask_rows_params *params, cudaStream_t stream);
+
+/* cold_rows.cu; counts: for a query that counts rows */
+extern cudaError_t
+cold_launch(const struct cold_params *params, bool counts, cudaStream_t stream);
 
 /* filter_masks.cu */
 extern uint32_t
@@ -513,7 +575,7 @@ masks_launch(const struct mask_params *params, cudaStream_t stream);
 extern cudaError_t
 list_rows_launch(const struct gather_params *params, cudaStream_t stream);
 extern cudaError_t
-gather_launch(const struct gather_params *params, cudaStream_t stream);
+gather_launch(const struct gather_params *params, bool counts, cudaStream_t stream);
 
 /* select.cu */
 extern cudaError_t

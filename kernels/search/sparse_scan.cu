@@ -82,8 +82,11 @@ add_term(struct float_sum *sum, int kind, float weight, float value)
 		sum->sum += weight;
 }
 
-/* WHOLE: the table has the weights of all numbers */
-template <bool WHOLE>
+/*
+ * WHOLE: the table has the weights of all numbers.  COUNTS: for a query that
+ * counts rows.
+ */
+template <bool WHOLE, bool COUNTS>
 struct sparse_scanner
 {
 	const struct scan_params &params;
@@ -257,7 +260,7 @@ struct sparse_scanner
 	scan_tile(const struct device_segment *segment, uint32_t tile, uint32_t chunk, uint32_t nchunks)
 	{
 		const struct candidate_sink sink = {params.queries, params.candidates, params.capacity,
-											params.scoring};
+											params.scoring, &params.counts};
 		uint32_t row = tile * 32 + lane;
 		uint32_t live = segment->live ? segment->live[tile] : ~0u;
 		bool takes =
@@ -281,7 +284,7 @@ struct sparse_scanner
 					   sparse_row_score(&params.sparse.queries[q], segment, row, 0), 0, tid, &key);
 		ranks |= rank_sparse<false>(params.sparse, q, &shared->limits, takes && sum.hit, segment,
 									row, tid, &key);
-		append_rows(sink, q, ranks, key);
+		append_rows<COUNTS>(sink, q, ranks, key);
 	}
 
 	/* Take items until none is left */
@@ -311,12 +314,12 @@ struct sparse_scanner
 	}
 };
 
-template <bool WHOLE>
+template <bool WHOLE, bool COUNTS>
 __global__ void
 __launch_bounds__(SPARSE_THREADS, 1)
 	sparse_scan_kernel(const __grid_constant__ struct scan_params params)
 {
-	sparse_scanner<WHOLE> s(params);
+	sparse_scanner<WHOLE, COUNTS> s(params);
 
 	wait_for_previous();
 	s.run();
@@ -324,10 +327,11 @@ __launch_bounds__(SPARSE_THREADS, 1)
 
 typedef void (*scan_function)(const struct scan_params);
 
+template <bool COUNTS>
 static scan_function
 sparse_variant(bool whole)
 {
-	return whole ? sparse_scan_kernel<true> : sparse_scan_kernel<false>;
+	return whole ? sparse_scan_kernel<true, COUNTS> : sparse_scan_kernel<false, COUNTS>;
 }
 
 /* Allow the kernels as much shared memory as the device has */
@@ -336,9 +340,10 @@ sparse_scan_prepare(size_t smem_limit)
 {
 	cudaError_t rc = cudaSuccess;
 
-	for (int whole = 0; whole <= 1 && rc == cudaSuccess; whole++)
-		rc = cudaFuncSetAttribute((const void *) sparse_variant(whole),
-								  cudaFuncAttributeMaxDynamicSharedMemorySize, (int) smem_limit);
+	for (int i = 0; i < 4 && rc == cudaSuccess; i++)
+		rc = cudaFuncSetAttribute(
+			(const void *) (i < 2 ? sparse_variant<false>(i % 2) : sparse_variant<true>(i % 2)),
+			cudaFuncAttributeMaxDynamicSharedMemorySize, (int) smem_limit);
 	return rc;
 }
 
@@ -360,7 +365,7 @@ sparse_scan_threads(void)
 cudaError_t
 sparse_scan_blocks(bool whole, size_t shared_bytes, int *blocks)
 {
-	return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, sparse_variant(whole),
+	return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, sparse_variant<false>(whole),
 														 SPARSE_THREADS, shared_bytes);
 }
 
@@ -368,8 +373,16 @@ cudaError_t
 sparse_scan_launch(const struct scan_params *params, bool whole, size_t shared_bytes,
 				   uint32_t blocks, cudaStream_t stream)
 {
-	return launch_chained(sparse_variant(whole), dim3(blocks), SPARSE_THREADS, shared_bytes, stream,
-						  *params);
+	return launch_chained(sparse_variant<false>(whole), dim3(blocks), SPARSE_THREADS, shared_bytes,
+						  stream, *params);
+}
+
+cudaError_t
+sparse_scan_count_launch(const struct scan_params *params, bool whole, size_t shared_bytes,
+						 uint32_t blocks, cudaStream_t stream)
+{
+	return launch_chained(sparse_variant<true>(whole), dim3(blocks), SPARSE_THREADS, shared_bytes,
+						  stream, *params);
 }
 
 } // namespace gpuvec

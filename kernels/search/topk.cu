@@ -32,6 +32,9 @@
  * (cold_rows.cu).  They are selected at once, so that there is a bound for
  * the rounds that follow.
  *
+ * A query that counts rows has no bound but its least score, and nothing is
+ * selected: it is a chunk of its own (chunk_counts.cu).
+ *
  * If queries have filters, their masks are made first (chunk_filters.cu).
  * Queries of which few rows pass have chunks of their own, whose only round
  * counts these rows one by one.
@@ -65,6 +68,9 @@ namespace gpuvec
 
 /* Bit of the kind of queries whose rows are gathered */
 #define GATHERED_KIND (1u << 16)
+
+/* The same of queries that count rows */
+#define COUNT_KIND (1u << 17)
 
 /* Queries per chunk when queries are run again */
 #define RETRY_QUERIES 32
@@ -177,20 +183,6 @@ end_chunk(struct search *s, struct chunk *c, bool fast)
 	return clear_stop(s);
 }
 
-/* Note how the queries of a chunk are searched, once it is laid out */
-static void
-note_way(struct chunk *c)
-{
-	gpuvec_way way = c->gathered ? GPUVEC_WAY_GATHERED
-					 : c->lists  ? GPUVEC_WAY_LISTS
-					 : c->dense  ? GPUVEC_WAY_DENSE
-								 : GPUVEC_WAY_SCAN;
-	uint32_t ways = gpuvec_way_bit(way) | (c->ncold > 0 ? gpuvec_way_bit(GPUVEC_WAY_LISTS) : 0);
-
-	for (uint32_t i = 0; i < c->n; i++)
-		chunk_query(c, i)->query->ways |= ways;
-}
-
 /* Run a chunk: queue everything, then wait once */
 static bool
 run_chunk(struct search *s, struct chunk *c)
@@ -298,7 +290,7 @@ run_watched(struct search *s, struct chunk *c)
  * one warp per query and block, too few to pay for staging bitmaps
  * (scan_above, scan_below).  next_chunk() checks this.
  */
-static bool
+bool
 lists_pay(const struct search *s, const struct work_query *w)
 {
 	uint64_t rows = (uint64_t) s->view->ntiles * 32;
@@ -311,7 +303,7 @@ lists_pay(const struct search *s, const struct work_query *w)
 }
 
 /* The planes that counters need for the largest possible count */
-static uint32_t
+uint32_t
 planes_for(const struct search *s, uint32_t len)
 {
 	uint32_t most = std::min(len, s->view->maxlen);
@@ -466,7 +458,8 @@ next_chunk(struct search *s, uint32_t from, struct chunk *c)
 	most = together > 0 ? std::min(together, policy.chunk_queries) : policy.chunk_queries;
 	if (together > 0)
 		cold_bytes = sparse_lists_bytes(s);
-	for (uint32_t i = from; i < s->nwork && n < most; i++, n++)
+	for (uint32_t i = from; i < s->nwork && n < most && s->work[i].kind == s->work[from].kind;
+		 i++, n++)
 	{
 		const struct work_query *w = &s->work[i];
 		uint32_t kmax = std::max(c->kmax, w->k);
@@ -476,7 +469,7 @@ next_chunk(struct search *s, uint32_t from, struct chunk *c)
 		cold_bytes += query_cold_bytes(s, w->query) + query_sparse_bytes(s, w->query);
 		if (c->lists)
 			list_bytes += query_list_bytes(s, w->query->len);
-		if (n > 0 && (w->kind != s->work[from].kind || nids > CHUNK_IDS ||
+		if (n > 0 && (nids > CHUNK_IDS ||
 					  (query_bytes(kmax, capacity) + query_dense_bytes(s, capacity)) * (n + 1) +
 							  nids * 2 + list_bytes + cold_bytes >
 						  policy.workspace))
@@ -515,7 +508,8 @@ static bool
 can_match(const struct search *s, const gpuvec_view *view, const gpuvec_topk_query *q,
 		  const struct filter_rows *rows)
 {
-	if (view->nrows == 0 || q->k == 0 || is_canceled(q) || (rows && rows->nrows == 0))
+	if (view->nrows == 0 || (q->k == 0 && !q->unordered) || is_canceled(q) ||
+		(rows && rows->nrows == 0))
 		return false;
 	if (q->len + searched_cold(s, q) > 0 || (rows && rows->gathered && q->disjoint))
 		return true;
@@ -554,7 +548,13 @@ collect_work(struct search *s, const gpuvec_view *view, gpuvec_topk_query *queri
 											 : &s->filters[s->filter_of[i]];
 
 		q->nmatches = 0;
+		q->counted = 0;
 		note_passed(rows, q);
+		if (q->unordered && !q->bare)
+		{
+			q->counted = GPUVEC_NOT_COUNTED;
+			continue;
+		}
 		if (!can_match(s, view, q, rows))
 			continue;
 		w->query = q;
@@ -569,6 +569,8 @@ collect_work(struct search *s, const gpuvec_view *view, gpuvec_topk_query *queri
 			w->kind += 2;
 		if (rows && rows->gathered)
 			w->kind |= GATHERED_KIND;
+		if (q->bare)
+			w->kind = (w->kind & 1) | COUNT_KIND;
 		w->order = (uint64_t) w->kind << 40 | (uint64_t) gpuvec_query_len(q) << 16 |
 				   (q->len > 0 ? q->ids[q->len - 1] : 0);
 		w->bound.hi = has_least_score(s, w) ? gpuvec_score_key(q->min_score + 0.0) : ~UINT64_C(0);
@@ -590,6 +592,12 @@ run_search(struct search *s)
 	{
 		struct chunk c;
 
+		if (s->work[from].kind & COUNT_KIND)
+		{
+			if (!run_count(s, &s->work[from++]))
+				return false;
+			continue;
+		}
 		if (!next_chunk(s, from, &c))
 			return false;
 		from += c.n;
@@ -659,6 +667,8 @@ topk(gpuvec_backend *backend, const gpuvec_view *view, const gpuvec_scoring *sco
 		s.method = GPUVEC_METHOD_AUTO;
 	s.error = error;
 	memset(&b->stats, 0, sizeof(b->stats));
+	for (uint32_t i = 0; i < nqueries; i++)
+		empty_unordered(&queries[i]);
 	if (nqueries == 0)
 		return true;
 	if (!b->device.enter(error))

@@ -86,7 +86,10 @@ gpuvec_page_set_has(const gpuvec_page_set *set, uint32_t block)
  * If `unordered`, all rows that meet the conditions, in any order.  There is
  * no has_after then, and k counts for nothing.  Only for backends that take
  * it.  If such a query is `bare`, the answer has only their tids.  Rows of the
- * pages in `counts` are then counted, and are not in the answer.
+ * pages in `counts` are then counted, and are not in the answer.  A backend
+ * that takes counts takes bare queries though it may take no other unordered
+ * ones.  If it cannot answer one, it has no rows, and `counted` is
+ * GPUVEC_NOT_COUNTED.
  */
 typedef struct gpuvec_topk_query
 {
@@ -133,7 +136,8 @@ typedef struct gpuvec_topk_query
 	uint32_t	nmatches;
 	uint64_t   *tids;			/* [nmatches] in place of matches, if bare:
 								 * NULL, or malloc'd; the caller frees them */
-	uint64_t	counted;		/* rows that are counted, not returned */
+	uint64_t	counted;		/* rows that are counted, not returned; or
+								 * GPUVEC_NOT_COUNTED */
 	uint32_t	ways;			/* gpuvec_way_bit() of each gpuvec_way */
 	bool		ranked_disjoint;
 	uint64_t	passed;			/* live rows that pass the filter, those with
@@ -181,6 +185,7 @@ struct gpuvec_backend
 	bool		on_device;		/* true: a segment's ids are moved to the GPU
 								 * when it is adopted */
 	bool		takes_unordered;	/* queries may be unordered */
+	bool		takes_counts;	/* .. if they are bare */
 	bool		takes_partitions;	/* views may be of several mirrors */
 	gpuvec_vectors *vectors;	/* stores the vectors of embedding tables; not
 								 * of a replica */

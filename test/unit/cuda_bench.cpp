@@ -7,7 +7,7 @@
  *
  *		cuda_bench --mode A --n-docs 8500000 [--batches 2000,16,1] [--k 100]
  *				   [--repeat 5] [--sweep "growth=16;method=1,grab=8"] [--build
- *				   list_shift=16] [--devices 0,1]
+ *				   list_shift=16] [--devices 0,1] [--counts 1,2,8]
  *
  * Generates and uploads once, then times every setting of --sweep (the names
  * are fields of gpuvec_search_policy, and method), beginning with the
@@ -15,6 +15,12 @@
  * --devices, rows are spread over these GPUs, and the numbers of rounds and
  * overflows are those of the first one.  Rows of mode D get numbers for their
  * ids (engine_rows.h); it takes a backend that searches cold numbers.
+ *
+ * With --counts, the rows are counted that share at least so many ids with the
+ * first query, then those that share one with its first, middle or last id,
+ * and then all rows, as a filter that all pass asks for.  The rows of all pages
+ * are counted, then those of every other page, then of none: so many tids are
+ * listed.
  *
  *-------------------------------------------------------------------------
  */
@@ -210,6 +216,112 @@ measure(const gen::Config &config, const gpuvec_view *view,
 	return ok;
 }
 
+/* Pages whose rows are counted: all, every other one, or none */
+static const struct
+{
+	const char *name;
+	uint8_t		bits;			/* of four pages */
+}			page_kinds[] = {{"all", 0x55}, {"half", 0x11}, {"none", 0}};
+
+/* What a query that counts rows asks for */
+struct CountedQuery
+{
+	std::string name;
+	engine_rows::Query set;
+	gpuvec_measure measure;
+	uint32_t	least;			/* common ids; 0: any number */
+};
+
+/* Queries as --counts asks for them */
+static std::vector<CountedQuery>
+counted_queries(const engine_rows::Query &set, const std::vector<std::string> &least)
+{
+	std::vector<CountedQuery> queries;
+
+	for (const std::string &text : least)
+		queries.push_back({text + " ids at least", set, GPUVEC_INTERSECTION, (uint32_t) atoi(text.c_str())});
+	for (size_t i = 0; i < 3 && set.hot.size() > 2; i++)
+	{
+		engine_rows::Query one;
+
+		one.hot = {set.hot[i * (set.hot.size() - 1) / 2]};
+		queries.push_back({"id " + std::to_string(one.hot[0]), one, GPUVEC_INTERSECTION, 1});
+	}
+	queries.push_back({"all rows", engine_rows::Query(), GPUVEC_HAMMING, 0});
+	return queries;
+}
+
+/*
+ * Time a query that counts rows of some pages.  Returns how many rows it has
+ * counted and listed.
+ */
+static uint64_t
+time_count(const gpuvec_view *view, const CountedQuery &counted, const char *name,
+		   const std::vector<uint8_t> &pages, int repeat)
+{
+	gpuvec_scoring scoring = {counted.measure, {}, 0};
+	gpuvec_topk_query query;
+	std::vector<double> times;
+	uint64_t	rows;
+
+	for (int i = 0; i <= repeat; i++)
+	{
+		gpuvec_error error;
+		double		start;
+
+		counted.set.ask(&query);
+		query.k = UINT32_MAX;
+		query.unordered = query.bare = true;
+		query.has_min_score = counted.least > 0;
+		query.min_score = counted.least;
+		query.counts = {pages.data(), pages.size()};
+		start = now_ms();
+		if (!backend->topk(backend, view, &scoring, method, &query, 1, &error))
+			die("topk", &error);
+		if (i > 0)
+			times.push_back(now_ms() - start);
+		rows = query.counted == GPUVEC_NOT_COUNTED ? UINT64_MAX : query.counted + query.nmatches;
+		if (i < repeat)
+			free(query.tids);
+	}
+	std::sort(times.begin(), times.end());
+	printf("  %-16s pages %-4s: median %7.3f ms (%.3f to %.3f), %" PRIu64 " rows counted, %u listed%s\n",
+		   counted.name.c_str(), name, times[times.size() / 2], times.front(), times.back(),
+		   rows == UINT64_MAX ? 0 : query.counted, query.nmatches,
+		   rows == UINT64_MAX ? " (NOT COUNTED)" : "");
+	fflush(stdout);
+	free(query.tids);
+	return rows;
+}
+
+/* Time counts of one query; false: the kinds of pages have different sums */
+static bool
+measure_counts(const gpuvec_view *view, const engine_rows::Query &set,
+			   const std::vector<std::string> &least, int repeat)
+{
+	bool		ok = true;
+
+	for (const CountedQuery &query : counted_queries(set, least))
+	{
+		uint64_t	rows[3];
+
+		for (int kind = 0; kind < 3; kind++)
+		{
+			uint32_t	blocks = gpuvec_tid_block(position_tid(view->nrows)) + 1;
+			std::vector<uint8_t> pages((blocks + 31) / 32 * 8, page_kinds[kind].bits);
+
+			rows[kind] = time_count(view, query, page_kinds[kind].name, pages, repeat);
+		}
+		if (rows[0] != rows[1] || rows[0] != rows[2] ||
+			(query.least == 0 && rows[0] != view->nrows))
+		{
+			printf("  WRONG\n");
+			ok = false;
+		}
+	}
+	return ok;
+}
+
 /* "growth=8,grab=4" */
 static gpuvec_search_policy
 parse_policy(const std::string &text)
@@ -326,6 +438,7 @@ main(int argc, char **argv)
 	gen::Config config = gen::parse(argc, argv);
 	const char *batches = gen::opt(argc, argv, "--batches");
 	const char *sweep = gen::opt(argc, argv, "--sweep");
+	const char *counts = gen::opt(argc, argv, "--counts");
 	uint32_t	k = gen::opt(argc, argv, "--k") ? atoi(gen::opt(argc, argv, "--k")) : 100;
 	int			repeat = gen::opt(argc, argv, "--repeat") ? atoi(gen::opt(argc, argv, "--repeat")) : 5;
 	std::vector<std::string> settings = {""};
@@ -368,6 +481,8 @@ main(int argc, char **argv)
 			ok &= measure(config, view, sets,
 						  std::min((uint64_t) sets.size(), (uint64_t) atoll(batch.c_str())), k,
 						  repeat);
+		if (counts)
+			ok &= measure_counts(view, sets[0], split(counts, ','), repeat);
 	}
 	gpuvec_view_unref(view);
 	column.release();

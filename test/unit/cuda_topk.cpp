@@ -631,14 +631,72 @@ ask(const dataset &d, gpuvec_measure measure, gpuvec_method method,
 	return answers;
 }
 
-/* Ask, and compare every answer with the reference */
+/* Rows that were counted, and rows whose tids came beside counts */
+static uint64_t counted_rows;
+static uint64_t listed_rows;
+
+/*
+ * Count the rows of random pages that match a question, and compare the count,
+ * and the tids of the others, with the reference.  Draws no random number of
+ * others.
+ */
+static void
+compare_count(const dataset &d, gpuvec_measure measure, question q, const uint32_t *common,
+			  gpuvec_method method)
+{
+	const uint64_t state = random_state;
+	const gpuvec_scoring scoring = scoring_of(measure);
+	std::vector<uint8_t> pages(random_below(2) ? random_below(40) : 4096);
+	std::vector<uint64_t> should;
+	uint64_t	counted = 0;
+	gpuvec_topk_query query;
+	gpuvec_error error;
+	bool		right;
+
+	for (uint8_t &byte : pages)
+		byte = (uint8_t) random64();
+	random_state = state;
+	q.k = UINT32_MAX;
+	q.has_after = false;
+	query = make_query(q, NULL);
+	query.unordered = query.bare = true;
+	query.counts = {pages.data(), pages.size()};
+	if (!backend->topk(backend, d.view, &scoring, method, &query, 1, &error))
+		die("topk", &error);
+	add_search(&total, backend);
+	for (const gpuvec_match &m : reference(d, measure, q, common))
+	{
+		if (gpuvec_page_set_has(&query.counts, gpuvec_tid_block(m.tid)))
+			counted++;
+		else
+			should.push_back(m.tid);
+	}
+	std::sort(should.begin(), should.end());
+	std::sort(query.tids, query.tids + query.nmatches);
+	right = query.counted == counted && query.nmatches == should.size() &&
+		std::equal(should.begin(), should.end(), query.tids);
+	free(query.tids);
+	counted_rows += counted;
+	listed_rows += should.size();
+	report(right, "FAILED: rows are counted: %s\n", d.name);
+}
+
+/*
+ * Ask, and compare every answer with the reference; before, in one of a few
+ * cases, count the rows of the first one
+ */
 static void
 compare(const dataset &d, gpuvec_measure measure, const std::vector<question> &questions,
 		const std::vector<uint32_t> &common, const char *about,
 		gpuvec_method method = GPUVEC_METHOD_AUTO)
 {
-	std::vector<std::vector<gpuvec_match>> answers = ask(d, measure, method, questions);
+	static uint32_t compared;
+	std::vector<std::vector<gpuvec_match>> answers;
 	std::vector<std::string> wrong(questions.size());
+
+	if (compared++ % 3 == 0 && !questions.empty())
+		compare_count(d, measure, questions[0], common.data(), method);
+	answers = ask(d, measure, method, questions);
 
 	in_parallel(questions.size(), [&] (size_t i)
 		{
@@ -1305,6 +1363,24 @@ test_odd_requests(void)
 	}
 	if (!backend->topk(backend, d.view, &by_jaccard, GPUVEC_METHOD_AUTO, queries, 0, &error))
 		die("topk without queries", &error);
+
+	/* all rows in any order: canceled; with scores; and their tids */
+	for (int i = 0; i < 3; i++)
+	{
+		queries[i] = make_query(questions[i], NULL);
+		queries[i].unordered = true;
+		queries[i].bare = i != 1;
+		queries[i].counted = 5;
+		queries[i].canceled = i == 0 ? &canceled : NULL;
+	}
+	if (!backend->topk(backend, d.view, &by_hamming, GPUVEC_METHOD_AUTO, queries, 3, &error))
+		die("topk of counts", &error);
+	report(queries[0].nmatches == 0 && queries[0].counted == 0 && queries[0].tids == NULL,
+		   "a canceled count has rows%s\n", "");
+	report(queries[1].nmatches == 0 && queries[1].counted == GPUVEC_NOT_COUNTED,
+		   "rows in any order have scores%s\n", "");
+	report(queries[2].nmatches == d.view->nrows && queries[2].counted == 0,
+		   "without pages, not all rows are listed%s\n", "");
 	free_dataset(d);
 
 	empty = gpuvec_view_new(NULL, 0, &error);
@@ -1317,6 +1393,10 @@ test_odd_requests(void)
 	if (!backend->topk(backend, empty, &by_hamming, GPUVEC_METHOD_AUTO, queries, 1, &error))
 		die("topk of an empty view", &error);
 	report(queries[0].nmatches == 0, "an empty view has matches%s\n", "");
+	if (!backend->topk(backend, empty, &by_hamming, GPUVEC_METHOD_AUTO, queries + 2, 1, &error))
+		die("a count of an empty view", &error);
+	report(queries[2].nmatches == 0 && queries[2].counted == 0 && queries[2].tids == NULL,
+		   "an empty view has rows%s\n", "");
 	gpuvec_view_unref(empty);
 }
 
@@ -1748,6 +1828,9 @@ main(int argc, char **argv)
 	 */
 	report((total.dense_chunks > 0) == multiplies_bits(), "nothing was counted by bit vectors%s\n", "");
 	report(total.list_chunks > 0, "nothing was counted by lists%s\n", "");
+	report(total.counts > 20 && total.list_counts > 5, "no query counted rows%s\n", "");
+	report(total.refused_counts == 0, "a query that counts was refused%s\n", "");
+	report(counted_rows > 100 && listed_rows > 100, "no rows were counted, or none listed%s\n", "");
 	if (!tiny)
 	{
 		report(total.overflows > 0, "no query overflowed%s\n", "");

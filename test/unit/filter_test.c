@@ -28,6 +28,8 @@
 #define MOST_VALUES	400
 #define NQUERIES	24
 #define MOST_CONDITIONS	5
+#define PAGE_ROWS	30			/* rows of a page */
+#define MOST_PAGES	8192
 
 /* A row as it should be found */
 typedef struct model_row
@@ -70,6 +72,7 @@ typedef struct test_query
 	test_weights weights;
 	gpuvec_condition conditions[MOST_CONDITIONS];
 	uint64_t	values[MOST_VALUES];
+	uint8_t		pages[MOST_PAGES / 4];	/* whose rows are counted */
 } test_query;
 
 /* ---- tables ---- */
@@ -131,7 +134,7 @@ make_table(table_kind kind)
 	{
 		model_row  *row = &t.rows[i];
 
-		row->tid = gpuvec_tid(i / 30, i % 30 + 1);
+		row->tid = gpuvec_tid(i / PAGE_ROWS, i % PAGE_ROWS + 1);
 		row->null_set = kind.null_sets && random_below(10) == 0;
 		row->len = row->null_set ? 0 : random_ids(&kind, row->ids);
 		row->dead = random_below(8) == 0;
@@ -210,7 +213,7 @@ build_rows(gpuvec_draft *draft, const table *t, uint32_t first, uint32_t end)
 static const model_row *
 find_row(const table *t, uint64_t tid)
 {
-	return &t->rows[gpuvec_tid_block(tid) * 30 + gpuvec_tid_line(tid) - 1];
+	return &t->rows[gpuvec_tid_block(tid) * PAGE_ROWS + gpuvec_tid_line(tid) - 1];
 }
 
 /* Delete the dead rows */
@@ -482,6 +485,32 @@ random_limits(gpuvec_measure measure, test_query *q)
 	}
 }
 
+/*
+ * Let a query count the rows of some pages.  The upper bit of a page says
+ * nothing, and the set may end before the table does.
+ */
+static void
+random_pages(const table *t, test_query *q)
+{
+	uint32_t	bytes = (t->kind.n - 1) / PAGE_ROWS / 4 + 1;
+	uint32_t	all = (uint32_t) random_below(4);
+
+	for (uint32_t i = 0; i < bytes; i++)
+		q->pages[i] = (uint8_t) (all == 0 ? 0xAA : all == 1 ? 0x55 : random64());
+	q->q.unordered = q->q.bare = true;
+	q->q.k = UINT32_MAX;
+	q->q.counts.bits = q->pages;
+	q->q.counts.bytes = random_below(3) > 0 ? bytes : random_below(bytes + 1);
+}
+
+/* A query that all rows satisfy which pass its filter */
+static void
+ask_for_filter(test_query *q)
+{
+	q->nids = q->q.len = q->q.ncold = q->q.others = 0;
+	q->q.has_min_score = false;
+}
+
 /* ---- what should be found ---- */
 
 /* Does a row satisfy a condition? */
@@ -623,25 +652,75 @@ same_tids(const gpuvec_topk_query *q, const gpuvec_match *rows, uint32_t n)
 	return same;
 }
 
+/* Rows of a bare query, by what became of them */
+static uint64_t counted_rows;
+static uint64_t listed_rows;
+
+/*
+ * Leave out the rows that should be counted, of n; returns how many they are
+ */
+static uint64_t
+leave_out_counted(const test_query *q, gpuvec_match *rows, uint32_t *n)
+{
+	uint64_t	counted = 0;
+
+	for (uint32_t i = 0; i < *n; i++)
+	{
+		uint32_t	block = gpuvec_tid_block(rows[i].tid);
+
+		if (block / 4 < q->q.counts.bytes && (q->pages[block / 4] >> (block % 4 * 2)) % 2)
+			counted++;
+		else
+			rows[i - counted] = rows[i];
+	}
+	*n -= (uint32_t) counted;
+	counted_rows += counted;
+	listed_rows += q->q.bare ? *n : 0;
+	return counted;
+}
+
+/* Tids that a query may list, or more; else it is not answered */
+static uint64_t room_for_tids = UINT64_MAX;
+
+/* Queries that count but were not answered: for lack of room for tids .. */
+static uint64_t without_room;
+static uint64_t without_table;	/* .. or for rows that share cold numbers, .. */
+static uint64_t refused;		/* .. or for any reason */
+
+/* May a query be refused of which n tids are to be listed? */
+static bool
+may_be_refused(const test_query *q, uint32_t n)
+{
+	bool		no_room = n > room_for_tids;
+
+	refused++;
+	without_room += no_room;
+	without_table += !no_room && q->q.ncold > 0;
+	return q->q.nmatches == 0 && q->q.tids == NULL && (no_room || q->q.ncold > 0);
+}
+
 /* Is the answer of a query right?  Sorts one that may be in any order. */
 static bool
 right_answer(const table *t, gpuvec_measure measure, const test_query *q, gpuvec_match *matches)
 {
 	uint64_t	npassed;
 	uint32_t	n = all_matches(t, measure, q, q->q.ranked_disjoint, matches, &npassed);
+	uint64_t	counted = leave_out_counted(q, matches, &n);
 	bool		right;
 
+	if (q->q.counted == GPUVEC_NOT_COUNTED)
+		return may_be_refused(q, n);
 	if (n > q->q.k)
 		n = q->q.k;
 	if (q->q.unordered && q->q.nmatches > 1 && !q->q.bare)
 		qsort(q->q.matches, q->q.nmatches, sizeof(gpuvec_match), compare_matches);
-	right = q->q.nmatches == n &&
+	right = q->q.nmatches == n && q->q.counted == counted &&
 		q->q.passed == (q->q.filter.n > 0 ? npassed : GPUVEC_NOT_COUNTED) &&
 		(!q->q.ranked_disjoint || (q->q.disjoint && q->q.filter.n > 0));
 	/* rows that rank without a common id were gathered, all that pass */
 	right &= !q->q.ranked_disjoint ||
 		(q->q.ways & ~gpuvec_way_bit(GPUVEC_WAY_LISTS) & ~gpuvec_way_bit(GPUVEC_WAY_GATHERED)) == 0;
-	right &= !q->q.ranked_disjoint || n == 0 || q->q.ways != 0;
+	right &= !q->q.ranked_disjoint || n + counted == 0 || q->q.ways != 0;
 	if (q->q.bare)
 		return right && same_tids(&q->q, matches, n);
 	for (uint32_t i = 0; right && i < n; i++)
@@ -658,6 +737,10 @@ static uint64_t not_ranked;
 /* Answers that have rows, to queries .. */
 static uint64_t filtered[GPUVEC_N_WIRE_MEASURES];	/* with filters */
 static uint64_t of_way[GPUVEC_N_WAYS];	/* that were answered in a way */
+static uint64_t counted_by[GPUVEC_N_WIRE_MEASURES]; /* with rows that were
+													 * counted, or whose tids
+													 * were listed */
+static uint64_t counted_way[GPUVEC_N_WAYS];
 static uint64_t short_ones;		/* with fewer rows than were asked for */
 static uint64_t behind_rows;	/* that begin behind a row */
 static uint64_t by_cold;		/* by measures of sparse vectors, with cold
@@ -667,6 +750,12 @@ static uint64_t by_cold;		/* by measures of sparse vectors, with cold
 static void
 count_answer(gpuvec_measure measure, const gpuvec_topk_query *q)
 {
+	if (q->bare && q->counted != GPUVEC_NOT_COUNTED && q->counted + q->nmatches > 0)
+	{
+		counted_by[measure]++;
+		for (int way = 0; way < GPUVEC_N_WAYS; way++)
+			counted_way[way] += q->ways >> way & 1;
+	}
 	if (q->nmatches == 0)
 		return;
 	filtered[measure] += q->filter.n > 0;
@@ -746,6 +835,14 @@ test_searches(gpuvec_backend *backend, const gpuvec_view *view, const table *t, 
 				queries[i].q.unordered = true;
 				queries[i].q.bare = random_below(2) == 0;
 				queries[i].q.k = UINT32_MAX;
+				if (queries[i].q.bare && random_below(2) == 0)
+					random_pages(t, &queries[i]);
+			}
+			else if (backend->takes_counts && !queries[i].q.has_after && random_below(6) == 0)
+			{
+				random_pages(t, &queries[i]);
+				if (measure == GPUVEC_HAMMING && random_below(2))
+					ask_for_filter(&queries[i]);
 			}
 			if (i > 0 && random_below(3) < equal)
 			{
@@ -774,6 +871,42 @@ test_table(gpuvec_backend *backend, gpuvec_thread_pool *pool, table_kind kind, i
 	gpuvec_view_unref(view);
 	gpuvec_view_unref(merged);
 	free(t.rows);
+}
+
+/*
+ * Count rows of tables whose last tile, block or segment is not full, or just
+ * so
+ */
+static void
+test_counts(gpuvec_backend *backend, gpuvec_thread_pool *pool, uint32_t around, int rounds)
+{
+	for (uint32_t n = around - 1; n <= around + 1; n++)
+	{
+		table		t = make_table((table_kind) {n, 2, 100, around > 32, true, 1});
+		gpuvec_view *view = make_view(backend, pool, &t);
+		static test_query queries[2];
+
+		for (int round = 0; round < rounds; round++)
+		{
+			gpuvec_measure measure = (gpuvec_measure)
+				(rounds < GPUVEC_N_WIRE_MEASURES ? random_below(GPUVEC_N_WIRE_MEASURES) :
+				 (uint64_t) (round % GPUVEC_N_WIRE_MEASURES));
+
+			for (int i = 0; i < 2; i++)
+			{
+				random_query(&t, &queries[i]);
+				random_pages(&t, &queries[i]);
+				/* what is refused does not say which rows would rank */
+				queries[i].q.disjoint &= room_for_tids == UINT64_MAX;
+				draw_weights(measure, &queries[i].q, &queries[i].weights);
+				if (measure == GPUVEC_HAMMING && i == 0)
+					ask_for_filter(&queries[i]);
+			}
+			test_queries(backend, view, &t, measure, queries, 1 + round % 2);
+		}
+		gpuvec_view_unref(view);
+		free(t.rows);
+	}
 }
 
 #ifdef FILTER_TEST_GPU
@@ -810,6 +943,24 @@ random_policy(const struct gpuvec_search_policy *usual)
 	return policy;
 }
 
+/*
+ * Count rows with room for 64 tids, and for 32 rows that share cold numbers:
+ * queries that have more are refused
+ */
+static void
+test_room(gpuvec_backend *backend, gpuvec_thread_pool *pool, const struct gpuvec_search_policy *usual)
+{
+	struct gpuvec_search_policy policy = *usual;
+
+	policy.workspace = 4 * 64 * sizeof(uint64_t);
+	policy.cold_slots = policy.cold_slots_most = 32;
+	gpuvec_search_policy_set(backend, &policy);
+	room_for_tids = 64;
+	for (uint32_t around = 64; around <= 1024; around *= 4)
+		test_counts(backend, pool, around, GPUVEC_N_WIRE_MEASURES);
+	room_for_tids = UINT64_MAX;
+}
+
 /* Test the GPU, or its emulation, with many policies */
 static void
 test_gpu(gpuvec_thread_pool *pool, bool full)
@@ -843,7 +994,11 @@ test_gpu(gpuvec_thread_pool *pool, bool full)
 		gpuvec_search_policy_set(backend, &policy);
 		test_table(backend, pool, kinds[i % 8], full ? 36 : GPUVEC_N_WIRE_MEASURES);
 	}
+	test_room(backend, pool, &usual);
 	gpuvec_search_policy_set(backend, &usual);
+	test_counts(backend, pool, 32, 2 * GPUVEC_N_WIRE_MEASURES);
+	test_counts(backend, pool, 8192, full ? 2 * GPUVEC_N_WIRE_MEASURES : 3);
+	test_counts(backend, pool, GPUVEC_SEGMENT_ROWS, full ? 2 * GPUVEC_N_WIRE_MEASURES : 1);
 	if (full)
 	{
 		test_table(backend, pool, (table_kind) {GPUVEC_SEGMENT_ROWS, 6, 30, false, true, 1}, 36);
@@ -879,6 +1034,16 @@ main(int argc, char **argv)
 	check(met.plain_rounds > met.plain_lone_rounds && met.plain_lone_rounds > 0,
 		  "queries are counted in bytes");
 	check(met.cold_rounds > 20 && met.cold_full > 5, "queries have tables, or those are too small");
+	for (int measure = 0; measure < GPUVEC_N_WIRE_MEASURES; measure++)
+		check(counted_by[measure] > 20, "rows are counted by each measure");
+	for (int way = 0; way < GPUVEC_N_WAYS; way++)
+		check(counted_way[way] > 20 || way == GPUVEC_WAY_DENSE, "rows are counted in each way");
+	check(counted_rows > 1000 && listed_rows > 1000, "rows are counted, or listed");
+	check(met.every_counts > 20, "rows of masks are counted");
+	check(met.list_counts > 20, "lists count rows");
+	check(met.cold_counts > 20 + met.refused_counts, "rows with cold numbers are counted");
+	check(without_room > 5 && without_table > 5, "tids have no room, or tables are too small");
+	check(met.refused_counts == refused && refused < met.counts / 4, "no query is refused but those");
 	gpuvec_thread_pool_free(pool);
 	return report_checks();
 }
@@ -922,7 +1087,13 @@ main(void)
 	for (int simd = 1; simd <= 3; simd++)
 		test_backend(pool, simd, simd == 2 ? 3 : 1);
 	test_all_codes(backend, pool);
+	test_counts(backend, pool, 32, 2 * GPUVEC_N_WIRE_MEASURES);
+	test_counts(backend, pool, 8192, GPUVEC_N_WIRE_MEASURES);
 	check(ranked_disjoint > 100 && not_ranked > 100, "rows without a common id rank, or not");
+	for (int measure = 0; measure < GPUVEC_N_WIRE_MEASURES; measure++)
+		check(counted_by[measure] > 20, "rows are counted by each measure");
+	check(counted_rows > 1000 && listed_rows > 1000, "rows are counted, or listed");
+	check(refused == 0, "no query is refused");
 	backend->close(backend);
 	gpuvec_thread_pool_free(pool);
 	return report_checks();

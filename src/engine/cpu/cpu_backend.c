@@ -189,6 +189,7 @@ gpuvec_cpu_open_with(const gpuvec_backend_options *options, const gpuvec_lists_p
 	cpu->base.trainer = &gpuvec_cpu_trainer;
 	cpu->base.finder = &gpuvec_cpu_finder;
 	cpu->base.takes_unordered = true;
+	cpu->base.takes_counts = true;
 	cpu->base.takes_partitions = true;
 	cpu->base.info = cpu_info;
 	cpu->base.adopt_segment = cpu_adopt_segment;

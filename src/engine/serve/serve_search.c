@@ -330,13 +330,15 @@ most_hits(const search_run *q, const gpuvec_topk_query *query)
 /*
  * Queries for all rows are answered in order, the first rows only, if the
  * backend knows no other way, or if all rows may not fit a frame.  Otherwise
- * the session says whether it needs no more than tids.
+ * the session says whether it needs no more than tids.  Some backends know no
+ * other way but to count.
  */
 static void
 choose_order(search_run *q)
 {
-	bool		takes = q->mirror.device->backend->takes_unordered && q->head.nqueries == 1 &&
-		q->mirror.view->nrows < GPUVEC_MAX_FRAME / sizeof(gpuvec_hit) - 64;
+	const gpuvec_backend *backend = q->mirror.device->backend;
+	bool		takes = (counts(q) ? backend->takes_counts : backend->takes_unordered) &&
+		q->head.nqueries == 1 && q->mirror.view->nrows < GPUVEC_MAX_FRAME / sizeof(gpuvec_hit) - 64;
 
 	for (uint32_t i = 0; i < q->head.nqueries; i++)
 		if (q->queries[i].unordered && !takes)

@@ -155,12 +155,13 @@ unite_abilities(shards_backend *shards)
 
 	base->name = first->name;
 	base->on_device = first->on_device;
-	base->takes_unordered = base->takes_partitions = true;
+	base->takes_unordered = base->takes_counts = base->takes_partitions = true;
 	for (int i = 0; i < shards->n; i++)
 	{
 		const gpuvec_backend *child = shards->children[i].backend;
 
 		base->takes_unordered &= child->takes_unordered;
+		base->takes_counts &= child->takes_counts;
 		base->takes_partitions &= child->takes_partitions;
 	}
 

@@ -284,6 +284,13 @@ leave_out_disjoint(const shards_search *s, gpuvec_topk_query *answer)
 	answer->nmatches = n;
 }
 
+/* Add up the rows that shards counted; if one did not, none are counted */
+static uint64_t
+add_counts(uint64_t a, uint64_t b)
+{
+	return a == GPUVEC_NOT_COUNTED || b == GPUVEC_NOT_COUNTED ? GPUVEC_NOT_COUNTED : a + b;
+}
+
 /*
  * What all shards say of a query beside its rows.  Rows without a common id
  * rank in all shards or in none.
@@ -301,7 +308,7 @@ unite(const shards_search *s, uint32_t number)
 	{
 		query->ranked_disjoint &= s->shards[p].queries[number].ranked_disjoint;
 		query->ways |= s->shards[p].queries[number].ways;
-		query->counted += s->shards[p].queries[number].counted;
+		query->counted = add_counts(query->counted, s->shards[p].queries[number].counted);
 		if (query->filter.n > 0)
 			query->passed += s->shards[p].queries[number].passed;
 	}
@@ -343,12 +350,22 @@ merge_ordered(const shards_search *s, uint32_t number)
 	}
 }
 
-/* Append the tids of a shard's rows to a bare answer */
+/*
+ * Append the tids of a shard's rows to a bare answer.  If the shard was to
+ * show its rows, it has not counted any.
+ */
 static void
 append_tids(gpuvec_topk_query *query, const gpuvec_topk_query *found)
 {
 	for (uint32_t i = 0; i < found->nmatches; i++)
-		query->tids[query->nmatches++] = found->bare ? found->tids[i] : found->matches[i].tid;
+	{
+		uint64_t	tid = found->bare ? found->tids[i] : found->matches[i].tid;
+
+		if (!found->bare && gpuvec_page_set_has(&query->counts, gpuvec_tid_block(tid)))
+			query->counted++;
+		else
+			query->tids[query->nmatches++] = tid;
+	}
 }
 
 static void
@@ -370,7 +387,7 @@ join_unordered(const shards_search *s, uint32_t number)
 	for (int p = 0; p < s->n; p++)
 		total += s->shards[p].queries[number].nmatches;
 	query->nmatches = 0;
-	if (total == 0)
+	if (total == 0 || query->counted == GPUVEC_NOT_COUNTED)
 		return true;
 	if (query->bare)
 		query->tids = malloc(total * sizeof(uint64_t));

@@ -41,7 +41,8 @@
 #              unfiltered scan), CLIENTS_GOAL (40,000 statements a second), LATERAL_GOAL (0.1 seconds),
 #              JOIN_ROWS (values of gpuvec.join_rows, none)
 #
-# bench-counts: ROWS (1,000,000), MEASURE_SECONDS (2), ENGINE, THREADS (0: all), GOAL (1: milliseconds of a count)
+# bench-counts: ROWS (1,000,000), MEASURE_SECONDS (2), ENGINE, THREADS (0: all), GOAL (1: milliseconds of a count),
+#              GIN (yes)
 #
 # bench-devices: ROWS (1,000,000), QUERIES (2,000), MEASURE_SECONDS (4),
 #              CLIENTS (64: a list), ENGINE, THREADS (0: all), REPEATS (5),
@@ -115,7 +116,7 @@ bench-filters-sql: $(BENCH_BIN)/bench_gen
 	$(PEERS_SETTINGS) $(FILTERS_SETTINGS) bash $(srcdir)/test/bench/filters_sql.sh
 
 bench-counts: $(BENCH_BIN)/bench_gen
-	$(PEERS_SETTINGS) $(call given,ENGINE GOAL MEASURE_SECONDS) bash $(srcdir)/test/bench/counts_sql.sh
+	$(PEERS_SETTINGS) $(call given,ENGINE GOAL MEASURE_SECONDS GIN) bash $(srcdir)/test/bench/counts_sql.sh
 
 bench-devices: $(BENCH_BIN)/bench_gen
 	$(PEERS_SETTINGS) $(call given,CLIENTS ENGINE MEASURE_SECONDS LAYOUTS WORKERS TIER) bash $(srcdir)/test/bench/devices_sql.sh

@@ -132,13 +132,16 @@ def make_map(log, coverage, sources, name):
 
 
 def jobs_that_run(jobs, file, function, lines):
-    """The jobs that run one of these lines of a function, or the function if they are no lines of code."""
-    known = numbers_of(jobs["known"].get(file, {}).get(function, ""))
-    lines = lines & known
+    """
+    The jobs that run one of these lines of a function, or the function if they are no lines of code.  Of a function
+    that the compiler has put into its callers the map knows nothing: the jobs that run anything of the file.
+    """
+    inlined = function not in jobs["known"].get(file, {})
+    lines = lines & numbers_of(jobs["known"].get(file, {}).get(function, ""))
     found = []
     for job, run in jobs["jobs"].items():
-        ran = run.get(file, {}).get(function)
-        if ran and (not lines or lines & numbers_of(ran)):
+        ran = run.get(file, {})
+        if inlined and ran or function in ran and (not lines or lines & numbers_of(ran[function])):
             found.append(job)
     return found
 

@@ -132,13 +132,16 @@ def make_map(log, coverage, sources, name):
 
 
 def jobs_that_run(jobs, file, function, lines):
-    """The jobs that run one of these lines of a function, or the function if they are no lines of code."""
-    known = numbers_of(jobs["known"].get(file, {}).get(function, ""))
-    lines = lines & known
+    """
+    The jobs that run one of these lines of a function, or the function if they are no lines of code.  Of a function
+    that the compiler has put into its callers the map knows nothing: the jobs that run anything of the file.
+    """
+    inlined = function not in jobs["known"].get(file, {})
+    lines = lines & numbers_of(jobs["known"].get(file, {}).get(function, ""))
     found = []
     for job, run in jobs["jobs"].items():
-        ran = run.get(file, {}).get(function)
-        if ran and (not lines or lines & numbers_of(ran)):
+        ran = run.get(file, {})
+        if inlined and ran or function in ran and (not lines or lines & numbers_of(ran[function])):
             found.append(job)
     return found
 
@@ -229,6 +232,20 @@ class Offers:
             return
         text += b"\n" * (old.count(b"\n") - text.count(b"\n"))
         self.slips.append(Slip(kind, start, end, text, self.function.spelling, self.function.location.line))
+
+    def what(self, slip):
+        """What the slip is.  If the function offers the same in several places: in which line, and where in it."""
+        old = self.source[slip.start:slip.end]
+        what = f"`{one_line(old)}` -> `{one_line(slip.text)}`"
+        places = sorted({s.start for s in self.slips if s.function == slip.function and s.text == slip.text
+                         and self.source[s.start:s.end] == old})
+        if len(places) == 1:
+            return what
+        begin = self.source.rfind(b"\n", 0, slip.start) + 1
+        end = self.source.find(b"\n", slip.start)
+        same_line = [at for at in places if begin <= at < end]
+        what += f" in `{one_line(self.source[begin:end])}`"
+        return what + (f", place {same_line.index(slip.start) + 1}" if len(same_line) > 1 else "")
 
     def walk(self, cursor, parent):
         handler = getattr(self, "see_" + cursor.kind.name.lower(), None)
@@ -434,7 +451,7 @@ class Draw:
         return self.known[path]
 
     def one(self):
-        """The next slip that makes a difference, with its file's text."""
+        """The next slip that makes a difference, with its file's text and all slips of the file."""
         while True:
             path = self.dice.choices(self.files, self.sizes)[0]
             compiler, offers, code = self.offers(path)
@@ -450,18 +467,18 @@ class Draw:
             self.refused += broken is None
             self.same += broken == code
             if broken not in (None, code):
-                return path, offers.source, slip
+                return path, offers, slip
 
-    def write(self, number, path, source, slip):
+    def write(self, number, path, offers, slip):
         """A patch with its head."""
+        source = offers.source
         first = source[:slip.start].count(b"\n") + 1
         lines = set(range(first, first + source[slip.start:slip.end].count(b"\n") + 1))
         found = emulated_jobs(path) or jobs_that_run(self.jobs, path, slip.function, {n - slip.first for n in lines})
         chosen = cheapest(found, int(os.environ["BUDGET"]))
-        old, new = one_line(source[slip.start:slip.end]), one_line(slip.text)
         diff = difflib.unified_diff(source.decode().splitlines(True), after(source, slip).decode().splitlines(True), "a/" + path, "b/" + path)
         with open(f"{self.folder}/{number:03}.patch", "w") as file:
-            file.write(f"What: {path} {slip.function}: `{old}` -> `{new}`\nLine: {path}:{first}\nKind: {slip.kind}\n")
+            file.write(f"What: {path} {slip.function}: {offers.what(slip)}\nLine: {path}:{first}\nKind: {slip.kind}\n")
             file.write(f"Suite: {' '.join(sorted(set(job.split('/')[0] for job in chosen)))}\n")
             file.write(f"Tests: {' '.join(job.split('/')[1] for job in chosen)}\nJobs: {len(chosen)} of {len(found)}\n\n")
             file.writelines(diff)

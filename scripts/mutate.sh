@@ -28,6 +28,10 @@
 # older than the sources, for lines are counted from the beginning of their
 # function.
 #
+# A job that runs out of time notices nothing by that: the machine may be busy.  Such a slip
+# counts as not noticed, until its verdict is removed and it is tried with more
+# JOB_SECONDS; or somebody sees that it makes a loop endless.
+#
 # A slip that no test notices is answered by a test, or stands in test/mutations/harmless
 # with a sentence why it does no harm.  Patches and logs of those that were not noticed
 # stay in build/mutate.  Ends with "N noticed, N not noticed, N harmless"; the exit status
@@ -106,6 +110,8 @@ try() {
 			echo "$name: time is over"
 		elif [ $status = 0 ]; then
 			verdict "$name" survived "NOT NOTICED by $(field Jobs "$patch") jobs: $(field Line "$patch"), $(field What "$patch")"
+		elif [ -z "$(noticed_by "$log")" ]; then
+			verdict "$name" late "RAN OUT OF TIME, and nothing failed: $(field Line "$patch"), $(field What "$patch")"
 		else
 			verdict "$name" noticed "noticed by $(noticed_by "$log"): $(field Line "$patch"), $(field What "$patch")"
 		fi

@@ -67,7 +67,8 @@ CREATE VIEW joins AS SELECT * FROM (VALUES
 	(14, $$SELECT n, d FROM queries q, LATERAL (SELECT d.tokens <-> q.tokens AS d FROM docs d WHERE d.tenant = q.shift ORDER BY d.tokens <-> q.tokens LIMIT 3) x$$),
 	(15, $$SELECT n, d FROM (SELECT id AS n, tokens, tenant FROM docs WHERE id % 30 = 0 ORDER BY tokens <-> '{7,31,62}' LIMIT 300) q, LATERAL (SELECT d.tokens <-> q.tokens AS d FROM docs d WHERE d.tenant = q.tenant ORDER BY d.tokens <-> q.tokens LIMIT 3) x$$),
 	(16, $$SELECT n, d FROM queries q, LATERAL (SELECT d.tokens <#> q.tokens::idvec * (0.5 + q.n % 3) AS d FROM docs d WHERE d.tenant = q.tenant ORDER BY d.tokens <#> q.tokens::idvec * (0.5 + q.n % 3) LIMIT 10) x$$),
-	(17, $$SELECT n, d FROM queries q, LATERAL (SELECT d.tokens <#> q.tokens::idvec AS d FROM docs d ORDER BY d.tokens <#> q.tokens::idvec LIMIT 200) x WHERE n < 40$$)
+	(17, $$SELECT n, d FROM queries q, LATERAL (SELECT d.tokens <#> q.tokens::idvec AS d FROM docs d ORDER BY d.tokens <#> q.tokens::idvec LIMIT 200) x WHERE n < 40$$),
+	(18, $$SELECT m, n, d FROM generate_series(8, 12) m, LATERAL (SELECT n, d FROM queries q, LATERAL (SELECT d.tokens <-> q.tokens AS d FROM docs d WHERE d.tenant = q.tenant ORDER BY d.tokens <-> q.tokens LIMIT 1) x WHERE n > m AND n < 40 OFFSET 0) y$$)
 	) j (number, query);
 -- 8 is in a subquery of an expression, and 9 has a volatile function:
 -- there each query is asked alone

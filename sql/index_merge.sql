@@ -75,6 +75,8 @@ CREATE INDEX ON far USING gpuvec (tokens);
 SELECT count(*) > 0 AS loaded FROM gpuvec_topk('far', 'tokens', '{1}', 1);
 BEGIN;
 SELECT analyzed($$SELECT id FROM far ORDER BY tokens <-> '{1,2000,2500}' LIMIT 5$$);
+-- two are as many as it takes
+SELECT analyzed($$SELECT id FROM far WHERE id < 200 ORDER BY tokens <-> '{1,500,1500}' LIMIT 5$$);
 COMMIT;
 -- two partitions, three, 40 by a hash
 CREATE TABLE hashed (n int, tokens idset) PARTITION BY HASH (n);

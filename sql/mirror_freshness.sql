@@ -23,6 +23,12 @@ VACUUM docs;
 SELECT best('docs');
 INSERT INTO docs VALUES (1002, '{1,2,3}');  -- where the deleted row was
 SELECT best('docs');
+-- a search that has to wait, here for a load, is counted, and for how long it waited
+SELECT waits, wait_time, clock_timestamp() AS began FROM gpuvec_mirrors WHERE relation = 'docs'::regclass \gset
+SELECT gpuvec_evict('docs');
+SELECT best('docs');
+SELECT waits - :waits AS waits, wait_time > :'wait_time' AND wait_time - :'wait_time' <= clock_timestamp() - :'began' AS some_time
+	FROM gpuvec_mirrors WHERE relation = 'docs'::regclass;
 -- transactions and savepoints
 BEGIN;
 INSERT INTO docs VALUES (1003, '{1,2,3}');

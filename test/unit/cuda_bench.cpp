@@ -262,7 +262,7 @@ time_count(const gpuvec_view *view, const CountedQuery &counted, const char *nam
 	gpuvec_scoring scoring = {counted.measure, {}, 0};
 	gpuvec_topk_query query;
 	std::vector<double> times;
-	uint64_t	rows;
+	uint64_t	rows = 0;
 
 	for (int i = 0; i <= repeat; i++)
 	{

@@ -132,6 +132,13 @@ extern void search_request(buffer *b, const gpuvec_mirror_key *key, uint64_t pos
 extern bool model_check(client *c, const model *m, gpuvec_measure measure,
 						const model_query *queries, uint32_t n);
 
+/*
+ * The same of an engine that may lack memory: then it is no failed check that
+ * the search is refused
+ */
+extern bool model_check_scarce(client *c, const model *m, gpuvec_measure measure,
+							   const model_query *queries, uint32_t n);
+
 /* qsort comparator of hits: by score, then by tid */
 extern int	model_compare_hits(const void *a, const void *b);
 

@@ -1042,7 +1042,7 @@ main(int argc, char **argv)
 	check(met.every_counts > 20, "rows of masks are counted");
 	check(met.list_counts > 20, "lists count rows");
 	check(met.cold_counts > 20 + met.refused_counts, "rows with cold numbers are counted");
-	check(without_room > 5 && without_table > 5, "tids have no room, or tables are too small");
+	check(without_room > 0 && without_table > 0, "tids have no room, or tables are too small");
 	check(met.refused_counts == refused && refused < met.counts / 4, "no query is refused but those");
 	gpuvec_thread_pool_free(pool);
 	return report_checks();

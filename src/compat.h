@@ -428,13 +428,22 @@ GpuvecRelationSmgr(Relation rel)
 #endif
 
 /* The path of an Append of a partitioned table */
-#if PG_VERSION_NUM >= 140000
+#if PG_VERSION_NUM >= 190000
+#define GpuvecAppendOf(root, rel, paths) \
+	create_append_path(root, rel, (AppendPathInput) {.subpaths = (paths)}, NIL, NULL, 0, false, -1)
+#elif PG_VERSION_NUM >= 140000
 #define GpuvecAppendOf(root, rel, paths) \
 	create_append_path(root, rel, paths, NIL, NIL, NULL, 0, false, -1)
 #else
 #define GpuvecAppendOf(root, rel, paths) \
 	create_append_path(root, rel, paths, NIL, NIL, NULL, 0, false, \
 					   list_make1((rel)->partitioned_child_rels), -1)
+#endif
+
+/* The functions of count(*) and count(expression); from 14 on they have names */
+#if PG_VERSION_NUM < 140000
+#define F_COUNT_ 2803
+#define F_COUNT_ANY 2147
 #endif
 
 /* The children that pruning leaves when a scan begins */

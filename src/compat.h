@@ -440,7 +440,7 @@ GpuvecRelationSmgr(Relation rel)
 					   list_make1((rel)->partitioned_child_rels), -1)
 #endif
 
-/* The functions of count(*) and count(expression); from 14 on they have names */
+/* count(*) and count(expression): functions that have names from 14 on */
 #if PG_VERSION_NUM < 140000
 #define F_COUNT_ 2803
 #define F_COUNT_ANY 2147

@@ -61,6 +61,7 @@ SELECT same('SELECT id, (ids::idset) <-> ''{77,5}'' AS d FROM notes ORDER BY (id
 
 -- Search keys
 SET enable_seqscan = off;
+SET enable_indexonlyscan = off;
 EXPLAIN (COSTS OFF) SELECT count(*) FROM notes WHERE (ids::idset) && '{77}' AND tenant < 2 AND words IS NOT NULL;
 SET enable_indexscan = off;
 EXPLAIN (COSTS OFF) SELECT count(*) FROM notes WHERE (ids::idset) && '{77}' AND tenant < 2 AND words IS NOT NULL;

@@ -1,6 +1,7 @@
 -- CREATE INDEX ... USING gpuvec: conditions that are written in other ways than with && @> <@ <<->> of two sets
 CREATE SCHEMA index_spellings;
 SET search_path = index_spellings, public;
+SET enable_indexonlyscan = off;
 CREATE TABLE docs (id int, owner name DEFAULT 'postgres', tokens idset);
 INSERT INTO docs (id, tokens)
 SELECT i, CASE WHEN i % 3 = 0 THEN ARRAY[i % 13, i % 11 + 20] ELSE ARRAY[i % 97, i % 89 + 100, i % 7 + 300, i % 5 + 400] END::idset

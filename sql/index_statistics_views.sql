@@ -40,6 +40,7 @@ SELECT count(*) FROM unnest('{"{1}","{2}","{3}"}'::idset[]) q, LATERAL (SELECT i
 SELECT index_stats.counts(5, 2013, 2013);
 -- a search, and a search for what no row has
 SET enable_seqscan = off;
+SET enable_indexonlyscan = off;
 SET enable_bitmapscan = off;
 SELECT count(*) FROM index_stats.docs WHERE tokens && '{1}';
 SELECT count(*) FROM index_stats.docs WHERE tokens && '{50000}';
@@ -47,6 +48,7 @@ SELECT count(*) FROM index_stats.docs WHERE tokens && '{50000}';
 SELECT index_stats.counts(7, 2034, 2034);
 -- a bitmap scan fetches for the table, not for the index
 SET enable_seqscan = off;
+SET enable_indexonlyscan = off;
 SET enable_indexscan = off;
 SELECT count(*) FROM index_stats.docs WHERE tokens && '{1}';
 \c

@@ -1,6 +1,7 @@
 -- CREATE INDEX ... USING gpuvec: <<->> and <@ by index and bitmap scans
 CREATE SCHEMA index_threshold;
 SET search_path = index_threshold, public;
+SET enable_indexonlyscan = off;
 CREATE TABLE docs (id int, note int, tokens idset) WITH (fillfactor = 70, autovacuum_enabled = off);
 INSERT INTO docs
 SELECT i, i % 10, CASE WHEN i % 3 = 0 THEN ARRAY[i % 13, i % 11 + 20] ELSE ARRAY[i % 97, i % 89 + 100, i % 7 + 300] END::idset

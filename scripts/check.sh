@@ -282,8 +282,8 @@ deal() {
 job_regress() {
 	local program=$1 input=$2 preload=$3 name=$4 ok bad status
 	shift 4
-	# steps of isolation tests must not depend on when the feeder comes, nor
-	# which pages VACUUM marks on whom autovacuum analyzes meanwhile
+	# Steps of isolation tests must not depend on when the feeder comes.  Nor
+	# must the pages that VACUUM marks depend on a snapshot of autovacuum.
 	if ! gpuvec_start "data-$name" "$common_conf
 $patient_conf
 autovacuum = off

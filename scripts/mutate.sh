@@ -28,9 +28,10 @@
 # older than the sources, for lines are counted from the beginning of their
 # function.
 #
-# A job that runs out of time notices nothing by that: the machine may be busy.  Such a slip
-# counts as not noticed, until its verdict is removed and it is tried with more
-# JOB_SECONDS; or somebody sees that it makes a loop endless.
+# A job that runs out of time notices nothing by that: the machine may be
+# busy.  Such a slip counts as not noticed, until its verdict is removed and it
+# is tried with more JOB_SECONDS; or somebody sees that it makes a loop
+# endless.
 #
 # A slip that no test notices is answered by a test, or stands in test/mutations/harmless
 # with a sentence why it does no harm.  Patches and logs of those that were not noticed

@@ -58,12 +58,13 @@ SELECT counted(q), sequential(q) FROM unnest(ARRAY['SELECT count(*) FROM docs WH
 	'SELECT generate_series(1, count(*)) FROM docs WHERE tokens && ''{3}'' OFFSET 5 LIMIT 1', 'SELECT count(*) FROM docs WHERE tokens && ''{3}'' LIMIT 0', 'SELECT count(*) OVER () FROM docs WHERE tokens && ''{3}'' GROUP BY ()', 'SELECT price, count(*) FROM docs WHERE tokens && ''{3}'' GROUP BY price ORDER BY 2 DESC, 1 LIMIT 1',
 	'SELECT count(*) FROM docs TABLESAMPLE system (100) WHERE tokens && ''{3}''', 'SELECT count(*) FROM docs a, docs b WHERE a.tokens && ''{777}'' AND b.tokens && ''{1777}''', 'SELECT sum(n) FROM (SELECT count(*) AS n FROM docs WHERE tokens && ''{3}'' UNION ALL SELECT count(*) FROM docs WHERE price < 10) u',
 	'SELECT count(*) FROM (SELECT FROM docs WHERE tokens && ''{3}'' OFFSET 0) u', 'SELECT count(*) FROM (SELECT * FROM docs WHERE tokens && ''{3}'') u WHERE price < 10']) q;
-EXPLAIN (COSTS OFF) SELECT count(*), count(*) * 2 AS twice FROM docs WHERE tokens && '{3,12}' AND price < 10 HAVING count(*) > 5;
+EXPLAIN (VERBOSE, COSTS OFF) SELECT count(*), count(*) * 2 AS twice FROM docs WHERE tokens && '{3,12}' AND price < 10 HAVING count(*) > 5;
 SET enable_indexonlyscan = off;
 EXPLAIN (COSTS OFF) SELECT count(*) FROM docs WHERE tokens && '{3,12}' AND price < 10;
 RESET enable_indexonlyscan;
 
--- parameters: of prepared statements, of PL/pgSQL, and of outer rows, each scan of which begins anew
+-- parameters: of prepared statements, and of outer rows, each scan of which
+-- begins anew
 SET plan_cache_mode = force_generic_plan;
 PREPARE of_price (int, idset) AS SELECT count(*) FROM docs WHERE tokens && $2 AND price < $1;
 EXPLAIN (COSTS OFF) EXECUTE of_price (10, '{3}');
@@ -77,7 +78,8 @@ EXPLAIN (COSTS OFF) SELECT p, (SELECT count(*) FROM docs WHERE price = p) FROM g
 SELECT p, (SELECT count(*) FROM docs WHERE price = p), n FROM generate_series(0, 4) p, LATERAL (SELECT count(*) AS n FROM docs WHERE tokens && ARRAY[p, 100 - p]::idset AND price >= p) x;
 RESET enable_seqscan;
 
--- own changes: rows on pages that are not all-visible are looked at, also those of a cursor's older snapshot
+-- own changes: rows on pages that are not all-visible are looked at, also
+-- those of a cursor's older snapshot
 CREATE FUNCTION not_fetched(query text) RETURNS text LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
 	line text;
@@ -135,7 +137,8 @@ SELECT compare('numbers(body) && ''{3}'' AND price < 40', 'texts'), compare('ter
 VACUUM texts;
 SELECT compare('numbers(body) && ''{3}'' AND price < 40', 'texts'), compare('terms <<->> idvec_threshold(''{3:1}'', 0.5, ''inner_product'')', 'texts');
 
--- partitions: all that pruning leaves, when a statement is planned and when it begins; one without the index, and inheritance
+-- partitions: all that pruning leaves, when a statement is planned and when it
+-- begins; one without the index, and inheritance
 CREATE TABLE parts (id int, day int, price int, tokens idset) PARTITION BY RANGE (day);
 CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (0) TO (10);
 CREATE TABLE parts_2 (price int, tokens idset, id int, day int);
@@ -174,7 +177,8 @@ CREATE INDEX ON children USING gpuvec (terms, price);
 VACUUM ANALYZE children;
 SELECT compare('price = 7', 'texts'), compare('price = 7', 'ONLY texts'), compare('price = 7', 'children');
 
--- security barriers: a policy's condition is a search key, too, or there is no node
+-- security barriers: a policy's condition is a search key, too, or there is no
+-- node
 CREATE ROLE regress_gpuvec_counter;
 GRANT USAGE ON SCHEMA index_counts TO regress_gpuvec_counter;
 GRANT SELECT ON docs, parts TO regress_gpuvec_counter;

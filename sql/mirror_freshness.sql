@@ -23,7 +23,7 @@ VACUUM docs;
 SELECT best('docs');
 INSERT INTO docs VALUES (1002, '{1,2,3}');  -- where the deleted row was
 SELECT best('docs');
--- a search that has to wait, here for a load, is counted, and for how long it waited
+-- a search that has to wait, here for a load, is counted, and so is the time
 SELECT waits, wait_time, clock_timestamp() AS began FROM gpuvec_mirrors WHERE relation = 'docs'::regclass \gset
 SELECT gpuvec_evict('docs');
 SELECT best('docs');

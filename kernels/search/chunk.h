@@ -266,8 +266,6 @@ extern bool
 queue_gather(struct search *s, struct chunk *c);
 
 /* chunk_counts.cu */
-extern void
-empty_unordered(gpuvec_topk_query *query);
 extern struct row_counts
 chunk_counts(const struct search *s, const struct chunk *c);
 extern bool

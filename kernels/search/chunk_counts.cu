@@ -30,20 +30,6 @@ namespace gpuvec
 #define FIRST_TIDS 1024
 #define STEP_TIDS ((uint32_t) 1 << 19)
 
-/*
- * Free the rows that a query in any order has from a batch that has failed
- */
-void
-empty_unordered(gpuvec_topk_query *query)
-{
-	if (!query->unordered)
-		return;
-	free(query->matches);
-	free(query->tids);
-	query->matches = NULL;
-	query->tids = NULL;
-}
-
 /* What the kernels of a chunk that counts rows need; else nothing */
 struct row_counts
 chunk_counts(const struct search *s, const struct chunk *c)

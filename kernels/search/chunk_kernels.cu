@@ -42,8 +42,7 @@ choose_kernel(struct search *s, struct chunk *c, uint32_t planes)
 	c->entry_bits = c->counts ? SCAN_COUNT_BITS : choose_entry_bits(b, c->planes, s->view->maxid);
 	c->shared_bytes = scan_shared_bytes(c->entry_bits, c->planes, s->view->maxid);
 	c->batch = c->entry_bits;
-	if (!s->check(c->counts ? scan_count_blocks(c->planes, c->shared_bytes, &blocks)
-							: scan_blocks(c->entry_bits, c->planes, c->shared_bytes, &blocks),
+	if (!s->check(scan_blocks(c->entry_bits, c->planes, c->counts, c->shared_bytes, &blocks),
 				  "prepare a search"))
 		return false;
 	c->blocks = (uint32_t) std::max(blocks, 1) * b->device.sms;
@@ -182,16 +181,10 @@ queue_scan(struct search *s, struct chunk *c, uint32_t ngroups, uint32_t class_l
 		return s->check(rc);
 	cut_items(s, c->blocks,
 			  (s->scoring.sparse ? sparse_scan_threads() : scan_threads(c->planes)) / 32, &p);
-	if (c->counts)
-		return s->check(s->scoring.sparse
-							? sparse_scan_count_launch(&p, c->whole, c->shared_bytes,
-													   std::min(c->blocks, p.nitems), s->stream)
-							: scan_count_launch(&p, c->planes, c->shared_bytes,
-												std::min(c->blocks, p.nitems), s->stream));
 	if (s->scoring.sparse)
-		return s->check(sparse_scan_launch(&p, c->whole, c->shared_bytes,
+		return s->check(sparse_scan_launch(&p, c->whole, c->counts, c->shared_bytes,
 										   std::min(c->blocks, p.nitems), s->stream));
-	return s->check(scan_launch(&p, c->entry_bits, c->planes, c->shared_bytes,
+	return s->check(scan_launch(&p, c->entry_bits, c->planes, c->counts, c->shared_bytes,
 								std::min(c->blocks, p.nitems), s->stream));
 }
 

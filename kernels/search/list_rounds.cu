@@ -166,17 +166,11 @@ queue_blocks(struct search *s, struct chunk *c, struct list_params *p, int kind)
 	{
 		b->stats.plain_rounds += plain;
 		b->stats.plain_lone_rounds += plain && c->n <= LONE_QUERIES;
-		if (c->counts)
-			rc = plain ? lists_rows_plain(p, b->device.sms, s->stream)
-					   : lists_rows_whole(p, c->list_planes, b->device.sms, s->stream);
-		else
-			rc = plain ? lists_count_plain(p, b->device.sms, s->stream)
-					   : lists_count_whole(p, c->list_planes, b->device.sms, s->stream);
+		rc = plain ? lists_count_plain(p, c->counts, b->device.sms, s->stream)
+				   : lists_count_whole(p, c->list_planes, c->counts, b->device.sms, s->stream);
 	}
-	else if (c->counts)
-		rc = lists_rows_lone(p, c->list_planes, s->stream);
-	else if (c->n <= policy.lone_queries)
-		rc = lists_count_lone(p, c->list_planes, s->stream);
+	else if (c->counts || c->n <= policy.lone_queries)
+		rc = lists_count_lone(p, c->list_planes, c->counts, s->stream);
 	else if (c->n <= policy.direct_queries)
 		rc = lists_count_direct(p, c->list_planes, s->stream);
 	else

@@ -549,13 +549,16 @@ direct_variant(uint32_t planes)
 	return planes == 7 ? count_direct<7> : planes == 8 ? count_direct<8> : count_direct<17>;
 }
 
-template <bool COUNTS>
 static list_function
-whole_variant(uint32_t planes)
+whole_variant(uint32_t planes, bool counts)
 {
-	return planes == 7   ? count_whole<7, COUNTS>
-		   : planes == 8 ? count_whole<8, COUNTS>
-						 : count_whole<17, COUNTS>;
+	if (counts)
+		return planes == 7   ? count_whole<7, true>
+			   : planes == 8 ? count_whole<8, true>
+							 : count_whole<17, true>;
+	return planes == 7   ? count_whole<7, false>
+		   : planes == 8 ? count_whole<8, false>
+						 : count_whole<17, false>;
 }
 
 /* Shared memory of count_tiled without the bitmaps */
@@ -595,11 +598,11 @@ lists_prepare(size_t smem_limit)
 								 cudaFuncAttributeMaxDynamicSharedMemorySize, (int) smem_limit);
 
 		if (rc == cudaSuccess)
-			rc = cudaFuncSetAttribute((const void *) whole_variant<false>(planes[i]),
+			rc = cudaFuncSetAttribute((const void *) whole_variant(planes[i], false),
 									  cudaFuncAttributeMaxDynamicSharedMemorySize,
 									  (int) whole_bytes(WHOLE_PLANES));
 		if (rc == cudaSuccess)
-			rc = cudaFuncSetAttribute((const void *) whole_variant<true>(planes[i]),
+			rc = cudaFuncSetAttribute((const void *) whole_variant(planes[i], true),
 									  cudaFuncAttributeMaxDynamicSharedMemorySize,
 									  (int) whole_bytes(WHOLE_PLANES));
 		if (rc != cudaSuccess)
@@ -634,29 +637,15 @@ lists_count_direct(const struct list_params *params, uint32_t planes, cudaStream
 				  stream, *params);
 }
 
-template <bool COUNTS>
-static cudaError_t
-launch_whole(const struct list_params *params, uint32_t planes, uint32_t sms, cudaStream_t stream)
+cudaError_t
+lists_count_whole(const struct list_params *params, uint32_t planes, bool counts, uint32_t sms,
+				  cudaStream_t stream)
 {
 	uint64_t items = (uint64_t) params->nblocks * params->nslices;
 
-	return launch(whole_variant<COUNTS>(planes),
+	return launch(whole_variant(planes, counts),
 				  dim3((uint32_t) std::min(items, (uint64_t) sms * 2)), WHOLE_THREADS,
 				  whole_bytes(WHOLE_PLANES), stream, *params);
-}
-
-cudaError_t
-lists_count_whole(const struct list_params *params, uint32_t planes, uint32_t sms,
-				  cudaStream_t stream)
-{
-	return launch_whole<false>(params, planes, sms, stream);
-}
-
-cudaError_t
-lists_rows_whole(const struct list_params *params, uint32_t planes, uint32_t sms,
-				 cudaStream_t stream)
-{
-	return launch_whole<true>(params, planes, sms, stream);
 }
 
 } // namespace gpuvec

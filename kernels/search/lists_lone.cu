@@ -272,36 +272,29 @@ __launch_bounds__(LONE_THREADS) count_lone(const __grid_constant__ struct list_p
 
 typedef void (*lone_function)(const struct list_params);
 
-template <bool COUNTS>
 static lone_function
-lone_variant(uint32_t planes)
+lone_variant(uint32_t planes, bool counts)
 {
-	return planes == 7   ? count_lone<7, COUNTS>
-		   : planes == 8 ? count_lone<8, COUNTS>
-						 : count_lone<17, COUNTS>;
+	if (counts)
+		return planes == 7   ? count_lone<7, true>
+			   : planes == 8 ? count_lone<8, true>
+							 : count_lone<17, true>;
+	return planes == 7   ? count_lone<7, false>
+		   : planes == 8 ? count_lone<8, false>
+						 : count_lone<17, false>;
 }
 
-static cudaError_t
-launch_lone(lone_function kernel, const struct list_params *params, cudaStream_t stream)
+cudaError_t
+lists_count_lone(const struct list_params *params, uint32_t planes, bool counts,
+				 cudaStream_t stream)
 {
 	uint64_t blocks = (uint64_t) params->nblocks * (params->own_blocks > 0 ? 1 : params->nqueries);
 
-	return launch_chained(kernel, dim3((uint32_t) (blocks < 65536 ? blocks : 65536)), LONE_THREADS,
+	return launch_chained(lone_variant(planes, counts),
+						  dim3((uint32_t) (blocks < 65536 ? blocks : 65536)), LONE_THREADS,
 						  sizeof(struct team_shared) + sizeof(struct entered_block<32>) +
 							  TILED_PLANES * TILED_ROWS / 8 + LONE_THREADS * sizeof(uint32_t),
 						  stream, *params);
-}
-
-cudaError_t
-lists_count_lone(const struct list_params *params, uint32_t planes, cudaStream_t stream)
-{
-	return launch_lone(lone_variant<false>(planes), params, stream);
-}
-
-cudaError_t
-lists_rows_lone(const struct list_params *params, uint32_t planes, cudaStream_t stream)
-{
-	return launch_lone(lone_variant<true>(planes), params, stream);
 }
 
 } // namespace gpuvec

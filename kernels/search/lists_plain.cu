@@ -381,23 +381,16 @@ lists_plain_prepare(void)
  * and that no segment has slots
  */
 cudaError_t
-lists_count_plain(const struct list_params *params, uint32_t sms, cudaStream_t stream)
+lists_count_plain(const struct list_params *params, bool counts, uint32_t sms, cudaStream_t stream)
 {
 	uint64_t items = (uint64_t) params->nblocks * params->nslices;
 	dim3 blocks = dim3((uint32_t) std::min(items, (uint64_t) sms * PLAIN_BLOCKS));
 
 	if (params->nqueries <= LONE_QUERIES)
-		return launch_chained(count_plain_lone<false>, blocks, WHOLE_THREADS,
-							  plain_bytes() + sizeof(struct list_shares), stream, *params);
+		return launch_chained(counts ? count_plain_lone<true> : count_plain_lone<false>, blocks,
+							  WHOLE_THREADS, plain_bytes() + sizeof(struct list_shares), stream,
+							  *params);
 	return launch(count_plain, blocks, WHOLE_THREADS, plain_bytes(), stream, *params);
-}
-
-cudaError_t
-lists_rows_plain(const struct list_params *params, uint32_t sms, cudaStream_t stream)
-{
-	return launch_chained(count_plain_lone<true>,
-						  dim3(std::min(params->nblocks, sms * PLAIN_BLOCKS)), WHOLE_THREADS,
-						  plain_bytes() + sizeof(struct list_shares), stream, *params);
 }
 
 } // namespace gpuvec

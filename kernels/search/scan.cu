@@ -492,10 +492,16 @@ __launch_bounds__(THREADS, 1) scan_kernel(const __grid_constant__ struct scan_pa
 
 typedef void (*scan_function)(const struct scan_params);
 
-/* The kernel for a width of entries and a number of planes */
+/*
+ * The kernel for a width of entries and a number of planes; for a query that
+ * counts rows entries have SCAN_COUNT_BITS
+ */
 static scan_function
-scan_variant(uint32_t entry_bits, uint32_t planes)
+scan_variant(uint32_t entry_bits, uint32_t planes, bool counts)
 {
+	if (counts)
+		return planes == 8 ? scan_kernel<uint8_t, 8, THREADS_8, true>
+						   : scan_kernel<uint8_t, 17, THREADS_17, true>;
 	if (planes == 8)
 		return entry_bits == 32   ? scan_kernel<uint32_t, 8, THREADS_8>
 			   : entry_bits == 16 ? scan_kernel<uint16_t, 8, THREADS_8>
@@ -505,39 +511,27 @@ scan_variant(uint32_t entry_bits, uint32_t planes)
 							  : scan_kernel<uint8_t, 17, THREADS_17>;
 }
 
-/* The kernel for a query that counts rows */
-static scan_function
-scan_count_variant(uint32_t planes)
+/* Allow a kernel so much shared memory */
+static cudaError_t
+allow_shared(scan_function kernel, size_t bytes)
 {
-	return planes == 8 ? scan_kernel<uint8_t, 8, THREADS_8, true>
-					   : scan_kernel<uint8_t, 17, THREADS_17, true>;
+	return cudaFuncSetAttribute((const void *) kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+								(int) bytes);
 }
 
 /* Allow the kernels as much shared memory as the device has */
 cudaError_t
 scan_prepare(size_t smem_limit)
 {
-	for (uint32_t planes = 8; planes <= 17; planes += 9)
+	cudaError_t rc = cudaSuccess;
+
+	for (uint32_t planes = 8; planes <= 17 && rc == cudaSuccess; planes += 9)
 	{
-		cudaError_t rc =
-			cudaFuncSetAttribute((const void *) scan_count_variant(planes),
-								 cudaFuncAttributeMaxDynamicSharedMemorySize, (int) smem_limit);
-
-		if (rc != cudaSuccess)
-			return rc;
+		rc = allow_shared(scan_variant(SCAN_COUNT_BITS, planes, true), smem_limit);
+		for (uint32_t entry_bits = 8; entry_bits <= 32 && rc == cudaSuccess; entry_bits *= 2)
+			rc = allow_shared(scan_variant(entry_bits, planes, false), smem_limit);
 	}
-	for (uint32_t entry_bits = 8; entry_bits <= 32; entry_bits *= 2)
-		for (uint32_t planes = 8; planes <= 17; planes += 9)
-		{
-			cudaError_t rc;
-
-			rc =
-				cudaFuncSetAttribute((const void *) scan_variant(entry_bits, planes),
-									 cudaFuncAttributeMaxDynamicSharedMemorySize, (int) smem_limit);
-			if (rc != cudaSuccess)
-				return rc;
-		}
-	return cudaSuccess;
+	return rc;
 }
 
 /* Bytes of shared memory that a block needs for a table of ids 0 .. maxid */
@@ -558,33 +552,18 @@ scan_threads(uint32_t planes)
 
 /* Find how many blocks run on a multiprocessor at once */
 cudaError_t
-scan_blocks(uint32_t entry_bits, uint32_t planes, size_t shared_bytes, int *blocks)
+scan_blocks(uint32_t entry_bits, uint32_t planes, bool counts, size_t shared_bytes, int *blocks)
 {
-	return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, scan_variant(entry_bits, planes),
-														 scan_threads(planes), shared_bytes);
+	return cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+		blocks, scan_variant(entry_bits, planes, counts), scan_threads(planes), shared_bytes);
 }
 
 cudaError_t
-scan_count_blocks(uint32_t planes, size_t shared_bytes, int *blocks)
-{
-	return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, scan_count_variant(planes),
-														 scan_threads(planes), shared_bytes);
-}
-
-cudaError_t
-scan_launch(const struct scan_params *params, uint32_t entry_bits, uint32_t planes,
+scan_launch(const struct scan_params *params, uint32_t entry_bits, uint32_t planes, bool counts,
 			size_t shared_bytes, uint32_t blocks, cudaStream_t stream)
 {
-	return launch_chained(scan_variant(entry_bits, planes), dim3(blocks), scan_threads(planes),
-						  shared_bytes, stream, *params);
-}
-
-cudaError_t
-scan_count_launch(const struct scan_params *params, uint32_t planes, size_t shared_bytes,
-				  uint32_t blocks, cudaStream_t stream)
-{
-	return launch_chained(scan_count_variant(planes), dim3(blocks), scan_threads(planes),
-						  shared_bytes, stream, *params);
+	return launch_chained(scan_variant(entry_bits, planes, counts), dim3(blocks),
+						  scan_threads(planes), shared_bytes, stream, *params);
 }
 
 } // namespace gpuvec

@@ -199,7 +199,7 @@ struct row_counts
 	const uint8_t *pages; /* as gpuvec_page_set.bits */
 	uint64_t page_bytes;
 	uint32_t *counted; /* COUNT_PLACES numbers, whose sum it is */
-	uint64_t *tids;    /* [capacity]; query_state.count is how many there are */
+	uint64_t *tids;    /* [capacity]; query_state.count of them */
 	uint32_t capacity;
 	uint32_t partition_bits;
 	/* rows that share cold numbers; keys is NULL if the query has none */
@@ -453,7 +453,13 @@ struct sort_params
 
 #define SORT_RUN 1024
 
-/* scan.cu: entry_bits is 8, 16 or 32, planes 8 or 17 */
+/*
+ * Below, counts: the kernel is one for a query that counts rows.
+ *
+ * scan.cu: entry_bits is 8, 16 or 32, if it counts SCAN_COUNT_BITS; planes is
+ * 8 or 17
+ */
+#define SCAN_COUNT_BITS 8
 extern cudaError_t
 scan_prepare(size_t smem_limit);
 extern size_t
@@ -461,17 +467,10 @@ scan_shared_bytes(uint32_t entry_bits, uint32_t planes, uint32_t maxid);
 extern uint32_t
 scan_threads(uint32_t planes);
 extern cudaError_t
-scan_blocks(uint32_t entry_bits, uint32_t planes, size_t shared_bytes, int *blocks);
+scan_blocks(uint32_t entry_bits, uint32_t planes, bool counts, size_t shared_bytes, int *blocks);
 extern cudaError_t
-scan_launch(const struct scan_params *params, uint32_t entry_bits, uint32_t planes,
+scan_launch(const struct scan_params *params, uint32_t entry_bits, uint32_t planes, bool counts,
 			size_t shared_bytes, uint32_t blocks, cudaStream_t stream);
-/* for a query that counts rows: with entries of SCAN_COUNT_BITS */
-#define SCAN_COUNT_BITS 8
-extern cudaError_t
-scan_count_blocks(uint32_t planes, size_t shared_bytes, int *blocks);
-extern cudaError_t
-scan_count_launch(const struct scan_params *params, uint32_t planes, size_t shared_bytes,
-				  uint32_t blocks, cudaStream_t stream);
 
 /* sparse_scan.cu; whole: its table has the weights of all numbers */
 extern cudaError_t
@@ -483,12 +482,8 @@ sparse_scan_threads(void);
 extern cudaError_t
 sparse_scan_blocks(bool whole, size_t shared_bytes, int *blocks);
 extern cudaError_t
-sparse_scan_launch(const struct scan_params *params, bool whole, size_t shared_bytes,
+sparse_scan_launch(const struct scan_params *params, bool whole, bool counts, size_t shared_bytes,
 				   uint32_t blocks, cudaStream_t stream);
-/* for a query that counts rows */
-extern cudaError_t
-sparse_scan_count_launch(const struct scan_params *params, bool whole, size_t shared_bytes,
-						 uint32_t blocks, cudaStream_t stream);
 
 /* sparse_batch.cu */
 
@@ -538,30 +533,23 @@ extern cudaError_t
 lists_count_tiled(const struct list_params *params, uint32_t planes, size_t smem_limit,
 				  uint32_t nslots, uint32_t sms, cudaStream_t stream);
 extern cudaError_t
-lists_count_lone(const struct list_params *params, uint32_t planes, cudaStream_t stream);
+lists_count_lone(const struct list_params *params, uint32_t planes, bool counts,
+				 cudaStream_t stream);
 extern cudaError_t
 lists_count_direct(const struct list_params *params, uint32_t planes, cudaStream_t stream);
 extern cudaError_t
-lists_count_whole(const struct list_params *params, uint32_t planes, uint32_t sms,
+lists_count_whole(const struct list_params *params, uint32_t planes, bool counts, uint32_t sms,
 				  cudaStream_t stream);
 extern cudaError_t
 lists_plain_prepare(void);
 extern cudaError_t
-lists_count_plain(const struct list_params *params, uint32_t sms, cudaStream_t stream);
-/* for a query that counts rows */
-extern cudaError_t
-lists_rows_lone(const struct list_params *params, uint32_t planes, cudaStream_t stream);
-extern cudaError_t
-lists_rows_whole(const struct list_params *params, uint32_t planes, uint32_t sms,
-				 cudaStream_t stream);
-extern cudaError_t
-lists_rows_plain(const struct list_params *params, uint32_t sms, cudaStream_t stream);
+lists_count_plain(const struct list_params *params, bool counts, uint32_t sms, cudaStream_t stream);
 
 /* mask_rows.cu */
 extern cudaError_t
 mask_rows_launch(const struct mask_rows_params *params, cudaStream_t stream);
 
-/* cold_rows.cu; counts: for a query that counts rows */
+/* cold_rows.cu */
 extern cudaError_t
 cold_launch(const struct cold_params *params, bool counts, cudaStream_t stream);
 

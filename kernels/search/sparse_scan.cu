@@ -327,11 +327,12 @@ __launch_bounds__(SPARSE_THREADS, 1)
 
 typedef void (*scan_function)(const struct scan_params);
 
-template <bool COUNTS>
 static scan_function
-sparse_variant(bool whole)
+sparse_variant(bool whole, bool counts)
 {
-	return whole ? sparse_scan_kernel<true, COUNTS> : sparse_scan_kernel<false, COUNTS>;
+	if (counts)
+		return whole ? sparse_scan_kernel<true, true> : sparse_scan_kernel<false, true>;
+	return whole ? sparse_scan_kernel<true, false> : sparse_scan_kernel<false, false>;
 }
 
 /* Allow the kernels as much shared memory as the device has */
@@ -341,9 +342,8 @@ sparse_scan_prepare(size_t smem_limit)
 	cudaError_t rc = cudaSuccess;
 
 	for (int i = 0; i < 4 && rc == cudaSuccess; i++)
-		rc = cudaFuncSetAttribute(
-			(const void *) (i < 2 ? sparse_variant<false>(i % 2) : sparse_variant<true>(i % 2)),
-			cudaFuncAttributeMaxDynamicSharedMemorySize, (int) smem_limit);
+		rc = cudaFuncSetAttribute((const void *) sparse_variant(i % 2, i / 2),
+								  cudaFuncAttributeMaxDynamicSharedMemorySize, (int) smem_limit);
 	return rc;
 }
 
@@ -365,23 +365,15 @@ sparse_scan_threads(void)
 cudaError_t
 sparse_scan_blocks(bool whole, size_t shared_bytes, int *blocks)
 {
-	return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, sparse_variant<false>(whole),
+	return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, sparse_variant(whole, false),
 														 SPARSE_THREADS, shared_bytes);
 }
 
 cudaError_t
-sparse_scan_launch(const struct scan_params *params, bool whole, size_t shared_bytes,
+sparse_scan_launch(const struct scan_params *params, bool whole, bool counts, size_t shared_bytes,
 				   uint32_t blocks, cudaStream_t stream)
 {
-	return launch_chained(sparse_variant<false>(whole), dim3(blocks), SPARSE_THREADS, shared_bytes,
-						  stream, *params);
-}
-
-cudaError_t
-sparse_scan_count_launch(const struct scan_params *params, bool whole, size_t shared_bytes,
-						 uint32_t blocks, cudaStream_t stream)
-{
-	return launch_chained(sparse_variant<true>(whole), dim3(blocks), SPARSE_THREADS, shared_bytes,
+	return launch_chained(sparse_variant(whole, counts), dim3(blocks), SPARSE_THREADS, shared_bytes,
 						  stream, *params);
 }
 

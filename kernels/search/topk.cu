@@ -667,8 +667,9 @@ topk(gpuvec_backend *backend, const gpuvec_view *view, const gpuvec_scoring *sco
 		s.method = GPUVEC_METHOD_AUTO;
 	s.error = error;
 	memset(&b->stats, 0, sizeof(b->stats));
+	/* also after a batch that has failed */
 	for (uint32_t i = 0; i < nqueries; i++)
-		empty_unordered(&queries[i]);
+		gpuvec_free_unordered(&queries[i]);
 	if (nqueries == 0)
 		return true;
 	if (!b->device.enter(error))

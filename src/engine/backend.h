@@ -14,6 +14,8 @@
 #ifndef GPUVEC_BACKEND_H
 #define GPUVEC_BACKEND_H
 
+#include <stdlib.h>
+
 #include "core/filter.h"
 #include "core/measure.h"
 #include "core/method.h"
@@ -144,6 +146,18 @@ typedef struct gpuvec_topk_query
 								 * null sets included; GPUVEC_NOT_COUNTED
 								 * without a filter */
 } gpuvec_topk_query;
+
+/* Free the rows of a query in any order: its answer has none then */
+static inline void
+gpuvec_free_unordered(gpuvec_topk_query *query)
+{
+	if (!query->unordered)
+		return;
+	free(query->matches);
+	free(query->tids);
+	query->matches = NULL;
+	query->tids = NULL;
+}
 
 /* The length of a query: of all its ids; 0 .. GPUVEC_MAX_IDS */
 static inline uint32_t

@@ -13,7 +13,7 @@
 #   make bench-als                                    trainings in the engine alone, see bench_als.cpp
 #   make bench-als-sql SCALE=1                        trainings through SQL
 #   make bench-filters-sql                            index scans with conditions
-#   make bench-counts                                 counts of rows by an index
+#   make bench-counts          counts of rows by an index
 #   make bench-devices LAYOUTS="0 0,1"                tables on several devices, through SQL
 #   make bench-partitions      a partitioned table beside a flat one
 #   make bench-neighbors                              nearest items of each item, see bench_neighbors.cpp
@@ -41,8 +41,8 @@
 #              unfiltered scan), CLIENTS_GOAL (40,000 statements a second), LATERAL_GOAL (0.1 seconds),
 #              JOIN_ROWS (values of gpuvec.join_rows, none)
 #
-# bench-counts: ROWS (1,000,000), MEASURE_SECONDS (2), ENGINE, THREADS (0: all), GOAL (1: milliseconds of a count),
-#              GIN (yes)
+# bench-counts: ROWS (1,000,000), MEASURE_SECONDS (2), ENGINE, THREADS (0:
+#              all), GOAL (1: milliseconds of a count), GIN (yes)
 #
 # bench-devices: ROWS (1,000,000), QUERIES (2,000), MEASURE_SECONDS (4),
 #              CLIENTS (64: a list), ENGINE, THREADS (0: all), REPEATS (5),

@@ -1,16 +1,20 @@
 #!/bin/bash
 # Counts of rows by an index, through SQL.
 #
-# Called by "make bench-counts" (bench.mk lists the variables).  Starts a private server, makes a table of ROWS rows of mode B
-# in random order with the column bucket (0 to 99,999, uniform), an index on (tokens, bucket), and with GIN=yes a GIN index on
-# the same ids as an array.  Then, in one run, for counts of more and more rows, by ids and by bucket:
+# Called by "make bench-counts" (bench.mk lists the variables).  Starts a
+# private server, makes a table of ROWS rows of mode B in random order with the
+# column bucket (0 to 99,999, uniform), an index on (tokens, bucket), and with
+# GIN=yes a GIN index on the same ids as an array.  Then, in one run, for counts
+# of more and more rows, by ids and by bucket:
 #
-# - the time of SELECT count(*), one client, prepared statements, for MEASURE_SECONDS; by the index, by its scans without the
-#   node that counts (enable_indexonlyscan = off), and by GIN;
+# - the time of SELECT count(*), one client, prepared statements, for
+#   MEASURE_SECONDS; by the index, by its scans without the node that counts
+#   (enable_indexonlyscan = off), and by GIN;
 # - the time in the engine, as EXPLAIN says (the median of 15);
 # - the same when 1 and 10 % of the pages are not all-visible.
 #
-# Each count is compared with that of a sequential scan.  Prints a table.  Exit status 1 if one differs or a goal is missed.
+# Each count is compared with that of a sequential scan.  Prints a table.  Exit
+# status 1 if one differs or a goal is missed.
 set -uo pipefail
 
 : "${ROWS:=1000000}" "${MEASURE_SECONDS:=2}" "${THREADS:=0}" "${ENGINE:=auto}" "${GOAL:=1}" "${GIN:=yes}"

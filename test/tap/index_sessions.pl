@@ -260,17 +260,25 @@ sub errors_in
 for my $verify ('on', 'off')
 {
 	my @names = grep { $GpuvecTest::pgbench_version >= 15 || /change|undo|prepare|ask (READ|REPEATABLE)/ } sort keys %scripts;
-	my @errors = ('', '', '');
-	my @outs = ('', '', '');
-	my @runs;
+	my $errors = '';
+	my $ran = 0;
 
 	$node->append_conf('postgresql.conf', "gpuvec.verify = $verify");
 	$node->reload;
-	@runs = (start_pgbench($node, \$outs[0], \$errors[0], '-c', 12, '-T', 12, map { ('-f', "$dir/$_.sql@" . (/ask/ ? 6 : /own/ ? 2 : /cursors/ ? 1 : 4)) } @names),
-		start_pgbench($node, \$outs[1], \$errors[1], '-c', 1, '-T', 12, '-f', "$dir/vacuum.sql"), start_pgbench($node, \$outs[2], \$errors[2], '-c', 1, '-T', 12, '-f', "$dir/truncate.sql"));
-	$_->finish for @runs;
-	is(errors_in(join("\n", @errors)), '', "verify $verify: every answer is right, and no errors");
-	cmp_ok(join(' ', $outs[0] =~ /actually processed: (\d+)/), '>', 0, "verify $verify: they ran");
+	# a machine may be so busy that little runs in the time
+	for (my $round = 0; $ran <= 100 && $errors eq '' && $round < 20; $round++)
+	{
+		my @errors = ('', '', '');
+		my @outs = ('', '', '');
+		my @runs = (start_pgbench($node, \$outs[0], \$errors[0], '-c', 12, '-T', 12, map { ('-f', "$dir/$_.sql@" . (/ask/ ? 6 : /own/ ? 2 : /cursors/ ? 1 : 4)) } @names),
+			start_pgbench($node, \$outs[1], \$errors[1], '-c', 1, '-T', 12, '-f', "$dir/vacuum.sql"), start_pgbench($node, \$outs[2], \$errors[2], '-c', 1, '-T', 12, '-f', "$dir/truncate.sql"));
+
+		$_->finish for @runs;
+		$errors = errors_in(join("\n", @errors));
+		$ran += join(' ', $outs[0] =~ /actually processed: (\d+)/) || 0;
+	}
+	is($errors, '', "verify $verify: every answer is right, and no errors");
+	cmp_ok($ran, '>', 100, "verify $verify: they ran");
 }
 
 # What changes between two searches of a session does not fit a message; several sessions

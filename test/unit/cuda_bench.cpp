@@ -18,9 +18,9 @@
  *
  * With --counts, the rows are counted that share at least so many ids with the
  * first query, then those that share one with its first, middle or last id,
- * and then all rows, as a filter that all pass asks for.  The rows of all pages
- * are counted, then those of every other page, then of none: so many tids are
- * listed.
+ * and then all rows, as a filter that all pass asks for.  The rows of all
+ * pages are counted, then those of every other page, then of none: the tids of
+ * the others are listed.
  *
  *-------------------------------------------------------------------------
  */

@@ -684,7 +684,7 @@ static uint64_t room_for_tids = UINT64_MAX;
 
 /* Queries that count but were not answered: for lack of room for tids .. */
 static uint64_t without_room;
-static uint64_t without_table;	/* .. or for rows that share cold numbers, .. */
+static uint64_t without_table;	/* .. or for rows with cold numbers, .. */
 static uint64_t refused;		/* .. or for any reason */
 
 /* May a query be refused of which n tids are to be listed? */
@@ -1042,7 +1042,7 @@ main(int argc, char **argv)
 	check(met.every_counts > 20, "rows of masks are counted");
 	check(met.list_counts > 20, "lists count rows");
 	check(met.cold_counts > 20 + met.refused_counts, "rows with cold numbers are counted");
-	check(without_room > 0 && without_table > 0, "tids have no room, or tables are too small");
+	check(without_room > 5 && without_table > 0, "tids have no room, or tables are too small");
 	check(met.refused_counts == refused && refused < met.counts / 4, "no query is refused but those");
 	gpuvec_thread_pool_free(pool);
 	return report_checks();

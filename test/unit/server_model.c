@@ -854,7 +854,10 @@ ask_for_pages(gpuvec_query *wire)
 	return true;
 }
 
-/* Search, and compare the answer.  may_lack: unless the engine lacks memory, which is no failed check. */
+/*
+ * Search, and compare the answer.  may_lack: unless the engine lacks memory,
+ * which is no failed check.
+ */
 static bool
 check_search(client *c, const model *m, gpuvec_measure measure, const model_query *queries, uint32_t n, bool may_lack)
 {

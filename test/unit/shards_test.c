@@ -492,7 +492,7 @@ typedef struct test_query
 } test_query;
 
 static uint64_t counted_rows;	/* of all queries */
-static uint64_t refused;		/* queries that several devices did not count */
+static uint64_t refused;		/* queries that devices did not count */
 
 static const gpuvec_scoring by_hamming = {.measure = GPUVEC_HAMMING};
 

@@ -114,10 +114,12 @@ best_offer_score(best_rows *best, double score, uint32_t common, uint64_t tid)
 	{
 		if (!best_make_room(best, 1))
 			return true;
-		if (query->query->bare)
-			best_take_tid(best, tid);
-		else
+		if (!query->query->bare)
 			best->rows[best->n++] = row;
+		else if (best_counts_tid(best, tid))
+			best->counted++;
+		else
+			best->tids[best->n++] = tid;
 		return true;
 	}
 	if (best->n < query->query->k)

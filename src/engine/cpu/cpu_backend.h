@@ -149,7 +149,7 @@ typedef struct best_rows
 		best_row   *rows;
 		uint64_t   *tids;		/* of a bare query, in any order */
 	};
-	uint64_t	counted;		/* rows of a bare query that are not in tids[] */
+	uint64_t	counted;		/* rows of a bare query that tids[] lacks */
 	bool		failed;			/* out of memory */
 } best_rows;
 
@@ -253,19 +253,16 @@ extern void best_lower_bound(cpu_query *query, uint64_t key);
 /*
  * True if the query is bare, and wants each live row that has one common id,
  * however long it is.  best_make_room: room for n such rows.  False: out of
- * memory, and best->failed is set.  best_take_tid: take one of them, or count
- * it.
+ * memory, and best->failed is set.  best_counts_tid: 1 if such a row is
+ * counted, 0 if its tid is taken.
  */
 extern bool best_takes_any(const best_rows *best);
 extern bool best_make_room(best_rows *best, uint32_t n);
 
-static inline void
-best_take_tid(best_rows *best, uint64_t tid)
+static inline uint32_t
+best_counts_tid(const best_rows *best, uint64_t tid)
 {
-	if (gpuvec_page_set_has(&best->query->query->counts, gpuvec_tid_block(tid)))
-		best->counted++;
-	else
-		best->tids[best->n++] = tid;
+	return gpuvec_page_set_has(&best->query->query->counts, gpuvec_tid_block(tid));
 }
 
 /*

@@ -665,13 +665,7 @@ empty_answer(gpuvec_topk_query *query)
 	query->ways = 0;
 	query->ranked_disjoint = false;
 	query->passed = query->filter.n > 0 ? 0 : GPUVEC_NOT_COUNTED;
-	if (query->unordered)
-	{
-		free(query->matches);
-		query->matches = NULL;
-		free(query->tids);
-		query->tids = NULL;
-	}
+	gpuvec_free_unordered(query);
 }
 
 bool

@@ -247,12 +247,26 @@ static void
 add_listed(lists_task *task, const uint16_t *rows, uint32_t n)
 {
 	const gpuvec_view_entry *entry = task->entry;
+	best_rows  *best = task->best;
+	uint64_t   *tids;
+	uint32_t	added = 0;
+	uint32_t	counted = 0;
 
-	if (!best_make_room(task->best, n))
+	if (!best_make_room(best, n))
 		return;
+	tids = best->tids + best->n;
 	for (uint32_t i = 0; i < n; i++)
-		if (gpuvec_entry_live(entry, rows[i]))
-			best_take_tid(task->best, gpuvec_entry_tid(entry, rows[i]));
+	{
+		uint64_t	tid = gpuvec_entry_tid(entry, rows[i]);
+		uint32_t	live = gpuvec_entry_live(entry, rows[i]);
+		uint32_t	counts = live & best_counts_tid(best, tid);
+
+		tids[added] = tid;
+		added += live - counts;
+		counted += counts;
+	}
+	best->n += added;
+	best->counted += counted;
 }
 
 /* Take the tids of the rows of a bitmap */

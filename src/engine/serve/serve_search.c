@@ -635,9 +635,7 @@ free_run(search_run *q)
 {
 	for (uint32_t i = 0; q->queries && i < q->head.nqueries; i++)
 	{
-		if (q->queries[i].unordered)
-			free(q->queries[i].matches);
-		free(q->queries[i].tids);
+		gpuvec_free_unordered(&q->queries[i]);
 	}
 	free(q->matches);
 	free(q->numbers);

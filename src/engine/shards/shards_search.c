@@ -189,16 +189,6 @@ copy_queries(const shards_search *s, shard_search *shard)
 	return true;
 }
 
-/* Free the rows of a query that is unordered; the answer has none then */
-static void
-free_rows(gpuvec_topk_query *query)
-{
-	free(query->matches);
-	free(query->tids);
-	query->matches = NULL;
-	query->tids = NULL;
-}
-
 /* Begin with no rows, also after a batch that has failed */
 void
 shards_empty_answers(gpuvec_topk_query *queries, uint32_t nqueries)
@@ -207,8 +197,7 @@ shards_empty_answers(gpuvec_topk_query *queries, uint32_t nqueries)
 	{
 		queries[i].nmatches = 0;
 		queries[i].counted = 0;
-		if (queries[i].unordered)
-			free_rows(&queries[i]);
+		gpuvec_free_unordered(&queries[i]);
 	}
 }
 

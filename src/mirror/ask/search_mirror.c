@@ -61,11 +61,9 @@ take_answer(const MirrorConversation *conversation, MirrorSearch *search,
 		{
 			search->counts->state = answer->head.state;
 			query->counted = answer->head.counted;
-		}
-		if (query->counted == GPUVEC_NOT_COUNTED)
-		{
-			query->done = true;
-			break;
+			query->done = query->counted == GPUVEC_NOT_COUNTED;
+			if (query->done)
+				break;
 		}
 		if (answer->head.page_bytes > 0)
 		{

@@ -54,6 +54,7 @@
 #include "idvec/idvec_condition.h"
 #include "idvec/idvec_threshold.h"
 #include "index/index_am.h"
+#include "index/ranges.h"
 #include "mirror/describe/row_value.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
@@ -315,6 +316,36 @@ condition_of_score(const Searched *searched, Node *score, Node *limit, int strat
 }
 
 /*
+ * What a comparison of rows implies for its first column, if that is a filter
+ * column of the index: of (created, id) < (c, i), created <= c; else NULL.
+ * Only B-trees search for such a comparison themselves.
+ */
+static Node *
+condition_of_row(const Searched *searched, const RowCompareExpr *row)
+{
+	IndexOptInfo *index = searched->index;
+	Node	   *sides[] = {linitial(row->largs), linitial(row->rargs)};
+	Oid			family = linitial_oid(row->opfamilies);
+	int			strategy = get_op_opfamily_strategy(linitial_oid(row->opnos), family);
+
+	for (int turned = 0; turned < 2; turned++)
+	{
+		Node	   *column = sides[turned];
+		Node	   *limit = sides[1 - turned];
+		bool		less = (strategy < BTEqualStrategyNumber) == (turned == 0);
+		Oid			operator = get_opfamily_member(family, exprType(column), exprType(limit),
+												   less ? BTLessEqualStrategyNumber : BTGreaterEqualStrategyNumber);
+
+		for (int i = 1; i < index->nkeycolumns && OidIsValid(operator); i++)
+			if (match_index_to_operand(column, i, index) && op_in_opfamily(operator, index->opfamily[i]) &&
+				GpuvecIsIndexConstant(searched->root, limit, index))
+				return (Node *) make_opclause(operator, BOOLOID, false, (Expr *) column, (Expr *) limit,
+											  InvalidOid, linitial_oid(row->inputcollids));
+	}
+	return NULL;
+}
+
+/*
  * The condition with comparisons replaced by what they imply, where there is
  * anything to replace.  Nothing is replaced in what is negated.
  */
@@ -332,6 +363,12 @@ condition_of(Searched *searched, Node *clause)
 		foreach(cell, ((BoolExpr *) clause)->args)
 			args = lappend(args, condition_of(searched, lfirst(cell)));
 		return (Node *) makeBoolExpr(((BoolExpr *) clause)->boolop, args, -1);
+	}
+	if (IsA(clause, RowCompareExpr))
+	{
+		made = condition_of_row(searched, (RowCompareExpr *) clause);
+		searched->found |= made != NULL;
+		return made != NULL ? made : clause;
 	}
 	if (!is_opclause(clause) || list_length(((OpExpr *) clause)->args) != 2)
 		return clause;
@@ -485,7 +522,7 @@ make_ordered_paths(PlannerInfo *root, RelOptInfo *rel, PathKey *order)
 
 /*
  * Make the paths of a table's indexes once more, with these conditions, and
- * with an order if there is one
+ * with an order if there is one; and those of nodes above them
  */
 static void
 make_paths(PlannerInfo *root, RelOptInfo *rel, const Made *own, const Made *joins, PathKey *order)
@@ -509,6 +546,7 @@ make_paths(PlannerInfo *root, RelOptInfo *rel, const Made *own, const Made *join
 		make_ordered_paths(root, rel, order);
 	else
 		create_index_paths(root, rel);
+	RangesAddPath(root, rel);
 	forboth(cell, rel->indexlist, saved, before)
 		((IndexOptInfo *) lfirst(cell))->indrestrictinfo = lfirst(saved);
 	rel->baserestrictinfo = restrictions;
@@ -544,6 +582,8 @@ add_paths(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 	order = GpuvecFindOrder(root, rel);
 	if (own.made != NIL || joins.made != NIL || order != NULL)
 		make_paths(root, rel, &own, &joins, order);
+	else
+		RangesAddPath(root, rel);
 }
 
 /* Called once, when the library is loaded */

@@ -434,16 +434,19 @@ add_key(Maker *maker, ScanKey key)
 }
 
 void
-GpuvecMakeConditions(IndexScanDesc scan, GpuvecConditions *conditions)
+GpuvecMakeConditions(IndexScanDesc scan, ScanKey more, int nmore, GpuvecConditions *conditions)
 {
 	Maker		maker = {.scan = scan, .made = conditions};
 
 	memset(conditions, 0, sizeof(*conditions));
 	conditions->exact = true;
-	if (scan->numberOfKeys == 0)
+	if (scan->numberOfKeys + nmore == 0)
 		return;
 	FilterDescribe(scan->indexRelation->rd_indextuple, &maker.filters);
 	maker.conditions = palloc_array(gpuvec_condition, MOST_CONDITIONS);
+	/* if there are too many, those at the end are left out */
+	for (int i = 0; i < nmore; i++)
+		add_key(&maker, &more[i]);
 	for (int i = 0; i < scan->numberOfKeys; i++)
 		add_key(&maker, &scan->keyData[i]);
 	conditions->filter.conditions = maker.conditions;

@@ -22,8 +22,12 @@ typedef struct GpuvecConditions
 	int			set_keys;		/* ... but for so many, of the first column */
 } GpuvecConditions;
 
-/* Make the conditions of a scan's keys, in the current memory context */
-extern void GpuvecMakeConditions(IndexScanDesc scan, GpuvecConditions *conditions);
+/*
+ * Make the conditions of a scan's keys, and of nmore others, in the current
+ * memory context
+ */
+extern void GpuvecMakeConditions(IndexScanDesc scan, ScanKey more, int nmore,
+								 GpuvecConditions *conditions);
 
 /* The same filter with the condition that the set is null */
 extern const gpuvec_filter *GpuvecFilterNulls(const gpuvec_filter *filter);

@@ -35,6 +35,7 @@
 #include "index/count.h"
 #include "index/custom_node.h"
 #include "index/entry_queue.h"
+#include "index/index_paths.h"
 #include "index/knn_scan.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
@@ -157,9 +158,9 @@ clause_of(const IndexPath *path, const RestrictInfo *rinfo)
 	return NULL;
 }
 
-/* True if all conditions of a table are search keys that decide */
+/* IndexPathTest: all conditions of a table are search keys that decide */
 static bool
-decides(const IndexPath *path)
+decides(const IndexPath *path, void *arg)
 {
 	const IndexOptInfo *index = path->indexinfo;
 	Relation	rel = index_open(index->indexoid, NoLock);
@@ -177,49 +178,7 @@ decides(const IndexPath *path)
 		if (clause == NULL || !is_decided(index, &filters, clause, &set_keys))
 			return false;
 	}
-	return path->indexclauses != NIL && set_keys <= 1;
-}
-
-/* The index scan that a path is, or that its bitmap is of; or NULL */
-static IndexPath *
-index_path(Path *path)
-{
-	if (IsA(path, BitmapHeapPath))
-		path = ((BitmapHeapPath *) path)->bitmapqual;
-	if (!IsA(path, IndexPath) || ((IndexPath *) path)->indexorderbys != NIL)
-		return NULL;
-	return (IndexPath *) path;
-}
-
-/*
- * The cheapest scan of an index of ours whose keys decide; NULL: there is
- * none.  The paths of these indexes are made anew: those that were made may
- * have been dropped, as others cost less.
- */
-static IndexPath *
-find_scan(PlannerInfo *root, const RelOptInfo *rel)
-{
-	RelOptInfo	copy = *rel;
-	IndexPath  *best = NULL;
-	ListCell   *cell;
-
-	copy.pathlist = copy.partial_pathlist = copy.indexlist = NIL;
-	copy.consider_parallel = false;
-	foreach(cell, rel->indexlist)
-		if (GpuvecIsOurIndex(lfirst(cell)) && !((IndexOptInfo *) lfirst(cell))->hypothetical)
-		copy.indexlist = lappend(copy.indexlist, lfirst(cell));
-	if (copy.indexlist == NIL)
-		return NULL;
-	create_index_paths(root, &copy);
-	foreach(cell, copy.pathlist)
-	{
-		IndexPath  *path = index_path(lfirst(cell));
-
-		if (path != NULL && path->path.param_info == NULL && decides(path) &&
-			(best == NULL || path->indextotalcost < best->indextotalcost))
-			best = path;
-	}
-	return best;
+	return set_keys <= 1;
 }
 
 /*
@@ -230,8 +189,7 @@ static void
 add_cost(const RelOptInfo *rel, const IndexPath *index, const Path *scan, Cost *cost)
 {
 	double		found = index->indexselectivity * rel->tuples;
-	Cost		sent = found * (GPUVEC_FOUND_OPERATORS * cpu_operator_cost + cpu_index_tuple_cost);
-	Cost		begin = Max(index->indextotalcost - sent, 0);
+	Cost		begin = IndexPathBegin(rel, index);
 	double		unseen = 1 - Min(Max(rel->allvisfrac, 0), 1);
 
 	*cost += begin + found * COUNT_OPERATORS * cpu_operator_cost +
@@ -262,7 +220,7 @@ add_scans(PlannerInfo *root, RelOptInfo *rel, List **scans, Cost *cost)
 				return false;
 		return true;
 	}
-	index = find_scan(root, rel);
+	index = IndexPathFind(root, rel, decides, NULL);
 	if (index == NULL)
 		return false;
 	scan = (Path *) create_bitmap_heap_path(root, rel, (Path *) index, NULL, 1.0, 0);

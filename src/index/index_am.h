@@ -229,10 +229,12 @@ extern void GpuvecComparisonsInit(void);
 
 /*
  * orders.c; a sort key that is a distance, if the order of that is the one
- * that the query's first sort key asks for; or NULL
+ * that the query's first sort key asks for, or NULL; true if a column of a
+ * table has no nulls, or conditions let none pass
  */
 extern void GpuvecOrdersInit(void);
 extern PathKey *GpuvecFindOrder(PlannerInfo *root, RelOptInfo *rel);
+extern bool GpuvecIsNotNull(PlannerInfo *root, RelOptInfo *rel, Node *column);
 
 /* joined.c */
 extern void GpuvecJoinedInit(void);

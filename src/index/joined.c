@@ -26,6 +26,7 @@
 #include "index/count.h"
 #include "index/index_am.h"
 #include "index/merge.h"
+#include "index/ranges.h"
 #include "index/read_ahead.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
@@ -279,6 +280,7 @@ GpuvecJoinedInit(void)
 	ReadAheadInit();
 	MergeInit();
 	CountInit();
+	RangesInit();
 	previous_hook = ExecutorStart_hook;
 	ExecutorStart_hook = executor_start;
 }

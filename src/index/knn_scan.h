@@ -51,6 +51,13 @@ typedef struct KnnComing
 typedef struct KnnState
 {
 	KnnComing	coming;			/* lives as long as the scan */
+	ScanKeyData range[2];		/* search keys that a node above has given the
+								 * scan besides its own: [nrange], of filter
+								 * columns; they stay until it takes others */
+	int			nrange;
+	uint64		most;			/* .. and of how many rows at most it wants a
+								 * bitmap; 0: any number */
+	bool		too_many;		/* the bitmap is empty, as there were more */
 	uint32		first_batch;	/* rows to ask for first */
 	MemoryContext context;		/* lives as long as one (re)scan */
 	MirrorUsage used;			/* by all (re)scans */

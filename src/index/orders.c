@@ -85,9 +85,8 @@ has_not_null(PlannerInfo *root, RelOptInfo *rel, AttrNumber attnum)
 	return result;
 }
 
-/* True if a column of a table has no nulls, or conditions let none pass */
-static bool
-is_not_null(PlannerInfo *root, RelOptInfo *rel, Node *column)
+bool
+GpuvecIsNotNull(PlannerInfo *root, RelOptInfo *rel, Node *column)
 {
 	List	   *vars = find_nonnullable_vars((Node *) extract_actual_clauses(rel->baserestrictinfo, false));
 
@@ -160,7 +159,7 @@ distance_of(PlannerInfo *root, IndexOptInfo *index, const PathKey *key, Node *ex
 		!sorting_measure(&spelling.scored, column == 1, &measure))
 		return NULL;
 	if (spelling.has_fallback ? !spelling.fallback_last :
-		key->pk_nulls_first && !is_not_null(root, index->rel, spelling.sets[column]))
+		key->pk_nulls_first && !GpuvecIsNotNull(root, index->rel, spelling.sets[column]))
 		return NULL;
 	operator = distance_operator(index, &measure, exprType(spelling.sets[1 - column]));
 	if (!OidIsValid(operator))

@@ -16,7 +16,9 @@
 void
 KnnReadKeys(IndexScanDesc scan, GpuvecConditions *conditions, GpuvecOrder *order)
 {
-	GpuvecMakeConditions(scan, conditions);
+	KnnState   *state = scan->opaque;
+
+	GpuvecMakeConditions(scan, state->range, state->nrange, conditions);
 	if (scan->numberOfOrderBys > 0 && !conditions->nothing)
 		GpuvecReadOrder(scan->indexRelation, &scan->orderByData[0], order);
 	else

@@ -14,6 +14,7 @@
 #   make bench-als-sql SCALE=1                        trainings through SQL
 #   make bench-filters-sql                            index scans with conditions
 #   make bench-counts          counts of rows by an index
+#   make bench-newest          the newest rows that have an id
 #   make bench-devices LAYOUTS="0 0,1"                tables on several devices, through SQL
 #   make bench-partitions      a partitioned table beside a flat one
 #   make bench-neighbors                              nearest items of each item, see bench_neighbors.cpp
@@ -43,6 +44,10 @@
 #
 # bench-counts: ROWS (1,000,000), MEASURE_SECONDS (2), ENGINE, THREADS (0:
 #              all), GOAL (1: milliseconds of a count), GIN (yes)
+#
+# bench-newest: ROWS (1,000,000), MEASURE_SECONDS (2), ENGINE, THREADS (0:
+#              all), GOAL (1: milliseconds of a statement), PEERS (yes: GIN, a
+#              B-tree, and RUM if it is installed)
 #
 # bench-devices: ROWS (1,000,000), QUERIES (2,000), MEASURE_SECONDS (4),
 #              CLIENTS (64: a list), ENGINE, THREADS (0: all), REPEATS (5),
@@ -117,6 +122,9 @@ bench-filters-sql: $(BENCH_BIN)/bench_gen
 
 bench-counts: $(BENCH_BIN)/bench_gen
 	$(PEERS_SETTINGS) $(call given,ENGINE GOAL MEASURE_SECONDS GIN) bash $(srcdir)/test/bench/counts_sql.sh
+
+bench-newest: $(BENCH_BIN)/bench_gen
+	$(PEERS_SETTINGS) $(call given,ENGINE GOAL MEASURE_SECONDS PEERS) bash $(srcdir)/test/bench/newest_sql.sh
 
 bench-devices: $(BENCH_BIN)/bench_gen
 	$(PEERS_SETTINGS) $(call given,CLIENTS ENGINE MEASURE_SECONDS LAYOUTS WORKERS TIER) bash $(srcdir)/test/bench/devices_sql.sh

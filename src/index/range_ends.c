@@ -1,0 +1,185 @@
+/*-------------------------------------------------------------------------
+ *
+ * range_ends.c
+ *	  Divides the values of a column into ranges, of which the first ones are
+ *	  wanted.
+ *
+ * A range ends where the statistics of the column say that it has about as
+ * many rows as it should (thresholds.c), if rows that are sought are spread as
+ * all others are.  Each next one should have RANGE_GROWTH times as many.
+ *
+ * If the statistics are wrong, or these rows are spread otherwise, a range has
+ * none, which takes a request; or far too many.  Then it is divided, before
+ * any of them is fetched.  The first range may have rows that came after the
+ * statistics, which have later times: its end is extrapolated by their number.
+ * Any other range is divided in proportion, or into halves while nothing was
+ * found at all.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include "index/range_ends.h"
+
+#define RANGE_GROWTH	8
+
+/* Behind this share of all values, the last range has the rest */
+#define LAST_RANGE		0.5
+
+/*
+ * A range is divided that has MANY_TIMES the rows that it should, and
+ * MANY_ROWS more, at most DIVIDE_TRIES times in all
+ */
+#define MANY_TIMES		8
+#define MANY_ROWS		512
+#define DIVIDE_TRIES	8
+
+static int
+compare(const RangeEnds *ends, Datum a, Datum b)
+{
+	return ApplySortComparator(a, false, b, false, ends->thresholds.order);
+}
+
+/* True if a range can end there: behind the one before */
+static bool
+is_behind(const RangeEnds *ends, Datum end)
+{
+	return !ends->has_last || compare(ends, end, ends->last) > 0;
+}
+
+/*
+ * Let the share of the values in all ranges grow.  If those of newer rows,
+ * whose share is a mere guess, had none, begin anew behind them.
+ */
+static void
+grow(RangeEnds *ends)
+{
+	double		newer = ends->thresholds.newer - ends->begin;
+	double		before = ends->share;
+
+	ends->share *= RANGE_GROWTH;
+	if (!ends->found && before < newer && ends->share >= newer)
+		ends->share = newer + ends->first * (1 - ends->begin);
+}
+
+/* Find the end of the range by the statistics.  False: it has the rest. */
+static bool
+find_end(RangeEnds *ends)
+{
+	double		newer = Max(ends->thresholds.newer - ends->begin, 0);
+	double		most = newer + LAST_RANGE * (1 - ends->begin - newer);
+	bool		found;
+
+	do
+	{
+		grow(ends);
+		found = ends->share < most &&
+			ThresholdsValue(&ends->thresholds, ends->begin + ends->share, &ends->end);
+	} while (found && !is_behind(ends, ends->end));
+	return found;
+}
+
+/*
+ * Find the end of a part of the first range.  If it begins with the first
+ * values of all, rows may be newer than the statistics.
+ */
+static bool
+divide_first(RangeEnds *ends)
+{
+	double		part = ends->wanted / ends->many;
+
+	if (ends->begin == 0 && ends->divided == 1)
+		ThresholdsSetNewer(&ends->thresholds, 1 / (1 + part / ends->first));
+	else
+		ends->share *= part;
+	return ThresholdsValue(&ends->thresholds, ends->begin + ends->share, &ends->end);
+}
+
+/* Find the end of a part of the rows whose number is known */
+static void
+find_part(RangeEnds *ends)
+{
+	bool		found = false;
+
+	if (ends->many > ends->most && ends->divided < DIVIDE_TRIES)
+	{
+		if (!ends->has_last)
+			found = divide_first(ends);
+		else
+		{
+			ends->end = ThresholdsBetween(&ends->thresholds, ends->last, ends->many_end,
+										  ends->found ? ends->wanted / ends->many : 0.5);
+			found = true;
+		}
+		found = found && is_behind(ends, ends->end) && compare(ends, ends->end, ends->many_end) < 0;
+		if (!found)
+			ends->divided = DIVIDE_TRIES;
+	}
+	if (found)
+		return;
+	ends->end = ends->many_end;
+	ends->many = 0;
+}
+
+/* Choose the range behind `last` */
+static void
+choose(RangeEnds *ends)
+{
+	ends->most = (uint64) (MANY_TIMES * ends->wanted) + MANY_ROWS;
+	if (ends->many > 0)
+	{
+		find_part(ends);
+		ends->rest = false;
+	}
+	else
+		ends->rest = !find_end(ends);
+	if (ends->divided >= DIVIDE_TRIES)
+		ends->most = 0;
+}
+
+void
+RangeEndsBegin(RangeEnds *ends, double begin)
+{
+	ends->has_last = ends->found = false;
+	ends->divided = 0;
+	ends->many = 0;
+	ends->wanted = ends->rows;
+	ends->begin = begin;
+	ends->share = ends->first * (1 - begin) / RANGE_GROWTH;
+	choose(ends);
+}
+
+void
+RangeEndsNext(RangeEnds *ends, double n)
+{
+	ends->last = ends->end;
+	ends->has_last = true;
+	if (n > 0)
+	{
+		ends->found = true;
+		ends->wanted *= RANGE_GROWTH;
+	}
+	if (ends->many > 0)
+		ends->many = Max(ends->many - n, 1);
+	choose(ends);
+}
+
+void
+RangeEndsDivide(RangeEnds *ends, double n)
+{
+	const Thresholds *thresholds = &ends->thresholds;
+
+	ends->divided++;
+	ends->many_end = ends->end;
+	if (ends->rest && thresholds->n > 0)
+		ends->many_end = thresholds->points[thresholds->n - 1].value;
+	/* the rest, in which there is no end */
+	if (ends->rest && (thresholds->n == 0 || !ends->has_last || !is_behind(ends, ends->many_end)))
+	{
+		ends->divided = DIVIDE_TRIES;
+		ends->most = 0;
+		return;
+	}
+	ends->many = n;
+	choose(ends);
+}

@@ -1,0 +1,51 @@
+/*-------------------------------------------------------------------------
+ *
+ * range_ends.h
+ *	  Divides the values of a column into ranges, of which the first ones are
+ *	  wanted.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_RANGE_ENDS_H
+#define GPUVEC_RANGE_ENDS_H
+
+#include "index/thresholds.h"
+
+typedef struct RangeEnds
+{
+	Thresholds	thresholds;
+	double		rows;			/* that the first range should have */
+	double		first;			/* .. which is this share of all that are
+								 * sought, by an estimate */
+
+	/* the range that is read */
+	bool		rest;			/* it has all values behind `last` */
+	Datum		end;			/* else those up to this one */
+	bool		has_last;
+	Datum		last;			/* the end of the range before */
+	uint64		most;			/* rows that it may have; 0: any number */
+
+	double		begin;			/* share of the values before the first range */
+	double		share;			/* .. and in all ranges so far */
+	double		wanted;			/* rows that the range should have */
+	bool		found;			/* a range had some */
+	int			divided;		/* DIVIDE_TRIES */
+	double		many;			/* rows behind `last`, up to many_end; 0: that
+								 * is not known */
+	Datum		many_end;
+} RangeEnds;
+
+/*
+ * Begin with the first range; rows, first and thresholds are set.  The values
+ * that are sought have this share of all before them.  Values are palloc'd in
+ * the current memory context, and by the other functions.
+ */
+extern void RangeEndsBegin(RangeEnds *ends, double begin);
+
+/* Go on with the next range: this one had n rows */
+extern void RangeEndsNext(RangeEnds *ends, double n);
+
+/* Take a part of the range, which has n rows, more than `most` */
+extern void RangeEndsDivide(RangeEnds *ends, double n);
+
+#endif							/* GPUVEC_RANGE_ENDS_H */

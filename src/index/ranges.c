@@ -1,0 +1,674 @@
+/*-------------------------------------------------------------------------
+ *
+ * ranges.c
+ *	  A node with rows in the order of a filter column, range by range.
+ *
+ *		SELECT ... FROM docs WHERE tags && q ORDER BY created DESC LIMIT 20
+ *
+ * A sort of all rows that the index finds takes as long as there are rows.
+ * Few are wanted, the newest.  So this node, a custom scan, as EXPLAIN shows,
+ * stands above the sort, and has it run several times: at first for rows
+ * created after some time, which should be a few more than are wanted, then
+ * for eight times as many that come next, and so on.  Before each run it gives
+ * the index scan below search keys for that, besides those that this has.
+ *
+ * Where a range ends is a guess (range_ends.c).  If it is a bad one, it takes
+ * longer.
+ *
+ * Each row comes from exactly one range, in order.  A range begins behind the
+ * last value of the one before and has all rows of its own last value, so that
+ * further sort keys count among rows that are sorted together.  A search key
+ * may let other rows through, as keys of filter columns may be rounded and
+ * bitmaps may lose single rows.  So the node compares each row's value with
+ * the ends of the range, by the sort's own order.  Rows whose values are null
+ * are a range of their own, before or behind the others.  All runs are
+ * searches by the same snapshot; and a row version has one value.
+ *
+ * If the index cannot tell (there is no engine, for instance), the bitmap has
+ * all pages, and so one run has all rows: those are returned that were not
+ * yet, and it is the last one.
+ *
+ * enable_incremental_sort = off turns it off, as it sorts range by range.
+ *
+ * Not where rows are locked: when one is checked again, after a wait, scans
+ * hand out just that row.  Not with volatile functions, which would be called
+ * for rows that are dropped.  Rows that are equal by all sort keys may come in
+ * another order than a sort of all rows has.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "gpuvec.h"
+
+#include <math.h>
+
+#include "access/relscan.h"
+#include "access/table.h"
+#include "commands/explain.h"
+#include "executor/executor.h"
+#include "index/custom_node.h"
+#include "index/index_paths.h"
+#include "index/knn_scan.h"
+#include "index/range_ends.h"
+#include "index/ranges.h"
+#include "optimizer/clauses.h"
+#include "optimizer/cost.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
+#include "optimizer/paths.h"
+#include "optimizer/restrictinfo.h"
+#include "parser/parsetree.h"
+#include "storage/bufmgr.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+
+/*
+ * The first range should have MORE_ROWS times the rows that are wanted, and
+ * SOME_ROWS more: few enough to sort, and mostly enough.  There are no ranges
+ * where that is MOST_ROWS of all or more.
+ */
+#define MORE_ROWS		2
+#define SOME_ROWS		16
+#define MOST_ROWS		0.5
+
+/* Ranges of a query that wants all rows */
+#define COSTLY_RANGES	4
+
+/* Rows that are wanted if the planner does not know */
+#define UNKNOWN_WANTED	100
+
+/* Elements of a path's and of a plan's custom_private */
+#define PRIVATE_FIRST	0		/* Float: the share of all rows that the first
+								 * range should have */
+#define PRIVATE_ROWS	1		/* Float: how many rows that is */
+#define PRIVATE_NULLS	2		/* Integer: 0 if no value is null */
+#define PRIVATE_COLUMN	3		/* Integer: the column's number in the index,
+								 * from 1 on; 0: the node only hands on the
+								 * rows of the sort */
+#define PRIVATE_EXPR	4		/* of a path: what the column is of */
+
+typedef enum RangesRun
+{
+	RUN_NONE,					/* none yet */
+	RUN_NULLS,					/* rows whose values are null */
+	RUN_VALUES					/* a range of values */
+} RangesRun;
+
+typedef struct RangesState
+{
+	CustomScanState css;		/* custom_ps: the sort */
+	BitmapIndexScanState *index;	/* NULL: the rows of the sort are handed on */
+	Relation	table;
+	SortSupportData order;		/* of the first sort key */
+	AttrNumber	column;			/* of the sort's rows: that key */
+	AttrNumber	attnum;			/* .. and of the index */
+	bool		descending;
+	RangeEnds	ends;
+	bool		has_nulls;		/* PRIVATE_NULLS */
+	MemoryContext context;		/* lives as long as one (re)scan */
+	RangesRun	run;
+	bool		answered;		/* this run has returned a row, or none */
+	bool		whole;			/* .. and has the rows of all runs */
+	bool		done;			/* it was the last one */
+	bool		nulls_done;		/* they were returned */
+	bool		values_done;
+	uint64		runs;			/* of all (re)scans */
+	MirrorUsage used;
+} RangesState;
+
+static Plan *plan_ranges(PlannerInfo *root, RelOptInfo *rel, struct CustomPath *path, List *tlist,
+						 List *clauses, List *custom_plans);
+static Node *create_state(CustomScan *scan);
+
+static const CustomPathMethods path_methods = {
+	.CustomName = "gpuvec ranges",
+	.PlanCustomPath = plan_ranges,
+};
+
+static const CustomScanMethods scan_methods = {
+	.CustomName = "gpuvec ranges",
+	.CreateCustomScanState = create_state,
+};
+
+/* ---- planning ---- */
+
+/* A column of an index that rows are to be in the order of */
+typedef struct Sought
+{
+	const PathKey *key;			/* the first sort key */
+	Node	   *expr;			/* .. of this table */
+	int			column;			/* of the index that was found, from 1 on */
+} Sought;
+
+/* How many rows of a table are wanted; 0: all */
+static double
+rows_wanted(PlannerInfo *root, const RelOptInfo *rel)
+{
+	if (root->limit_tuples > 0)
+		return root->limit_tuples;
+	if (root->tuple_fraction >= 1)
+		return root->tuple_fraction;
+	if (root->tuple_fraction <= 0)
+		return 0;
+	return Min(root->tuple_fraction * rel->rows, UNKNOWN_WANTED);
+}
+
+/* True if keys of a column are in the order that a sort key asks for */
+static bool
+has_order(const IndexOptInfo *index, const FilterColumn *filter, int column, const PathKey *key)
+{
+	FilterOrder order = FilterKinds[filter->kind].order;
+	Oid			type = index->opcintype[column];
+	Oid			operator = get_opfamily_member(index->opfamily[column], type, type,
+											   GPUVEC_FILTER_AT_LEAST);
+
+	return (order == FILTER_BY_KEY || (order == FILTER_BY_PREFIX && filter->prefix)) &&
+		OidIsValid(operator) &&
+		get_op_opfamily_strategy(operator, key->pk_opfamily) == BTGreaterEqualStrategyNumber &&
+		index->indexcollations[column] == key->pk_eclass->ec_collation;
+}
+
+/*
+ * What a table is to be sorted by for a sort key; NULL: nothing, or one of
+ * several columns that are equal
+ */
+static Node *
+find_member(const PathKey *key, const RelOptInfo *rel)
+{
+	Node	   *found = NULL;
+	ListCell   *cell;
+
+	foreach(cell, GpuvecMembers(key->pk_eclass, rel))
+	{
+		const EquivalenceMember *member = lfirst(cell);
+
+		if (!bms_equal(member->em_relids, rel->relids))
+			continue;
+		if (found != NULL)
+			return NULL;
+		found = (Node *) member->em_expr;
+	}
+	return found;
+}
+
+/*
+ * IndexPathTest: the sort key is a column of the index, of which there are
+ * statistics.  Notes which.
+ */
+static bool
+finds_column(const IndexPath *path, void *arg)
+{
+	Sought	   *sought = arg;
+	IndexOptInfo *index = path->indexinfo;
+	Relation	rel = index_open(index->indexoid, NoLock);
+	FilterColumns filters;
+	bool		found = false;
+
+	FilterDescribe(rel->rd_indextuple, &filters);
+	for (int i = 1; i <= filters.n && !found; i++)
+	{
+		sought->column = i + 1;
+		found = has_order(index, &filters.columns[i - 1], i, sought->key) &&
+			match_index_to_operand(sought->expr, i, index) && ThresholdsHave(rel, i + 1);
+	}
+	index_close(rel, NoLock);
+	return found;
+}
+
+/* The sort keys that can be computed of a table's rows, the first ones */
+static List *
+keys_of(PlannerInfo *root, const RelOptInfo *rel)
+{
+	List	   *keys = NIL;
+	ListCell   *i;
+	ListCell   *j;
+
+	foreach(i, root->query_pathkeys)
+	{
+		PathKey    *key = lfirst(i);
+		bool		found = false;
+
+		foreach(j, GpuvecMembers(key->pk_eclass, rel))
+			found |= bms_equal(((EquivalenceMember *) lfirst(j))->em_relids, rel->relids);
+		if (!found || key->pk_eclass->ec_has_volatile)
+			break;
+		keys = lappend(keys, key);
+	}
+	return keys;
+}
+
+/* Let a path cost what its first range does, and then what all of them do */
+static void
+set_costs(CustomPath *path, const RelOptInfo *rel, const IndexPath *index, const Path *scan,
+		  double first)
+{
+	Cost		begin = IndexPathBegin(rel, index);
+	double		rows = first * scan->rows;
+	Cost		found = Max(scan->total_cost - begin, 0);
+
+	path->path.startup_cost = begin + first * found + rows * log2(rows + 2) * 2 * cpu_operator_cost;
+	path->path.total_cost = Max(path->path.total_cost, path->path.startup_cost) +
+		COSTLY_RANGES * begin;
+}
+
+/* True if a function is to be called once for each row */
+static bool
+has_volatile(const RelOptInfo *rel)
+{
+	return contain_volatile_functions((Node *) rel->reltarget->exprs) ||
+		contain_volatile_functions((Node *) extract_actual_clauses(rel->baserestrictinfo, false));
+}
+
+static Float *
+make_float(double number)
+{
+	return makeFloat(psprintf("%.17g", number));
+}
+
+void
+RangesAddPath(PlannerInfo *root, RelOptInfo *rel)
+{
+	double		wanted = rows_wanted(root, rel);
+	List	   *keys = wanted > 0 ? keys_of(root, rel) : NIL;
+	double		rows = MORE_ROWS * wanted + SOME_ROWS;
+	double		first = rows / Max(rel->rows, 1);
+	Sought		sought;
+	IndexPath  *index;
+	Path	   *scan;
+	Path	   *sort;
+	CustomPath *path;
+
+	if (!enable_incremental_sort || keys == NIL || first >= MOST_ROWS || root->parse->commandType != CMD_SELECT ||
+		root->rowMarks != NIL)
+		return;
+	sought.key = linitial(keys);
+	sought.expr = find_member(sought.key, rel);
+	if (sought.expr == NULL || has_volatile(rel))
+		return;
+	index = IndexPathFind(root, rel, finds_column, &sought);
+	if (index == NULL || !finds_column(index, &sought))
+		return;
+	scan = (Path *) create_bitmap_heap_path(root, rel, (Path *) index, NULL, 1.0, 0);
+	sort = (Path *) create_sort_path(root, rel, scan, keys, -1);
+	path = (CustomPath *) CustomNodePath(sort, &path_methods);
+	path->path.parallel_safe = false;
+	path->custom_private = list_make5(make_float(first), make_float(rows),
+									  makeInteger(!GpuvecIsNotNull(root, rel, sought.expr)),
+									  makeInteger(sought.column), sought.expr);
+	set_costs(path, rel, index, scan, first);
+	add_path(rel, &path->path);
+}
+
+/* An expression below changes of its type that change nothing else */
+static Node *
+without_casts(Node *node)
+{
+	while (IsA(node, RelabelType))
+		node = (Node *) ((RelabelType *) node)->arg;
+	return node;
+}
+
+/*
+ * PlanCustomPath.  If the sort has chosen another column, which the query says
+ * is equal, there are no ranges.
+ */
+static Plan *
+plan_ranges(PlannerInfo *root, RelOptInfo *rel, struct CustomPath *path, List *tlist, List *clauses,
+			List *custom_plans)
+{
+	Sort	   *sort = linitial(custom_plans);
+	CustomScan *plan = (CustomScan *) CustomNodePlan(path, tlist, &sort->plan, &scan_methods);
+	const TargetEntry *sorted = get_tle_by_resno(sort->plan.targetlist, sort->sortColIdx[0]);
+	bool		same = equal(without_casts((Node *) sorted->expr),
+							 without_casts(list_nth(path->custom_private, PRIVATE_EXPR)));
+
+	plan->custom_private = list_make4(list_nth(path->custom_private, PRIVATE_FIRST),
+									  list_nth(path->custom_private, PRIVATE_ROWS),
+									  list_nth(path->custom_private, PRIVATE_NULLS),
+									  same ? list_nth(path->custom_private, PRIVATE_COLUMN) : (void *) makeInteger(0));
+	return &plan->scan.plan;
+}
+
+/* ---- search keys ---- */
+
+static KnnState *
+scan_of(const RangesState *state)
+{
+	return state->index->biss_ScanDesc->opaque;
+}
+
+/* Have rows found whose values are null, or not */
+static void
+add_null_key(RangesState *state, int flag)
+{
+	KnnState   *scan = scan_of(state);
+
+	ScanKeyEntryInitialize(&scan->range[scan->nrange++], SK_ISNULL | flag, state->attnum,
+						   InvalidStrategy, InvalidOid, InvalidOid, InvalidOid, (Datum) 0);
+}
+
+/* Have rows found whose values come up to this one, or behind it, in order */
+static void
+add_value_key(RangesState *state, bool up_to, Datum value)
+{
+	KnnState   *scan = scan_of(state);
+	Relation	index = state->index->biss_RelationDesc;
+	Oid			type = index->rd_opcintype[state->attnum - 1];
+	StrategyNumber strategy = up_to ?
+		(state->descending ? GPUVEC_FILTER_AT_LEAST : GPUVEC_FILTER_AT_MOST) :
+		(state->descending ? GPUVEC_FILTER_LESS : GPUVEC_FILTER_GREATER);
+	Oid			operator = get_opfamily_member(index->rd_opfamily[state->attnum - 1], type, type,
+											   strategy);
+
+	if (!OidIsValid(operator))
+		elog(ERROR, "missing operator %d of an index column", strategy);
+	ScanKeyEntryInitialize(&scan->range[scan->nrange++], 0, state->attnum, strategy, type,
+						   index->rd_indcollation[state->attnum - 1], get_opcode(operator), value);
+}
+
+/*
+ * The share of the column's values that come before all that the scan's own
+ * keys let through: of created < '...' in descending order, those after that
+ */
+static double
+share_before(const RangesState *state)
+{
+	const BitmapIndexScanState *index = state->index;
+	double		share = 0;
+
+	for (int i = 0; i < index->biss_NumScanKeys; i++)
+	{
+		const ScanKeyData *key = &index->biss_ScanKeys[i];
+		StrategyNumber strategy = key->sk_strategy;
+
+		if (key->sk_attno != state->attnum || key->sk_flags != 0 ||
+			(OidIsValid(key->sk_subtype) && key->sk_subtype != state->ends.thresholds.type))
+			continue;
+		if (state->descending ? strategy == GPUVEC_FILTER_LESS || strategy == GPUVEC_FILTER_AT_MOST :
+			strategy == GPUVEC_FILTER_GREATER || strategy == GPUVEC_FILTER_AT_LEAST)
+			share = Max(share, ThresholdsShare(&state->ends.thresholds, key->sk_argument));
+	}
+	return share;
+}
+
+/* ---- runs ---- */
+
+static int
+compare(RangesState *state, Datum a, Datum b)
+{
+	return ApplySortComparator(a, false, b, false, &state->order);
+}
+
+/* Let the nodes below begin again, with the search keys as they are now */
+static void
+rescan_below(RangesState *state)
+{
+	PlanState  *sort = CustomNodeBelow(&state->css);
+
+	/* which may leave that to the next one below, or not */
+	ExecReScan(sort);
+	ExecReScan(outerPlanState(sort));
+}
+
+/*
+ * By which part of its rows a table has grown since it was analyzed, if values
+ * of new rows come first: times mostly grow
+ */
+static double
+growth_of(const RangesState *state)
+{
+	double		pages = state->table->rd_rel->relpages;
+
+	if (!state->descending || pages <= 0)
+		return 0;
+	return Max(RelationGetNumberOfBlocks(state->table) / pages - 1, 0);
+}
+
+/* Prepare for the first range of a (re)scan */
+static void
+begin_values(RangesState *state)
+{
+	ThresholdsRead(state->index->biss_RelationDesc, state->attnum, &state->order,
+				   growth_of(state), &state->ends.thresholds);
+	scan_of(state)->nrange = 0;
+	/* values of other keys may be known only now */
+	if (state->index->biss_NumRuntimeKeys > 0)
+		rescan_below(state);
+	RangeEndsBegin(&state->ends, share_before(state));
+}
+
+/* Run the nodes below for what was chosen */
+static void
+begin_run(RangesState *state)
+{
+	KnnState   *scan = scan_of(state);
+	const RangeEnds *ends = &state->ends;
+	bool		values = state->run == RUN_VALUES;
+
+	scan->nrange = 0;
+	scan->most = values ? ends->most : 0;
+	if (!values)
+		add_null_key(state, SK_SEARCHNULL);
+	else if (ends->has_last)
+		add_value_key(state, false, ends->last);
+	else if (ends->rest)
+		add_null_key(state, SK_SEARCHNOTNULL);
+	if (values && !ends->rest)
+		add_value_key(state, true, ends->end);
+	state->runs++;
+	state->answered = false;
+	rescan_below(state);
+}
+
+/* Note that a run has returned all its rows */
+static void
+end_run(RangesState *state)
+{
+	state->nulls_done |= state->run == RUN_NULLS;
+	state->values_done |= state->run == RUN_VALUES && state->ends.rest;
+	state->done = state->whole || (state->values_done && (state->nulls_done || !state->has_nulls));
+}
+
+/* Choose and begin the next run.  False: there is none. */
+static bool
+next_run(RangesState *state)
+{
+	MemoryContext old;
+
+	end_run(state);
+	if (state->done)
+		return false;
+	if (state->has_nulls && !state->nulls_done && (state->order.ssup_nulls_first || state->values_done))
+		state->run = RUN_NULLS;
+	else
+	{
+		old = MemoryContextSwitchTo(state->context);
+		if (state->run == RUN_VALUES)
+			RangeEndsNext(&state->ends, scan_of(state)->found.n);
+		else
+			begin_values(state);
+		state->run = RUN_VALUES;
+		MemoryContextSwitchTo(old);
+	}
+	begin_run(state);
+	return true;
+}
+
+/* Take a part of the range, if that has too many rows */
+static bool
+divide_run(RangesState *state)
+{
+	MemoryContext old;
+
+	if (!scan_of(state)->too_many)
+		return false;
+	old = MemoryContextSwitchTo(state->context);
+	RangeEndsDivide(&state->ends, scan_of(state)->found.n);
+	MemoryContextSwitchTo(old);
+	begin_run(state);
+	return true;
+}
+
+/* True if this run is to return a row; sets *behind if none follows */
+static bool
+takes(RangesState *state, TupleTableSlot *row, bool *behind)
+{
+	const RangeEnds *ends = &state->ends;
+	bool		isnull;
+	Datum		value = slot_getattr(row, state->column, &isnull);
+
+	*behind = false;
+	if (isnull)
+		return state->whole ? !state->nulls_done : state->run == RUN_NULLS;
+	if (state->values_done || (!state->whole && state->run == RUN_NULLS))
+		return false;
+	if (state->run == RUN_VALUES && ends->has_last && compare(state, value, ends->last) <= 0)
+		return false;
+	*behind = !state->whole && !ends->rest && compare(state, value, ends->end) > 0;
+	return !*behind;
+}
+
+/* ExecCustomScan */
+static TupleTableSlot *
+next_row(CustomScanState *node)
+{
+	RangesState *state = (RangesState *) node;
+	MirrorUsage before = MirrorUsed;
+	TupleTableSlot *row = NULL;
+
+	if (state->index == NULL)
+		return CustomNodeRow(node, ExecProcNode(CustomNodeBelow(node)));
+	while (row == NULL && !state->done)
+	{
+		bool		behind = false;
+
+		if (state->run != RUN_NONE)
+			row = ExecProcNode(CustomNodeBelow(node));
+		if (state->run != RUN_NONE && !state->answered)
+		{
+			state->answered = true;
+			state->whole = scan_of(state)->found.all;
+			if (divide_run(state))
+			{
+				row = NULL;
+				continue;
+			}
+		}
+		if (!TupIsNull(row) && takes(state, row, &behind))
+			break;
+		if ((TupIsNull(row) || behind) && !next_run(state))
+			break;
+		row = NULL;
+	}
+	MirrorUsageAdd(&state->used, &before);
+	return CustomNodeRow(node, state->done ? NULL : row);
+}
+
+/* ---- the rest of the node ---- */
+
+/* Find the index scan below the sort, unless another node is there */
+static void
+find_scan(RangesState *state)
+{
+	PlanState  *node = outerPlanState(CustomNodeBelow(&state->css));
+
+	/* conditions without columns of the table are a node of their own */
+	while (node != NULL && IsA(node, ResultState))
+		node = outerPlanState(node);
+	if (node == NULL || !IsA(node, BitmapHeapScanState) ||
+		!IsA(outerPlanState(node), BitmapIndexScanState))
+		return;
+	state->table = ((ScanState *) node)->ss_currentRelation;
+	state->index = (BitmapIndexScanState *) outerPlanState(node);
+}
+
+/* Prepare to compare values as the sort does */
+static void
+prepare_order(RangesState *state, const Sort *sort)
+{
+	Oid			family;
+	Oid			type;
+	int16		strategy;
+
+	state->column = sort->sortColIdx[0];
+	state->order.ssup_cxt = CurrentMemoryContext;
+	state->order.ssup_collation = sort->collations[0];
+	state->order.ssup_nulls_first = sort->nullsFirst[0];
+	PrepareSortSupportFromOrderingOp(sort->sortOperators[0], &state->order);
+	if (!get_ordering_op_properties(sort->sortOperators[0], &family, &type, &strategy))
+		elog(ERROR, "operator %u is not an ordering operator", sort->sortOperators[0]);
+	state->descending = strategy == BTGreaterStrategyNumber;
+}
+
+/* BeginCustomScan */
+static void
+begin_node(CustomScanState *node, EState *estate, int eflags)
+{
+	RangesState *state = (RangesState *) node;
+	const CustomScan *plan = (const CustomScan *) node->ss.ps.plan;
+
+	state->attnum = intVal(list_nth(plan->custom_private, PRIVATE_COLUMN));
+	/* the sort is to run anew each time */
+	if (state->attnum > 0)
+		eflags &= ~(EXEC_FLAG_REWIND | EXEC_FLAG_BACKWARD | EXEC_FLAG_MARK);
+	CustomNodeBegin(node, estate, eflags);
+	if (state->attnum == 0)
+		return;
+	find_scan(state);
+	prepare_order(state, linitial(plan->custom_plans));
+	state->ends.first = floatVal(list_nth(plan->custom_private, PRIVATE_FIRST));
+	state->ends.rows = floatVal(list_nth(plan->custom_private, PRIVATE_ROWS));
+	state->has_nulls = intVal(list_nth(plan->custom_private, PRIVATE_NULLS)) != 0;
+	state->context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec ranges",
+										   ALLOCSET_DEFAULT_SIZES);
+}
+
+/* ReScanCustomScan: the nodes below begin anew with the first run */
+static void
+rescan(CustomScanState *node)
+{
+	RangesState *state = (RangesState *) node;
+
+	if (state->index == NULL)
+	{
+		CustomNodeRescan(node);
+		return;
+	}
+	if (node->ss.ps.chgParam != NULL)
+		UpdateChangedParamSet(CustomNodeBelow(node), node->ss.ps.chgParam);
+	MemoryContextReset(state->context);
+	state->run = RUN_NONE;
+	state->whole = state->done = state->nulls_done = state->values_done = false;
+}
+
+/* ExplainCustomScan */
+static void
+explain(CustomScanState *node, List *ancestors, ExplainState *es)
+{
+	const RangesState *state = (const RangesState *) node;
+
+	if (!es->analyze || state->index == NULL)
+		return;
+	ExplainPropertyUInteger("Ranges", NULL, state->runs, es);
+	MirrorUsageExplain(&state->used, es);
+}
+
+static const CustomExecMethods exec_methods = {
+	.CustomName = "gpuvec ranges",
+	.BeginCustomScan = begin_node,
+	.ExecCustomScan = next_row,
+	.EndCustomScan = CustomNodeEnd,
+	.ReScanCustomScan = rescan,
+	.ExplainCustomScan = explain,
+};
+
+static Node *
+create_state(CustomScan *scan)
+{
+	return CustomNodeState(sizeof(RangesState), &exec_methods);
+}
+
+void
+RangesInit(void)
+{
+	RegisterCustomScanMethods(&scan_methods);
+}

@@ -1,0 +1,62 @@
+/*-------------------------------------------------------------------------
+ *
+ * thresholds.h
+ *	  Values of a column that a given share of its values come before.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_THRESHOLDS_H
+#define GPUVEC_THRESHOLDS_H
+
+#include "utils/rel.h"
+#include "utils/sortsupport.h"
+
+typedef struct Threshold
+{
+	Datum		value;
+	double		share;			/* of all values: those up to this one, in
+								 * order; 0 to 1 */
+	bool		common;			/* a most common value: the share of values
+								 * between it and the one before is 0 */
+} Threshold;
+
+typedef struct Thresholds
+{
+	SortSupport order;			/* not owned */
+	Oid			type;			/* of the values: an operator class's */
+	double		newer;			/* the share of rows that came since, and may
+								 * come before all others; an estimate */
+	int			n;				/* 0: there are no statistics */
+	Threshold  *points;			/* [n], in order; palloc'd, as are values */
+} Thresholds;
+
+/* True if there are statistics of a column of an index, or of its table's */
+extern bool ThresholdsHave(Relation index, AttrNumber attnum);
+
+/*
+ * Read those of a column of an index, by the statistics of its table, in the
+ * current memory context.  The table has grown since, by this part of its
+ * rows, whose values may come before all others.
+ */
+extern void ThresholdsRead(Relation index, AttrNumber attnum, SortSupport order, double growth,
+						   Thresholds *thresholds);
+
+/* The share of values that come before this one, roughly */
+extern double ThresholdsShare(const Thresholds *thresholds, Datum value);
+
+/*
+ * A value up to which this share of all comes, roughly, palloc'd if it is by
+ * reference.  False: they end before.
+ */
+extern bool ThresholdsValue(const Thresholds *thresholds, double share, Datum *value);
+
+/*
+ * The value at this part of the way from a to b, palloc'd if it is by
+ * reference; b if it cannot be computed
+ */
+extern Datum ThresholdsBetween(const Thresholds *thresholds, Datum a, Datum b, double part);
+
+/* Let rows that come before all others have this share of all from now on */
+extern void ThresholdsSetNewer(Thresholds *thresholds, double share);
+
+#endif							/* GPUVEC_THRESHOLDS_H */

@@ -24,10 +24,10 @@ $standby->append_conf('postgresql.conf', "shared_preload_libraries = 'gpuvec'\n"
 $standby->start;
 
 my %queries = (
-	'newest' => q{SELECT id FROM docs WHERE tokens && '{3}' ORDER BY created DESC NULLS LAST, id LIMIT 2000},
-	'oldest' => q{SELECT id FROM docs WHERE tokens && '{3}' ORDER BY created, id LIMIT 2000},
-	'nulls first' => q{SELECT id FROM docs WHERE tokens && '{3}' ORDER BY created DESC, id LIMIT 2000},
-	'newest of the old' => q{SELECT id FROM docs WHERE tokens && '{8}' ORDER BY created DESC NULLS LAST, id LIMIT 2000});
+	'newest' => q{SELECT id FROM docs WHERE tokens && '{3}' ORDER BY created DESC NULLS LAST, id},
+	'oldest' => q{SELECT id FROM docs WHERE tokens && '{3}' ORDER BY created, id},
+	'nulls first' => q{SELECT id FROM docs WHERE tokens && '{3}' ORDER BY created DESC, id},
+	'newest of the old' => q{SELECT id FROM docs WHERE tokens && '{8}' ORDER BY created DESC NULLS LAST, id});
 my $by_ranges = 'SET enable_seqscan = off';
 my $by_sort = 'SET enable_bitmapscan = off; SET enable_indexscan = off';
 
@@ -38,14 +38,19 @@ sub compare
 
 	for my $query (sort keys %queries)
 	{
-		is($node->safe_psql('postgres', "$by_ranges; $queries{$query}"), $node->safe_psql('postgres', "$by_sort; $queries{$query}"), "$name: $query");
+		for my $limit (20, 150)
+		{
+			my $limited = "$queries{$query} LIMIT $limit";
+
+			is($node->safe_psql('postgres', "$by_ranges; $limited"), $node->safe_psql('postgres', "$by_sort; $limited"), "$name: $query, $limit rows");
+		}
 	}
 	return;
 }
 
 for my $query (sort keys %queries)
 {
-	like($primary->safe_psql('postgres', "$by_ranges; EXPLAIN $queries{$query}"), qr/gpuvec ranges/, "the plan: $query");
+	like($primary->safe_psql('postgres', "$by_ranges; EXPLAIN $queries{$query} LIMIT 20"), qr/gpuvec ranges/, "the plan: $query");
 }
 compare($primary, 'with an engine');
 
@@ -55,13 +60,13 @@ for my $fetched (0, 1, 50, 150)
 	my $session = $primary->background_psql('postgres', on_error_stop => 0);
 	my %begun;
 
-	ask($session, "$by_ranges; BEGIN ISOLATION LEVEL REPEATABLE READ;");
+	ask($session, "$by_ranges; SET client_min_messages = error; BEGIN ISOLATION LEVEL REPEATABLE READ");
 	for my $query (sort keys %queries)
 	{
 		my $name = $query =~ tr/ /_/r;
 
-		ask($session, "DECLARE $name CURSOR FOR $queries{$query};");
-		$begun{$query} = ask($session, "FETCH $fetched FROM $name;");
+		ask($session, "DECLARE $name CURSOR FOR $queries{$query}");
+		$begun{$query} = ask($session, "FETCH $fetched FROM $name");
 	}
 	$primary->append_conf('postgresql.conf', "gpuvec.engine_program = '/nonexistent/gpuvec-engine'");
 	$primary->reload;
@@ -71,17 +76,17 @@ for my $fetched (0, 1, 50, 150)
 	for my $query (sort keys %queries)
 	{
 		my $name = $query =~ tr/ /_/r;
-		my $rest = ask($session, "FETCH ALL FROM $name;");
+		my $rest = ask($session, "FETCH ALL FROM $name");
 
 		is(join("\n", grep { $_ ne '' } $begun{$query}, $rest), $primary->safe_psql('postgres', "$by_sort; $queries{$query}"),
 			"the engine goes away behind $fetched rows: $query");
 	}
-	ask($session, 'COMMIT;');
+	ask($session, 'COMMIT');
 	$session->quit;
 	compare($primary, 'without an engine') if $fetched == 0;
 	$primary->append_conf('postgresql.conf', "gpuvec.engine_program = '$ENV{GPUVEC_ENGINE_PROGRAM}'");
 	$primary->reload;
-	wait_for(sub { $primary->psql('postgres', "$by_ranges; $queries{newest}"); $primary->safe_psql('postgres', 'SELECT count(*) FROM gpuvec_engine') eq '1' }, 'the engine');
+	wait_for(sub { $primary->psql('postgres', "$by_ranges; $queries{newest} LIMIT 20"); $primary->safe_psql('postgres', 'SELECT count(*) FROM gpuvec_engine') eq '1' }, 'the engine');
 }
 compare($primary, 'with an engine again');
 

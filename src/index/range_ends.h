@@ -28,7 +28,7 @@ typedef struct RangeEnds
 	double		begin;			/* share of the values before the first range */
 	double		share;			/* .. and in all ranges so far */
 	double		wanted;			/* rows that the range should have */
-	bool		found;			/* a range had some */
+	bool		found;			/* rows were returned */
 	int			divided;		/* DIVIDE_TRIES */
 	double		many;			/* rows behind `last`, up to many_end; 0: that
 								 * is not known */
@@ -42,7 +42,7 @@ typedef struct RangeEnds
  */
 extern void RangeEndsBegin(RangeEnds *ends, double begin);
 
-/* Go on with the next range: this one had n rows */
+/* Go on with the next range: n rows of this one were returned */
 extern void RangeEndsNext(RangeEnds *ends, double n);
 
 /* Take a part of the range, which has n rows, more than `most` */

@@ -106,6 +106,7 @@ typedef struct RangesState
 	bool		has_nulls;		/* PRIVATE_NULLS */
 	MemoryContext context;		/* lives as long as one (re)scan */
 	RangesRun	run;
+	uint64		returned;		/* rows of this run */
 	bool		answered;		/* this run has returned a row, or none */
 	bool		whole;			/* .. and has the rows of all runs */
 	bool		done;			/* it was the last one */
@@ -455,6 +456,7 @@ begin_run(RangesState *state)
 	if (values && !ends->rest)
 		add_value_key(state, true, ends->end);
 	state->runs++;
+	state->returned = 0;
 	state->answered = false;
 	rescan_below(state);
 }
@@ -483,7 +485,7 @@ next_run(RangesState *state)
 	{
 		old = MemoryContextSwitchTo(state->context);
 		if (state->run == RUN_VALUES)
-			RangeEndsNext(&state->ends, scan_of(state)->found.n);
+			RangeEndsNext(&state->ends, state->returned);
 		else
 			begin_values(state);
 		state->run = RUN_VALUES;
@@ -554,7 +556,10 @@ next_row(CustomScanState *node)
 			}
 		}
 		if (!TupIsNull(row) && takes(state, row, &behind))
+		{
+			state->returned++;
 			break;
+		}
 		if ((TupIsNull(row) || behind) && !next_run(state))
 			break;
 		row = NULL;

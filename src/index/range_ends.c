@@ -150,11 +150,11 @@ RangeEndsBegin(RangeEnds *ends, double begin)
 }
 
 void
-RangeEndsNext(RangeEnds *ends, double n)
+RangeEndsNext(RangeEnds *ends, double n, bool returned)
 {
 	ends->last = ends->end;
 	ends->has_last = true;
-	if (n > 0)
+	if (returned)
 	{
 		ends->found = true;
 		ends->wanted *= RANGE_GROWTH;

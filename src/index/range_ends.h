@@ -14,7 +14,8 @@
 typedef struct RangeEnds
 {
 	Thresholds	thresholds;
-	double		rows;			/* that the first range should have */
+	double		rows;			/* that the index should find in the first
+								 * range */
 	double		first;			/* .. which is this share of all that are
 								 * sought, by an estimate */
 
@@ -42,8 +43,8 @@ typedef struct RangeEnds
  */
 extern void RangeEndsBegin(RangeEnds *ends, double begin);
 
-/* Go on with the next range: n rows of this one were returned */
-extern void RangeEndsNext(RangeEnds *ends, double n);
+/* Go on with the next range: this one had n rows, of which some were returned */
+extern void RangeEndsNext(RangeEnds *ends, double n, bool returned);
 
 /* Take a part of the range, which has n rows, more than `most` */
 extern void RangeEndsDivide(RangeEnds *ends, double n);

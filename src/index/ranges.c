@@ -79,7 +79,7 @@
 /* Elements of a path's and of a plan's custom_private */
 #define PRIVATE_FIRST	0		/* Float: the share of all rows that the first
 								 * range should have */
-#define PRIVATE_ROWS	1		/* Float: how many rows that is */
+#define PRIVATE_ROWS	1		/* Float: how many rows the index finds there */
 #define PRIVATE_NULLS	2		/* Integer: 0 if no value is null */
 #define PRIVATE_COLUMN	3		/* Integer: the column's number in the index,
 								 * from 1 on; 0: the node only hands on the
@@ -106,8 +106,8 @@ typedef struct RangesState
 	bool		has_nulls;		/* PRIVATE_NULLS */
 	MemoryContext context;		/* lives as long as one (re)scan */
 	RangesRun	run;
-	uint64		returned;		/* rows of this run */
-	bool		answered;		/* this run has returned a row, or none */
+	bool		returned;		/* this run has returned a row */
+	bool		answered;		/* .. or has none */
 	bool		whole;			/* .. and has the rows of all runs */
 	bool		done;			/* it was the last one */
 	bool		nulls_done;		/* they were returned */
@@ -292,7 +292,8 @@ RangesAddPath(PlannerInfo *root, RelOptInfo *rel)
 	sort = (Path *) create_sort_path(root, rel, scan, keys, -1);
 	path = (CustomPath *) CustomNodePath(sort, &path_methods);
 	path->path.parallel_safe = false;
-	path->custom_private = list_make5(make_float(first), make_float(rows),
+	path->custom_private = list_make5(make_float(first),
+									  make_float(first * index->indexselectivity * rel->tuples),
 									  makeInteger(!GpuvecIsNotNull(root, rel, sought.expr)),
 									  makeInteger(sought.column), sought.expr);
 	set_costs(path, rel, index, scan, first);
@@ -456,7 +457,7 @@ begin_run(RangesState *state)
 	if (values && !ends->rest)
 		add_value_key(state, true, ends->end);
 	state->runs++;
-	state->returned = 0;
+	state->returned = false;
 	state->answered = false;
 	rescan_below(state);
 }
@@ -485,7 +486,7 @@ next_run(RangesState *state)
 	{
 		old = MemoryContextSwitchTo(state->context);
 		if (state->run == RUN_VALUES)
-			RangeEndsNext(&state->ends, state->returned);
+			RangeEndsNext(&state->ends, scan_of(state)->found.n, state->returned);
 		else
 			begin_values(state);
 		state->run = RUN_VALUES;
@@ -557,7 +558,7 @@ next_row(CustomScanState *node)
 		}
 		if (!TupIsNull(row) && takes(state, row, &behind))
 		{
-			state->returned++;
+			state->returned = true;
 			break;
 		}
 		if ((TupIsNull(row) || behind) && !next_run(state))

@@ -106,6 +106,7 @@ bench_server "shared_buffers = 8GB
 gpuvec.engine = '$ENGINE'
 gpuvec.cpu_threads = $THREADS"
 make_tables
+milliseconds '-c enable_seqscan=off' "SELECT id FROM docs WHERE tokens && '{$(id_of 0.01)}' ORDER BY created DESC LIMIT 100" >/dev/null
 all
 print_goals 'the newest rows'
 [ "$failures" = 0 ] || exit 1

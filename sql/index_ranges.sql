@@ -62,6 +62,23 @@ SELECT condition, compare('created DESC', condition), compare('price', condition
 EXPLAIN (VERBOSE, COSTS OFF) SELECT id, price + 1 AS more FROM docs WHERE tokens && '{3,12}' AND price < 70 ORDER BY created DESC, id LIMIT 20;
 EXPLAIN (COSTS OFF) SELECT id FROM docs WHERE tokens && '{3,12}' ORDER BY created DESC LIMIT 20 FOR UPDATE;
 EXPLAIN (COSTS OFF) SELECT id FROM docs WHERE tokens && '{3,12}' ORDER BY created DESC;
+-- all rows by a cursor, of which the planner takes the first ones to be wanted
+CREATE FUNCTION all_ranges(sort text, condition text DEFAULT 'tokens && ''{3,12}''') RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	query text = format('SELECT id FROM docs WHERE %s ORDER BY %s, id', condition, sort);
+	rows refcursor;
+	id int;
+	ids text[];
+BEGIN
+	OPEN rows FOR EXECUTE query;
+	LOOP
+		FETCH rows INTO id;
+		EXIT WHEN NOT FOUND;
+		ids = ids || format('(%s)', id);
+	END LOOP;
+	RETURN CASE WHEN ids = sorted_rows_of(query) THEN cardinality(ids)::text ELSE ', but other rows by a sort' END;
+END $$;
+SELECT sort, all_ranges(sort) FROM unnest(ARRAY['created', 'price DESC', 'price', 'i2', 'i8 DESC', 'day', 'at DESC', 'f4', 'f8 DESC', 'f8', 'amount', 'amount DESC', 'flag', 'u', 'u DESC', 'mac', 'word', 'word DESC', 'padded', 'padded DESC NULLS LAST']) WITH ORDINALITY s(sort, n) ORDER BY n;
 
 -- pages that begin behind a row, by a comparison of rows, of which the index has the first column
 EXPLAIN (COSTS OFF) SELECT id, created FROM docs WHERE tokens && '{3,12}' AND (created, id) < ('2026-01-20 00:00+00', 7) ORDER BY created DESC, id DESC LIMIT 20;

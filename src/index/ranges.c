@@ -30,10 +30,10 @@
  *
  * enable_incremental_sort = off turns it off, as it sorts range by range.
  *
- * Not where rows are locked: when one is checked again, after a wait, scans
- * hand out just that row.  Not with volatile functions, which would be called
- * for rows that are dropped.  Rows that are equal by all sort keys may come in
- * another order than a sort of all rows has.
+ * Not with volatile functions, which would be called for rows that are dropped.
+ * Rows that are equal by all sort keys may come in another order than a sort of
+ * all rows has.  When a row is checked again, after a wait for its lock, scans
+ * hand out just that row in each run, and one of these takes it.
  *
  *-------------------------------------------------------------------------
  */
@@ -278,8 +278,7 @@ RangesAddPath(PlannerInfo *root, RelOptInfo *rel)
 	Path	   *sort;
 	CustomPath *path;
 
-	if (!enable_incremental_sort || keys == NIL || first >= MOST_ROWS || root->parse->commandType != CMD_SELECT ||
-		root->rowMarks != NIL)
+	if (!enable_incremental_sort || keys == NIL || first >= MOST_ROWS)
 		return;
 	sought.key = linitial(keys);
 	sought.expr = find_member(sought.key, rel);

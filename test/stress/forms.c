@@ -287,6 +287,33 @@ union_sql(struct worker *w, const struct form *f, const struct words *words)
 	return say(w, "%s UNION ALL %s", search, search);
 }
 
+/* The first rows of a search in the order of the filter column */
+static const char *
+first_sql(struct worker *w, const struct form *f, const struct words *words, const char *query)
+{
+	static const char *const orders[] = {"", "DESC", "DESC NULLS LAST", "NULLS FIRST"};
+	const char *name = f->column->name;
+	const char *behind = f->condition == COMPARISON && f->limit % 3 == 0 ?
+		say(w, " AND (d.%s, d.id) %s (%s, %d)", name, f->limit % 2 ? "<" : ">=", words->value, f->limit * 50) : "";
+
+	return say(w, "SELECT d.%s AS k, d.id FROM forms.docs_%d d WHERE %s%s%s AND d.s && %s ORDER BY d.%s %s, d.id %s",
+			   name, f->table, condition_sql(w, f, words), f->more, behind, query, name, orders[f->limit % lengthof(orders)], words->limit);
+}
+
+static const char *
+first_rows_sql(struct worker *w, const struct form *f, const struct words *words)
+{
+	return say(w, "SELECT 0 AS grp, row_number() OVER () || ' ' || coalesce(x.k::text, '-') AS key, x.id::text AS id FROM (%s) x",
+			   first_sql(w, f, words, words->query));
+}
+
+static const char *
+first_of_each_sql(struct worker *w, const struct form *f, const struct words *words)
+{
+	return say(w, "SELECT o.n AS grp, coalesce(x.k::text, '-') AS key, x.id::text AS id FROM forms.queries o, LATERAL (%s) x WHERE o.n <= %d",
+			   first_sql(w, f, words, "o.s"), f->outer);
+}
+
 static const struct
 {
 	const char *name;
@@ -309,6 +336,8 @@ static const struct
 	{"semi-join", semi_join_sql, SAME_ROWS, true, false},
 	{"IN", in_sql, SAME_ROWS, false, false},
 	{"UNION ALL", union_sql, SAME_ROWS, false, false},
+	{"first by a column", first_rows_sql, SAME_ROWS, false, false},
+	{"first of each", first_of_each_sql, SAME_ROWS, true, false},
 };
 
 /* Comparisons with some value of an array are for "=" mostly */

@@ -63,6 +63,13 @@ typedef struct Maker
 /* Most conditions: room is left for that of GpuvecFilterNulls() */
 #define MOST_CONDITIONS	(GPUVEC_MAX_CONDITIONS - 1)
 
+/* Rows have to be looked at, whatever their keys */
+static void
+set_inexact(Maker *maker)
+{
+	maker->made->exact = maker->made->exact_but_rounded = false;
+}
+
 /* Add a condition; the row is rechecked if there are too many */
 static void
 add(Maker *maker, const gpuvec_condition *condition)
@@ -70,7 +77,7 @@ add(Maker *maker, const gpuvec_condition *condition)
 	gpuvec_filter *filter = &maker->made->filter;
 
 	if (filter->n == MOST_CONDITIONS)
-		maker->made->exact = false;
+		set_inexact(maker);
 	else
 		maker->conditions[filter->n++] = *condition;
 }
@@ -102,7 +109,7 @@ add_any(Maker *maker, uint32 column, uint64 *keys, uint32 n)
 		maker->made->nothing = true;
 	else if (distinct > GPUVEC_MAX_FILTER_VALUES - filter->nvalues ||
 			 filter->n == MOST_CONDITIONS)
-		maker->made->exact = false;
+		set_inexact(maker);
 	else
 	{
 		Size		size = (filter->nvalues + distinct) * sizeof(uint64);
@@ -265,7 +272,7 @@ add_labels(Maker *maker, ScanKey key, const uint64 *keys, uint32 n)
 		add_any(maker, key->sk_attno - 1, oids, noids);
 	}
 	else
-		maker->made->exact = false;
+		set_inexact(maker);
 	pfree(oids);
 	pfree(found);
 	pfree(labels);
@@ -277,7 +284,7 @@ add_bits(Maker *maker, ScanKey key, const uint64 *keys, uint32 n)
 {
 	gpuvec_condition condition = {.column = key->sk_attno - 1, .low = keys[0]};
 
-	maker->made->exact = false;
+	set_inexact(maker);
 	for (uint32 i = 1; i < n; i++)
 	{
 		if (key->sk_strategy == GPUVEC_CONTAINS)
@@ -374,6 +381,33 @@ array_keys(const FilterColumn *column, ScanKey key, uint64 **keys)
 	return n;
 }
 
+/*
+ * True if a comparison that is not exact is so for all rows but those with
+ * some keys: it is added to rounded[]
+ */
+static bool
+is_rounded(Maker *maker, const FilterColumn *column, ScanKey key, uint64 value)
+{
+	GpuvecConditions *made = maker->made;
+	GpuvecRounded *rounded = &made->rounded[made->nrounded];
+	uint64		mask = FilterKinds[column->kind].order == FILTER_BY_PREFIX ? HASH_BITS : 0;
+	StrategyNumber strategy = key->sk_strategy;
+
+	if ((key->sk_flags & SK_SEARCHARRAY) != 0 || strategy == GPUVEC_FILTER_EQUAL ||
+		FilterKinds[column->kind].order == FILTER_BY_BITS || made->filter.n == MOST_CONDITIONS ||
+		made->nrounded == GPUVEC_MOST_ROUNDED ||
+		(made->nrounded > 0 && made->rounded[0].others.sk_attno != key->sk_attno))
+		return false;
+	rounded->condition = made->filter.n;
+	rounded->low = value & ~mask;
+	rounded->high = value | mask;
+	rounded->others = *key;
+	rounded->others.sk_strategy = strategy < GPUVEC_FILTER_EQUAL ? GPUVEC_FILTER_AT_LEAST :
+		GPUVEC_FILTER_AT_MOST;
+	made->nrounded++;
+	return true;
+}
+
 /* Add the condition of a comparison */
 static void
 add_comparison(Maker *maker, ScanKey key)
@@ -386,11 +420,9 @@ add_comparison(Maker *maker, ScanKey key)
 
 	if (!is_condition(&column, key))
 	{
-		maker->made->exact = false;
+		set_inexact(maker);
 		return;
 	}
-	if (!FilterKinds[column.kind].exact)
-		maker->made->exact = false;
 	if (key->sk_flags & SK_SEARCHARRAY)
 		n = array_keys(&column, key, &keys);
 	else
@@ -398,6 +430,12 @@ add_comparison(Maker *maker, ScanKey key)
 		if (OidIsValid(key->sk_subtype))
 			FilterSetType(&column, key->sk_subtype);
 		single = FilterKey(&column, key->sk_argument);
+	}
+	if (!FilterKinds[column.kind].exact)
+	{
+		maker->made->exact = false;
+		if (n != 1 || !is_rounded(maker, &column, key, keys[0]))
+			set_inexact(maker);
 	}
 	if (n == 0)
 		maker->made->nothing = true;
@@ -423,7 +461,7 @@ add_key(Maker *maker, ScanKey key)
 		if (maker->filters.n > 0)
 			add(maker, &null);
 		else
-			maker->made->exact = false;
+			set_inexact(maker);
 	}
 	else if (key->sk_flags & SK_ISNULL)
 		maker->made->nothing = true;
@@ -439,7 +477,7 @@ GpuvecMakeConditions(IndexScanDesc scan, ScanKey more, int nmore, GpuvecConditio
 	Maker		maker = {.scan = scan, .made = conditions};
 
 	memset(conditions, 0, sizeof(*conditions));
-	conditions->exact = true;
+	conditions->exact = conditions->exact_but_rounded = true;
 	if (scan->numberOfKeys + nmore == 0)
 		return;
 	FilterDescribe(scan->indexRelation->rd_indextuple, &maker.filters);
@@ -451,6 +489,40 @@ GpuvecMakeConditions(IndexScanDesc scan, ScanKey more, int nmore, GpuvecConditio
 		add_key(&maker, &scan->keyData[i]);
 	conditions->filter.conditions = maker.conditions;
 	conditions->filter.values = maker.values;
+}
+
+const gpuvec_filter *
+GpuvecFilterSure(const GpuvecConditions *conditions)
+{
+	const gpuvec_filter *filter = &conditions->filter;
+	gpuvec_condition *sure = palloc_array(gpuvec_condition, filter->n);
+	gpuvec_filter *result = palloc_object(gpuvec_filter);
+
+	if (filter->n > 0)
+		memcpy(sure, filter->conditions, filter->n * sizeof(gpuvec_condition));
+	for (int i = 0; i < conditions->nrounded; i++)
+	{
+		const GpuvecRounded *rounded = &conditions->rounded[i];
+		gpuvec_condition *range = &sure[rounded->condition];
+
+		if (rounded->others.sk_strategy == GPUVEC_FILTER_AT_LEAST)
+		{
+			if (rounded->low == 0)
+				return NULL;
+			range->high = rounded->low - 1;
+		}
+		else
+		{
+			if (rounded->high == PG_UINT64_MAX)
+				return NULL;
+			range->low = rounded->high + 1;
+		}
+		if (range->low > range->high)
+			return NULL;
+	}
+	*result = *filter;
+	result->conditions = sure;
+	return result;
 }
 
 const gpuvec_filter *

@@ -47,6 +47,7 @@
 #include "parser/parsetree.h"
 #include "pgstat.h"
 #include "utils/builtins.h"
+#include "utils/datum.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -121,29 +122,59 @@ find_counts(const PathTarget *target, Node *having)
 
 /* ---- scans that can be counted ---- */
 
-/* True if the executor need not look at the rows that a condition finds */
+/* Search keys of a path that have been looked at */
+typedef struct KeysSeen
+{
+	int			of_set;			/* those of the first column */
+	int			rounded;		/* those of a column whose keys are rounded */
+	int			rounded_column;
+} KeysSeen;
+
+/*
+ * True if the executor need only look at few of the rows that a comparison of
+ * a filter column finds: at none, or at those whose rounded keys are equal
+ */
 static bool
-is_decided(const IndexOptInfo *index, const FilterColumns *filters, const IndexClause *clause, int *set_keys)
+is_comparison_decided(const IndexOptInfo *index, const FilterColumn *filter, int column,
+					  Oid operator, KeysSeen *seen)
+{
+	FilterOrder order = FilterKinds[filter->kind].order;
+
+	if (FilterKinds[filter->kind].exact)
+		return true;
+	if ((order != FILTER_BY_KEY && !(order == FILTER_BY_PREFIX && filter->prefix)) ||
+		get_op_opfamily_strategy(operator, index->opfamily[column]) == GPUVEC_FILTER_EQUAL ||
+		(seen->rounded > 0 && seen->rounded_column != column) || seen->rounded == GPUVEC_MOST_ROUNDED)
+		return false;
+	seen->rounded++;
+	seen->rounded_column = column;
+	return true;
+}
+
+/* True if the executor need look at few of the rows that a condition finds */
+static bool
+is_decided(const IndexOptInfo *index, const FilterColumns *filters, const IndexClause *clause,
+		   KeysSeen *seen)
 {
 	int			column = clause->indexcol;
 	const RestrictInfo *rinfo;
-	Oid			operator;
+	const OpExpr *comparison;
 
-	if (clause->lossy || list_length(clause->indexquals) != 1)
+	if (clause->lossy || list_length(clause->indexquals) != 1 || column > filters->n)
 		return false;
 	rinfo = linitial(clause->indexquals);
 	if (IsA(rinfo->clause, NullTest))
 		return filters->n > 0;
-	if (IsA(rinfo->clause, OpExpr))
-		operator = ((const OpExpr *) rinfo->clause)->opno;
-	else if (IsA(rinfo->clause, ScalarArrayOpExpr) && column > 0)
-		operator = ((const ScalarArrayOpExpr *) rinfo->clause)->opno;
-	else
+	if (IsA(rinfo->clause, ScalarArrayOpExpr))
+		return column > 0 && FilterKinds[filters->columns[column - 1].kind].exact;
+	if (!IsA(rinfo->clause, OpExpr))
 		return false;
+	comparison = (const OpExpr *) rinfo->clause;
 	if (column > 0)
-		return column <= filters->n && FilterKinds[filters->columns[column - 1].kind].exact;
-	(*set_keys)++;
-	return get_op_opfamily_strategy(operator, index->opfamily[0]) != GPUVEC_CONTAINED;
+		return is_comparison_decided(index, &filters->columns[column - 1], column, comparison->opno,
+									 seen);
+	seen->of_set++;
+	return get_op_opfamily_strategy(comparison->opno, index->opfamily[0]) != GPUVEC_CONTAINED;
 }
 
 /* The clause of a path that a condition became, or NULL */
@@ -165,7 +196,7 @@ decides(const IndexPath *path, void *arg)
 	const IndexOptInfo *index = path->indexinfo;
 	Relation	rel = index_open(index->indexoid, NoLock);
 	FilterColumns filters;
-	int			set_keys = 0;
+	KeysSeen	seen = {0};
 	ListCell   *cell;
 
 	FilterDescribe(rel->rd_indextuple, &filters);
@@ -175,10 +206,10 @@ decides(const IndexPath *path, void *arg)
 		const RestrictInfo *rinfo = lfirst(cell);
 		const IndexClause *clause = rinfo->pseudoconstant ? NULL : clause_of(path, rinfo);
 
-		if (clause == NULL || !is_decided(index, &filters, clause, &set_keys))
+		if (clause == NULL || !is_decided(index, &filters, clause, &seen))
 			return false;
 	}
-	return set_keys <= 1;
+	return seen.of_set <= 1;
 }
 
 /*
@@ -327,8 +358,10 @@ begin_scan(PlanState *node)
 static void
 verify_count(PlanState *node, uint64 rows)
 {
-	uint64		run = run_node(node);
+	uint64		run;
 
+	ExecReScan(node);
+	run = run_node(node);
 	if (run != rows)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
@@ -338,12 +371,56 @@ verify_count(PlanState *node, uint64 rows)
 				 errhint("Please report this as a bug; gpuvec_evict discards the engine's copy.")));
 }
 
+/*
+ * Copy the keys that rows have which must be looked at, each once; returns
+ * their number.  The scan forgets them when it begins anew.
+ */
+static int
+copy_rounded(IndexScanDesc scan, const GpuvecConditions *conditions, ScanKeyData *others)
+{
+	const GpuvecRounded *rounded = conditions->rounded;
+	int			n = 0;
+
+	for (int i = 0; i < conditions->nrounded; i++)
+	{
+		AttrNumber	attnum = rounded[i].others.sk_attno;
+		Form_pg_attribute attribute = TupleDescAttr(RelationGetDescr(scan->indexRelation), attnum - 1);
+
+		if (i > 0 && rounded[i].low == rounded[0].low)
+			continue;
+		others[n] = rounded[i].others;
+		others[n].sk_argument = datumCopy(others[n].sk_argument, attribute->attbyval, attribute->attlen);
+		n++;
+	}
+	return n;
+}
+
+/*
+ * Count the rows of a scan that have to be looked at: the index has their keys
+ * rounded.  The scan finds them by one more search key, and checks them.
+ */
+static uint64
+count_rounded(PlanState *node, IndexScanDesc scan, const ScanKeyData *others)
+{
+	KnnState   *state = scan->opaque;
+	uint64		rows;
+
+	state->range[0] = *others;
+	state->nrange = 1;
+	ExecReScan(node);
+	rows = run_node(node);
+	state->nrange = 0;
+	return rows;
+}
+
 /* Count the rows of a scan */
 static uint64
 count_scan(CountState *state, PlanState *node)
 {
 	IndexScanDesc scan = begin_scan(node);
+	ScanKeyData others[GPUVEC_MOST_ROUNDED];
 	GpuvecCount count;
+	int			n;
 
 	if (scan == NULL ||
 		!GpuvecCountFound(scan, &((const KnnState *) scan->opaque)->conditions, &count))
@@ -353,6 +430,9 @@ count_scan(CountState *state, PlanState *node)
 	}
 	pgstat_count_index_scan(scan->indexRelation);
 	state->seen += count.seen;
+	n = copy_rounded(scan, &((const KnnState *) scan->opaque)->conditions, others);
+	for (int i = 0; i < n; i++)
+		count.rows += count_rounded(node, scan, &others[i]);
 	if (gpuvec_verify)
 		verify_count(node, count.rows);
 	return count.rows;

@@ -127,8 +127,9 @@ extern void GpuvecFind(IndexScanDesc scan, const GpuvecConditions *conditions,
 					   MemoryContext context, GpuvecFound *found);
 
 /*
- * Count the rows that the snapshot sees and that satisfy the search keys.
- * False: that is not known without looking at them.
+ * Count the rows that the snapshot sees and that satisfy the search keys, but
+ * for those that have to be looked at as their keys are rounded.  False: that
+ * is not known without looking at them.
  */
 typedef struct GpuvecCount
 {

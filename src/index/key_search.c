@@ -349,11 +349,10 @@ count_bound(KeySearch *search, const Bound *bound, const gpuvec_filter *filter, 
 	return true;
 }
 
-/* Count the rows that pass the filter; those whose sets are null, too */
+/* Count the rows that pass a filter; those whose sets are null, too */
 static bool
-count_filtered(KeySearch *search, GpuvecCount *count)
+count_filtered(KeySearch *search, const gpuvec_filter *filter, GpuvecCount *count)
 {
-	const gpuvec_filter *filter = &search->conditions->filter;
 	Bound		any = no_ids();
 
 	any.min_score = -INFINITY;
@@ -361,15 +360,15 @@ count_filtered(KeySearch *search, GpuvecCount *count)
 		(MirrorWantsNulls(filter) || count_bound(search, &any, GpuvecFilterNulls(filter), count));
 }
 
-/* Count the rows of what the keys of the first column say */
+/* Count the rows of what the keys of the first column say, and a filter */
 static bool
-count_bounds(KeySearch *search, const Bounds *bounds, GpuvecCount *count)
+count_bounds(KeySearch *search, const Bounds *bounds, const gpuvec_filter *filter, GpuvecCount *count)
 {
-	const gpuvec_filter *filter = &search->conditions->filter;
 	Bound		nothing = no_ids();
 
 	if (bounds->kind == BOUND_NONE)
-		return filter->n > 0 && search->conditions->set_keys == 0 && count_filtered(search, count);
+		return filter->n > 0 && search->conditions->set_keys == 0 &&
+			count_filtered(search, filter, count);
 	/* rows that several bounds find would be counted several times */
 	return bounds->exact && bounds->n + bounds->empty == 1 && search->conditions->set_keys == 1 &&
 		count_bound(search, bounds->empty ? &nothing : &bounds->bounds[0],
@@ -389,11 +388,13 @@ GpuvecCountFound(IndexScanDesc scan, const GpuvecConditions *conditions, GpuvecC
 	memset(count, 0, sizeof(*count));
 	GpuvecChooseBounds(scan, &bounds);
 	known = conditions->nothing || bounds.kind == BOUND_NOTHING;
-	if (!known && conditions->exact && IsMVCCSnapshot(scan->xs_snapshot) &&
+	if (!known && conditions->exact_but_rounded && IsMVCCSnapshot(scan->xs_snapshot) &&
 		!scan->xs_snapshot->takenDuringRecovery)
 	{
+		const gpuvec_filter *sure = GpuvecFilterSure(conditions);
+
 		GpuvecDescribe(scan, &search.target);
-		known = count_bounds(&search, &bounds, count);
+		known = sure == NULL || count_bounds(&search, &bounds, sure, count);
 	}
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(context);

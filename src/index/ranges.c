@@ -259,10 +259,10 @@ has_volatile(const RelOptInfo *rel)
 		contain_volatile_functions((Node *) extract_actual_clauses(rel->baserestrictinfo, false));
 }
 
-static Float *
+static Node *
 make_float(double number)
 {
-	return makeFloat(psprintf("%.17g", number));
+	return (Node *) makeFloat(psprintf("%.17g", number));
 }
 
 void

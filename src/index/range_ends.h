@@ -43,7 +43,7 @@ typedef struct RangeEnds
  */
 extern void RangeEndsBegin(RangeEnds *ends, double begin);
 
-/* Go on with the next range: this one had n rows, of which some were returned */
+/* Go on with the next range: this one had n rows, and some were returned */
 extern void RangeEndsNext(RangeEnds *ends, double n, bool returned);
 
 /* Take a part of the range, which has n rows, more than `most` */

@@ -292,10 +292,11 @@ RangesAddPath(PlannerInfo *root, RelOptInfo *rel)
 	sort = (Path *) create_sort_path(root, rel, scan, keys, -1);
 	path = (CustomPath *) CustomNodePath(sort, &path_methods);
 	path->path.parallel_safe = false;
-	path->custom_private = list_make5(make_float(first),
+	path->custom_private = list_make4(make_float(first),
 									  make_float(first * index->indexselectivity * rel->tuples),
 									  makeInteger(!GpuvecIsNotNull(root, rel, sought.expr)),
-									  makeInteger(sought.column), sought.expr);
+									  makeInteger(sought.column));
+	path->custom_private = lappend(path->custom_private, sought.expr);
 	set_costs(path, rel, index, scan, first);
 	add_path(rel, &path->path);
 }

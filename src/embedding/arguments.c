@@ -66,7 +66,7 @@ EmbeddingKeysArgument(FunctionCallInfo fcinfo, int argument, const char *name, b
 	ArrayType  *array = plain_array(fcinfo, argument, name);
 	int			count = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
 	const int64 *values = (const int64 *) ARR_DATA_PTR(array);
-	bits8	   *bitmap = ARR_NULLBITMAP(array);
+	uint8	   *bitmap = ARR_NULLBITMAP(array);
 	bool	   *is_null;
 	int64	   *keys;
 

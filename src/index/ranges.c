@@ -102,7 +102,6 @@ typedef struct RangesState
 	SortSupportData order;		/* of the first sort key */
 	AttrNumber	column;			/* of the sort's rows: that key */
 	AttrNumber	attnum;			/* .. and of the index */
-	bool		descending;
 	RangeEnds	ends;
 	bool		has_nulls;		/* PRIVATE_NULLS */
 	MemoryContext context;		/* lives as long as one (re)scan */
@@ -357,8 +356,8 @@ add_value_key(RangesState *state, bool up_to, Datum value)
 	Relation	index = state->index->biss_RelationDesc;
 	Oid			type = index->rd_opcintype[state->attnum - 1];
 	StrategyNumber strategy = up_to ?
-		(state->descending ? GPUVEC_FILTER_AT_LEAST : GPUVEC_FILTER_AT_MOST) :
-		(state->descending ? GPUVEC_FILTER_LESS : GPUVEC_FILTER_GREATER);
+		(state->order.ssup_reverse ? GPUVEC_FILTER_AT_LEAST : GPUVEC_FILTER_AT_MOST) :
+		(state->order.ssup_reverse ? GPUVEC_FILTER_LESS : GPUVEC_FILTER_GREATER);
 	Oid			operator = get_opfamily_member(index->rd_opfamily[state->attnum - 1], type, type,
 											   strategy);
 
@@ -386,7 +385,7 @@ share_before(const RangesState *state)
 		if (key->sk_attno != state->attnum || key->sk_flags != 0 ||
 			(OidIsValid(key->sk_subtype) && key->sk_subtype != state->ends.thresholds.type))
 			continue;
-		if (state->descending ? strategy == GPUVEC_FILTER_LESS || strategy == GPUVEC_FILTER_AT_MOST :
+		if (state->order.ssup_reverse ? strategy == GPUVEC_FILTER_LESS || strategy == GPUVEC_FILTER_AT_MOST :
 			strategy == GPUVEC_FILTER_GREATER || strategy == GPUVEC_FILTER_AT_LEAST)
 			share = Max(share, ThresholdsShare(&state->ends.thresholds, key->sk_argument));
 	}
@@ -421,7 +420,7 @@ growth_of(const RangesState *state)
 {
 	double		pages = state->table->rd_rel->relpages;
 
-	if (!state->descending || pages <= 0)
+	if (!state->order.ssup_reverse || pages <= 0)
 		return 0;
 	return Max(RelationGetNumberOfBlocks(state->table) / pages - 1, 0);
 }
@@ -592,18 +591,11 @@ find_scan(RangesState *state)
 static void
 prepare_order(RangesState *state, const Sort *sort)
 {
-	Oid			family;
-	Oid			type;
-	int16		strategy;
-
 	state->column = sort->sortColIdx[0];
 	state->order.ssup_cxt = CurrentMemoryContext;
 	state->order.ssup_collation = sort->collations[0];
 	state->order.ssup_nulls_first = sort->nullsFirst[0];
 	PrepareSortSupportFromOrderingOp(sort->sortOperators[0], &state->order);
-	if (!get_ordering_op_properties(sort->sortOperators[0], &family, &type, &strategy))
-		elog(ERROR, "operator %u is not an ordering operator", sort->sortOperators[0]);
-	state->descending = strategy == BTGreaterStrategyNumber;
 }
 
 /* BeginCustomScan */

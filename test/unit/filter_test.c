@@ -493,10 +493,13 @@ static void
 random_pages(const table *t, test_query *q)
 {
 	uint32_t	bytes = (t->kind.n - 1) / PAGE_ROWS / 4 + 1;
-	uint32_t	all = (uint32_t) random_below(4);
+	uint32_t	all = (uint32_t) random_below(5);
 
 	for (uint32_t i = 0; i < bytes; i++)
-		q->pages[i] = (uint8_t) (all == 0 ? 0xAA : all == 1 ? 0x55 : random64());
+		q->pages[i] = (uint8_t) (all == 0 ? 0xAA : all <= 2 ? 0x55 | random64() : random64());
+	/* all pages but one */
+	if (all == 2)
+		q->pages[random_below(bytes)] &= (uint8_t) ~(1 << random_below(4) * 2);
 	q->q.unordered = q->q.bare = true;
 	q->q.k = UINT32_MAX;
 	q->q.counts.bits = q->pages;

@@ -6,7 +6,9 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/cpu/cpu_backend.h"
 
@@ -154,4 +156,92 @@ best_takes_any(const best_rows *best)
 		query->query->bare && query->cold == NULL &&
 		gpuvec_score_key(gpuvec_score(measure, one)) <=
 		__atomic_load_n(query->bound, __ATOMIC_RELAXED);
+}
+
+bool
+query_takes_all(const cpu_query *query)
+{
+	const gpuvec_topk_query *asked = query->query;
+
+	return asked->bare && asked->ncold == 0 && !query->scoring.sparse && query->ranks_disjoint &&
+		(!asked->has_min_score || asked->min_score == -INFINITY);
+}
+
+/* Of the bytes of a set of pages, the bits that say which pages it has */
+#define PAGE_BITS	UINT64_C(0x5555555555555555)
+
+/* True if a set has all pages from first to last */
+static bool
+has_pages(const gpuvec_page_set *set, uint32_t first, uint32_t last)
+{
+	uint64_t	at = first / 4 + 1;
+	uint64_t	end = last / 4;
+
+	if (last / 4 >= set->bytes)
+		return false;
+	for (; at + sizeof(uint64_t) <= end; at += sizeof(uint64_t))
+	{
+		uint64_t	bits;
+
+		memcpy(&bits, set->bits + at, sizeof(bits));
+		if ((bits & PAGE_BITS) != PAGE_BITS)
+			return false;
+	}
+	for (uint64_t block = at * 4; block <= last; block++)
+		if (!gpuvec_page_set_has(set, (uint32_t) block))
+			return false;
+	for (uint32_t block = first; block <= last && block < (first / 4 + 1) * 4; block++)
+		if (!gpuvec_page_set_has(set, block))
+			return false;
+	return true;
+}
+
+bool
+best_counts_all(const best_rows *best, const gpuvec_view_entry *entry)
+{
+	return has_pages(&best->query->query->counts, gpuvec_tid_block(entry->segment->first_tid),
+					 gpuvec_tid_block(entry->segment->last_tid));
+}
+
+/* The rows of a word that are live */
+static inline uint64_t
+live_rows(const gpuvec_view_entry *entry, uint32_t word, uint64_t rows)
+{
+	const uint32_t *bits;
+
+	if (entry->live == NULL)
+		return rows;
+	bits = entry->live->bits + 2 * word;
+	return rows & (bits[0] | (2 * word + 1 < entry->live->nwords ? (uint64_t) bits[1] << 32 : 0));
+}
+
+void
+best_take_rows(best_rows *best, const gpuvec_view_entry *entry, const uint64_t *rows)
+{
+	uint32_t	nrows = entry->segment->nrows;
+	bool		all = best_counts_all(best, entry);
+
+	for (uint32_t word = 0; word < (nrows + 63) / 64; word++)
+	{
+		uint64_t	bits = live_rows(entry, word, rows[word]);
+		uint32_t	left = nrows - word * 64;
+
+		if (left < 64)
+			bits &= (UINT64_C(1) << left) - 1;
+		if (all)
+			best->counted += (uint64_t) __builtin_popcountll(bits);
+		if (all || bits == 0)
+			continue;
+		if (!best_make_room(best, 64))
+			return;
+		for (; bits != 0; bits &= bits - 1)
+		{
+			uint64_t	tid = gpuvec_entry_tid(entry, word * 64 + (uint32_t) __builtin_ctzll(bits));
+			uint32_t	counts = best_counts_tid(best, tid);
+
+			best->tids[best->n] = tid;
+			best->n += 1 - counts;
+			best->counted += counts;
+		}
+	}
 }

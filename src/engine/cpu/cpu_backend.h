@@ -259,6 +259,17 @@ extern void best_lower_bound(cpu_query *query, uint64_t key);
 extern bool best_takes_any(const best_rows *best);
 extern bool best_make_room(best_rows *best, uint32_t n);
 
+/* True if the query is bare, and wants each live row that takes part */
+extern bool query_takes_all(const cpu_query *query);
+
+/*
+ * best_counts_all: true if all rows of an entry would be counted; takes no
+ * longer than reading the set of pages.  best_take_rows: take the live ones of
+ * some rows of an entry, as bits; sets failed on lack of memory.
+ */
+extern bool best_counts_all(const best_rows *best, const gpuvec_view_entry *entry);
+extern void best_take_rows(best_rows *best, const gpuvec_view_entry *entry, const uint64_t *rows);
+
 static inline uint32_t
 best_counts_tid(const best_rows *best, uint64_t tid)
 {

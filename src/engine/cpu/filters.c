@@ -162,7 +162,8 @@ choose_gathered(const cpu_filters *f, cpu_backend *cpu, gpuvec_method method,
 		const gpuvec_segment *segment = f->view->entries[e].segment;
 		uint32_t	nrows = filter->passing[e].nrows;
 
-		if (few || nrows == 0 ||
+		/* rows that are all taken are not even read */
+		if (few || nrows == 0 || query_takes_all(query) ||
 			gathering_costs_less(cpu, segment, method, query, f->nqueries,
 								 f->n == 1 ? nrows : segment->nrows, nrows))
 			done[e] = nrows > 0 ? ENTRY_GATHERED : ENTRY_EMPTY;
@@ -331,8 +332,12 @@ gather_entries(const cpu_filters *f, gathering *g, uint32_t first, bool near)
 	{
 		const gpuvec_segment *segment = f->view->entries[e].segment;
 
-		if (query->done[e] == ENTRY_GATHERED && is_near(query, segment) == near &&
-			!is_canceled(query->query))
+		if (query->done[e] != ENTRY_GATHERED || is_near(query, segment) != near ||
+			is_canceled(query->query))
+			continue;
+		if (query_takes_all(query))
+			best_take_rows(g->scan.best, &f->view->entries[e], query->filter->passing[e].mask);
+		else
 			gather_entry(g, &f->view->entries[e], query->filter->passing[e].mask);
 	}
 }

@@ -242,7 +242,7 @@ take_bitmap(lists_task *task, const uint8_t *bitmap)
 	}
 }
 
-/* Take the tids of n listed rows */
+/* Take n listed rows */
 static void
 add_listed(lists_task *task, const uint16_t *rows, uint32_t n)
 {
@@ -252,6 +252,11 @@ add_listed(lists_task *task, const uint16_t *rows, uint32_t n)
 	uint32_t	added = 0;
 	uint32_t	counted = 0;
 
+	if (entry->live == NULL && best_counts_all(best, entry))
+	{
+		best->counted += n;
+		return;
+	}
 	if (!best_make_room(best, n))
 		return;
 	tids = best->tids + best->n;
@@ -269,49 +274,52 @@ add_listed(lists_task *task, const uint16_t *rows, uint32_t n)
 	best->counted += counted;
 }
 
-/* Take the tids of the rows of a bitmap */
+/* Take the rows of all lists and bitmaps of a task that are in its mask */
 static void
-add_bitmap(lists_task *task, const uint8_t *bitmap)
+add_any(lists_task *task, lists_scratch *scratch)
 {
-	uint32_t	nrows = task->entry->segment->nrows;
-	uint16_t	rows[64];
+	uint32_t	nwords = (task->entry->segment->nrows + 63) / 64;
+	uint64_t   *any = (uint64_t *) scratch->counters.low;
 
-	for (uint32_t first = 0; first < nrows; first += 64)
-	{
-		uint64_t	bits;
-		uint32_t	n = 0;
-
-		memcpy(&bits, bitmap + first / 8, sizeof(bits));
-		for (; bits != 0; bits &= bits - 1)
+	memset(any, 0, nwords * sizeof(uint64_t));
+	for (uint32_t i = 0; i < task->nbitmaps; i++)
+		for (uint32_t word = 0; word < nwords; word++)
 		{
-			uint32_t	row = first + (uint32_t) __builtin_ctzll(bits);
+			uint64_t	bits;
 
-			if (row < nrows)
-				rows[n++] = (uint16_t) row;
+			memcpy(&bits, task->bitmaps[i] + word * sizeof(bits), sizeof(bits));
+			any[word] |= bits;
 		}
-		add_listed(task, rows, n);
-	}
+	for (uint32_t i = 0; i < task->nlists; i++)
+		for (uint32_t j = 0; j < task->lists[i].n; j++)
+			any[task->lists[i].rows[j] / 64] |= UINT64_C(1) << (task->lists[i].rows[j] % 64);
+	for (uint32_t word = 0; task->mask && word < nwords; word++)
+		any[word] &= task->mask[word];
+	best_take_rows(task->best, task->entry, any);
 }
 
 /*
- * Search the segment of a task whose rows are wanted in any order.  If it has
- * only one list of the query, its rows are that list.  False: it has several,
- * not all rows take part, or those without a common id count, too.
+ * Search the segment of a task whose rows are wanted in any order, without
+ * counting what they share.  False: that counts, or rows without a common id
+ * do.
  */
 static bool
-search_one_list(lists_task *task)
+search_any(lists_task *task, lists_scratch *scratch)
 {
-	if (!task->best->query->query->unordered || task->mask != NULL ||
-		task->nlists + task->nbitmaps > 1 || gpuvec_ranks_disjoint(task->best->query->scoring.measure))
+	bool		one = task->mask == NULL && task->nlists + task->nbitmaps <= 1;
+
+	if (!task->best->query->query->unordered || gpuvec_ranks_disjoint(task->best->query->scoring.measure))
 		return false;
 	if (best_takes_any(task->best))
 	{
-		if (task->nlists > 0)
+		if (one && task->nlists > 0)
 			add_listed(task, task->lists[0].rows, task->lists[0].n);
-		if (task->nbitmaps > 0)
-			add_bitmap(task, task->bitmaps[0]);
+		else
+			add_any(task, scratch);
 		return true;
 	}
+	if (!one)
+		return false;
 	task->tied_len = UINT32_MAX;
 	for (uint32_t i = 0; task->nlists > 0 && i < task->lists[0].n; i++)
 		take_listed(task, task->lists[0].rows[i]);
@@ -344,7 +352,7 @@ search_entry(lists_task *task, bool few_queries, lists_scratch *scratch, lists_s
 	const gpuvec_segment *segment = task->entry->segment;
 	size_t		size = (segment->nrows + LISTS_LINE_ROWS - 1) / LISTS_LINE_ROWS * LISTS_LINE_ROWS;
 
-	if (search_one_list(task))
+	if (search_any(task, scratch))
 		return true;
 	if (few_queries)
 		fetch_bitmaps(task);

@@ -124,7 +124,7 @@ RESET gpuvec.verify;
 -- indexes with an expression, with a predicate, of vectors, and of one column
 CREATE TABLE texts (id int, body text, price int, terms idvec) WITH (autovacuum_enabled = off);
 INSERT INTO texts SELECT i, i % 10 || ' ' || i % 97, i % 50, format('{%s:1,%s:0.5}', i % 10, 10 + i % 97)::idvec FROM generate_series(1, 3000) i;
-CREATE FUNCTION numbers(body text) RETURNS idset IMMUTABLE LANGUAGE sql AS $$SELECT string_to_array(body, ' ')::int[]::idset$$;
+CREATE FUNCTION numbers(body text) RETURNS idset IMMUTABLE LANGUAGE sql AS $$SELECT string_to_array(body, ' ')::int[]::public.idset$$;
 CREATE INDEX ON texts USING gpuvec (numbers(body)) WHERE price < 40;
 CREATE INDEX ON texts USING gpuvec (terms, price);
 VACUUM ANALYZE texts;

@@ -11,6 +11,7 @@
  */
 #include "gpuvec.h"
 
+#include "access/htup_details.h"
 #include "catalog/pg_type.h"
 #include "common/shortest_dec.h"
 #include "funcapi.h"

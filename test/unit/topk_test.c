@@ -370,6 +370,31 @@ typedef struct expected
 /* Searches by lists that had matches */
 static uint64_t by_lists;
 
+/* Rows that were counted, not listed */
+static uint64_t rows_counted;
+
+/* All pages that there are */
+static const gpuvec_page_set *
+all_pages(void)
+{
+	static uint8_t bits[1 << 16];
+	static gpuvec_page_set set;
+
+	memset(bits, 0x55, sizeof(bits));
+	set = (gpuvec_page_set) {bits, sizeof(bits)};
+	return &set;
+}
+
+/* Has a bare query counted n rows, or listed them?  A GPU may refuse it. */
+static bool
+right_count(const gpuvec_topk_query *query, bool refuses, uint32_t n)
+{
+	if (query->counted == GPUVEC_NOT_COUNTED)
+		return refuses && query->nmatches == 0;
+	rows_counted += query->counted;
+	return query->counted + query->nmatches == n;
+}
+
 /*
  * Search the first n queries and compare with what is expected of some of
  * them
@@ -385,6 +410,9 @@ search_equals(gpuvec_backend *b, const gpuvec_view *view, int measure, gpuvec_me
 	{
 		queries[i].nmatches = UINT32_MAX;
 		queries[i].bare = queries[i].unordered && random32() % 2;
+		queries[i].counts = (gpuvec_page_set) {0};
+		if (queries[i].bare && b->takes_counts && random32() % 2)
+			queries[i].counts = *all_pages();
 	}
 	if (!b->topk(b, view, &scoring, method, queries, n, &error))
 		return false;
@@ -393,7 +421,8 @@ search_equals(gpuvec_backend *b, const gpuvec_view *view, int measure, gpuvec_me
 			qsort(queries[i].matches, queries[i].nmatches, sizeof(gpuvec_match), compare_matches);
 	for (uint32_t i = 0; i < n; i++)
 		if (want[i].answers &&
-			!(queries[i].bare ? same_tids : same_answer) (&queries[i], want[i].answers, want[i].n))
+			!(queries[i].counts.bytes > 0 ? right_count(&queries[i], b->on_device, want[i].n) :
+			  (queries[i].bare ? same_tids : same_answer) (&queries[i], want[i].answers, want[i].n)))
 			return false;
 	/* a way is told unless no row can share an id */
 	for (uint32_t i = 0; i < n; i++)
@@ -1328,6 +1357,7 @@ main(void)
 	}
 	close_backends(backends, n);
 	check(by_lists > 1000, "searches by lists are told");
+	check(rows_counted > 1000, "rows are counted");
 	printf("%ld passed, %ld failed\n", passed, failed);
 	return failed > 0;
 }

@@ -37,6 +37,7 @@
 
 #include "executor/execPartition.h"
 #include "executor/executor.h"
+#include "executor/instrument.h"
 #include "index/custom_node.h"
 #include "index/merge.h"
 #include "lib/binaryheap.h"

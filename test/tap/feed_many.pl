@@ -62,6 +62,21 @@ $node->safe_psql('postgres', qq{INSERT INTO parts SELECT i, 7, '{1,2,101,102,201
 right('new rows once more');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM gpuvec_mirrors WHERE rows_waiting IS NOT NULL}), $parts, 'all follow their indexes still');
 
+# A session's first search knows of the mirror what others have learned of it: rows that wait are laid over the answer, and wait on
+$node->safe_psql('postgres', q{CREATE TABLE docs (id int, tokens idset); INSERT INTO docs SELECT i, ARRAY[1, i % 50 + 2]::idset FROM generate_series(1, 2000) i; CREATE INDEX ON docs USING gpuvec (tokens)});
+my $nearest = q{SET enable_seqscan = off; SELECT id FROM docs ORDER BY tokens <-> '{1,7777}' LIMIT 1};
+my $fed = q{SELECT rows_waiting || ' ' || rows_by_feed FROM gpuvec_mirrors WHERE relation = 'docs'::regclass};
+is($node->safe_psql('postgres', $nearest), 1, 'a first session: loads');
+$node->safe_psql('postgres', q{INSERT INTO docs VALUES (-1, '{1,7777}')});
+is($node->safe_psql('postgres', $nearest), -1, 'a session while nothing is known: right row');
+is($node->safe_psql('postgres', $fed), '0 1', 'it was applied');
+for my $n (2 .. 4)
+{
+	$node->safe_psql('postgres', qq{INSERT INTO docs VALUES (-$n, '{1,7777}'); DELETE FROM docs WHERE id = 1 - $n});
+	is($node->safe_psql('postgres', $nearest), -$n, "session $n: right row");
+	is($node->safe_psql('postgres', $fed), $n - 1 . ' 1', "session $n: rows wait");
+}
+
 $session->quit;
 $node->stop;
 done_testing();

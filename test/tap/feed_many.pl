@@ -52,6 +52,10 @@ for my $round (1 .. 3)
 	unlike($plan, qr/Waits for Changes/, "round $round: no wait");
 	right("round $round: new rows of all partitions");
 }
+# as many rows as the small rings have room for
+$node->safe_psql('postgres', qq{INSERT INTO parts SELECT i, n, ARRAY[1, 2, 101, 300 + n]::idset FROM generate_series(0, $parts - 1) i, generate_series(1, 100) n});
+is($node->safe_psql('postgres', q{SELECT count(*) || ' ' || sum(pages_waiting) FROM gpuvec_mirrors WHERE rows_waiting >= 100}), "$parts 0", 'rings have all rows, and no page waits');
+right('rows that all rings have');
 # more rows than the small rings have room for
 $node->safe_psql('postgres', qq{INSERT INTO parts SELECT i % $parts, i, ARRAY[i % 97, i % 89 + 100, 300 + i % 83]::idset FROM generate_series(1, 40000) i});
 right('rows that are not at hand any more');

@@ -24,7 +24,7 @@ CREATE UNIQUE INDEX no_key_two ON no_key (id, embedding);
 ALTER TABLE no_key ADD UNIQUE (id) DEFERRABLE;
 SELECT gpuvec_ensure_keys('no_key', 'id', 'embedding', '{11}', 3);
 ALTER TABLE no_key DROP CONSTRAINT no_key_id_key;
-CREATE UNIQUE INDEX no_key_all ON no_key (id);
+CREATE UNIQUE INDEX no_key_all ON no_key (id) INCLUDE (embedding);
 SELECT gpuvec_ensure_keys('no_key', 'id', 'embedding', '{11}', 3);
 -- wrong columns, and wrong kinds of relations
 SELECT gpuvec_ensure_keys('items', 'no', 'embedding', '{11}', 3);

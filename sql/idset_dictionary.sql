@@ -91,6 +91,10 @@ SELECT name, t.state, t.message, t.detail FROM unnest('{parent,parted,looking,no
 SELECT name, t.state FROM unnest('{parent,parted,looking,no_unique}'::text[]) WITH ORDINALITY u(name, n), try(format('SELECT idset_decode(%L, ''{1}'')', name)) t ORDER BY n;
 SELECT state, message FROM try('SELECT idset_encode(1::oid, ''{a}'')');
 SELECT hint FROM try($$SELECT idset_encode('no_id', '{a}')$$);
+-- a unique index may have other columns beside its key
+CREATE TABLE included (id bigint, token text, note int, UNIQUE (id) INCLUDE (note), UNIQUE (token) INCLUDE (note, id));
+SELECT idset_encode('included', '{b,a}');
+DROP TABLE included;
 -- the hint is a dictionary; children that have gone do no harm
 DROP TABLE child;
 SELECT idset_encode('parent', '{a}');

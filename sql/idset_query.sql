@@ -10,6 +10,7 @@ SELECT '1 && 2'::idset_query;
 SELECT '-1'::idset_query;
 SELECT 'a'::idset_query;
 SELECT '4294967296'::idset_query;
+SELECT '42949672950'::idset_query;
 SELECT '99999999999999999999999'::idset_query;
 -- binary form
 SELECT idset_query_send('1&(2|!3)');

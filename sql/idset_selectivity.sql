@@ -113,5 +113,11 @@ SELECT estimated_rows('SELECT FROM hollow WHERE tokens && ''{1}''') >= 1 AS with
 ANALYZE hollow;
 SELECT condition, (near('SELECT FROM hollow WHERE ' || condition)).*
 FROM unnest(ARRAY['tokens @> ''{}''', 'tokens <@ ''{1}''', 'tokens && ''{1}''', 'tokens @> ''{1}''', 'tokens <<->> (''{1}'', 0, NULL)', 'tokens <<->> (''{1}'', 0.1, NULL)']) condition;
-DROP TABLE docs, halves, together, hollow;
+-- short sets, few of which the statistics have: those that a query satisfies by chance
+CREATE TABLE few (tokens idset) WITH (autovacuum_enabled = off);
+INSERT INTO few SELECT (SELECT idset_agg((40 * uniform(i || ' ' || j))::int) FROM generate_series(1, 1 + i % 3) j) FROM generate_series(1, 20000) i;
+ANALYZE few;
+SELECT condition, (near(format('SELECT FROM few WHERE tokens ' || condition, (SELECT idset_agg(i) FROM generate_series(0, n) i)))).*
+FROM (VALUES ('<@ %L', 29), ('<@ %L', 19), ('<@ %L', 9), ('&& %L', 9), ('<<->> (%L, 2, ''intersection'')', 9)) v(condition, n);
+DROP TABLE docs, halves, together, hollow, few;
 DROP FUNCTION near, estimated_rows, counted_rows, uniform;

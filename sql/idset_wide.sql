@@ -63,6 +63,10 @@ SELECT idset_union(s)::int8[] = ARRAY(SELECT DISTINCT unnest(a) FROM mixed ORDER
 SELECT idset_intersection(s | 65536 | 7) AS intersection FROM mixed WHERE kind <> 0;
 SELECT count(*) AS groups, count(*) FILTER (WHERE u <> v) AS wrong FROM (SELECT idset_union(s) AS u, i % 13 AS g FROM mixed GROUP BY 2) x JOIN (SELECT idset_agg(id) AS v, i % 13 AS g FROM mixed, unnest(a) id GROUP BY 2) y USING (g);
 SELECT idset_agg(x) FROM (VALUES (NULL::int8), (4294967295), (65536), (65535), (65536)) v(x);
+-- any number of narrow ids and of wide ones
+SELECT count(*) AS sets, count(*) FILTER (WHERE s::int8[] <> a) AS wrong
+FROM generate_series(0, 3) narrow, generate_series(0, 3) wide, LATERAL (SELECT ARRAY(SELECT 10 * narrow + i FROM generate_series(1, narrow) i UNION ALL SELECT 4294967295 - 10 * wide - i FROM generate_series(wide, 1, -1) i)::int8[] AS a) x,
+	LATERAL (SELECT coalesce(idset_agg(id), '{}') AS s FROM unnest(a) id) y;
 CREATE TABLE many AS SELECT i, (i::int8 * 2654435761) % 4294967296 AS x FROM generate_series(1, 60000) i;
 ANALYZE many;
 SET parallel_setup_cost = 0;

@@ -52,6 +52,10 @@ for my $round (1 .. 3)
 	unlike($plan, qr/Waits for Changes/, "round $round: no wait");
 	right("round $round: new rows of all partitions");
 }
+# as many rows as the small rings have room for
+$node->safe_psql('postgres', qq{INSERT INTO parts SELECT i, n, ARRAY[1, 2, 101, 300 + n]::idset FROM generate_series(0, $parts - 1) i, generate_series(1, 100) n});
+is($node->safe_psql('postgres', q{SELECT count(*) || ' ' || sum(pages_waiting) FROM gpuvec_mirrors WHERE rows_waiting >= 100}), "$parts 0", 'rings have all rows, and no page waits');
+right('rows that all rings have');
 # more rows than the small rings have room for
 $node->safe_psql('postgres', qq{INSERT INTO parts SELECT i % $parts, i, ARRAY[i % 97, i % 89 + 100, 300 + i % 83]::idset FROM generate_series(1, 40000) i});
 right('rows that are not at hand any more');
@@ -61,6 +65,21 @@ right('rows that are gone');
 $node->safe_psql('postgres', qq{INSERT INTO parts SELECT i, 7, '{1,2,101,102,201}' FROM generate_series(0, $parts - 1) i});
 right('new rows once more');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM gpuvec_mirrors WHERE rows_waiting IS NOT NULL}), $parts, 'all follow their indexes still');
+
+# A session's first search knows of the mirror what others have learned of it: rows that wait are laid over the answer, and wait on
+$node->safe_psql('postgres', q{CREATE TABLE docs (id int, tokens idset); INSERT INTO docs SELECT i, ARRAY[1, i % 50 + 2]::idset FROM generate_series(1, 2000) i; CREATE INDEX ON docs USING gpuvec (tokens)});
+my $nearest = q{SET enable_seqscan = off; SELECT id FROM docs ORDER BY tokens <-> '{1,7777}' LIMIT 1};
+my $fed = q{SELECT rows_waiting || ' ' || rows_by_feed FROM gpuvec_mirrors WHERE relation = 'docs'::regclass};
+is($node->safe_psql('postgres', $nearest), 1, 'a first session: loads');
+$node->safe_psql('postgres', q{INSERT INTO docs VALUES (-1, '{1,7777}')});
+is($node->safe_psql('postgres', $nearest), -1, 'a session while nothing is known: right row');
+is($node->safe_psql('postgres', $fed), '0 1', 'it was applied');
+for my $n (2 .. 4)
+{
+	$node->safe_psql('postgres', qq{INSERT INTO docs VALUES (-$n, '{1,7777}'); DELETE FROM docs WHERE id = 1 - $n});
+	is($node->safe_psql('postgres', $nearest), -$n, "session $n: right row");
+	is($node->safe_psql('postgres', $fed), $n - 1 . ' 1', "session $n: rows wait");
+}
 
 $session->quit;
 $node->stop;

@@ -79,6 +79,38 @@ $node->safe_psql('postgres', q{
 is($node->safe_psql('postgres', q{SELECT string_agg(id || ctid::text, ' ' ORDER BY ctid) FROM earlier WHERE note = 1}), '50(0,1) 55(0,2)', 'rows are where they should be');
 right_rows('moved rows before', 'earlier', $_, 2) for 1, 2, 3, 5;
 
+# A row that has moved behind others, of which some are not seen: the last row asked for may be the last one needed, with any number dropped before it
+my $other = $node->background_psql('postgres');
+# rows of a higher score that are seen, those that are not, and how many rows are not seen behind the row that moves and behind the next
+my @layouts = ([14, 3, 0, 0], map { my $n = $_; map { [0, 0, $n, $_] } 0 .. 3 } 1 .. 4);
+$node->safe_psql('postgres', 'CREATE TABLE unseen (note int, tokens idset); CREATE INDEX ON unseen USING gpuvec (tokens)');
+ask($other, 'BEGIN; SELECT 1');
+for my $i (0 .. $#layouts)
+{
+	my ($better, $better_unseen, $first, $second) = @{ $layouts[$i] };
+	my $add = sub {
+		my ($where, $note, $n, $ids) = @_;
+		ask($where, "INSERT INTO unseen SELECT $note, '{$ids}' FROM generate_series(1, $n); SELECT 1");
+	};
+	my ($equal, $less) = (100 + $i, 100 + $i . ',1000');
+
+	$add->($session, 0, $better, $equal);
+	$add->($other, 0, $better_unseen, $equal);
+	$add->($session, 1, 1, $less);
+	$add->($other, 0, $first, $less);
+	$add->($session, 0, 1, $less);
+	$add->($other, 0, $second, $less);
+	$add->($session, 0, 2, $less);
+}
+ask($session, 'UPDATE unseen SET note = 2 WHERE note = 1; SELECT 1');
+is(ask($session, q{SELECT (min(ctid) FILTER (WHERE note = 2) > max(ctid) FILTER (WHERE note = 0)) || ' ' || (max(ctid) < '(1,0)') FROM unseen}),
+	'true true', 'rows have moved behind all others of their page');
+my $found = q{SELECT string_agg(i || ':' || k || tids, ' ' ORDER BY i, k) FROM generate_series(100, 99 + %d) i, generate_series(1, 20) k, LATERAL (SELECT string_agg(tid::text, '' ORDER BY n) AS tids FROM (%s) x(n, tid)) y};
+is(ask($session, sprintf($found, scalar(@layouts), q{SELECT rank, tid FROM gpuvec_topk('unseen', 'tokens', ARRAY[i]::idset, k)})),
+	ask($session, sprintf($found, scalar(@layouts), q{SELECT row_number() OVER (), ctid FROM (SELECT ctid FROM unseen WHERE tokens::int[] @> ARRAY[i] ORDER BY cardinality(tokens), ctid LIMIT k) z})),
+	'moved rows, unseen rows: right rows');
+ask($other, 'ROLLBACK; SELECT 1');
+
 # Partitions: one request asks for the rows of all
 $node->safe_psql('postgres', q{
 	CREATE TABLE parts (id int, tokens idset) PARTITION BY RANGE (id);
@@ -92,7 +124,6 @@ is($requests, 1, 'a batch over partitions: requests');
 
 # Rows that the snapshot does not see, more than are asked for in reserve
 $node->safe_psql('postgres', q{UPDATE parts SET tokens = '{1,2,3,4}' WHERE id % 100 = 0 AND id < 3000});
-my $other = $node->background_psql('postgres');
 ask($other, q{BEGIN; UPDATE parts SET tokens = '{1,2,3}' WHERE id % 100 = 1 AND id < 4000; SELECT 1});
 right_rows('partitions, unseen rows', 'parts', $_, $_ == 1 ? 40 : 12) for 1, 10, 20;
 # so many that each partition is asked by itself

@@ -74,7 +74,7 @@ EXECUTE of_price (NULL, '{4,5}');
 DEALLOCATE of_price;
 RESET plan_cache_mode;
 SET enable_seqscan = off;
-EXPLAIN (COSTS OFF) SELECT p, (SELECT count(*) FROM docs WHERE price = p) FROM generate_series(0, 4) p;
+EXPLAIN (COSTS OFF) SELECT p, n FROM generate_series(0, 4) p, LATERAL (SELECT count(*) AS n FROM docs WHERE price = p) x;
 SELECT p, (SELECT count(*) FROM docs WHERE price = p), n FROM generate_series(0, 4) p, LATERAL (SELECT count(*) AS n FROM docs WHERE tokens && ARRAY[p, 100 - p]::idset AND price >= p) x;
 RESET enable_seqscan;
 

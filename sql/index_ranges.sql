@@ -23,7 +23,7 @@ BEGIN
 	FOR line IN EXECUTE 'EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) ' || query LOOP
 		most = greatest(most, substring(line, 'Ranges: (\d+)')::int);
 	END LOOP;
-	RETURN CASE most WHEN -1 THEN 'no node' WHEN 0 THEN 'not run' WHEN 1 THEN 'one range' ELSE 'several ranges' END;
+	RETURN CASE most WHEN -1 THEN 'no node' WHEN 0 THEN 'not run' WHEN 1 THEN 'one range' ELSE CASE WHEN most > 25 THEN 'many ranges' ELSE 'several ranges' END END;
 END $$;
 CREATE FUNCTION rows_of(query text) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
@@ -118,6 +118,11 @@ CREATE VIEW by_price AS SELECT o.n, x.* FROM generate_series(0, 40) o(n), LATERA
 EXPLAIN (COSTS OFF) SELECT * FROM by_node;
 SELECT cardinality(rows_of('SELECT * FROM by_node')), rows_of('SELECT * FROM by_node ORDER BY n, created DESC, id') = sorted_rows_of('SELECT * FROM by_node ORDER BY n, created DESC, id');
 SELECT cardinality(rows_of('SELECT * FROM by_price')), rows_of('SELECT * FROM by_price ORDER BY n, price, id') = sorted_rows_of('SELECT * FROM by_price ORDER BY n, price, id');
+-- .. of columns passed by reference, too
+CREATE VIEW by_amount AS SELECT o.n, x.* FROM (SELECT n, 1e15::numeric + n * 10 AS most FROM generate_series(0, 20) n) o, LATERAL (SELECT id, amount FROM docs WHERE tokens && '{3}' AND amount < o.most ORDER BY amount DESC, id LIMIT 5) x;
+CREATE VIEW by_word AS SELECT o.n, x.* FROM (SELECT n, 'w' || to_hex(n % 16) AS w FROM generate_series(0, 20) n) o, LATERAL (SELECT id, word FROM docs WHERE tokens && '{3}' AND (word, id) > (o.w, 7) ORDER BY word, id LIMIT 5) x;
+SELECT q, rows_of(format('SELECT * FROM %s ORDER BY n, id', q)) = sorted_rows_of(format('SELECT * FROM %s ORDER BY n, id', q)) AS same, ranges(format('SELECT * FROM %s', q)) <> 'no node' AS by_node FROM unnest(ARRAY['by_amount', 'by_word']) q;
+SELECT (SELECT max(amount) FROM docs WHERE tokens && '{3}' AND amount < o.most) FROM (VALUES (1e15::numeric + 100), (1e15::numeric + 50)) o(most);
 
 -- parts of larger queries; a column that another one equals; volatile functions
 SELECT q, rows_of(q) = sorted_rows_of(q) AS same, ranges(q) FROM unnest(ARRAY['SELECT d.id, o.n FROM docs d JOIN generate_series(0, 200, 2) o(n) ON d.price = o.n WHERE d.tokens && ''{3}'' ORDER BY d.created DESC, d.id LIMIT 10', 'SELECT id FROM (SELECT id, price FROM docs WHERE tokens && ''{3}'' ORDER BY created DESC, id LIMIT 50) s WHERE price > 20 ORDER BY id', 'SELECT (SELECT count(*) FROM (SELECT FROM docs WHERE tokens && ''{60000}'' ORDER BY created DESC, id LIMIT 50) x)', 'SELECT id FROM docs WHERE tokens && ''{3}'' AND price = i2 ORDER BY price, id LIMIT 10', 'SELECT DISTINCT ON (created) created, id FROM docs WHERE tokens && ''{3}'' ORDER BY created DESC, id LIMIT 10',
@@ -192,6 +197,26 @@ SELECT fetched('SELECT id FROM fresh WHERE tokens && ''{4}'' ORDER BY created DE
 RESET enable_incremental_sort;
 SELECT compare('created DESC', 'tokens && ''{4}''', 'fresh'), compare('created', 'tokens && ''{5}''', 'fresh');
 DROP TABLE fresh;
+
+-- most values are equal, far from the first ones; keys that say nothing; limits of another type; two indexes
+CREATE TABLE skewed (id int, f float8, n numeric, url text COLLATE "C", b bigint, tokens idset) WITH (autovacuum_enabled = off);
+INSERT INTO skewed SELECT i, CASE WHEN i % 1000 = 0 THEN i ELSE 0 END, CASE WHEN i % 1000 = 0 THEN i ELSE 0 END, 'http://' || md5(i::text), i * 10, ARRAY[i % 5]::idset FROM generate_series(1, 30000) i;
+CREATE INDEX ON skewed USING gpuvec (tokens, f, n, url);
+VACUUM ANALYZE skewed;
+SELECT sort, condition, compare(sort, condition, 'skewed') FROM (VALUES ('f DESC', 'tokens && ''{0}'''), ('n DESC', 'tokens && ''{0}'''), ('f DESC', 'tokens && ''{3}'''), ('f', 'tokens && ''{3}'''), ('url DESC', 'tokens && ''{3}'''), ('f DESC', 'tokens && ''{0}'' AND f < 25000')) c(sort, condition);
+CREATE INDEX ON skewed USING gpuvec (tokens, b);
+CREATE INDEX ON skewed USING gpuvec (tokens, b, n);
+SELECT sort, condition, compare(sort, condition, 'skewed') FROM (VALUES ('b DESC', 'tokens && ''{3}'' AND b < 200000'), ('b DESC', 'tokens && ''{3}'' AND b < 20000000000'), ('b DESC', 'tokens && ''{3}'' AND (b, id) < (200000, 3)'), ('b', 'tokens && ''{3}'' AND b > 20000::smallint'), ('b DESC', 'tokens && ''{3}'' AND (SELECT count(*) FROM generate_series(1, b % 10 + 6)) > 5')) c(sort, condition);
+CREATE FUNCTION search_keys(query text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	line text;
+BEGIN
+	FOR line IN EXECUTE 'EXPLAIN (COSTS OFF) ' || query LOOP
+		IF line ~ 'Index Cond' THEN RETURN trim(line); END IF;
+	END LOOP;
+END $$;
+SELECT search_keys('SELECT id FROM skewed WHERE tokens && ''{3}'' AND (b, id) < (200000, 3) ORDER BY b DESC LIMIT 20');
+DROP TABLE skewed;
 
 -- an expression, a predicate, vectors
 CREATE TABLE texts (id int, body text, price int, terms idvec) WITH (autovacuum_enabled = off);

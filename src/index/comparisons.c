@@ -407,6 +407,18 @@ is_good_threshold(const Searched *searched, const OpExpr *clause)
 
 /* ---- the conditions of a table ---- */
 
+/* True if a condition was made already, for another index */
+static bool
+is_made(const Made *made, const Node *clause)
+{
+	ListCell   *cell;
+
+	foreach(cell, made->made)
+		if (equal(((const RestrictInfo *) lfirst(cell))->clause, clause))
+		return true;
+	return false;
+}
+
 /* Make the conditions for an index from a list of conditions */
 static void
 make_conditions(Searched *searched, List *restrictions, Made *made)
@@ -423,7 +435,7 @@ make_conditions(Searched *searched, List *restrictions, Made *made)
 
 		searched->found = false;
 		clause = good ? (Node *) from->clause : condition_of(searched, (Node *) from->clause);
-		if (from->pseudoconstant || !(good || searched->found))
+		if (from->pseudoconstant || !(good || searched->found) || is_made(made, clause))
 			continue;
 		to = GpuvecRestrictionLike(searched->root, (Expr *) clause, from);
 		to->leakproof = from->leakproof || is_good_threshold(searched, (OpExpr *) clause);

@@ -188,6 +188,17 @@ begin_cost(PlannerInfo *root, const IndexOptInfo *info, double rows, double quer
 	return cost_without_mirror(info->rel, rows, ordered);
 }
 
+bool
+GpuvecHasMirror(PlannerInfo *root, const IndexOptInfo *info)
+{
+	Costs		costs = {0};
+
+	if (!has_mirrors(root, info->rel))
+		return false;
+	find_costs(root, info, &costs);
+	return !CostsRefused(&costs);
+}
+
 /*
  * True if the engine finds the rows of an index clause: not what is known of
  * null sets without filter columns

@@ -212,6 +212,12 @@ extern void gpuvec_costestimate(PlannerInfo *root, IndexPath *path, double loop_
 								Cost *startup_cost, Cost *total_cost, Selectivity *selectivity,
 								double *correlation, double *pages);
 
+/*
+ * cost.c, while a query is planned: true if the engine would answer a scan of
+ * this index, as far as is known
+ */
+extern bool GpuvecHasMirror(PlannerInfo *root, const IndexOptInfo *info);
+
 /* True for an index of this access method, while a query is planned */
 static inline bool
 GpuvecIsOurIndex(const IndexOptInfo *index)

@@ -28,11 +28,12 @@
 
 /*
  * A range is divided that has MANY_TIMES the rows that it should, and
- * MANY_ROWS more, at most DIVIDE_TRIES times in all
+ * MANY_ROWS more.  After DIVIDE_TRIES parts that had too many or none, what is
+ * left of it is taken.
  */
 #define MANY_TIMES		8
 #define MANY_ROWS		512
-#define DIVIDE_TRIES	8
+#define DIVIDE_TRIES	12
 
 static int
 compare(const RangeEnds *ends, Datum a, Datum b)
@@ -160,7 +161,11 @@ RangeEndsNext(RangeEnds *ends, double n, bool returned)
 		ends->wanted *= RANGE_GROWTH;
 	}
 	if (ends->many > 0)
+	{
+		/* a part that has none is a try, too */
+		ends->divided += returned ? 0 : 1;
 		ends->many = Max(ends->many - n, 1);
+	}
 	choose(ends);
 }
 

@@ -31,7 +31,7 @@
  * enable_incremental_sort = off turns it off, as it sorts range by range.
  *
  * Not with volatile functions, which would be called for rows that are
- * dropped.  Rows that are equal by all sort keys may come in another order
+ * dropped, and maybe with subqueries.  Rows that are equal by all sort keys may come in another order
  * than a sort of all rows has.  When a row is checked again, after a wait for
  * its lock, scans hand out just that row in each run, and one of these takes
  * it.
@@ -135,6 +135,7 @@ static const CustomScanMethods scan_methods = {
 /* A column of an index that rows are to be in the order of */
 typedef struct Sought
 {
+	PlannerInfo *root;
 	const PathKey *key;			/* the first sort key */
 	Node	   *expr;			/* .. of this table */
 	int			column;			/* of the index that was found, from 1 on */
@@ -209,10 +210,11 @@ finds_column(const IndexPath *path, void *arg)
 	{
 		sought->column = i + 1;
 		found = has_order(index, &filters.columns[i - 1], i, sought->key) &&
-			match_index_to_operand(sought->expr, i, index) && ThresholdsHave(rel, i + 1);
+			match_index_to_operand(sought->expr, i, index) &&
+			ThresholdsHave(rel, i + 1, &filters.columns[i - 1]);
 	}
 	index_close(rel, NoLock);
-	return found;
+	return found && GpuvecHasMirror(sought->root, index);
 }
 
 /* The sort keys that can be computed of a table's rows, the first ones */
@@ -251,12 +253,15 @@ set_costs(CustomPath *path, const RelOptInfo *rel, const IndexPath *index, const
 		COSTLY_RANGES * begin;
 }
 
-/* True if a function is to be called once for each row */
+/* True if a function may have to be called once for each row */
 static bool
 has_volatile(const RelOptInfo *rel)
 {
-	return contain_volatile_functions((Node *) rel->reltarget->exprs) ||
-		contain_volatile_functions((Node *) extract_actual_clauses(rel->baserestrictinfo, false));
+	Node	   *targets = (Node *) rel->reltarget->exprs;
+	Node	   *conditions = (Node *) extract_actual_clauses(rel->baserestrictinfo, false);
+
+	return contain_volatile_functions(targets) || contain_subplans(targets) ||
+		contain_volatile_functions(conditions) || contain_subplans(conditions);
 }
 
 static Node *
@@ -280,6 +285,7 @@ RangesAddPath(PlannerInfo *root, RelOptInfo *rel)
 
 	if (!enable_incremental_sort || keys == NIL || first >= MOST_ROWS)
 		return;
+	sought.root = root;
 	sought.key = linitial(keys);
 	sought.expr = find_member(sought.key, rel);
 	if (sought.expr == NULL || has_volatile(rel))
@@ -382,12 +388,14 @@ share_before(const RangesState *state)
 		const ScanKeyData *key = &index->biss_ScanKeys[i];
 		StrategyNumber strategy = key->sk_strategy;
 
+		Datum		value;
+
 		if (key->sk_attno != state->attnum || key->sk_flags != 0 ||
-			(OidIsValid(key->sk_subtype) && key->sk_subtype != state->ends.thresholds.type))
+			!ThresholdsConvert(&state->ends.thresholds, key->sk_subtype, key->sk_argument, &value))
 			continue;
 		if (state->order.ssup_reverse ? strategy == GPUVEC_FILTER_LESS || strategy == GPUVEC_FILTER_AT_MOST :
 			strategy == GPUVEC_FILTER_GREATER || strategy == GPUVEC_FILTER_AT_LEAST)
-			share = Max(share, ThresholdsShare(&state->ends.thresholds, key->sk_argument));
+			share = Max(share, ThresholdsShare(&state->ends.thresholds, value));
 	}
 	return share;
 }
@@ -400,15 +408,16 @@ compare(RangesState *state, Datum a, Datum b)
 	return ApplySortComparator(a, false, b, false, &state->order);
 }
 
-/* Let the nodes below begin again, with the search keys as they are now */
+/*
+ * Let the nodes below begin again, with the search keys as they are now.  A
+ * node whose parameters have changed leaves that to its first row, but the
+ * search keys that depend on them are wanted before.
+ */
 static void
 rescan_below(RangesState *state)
 {
-	PlanState  *sort = CustomNodeBelow(&state->css);
-
-	/* which may leave that to the next one below, or not */
-	ExecReScan(sort);
-	ExecReScan(outerPlanState(sort));
+	for (PlanState *node = CustomNodeBelow(&state->css); node != NULL; node = outerPlanState(node))
+		ExecReScan(node);
 }
 
 /*

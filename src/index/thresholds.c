@@ -48,15 +48,36 @@ statistics_of(Relation index, AttrNumber attnum)
 						   Int16GetDatum(column != 0 ? column : attnum), BoolGetDatum(false));
 }
 
+/* True if the first bound of a histogram has the key of the last one */
+static bool
+has_one_key(HeapTuple statistics, const FilterColumn *column)
+{
+	/* of texts that are equal in their first bytes, hashes say nothing */
+	int			shift = FilterKinds[column->kind].order == FILTER_BY_PREFIX ? 32 : 0;
+	AttStatsSlot slot;
+	bool		one;
+
+	if (FilterKinds[column->kind].exact ||
+		!get_attstatsslot(&slot, statistics, STATISTIC_KIND_HISTOGRAM, InvalidOid,
+						  ATTSTATSSLOT_VALUES))
+		return false;
+	one = slot.nvalues > 0 && FilterKey(column, slot.values[0]) >> shift ==
+		FilterKey(column, slot.values[slot.nvalues - 1]) >> shift;
+	free_attstatsslot(&slot);
+	return one;
+}
+
 bool
-ThresholdsHave(Relation index, AttrNumber attnum)
+ThresholdsHave(Relation index, AttrNumber attnum, const FilterColumn *column)
 {
 	HeapTuple	statistics = statistics_of(index, attnum);
+	bool		have;
 
 	if (!HeapTupleIsValid(statistics))
 		return false;
+	have = !has_one_key(statistics, column);
 	ReleaseSysCache(statistics);
-	return true;
+	return have;
 }
 
 /* Add a value; its share is that of itself alone until all are there */
@@ -261,6 +282,21 @@ part_of(Oid type, Datum a, Datum b, Datum value)
 	double		part = (number_of(type, value) - from) / (number_of(type, b) - from);
 
 	return part >= 0 && part <= 1 ? part : 0;
+}
+
+bool
+ThresholdsConvert(const Thresholds *thresholds, Oid type, Datum value, Datum *converted)
+{
+	double		number;
+
+	*converted = value;
+	if (!OidIsValid(type) || type == thresholds->type)
+		return true;
+	number = number_of(type, value);
+	if (!isfinite(number))
+		return false;
+	*converted = value_of(thresholds->type, number);
+	return true;
 }
 
 /* Where a value would be inserted: behind all that come before it */

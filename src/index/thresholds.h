@@ -8,6 +8,7 @@
 #ifndef GPUVEC_THRESHOLDS_H
 #define GPUVEC_THRESHOLDS_H
 
+#include "mirror/describe/filter_key.h"
 #include "utils/rel.h"
 #include "utils/sortsupport.h"
 
@@ -30,8 +31,11 @@ typedef struct Thresholds
 	Threshold  *points;			/* [n], in order; palloc'd, as are values */
 } Thresholds;
 
-/* True if there are statistics of a column of an index, or of its table's */
-extern bool ThresholdsHave(Relation index, AttrNumber attnum);
+/*
+ * True if there are statistics of a column of an index, or of its table's, and
+ * its keys tell the first of its values from the last one
+ */
+extern bool ThresholdsHave(Relation index, AttrNumber attnum, const FilterColumn *column);
 
 /*
  * Read those of a column of an index, by the statistics of its table, in the
@@ -40,6 +44,13 @@ extern bool ThresholdsHave(Relation index, AttrNumber attnum);
  */
 extern void ThresholdsRead(Relation index, AttrNumber attnum, SortSupport order, double growth,
 						   Thresholds *thresholds);
+
+/*
+ * A value of another type that is compared with the column's as one of the
+ * column's type, roughly.  False: it cannot be computed.  InvalidOid is the
+ * column's type.
+ */
+extern bool ThresholdsConvert(const Thresholds *thresholds, Oid type, Datum value, Datum *converted);
 
 /* The share of values that come before this one, roughly */
 extern double ThresholdsShare(const Thresholds *thresholds, Datum value);

@@ -65,7 +65,7 @@ DECLARE
 BEGIN
 	PERFORM set_config(name, 'off', true) FROM unnest('{enable_seqscan,enable_bitmapscan,enable_sort}'::text[]) name;
 	FOR line IN EXECUTE 'EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) ' || query LOOP
-		IF line ~ '(Limit|Custom Scan|Requests|Merge Append|Scan)' THEN RETURN NEXT regexp_replace(line, 'rows=(\d+)\.00', 'rows=\1'); END IF;
+		IF line ~ '(Limit|Custom Scan|Requests: [1-9]|Merge Append|Scan)' THEN RETURN NEXT regexp_replace(line, 'rows=(\d+)\.00', 'rows=\1'); END IF;
 	END LOOP;
 END $$;
 CREATE TABLE far (id int, tokens idset) PARTITION BY RANGE (id);

@@ -31,10 +31,10 @@
  * enable_incremental_sort = off turns it off, as it sorts range by range.
  *
  * Not with volatile functions, which would be called for rows that are
- * dropped, and maybe with subqueries.  Rows that are equal by all sort keys may come in another order
- * than a sort of all rows has.  When a row is checked again, after a wait for
- * its lock, scans hand out just that row in each run, and one of these takes
- * it.
+ * dropped, nor with subqueries, which may have some.  Rows that are equal by
+ * all sort keys may come in another order than a sort of all rows has.  When a
+ * row is checked again, after a wait for its lock, scans hand out just that
+ * row in each run, and one of these takes it.
  *
  *-------------------------------------------------------------------------
  */

@@ -120,7 +120,7 @@ SELECT gpuvec_pool_agg('items', 'id', 'embedding', k, w, 'mean', 'zero') FROM (V
 SELECT gpuvec_pool_agg('items', 'id', 'embedding', k, 1, m, 'zero') FROM (VALUES (1, 'sum'), (2, 'mean')) v (k, m);
 -- mode and missing are those of the group
 SELECT gpuvec_pool_agg('items', 'id', 'embedding', k, 1, m, 'skip') FROM (VALUES (1, 'sum'), (2, 'mean')) v (k, m);
--- a null that a strict function leaves where the argument of the row before was
+-- a null that a strict function leaves where the row before had its argument
 SELECT gpuvec_sum_agg(r::regclass, 'id', 'embedding', k) FROM (VALUES (1, 'items'::text), (2, NULL)) v (k, r);
 SELECT gpuvec_sum_agg('items', c::name, 'embedding', k) FROM (VALUES (1, 'id'::text), (2, NULL)) v (k, c);
 SELECT gpuvec_sum_agg('items', 'id', c::name, k) FROM (VALUES (1, 'embedding'::text), (2, NULL)) v (k, c);

@@ -113,7 +113,8 @@ SELECT estimated_rows('SELECT FROM hollow WHERE tokens && ''{1}''') >= 1 AS with
 ANALYZE hollow;
 SELECT condition, (near('SELECT FROM hollow WHERE ' || condition)).*
 FROM unnest(ARRAY['tokens @> ''{}''', 'tokens <@ ''{1}''', 'tokens && ''{1}''', 'tokens @> ''{1}''', 'tokens <<->> (''{1}'', 0, NULL)', 'tokens <<->> (''{1}'', 0.1, NULL)']) condition;
--- short sets, few of which the statistics have: those that a query satisfies by chance
+-- short sets, few of which the statistics have: those that a query has by
+-- chance
 CREATE TABLE few (tokens idset) WITH (autovacuum_enabled = off);
 INSERT INTO few SELECT (SELECT idset_agg((40 * uniform(i || ' ' || j))::int) FROM generate_series(1, 1 + i % 3) j) FROM generate_series(1, 20000) i;
 ANALYZE few;

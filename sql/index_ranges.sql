@@ -56,7 +56,7 @@ SELECT sort, compare(sort) FROM unnest(ARRAY['created', 'created DESC', 'price',
 	'amount', 'amount DESC', 'amount DESC NULLS LAST', 'flag', 'flag DESC', 'u', 'u DESC', 'mac', 'mac DESC NULLS LAST', 'word', 'word DESC', 'padded', 'padded DESC', 'old_rank', 'created DESC, price', 'price DESC NULLS LAST, created, word', 'flag, created DESC', 'created + ''1 day''', 'tokens']) WITH ORDINALITY s(sort, n) ORDER BY n;
 -- few rows and many, and all of them
 SELECT rows, compare('created DESC', rows => rows), compare('price DESC', rows => rows), compare('amount', rows => rows) FROM unnest(ARRAY['LIMIT 1', 'LIMIT 200', 'OFFSET 500 LIMIT 10', 'FETCH FIRST 3 ROWS ONLY', 'LIMIT 0', 'LIMIT ALL', 'OFFSET 100000 LIMIT 1', 'LIMIT NULL']) rows;
--- conditions: none that fits, rows that are old, other columns, ranges of the same one
+-- conditions: none that fits, old rows, other columns, ranges of the same one
 SELECT condition, compare('created DESC', condition), compare('price', condition), compare('f8 DESC', condition) FROM unnest(ARRAY['tokens && ''{7000}''', 'tokens && ''{60000}''', 'tokens && ''{60001}'' AND id < 300', 'tokens @> ''{3,60001}''', 'tokens <@ ''{0,1,2,3,4,10,11,12,200,201,60000,60001}''', 'tokens @@ ''3 & 12''', 'jaccard_similarity(tokens, ''{3,12,300}'') >= 0.2', 'tokens && NULL', 'tokens && ''{3}'' AND price < 50', 'tokens && ''{3}'' AND price IS NULL', 'tokens && ''{3}'' AND price IS NOT NULL',
 	'tokens && ''{3}'' AND created < ''2026-01-20''', 'tokens && ''{60000,3}'' AND price < 50', 'tokens && ''{3}'' AND created > ''2026-01-10'' AND created <= ''2026-01-20''', 'tokens && ''{3}'' AND f8 < 17.5', 'tokens && ''{3}'' AND f8 > 17.5::float4', 'tokens && ''{3}'' AND price = ANY (''{7,11,99}'')', 'price < 50', 'tokens IS NULL', 'tokens && ''{3}'' AND random() < 2', 'tokens && ''{3}'' AND now() > ''2020-01-01''', 'tokens && ''{3}'' OR price = 7', 'tokens && ''{3}'' AND old_rank % 10 = 1']) WITH ORDINALITY c(condition, n) ORDER BY n;
 EXPLAIN (VERBOSE, COSTS OFF) SELECT id, price + 1 AS more FROM docs WHERE tokens && '{3,12}' AND price < 70 ORDER BY created DESC, id LIMIT 20;
@@ -80,7 +80,8 @@ BEGIN
 END $$;
 SELECT sort, all_ranges(sort) FROM unnest(ARRAY['created', 'price DESC', 'price', 'i2', 'i8 DESC', 'day', 'at DESC', 'f4', 'f8 DESC', 'f8', 'amount', 'amount DESC', 'flag', 'u', 'u DESC', 'mac', 'word', 'word DESC', 'padded', 'padded DESC NULLS LAST']) WITH ORDINALITY s(sort, n) ORDER BY n;
 
--- pages that begin behind a row, by a comparison of rows, of which the index has the first column
+-- pages that begin behind a row, by a comparison of rows, of which the index
+-- has the first column
 EXPLAIN (COSTS OFF) SELECT id, created FROM docs WHERE tokens && '{3,12}' AND (created, id) < ('2026-01-20 00:00+00', 7) ORDER BY created DESC, id DESC LIMIT 20;
 EXPLAIN (COSTS OFF) SELECT id FROM docs WHERE tokens && '{3,12}' AND ('2026-01-20 00:00+00', 7) <= (created, id);
 SELECT condition, compare(sort, 'tokens && ''{3,12}'' AND ' || condition) FROM (VALUES ('(created, id) < (''2026-01-20 00:00+00'', 7)', 'created DESC'), ('(created, id) >= (''2026-01-20 00:00+00'', 7)', 'created'), ('(''2026-01-20 00:00+00'', 7) > (created, id)', 'created DESC'), ('(price, created, id) <= (40, ''2026-01-20'', 500)', 'price DESC NULLS LAST'),
@@ -103,7 +104,8 @@ BEGIN
 END $$;
 SELECT count(*), array_agg(id) = (SELECT array_agg(id ORDER BY created DESC, id DESC) FROM docs WHERE tokens && '{3,12}') AS same FROM pages('infinity') id;
 
--- parameters, of which each run has new ones: of prepared statements, of outer rows
+-- parameters, of which each run has new ones: of prepared statements, of
+-- outer rows
 SET plan_cache_mode = force_generic_plan;
 PREPARE newest (idset, timestamptz, bigint) AS SELECT id, created FROM docs WHERE tokens && $1 AND created < $2 ORDER BY created DESC LIMIT $3;
 EXPLAIN (COSTS OFF) EXECUTE newest ('{3}', '2026-01-20', 3);
@@ -124,7 +126,7 @@ CREATE VIEW by_word AS SELECT o.n, x.* FROM (SELECT n, 'w' || to_hex(n % 16) AS 
 SELECT q, rows_of(format('SELECT * FROM %s ORDER BY n, id', q)) = sorted_rows_of(format('SELECT * FROM %s ORDER BY n, id', q)) AS same, ranges(format('SELECT * FROM %s', q)) <> 'no node' AS by_node FROM unnest(ARRAY['by_amount', 'by_word']) q;
 SELECT (SELECT max(amount) FROM docs WHERE tokens && '{3}' AND amount < o.most) FROM (VALUES (1e15::numeric + 100), (1e15::numeric + 50)) o(most);
 
--- parts of larger queries; a column that another one equals; volatile functions
+-- parts of larger queries; a column that another equals; volatile functions
 SELECT q, rows_of(q) = sorted_rows_of(q) AS same, ranges(q) FROM unnest(ARRAY['SELECT d.id, o.n FROM docs d JOIN generate_series(0, 200, 2) o(n) ON d.price = o.n WHERE d.tokens && ''{3}'' ORDER BY d.created DESC, d.id LIMIT 10', 'SELECT id FROM (SELECT id, price FROM docs WHERE tokens && ''{3}'' ORDER BY created DESC, id LIMIT 50) s WHERE price > 20 ORDER BY id', 'SELECT (SELECT count(*) FROM (SELECT FROM docs WHERE tokens && ''{60000}'' ORDER BY created DESC, id LIMIT 50) x)', 'SELECT id FROM docs WHERE tokens && ''{3}'' AND price = i2 ORDER BY price, id LIMIT 10', 'SELECT DISTINCT ON (created) created, id FROM docs WHERE tokens && ''{3}'' ORDER BY created DESC, id LIMIT 10',
 	'SELECT created, count(*) FROM docs WHERE tokens && ''{3}'' GROUP BY created ORDER BY created DESC LIMIT 10', 'SELECT id, row_number() OVER (ORDER BY created DESC, id) FROM docs WHERE tokens && ''{3}'' LIMIT 10', '(SELECT id FROM docs WHERE tokens && ''{3}'' ORDER BY created DESC, id LIMIT 10) UNION ALL (SELECT id FROM docs WHERE tokens && ''{60000}'' ORDER BY created, id LIMIT 10)', 'SELECT id, tableoid::regclass, ctid FROM docs d WHERE tokens && ''{3}'' ORDER BY created DESC, id LIMIT 10', 'SELECT d, md5(d::text) FROM docs d WHERE tokens && ''{3}'' ORDER BY created DESC, id LIMIT 10', 'SELECT id, ''a'' || (SELECT max(n) FROM generate_series(1, price) n) FROM docs WHERE tokens && ''{3}'' ORDER BY created DESC, id LIMIT 10',
 	'SELECT id, random() < 2 FROM docs WHERE tokens && ''{3}'' ORDER BY created DESC, id LIMIT 10']) WITH ORDINALITY u(q, n) ORDER BY n;
@@ -134,7 +136,7 @@ BEGIN;
 DECLARE old SCROLL CURSOR FOR SELECT id, created FROM docs WHERE tokens && '{60000}' ORDER BY created DESC, id;
 DECLARE held CURSOR WITH HOLD FOR SELECT id FROM docs WHERE tokens && '{3}' ORDER BY created DESC, id LIMIT 5;
 FETCH 3 FROM old;
--- own changes: rows that were there come and go, and move from one range to another
+-- own changes: rows go, come, and move from one range to another
 DELETE FROM docs WHERE tokens && '{3}' AND id % 7 = 0;
 UPDATE docs SET created = created - interval '20 days' WHERE tokens && '{3}' AND id % 11 = 0;
 UPDATE docs SET created = created + interval '20 days', price = NULL WHERE tokens && '{60000}' AND id % 11 = 1;
@@ -177,7 +179,8 @@ INSERT INTO fresh SELECT i, timestamptz '2026-01-01' + i * interval '1 minute', 
 SELECT compare('created DESC NULLS LAST', relation => 'fresh'), compare('created', relation => 'fresh');
 UPDATE fresh SET created = NULL WHERE id % 3 = 0;
 SELECT compare('created DESC', relation => 'fresh'), compare('created', relation => 'fresh'), compare('created DESC NULLS LAST', relation => 'fresh');
--- of the newest rows of a table that has doubled, and of rows that are all old, few are fetched
+-- of the newest rows of a table that has doubled, and of rows that are all
+-- old, few are fetched
 CREATE FUNCTION fetched(query text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	line text;
@@ -198,7 +201,8 @@ RESET enable_incremental_sort;
 SELECT compare('created DESC', 'tokens && ''{4}''', 'fresh'), compare('created', 'tokens && ''{5}''', 'fresh');
 DROP TABLE fresh;
 
--- most values are equal, far from the first ones; keys that say nothing; limits of another type; two indexes
+-- most values are equal, far from the first ones; keys that say nothing;
+-- limits of another type; two indexes
 CREATE TABLE skewed (id int, f float8, n numeric, url text COLLATE "C", b bigint, tokens idset) WITH (autovacuum_enabled = off);
 INSERT INTO skewed SELECT i, CASE WHEN i % 1000 = 0 THEN i ELSE 0 END, CASE WHEN i % 1000 = 0 THEN i ELSE 0 END, 'http://' || md5(i::text), i * 10, ARRAY[i % 5]::idset FROM generate_series(1, 30000) i;
 CREATE INDEX ON skewed USING gpuvec (tokens, f, n, url);
@@ -241,7 +245,7 @@ EXPLAIN (COSTS OFF) SELECT id FROM logs WHERE tokens && '{3,12}' ORDER BY price,
 SELECT condition, compare('created DESC', condition, 'logs'), compare('price', condition, 'logs'), compare('price DESC', condition, 'logs') FROM unnest(ARRAY['tokens && ''{3,12}''', 'tokens && ''{60000}''', 'tokens && ''{3}'' AND created < ''2026-01-11''', 'tokens && ''{3}'' AND created < now() + ''-1 day''', 'tokens && ''{3}'' AND (created, id) < (''2026-01-12'', 5)']) condition;
 DROP TABLE logs;
 
--- row-level security: its conditions are search keys, too; statistics show nothing
+-- row-level security: its conditions are search keys, too
 CREATE ROLE regress_ranges;
 GRANT USAGE ON SCHEMA index_ranges TO regress_ranges;
 GRANT SELECT ON docs TO regress_ranges;

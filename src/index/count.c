@@ -191,7 +191,7 @@ clause_of(const IndexPath *path, const RestrictInfo *rinfo)
 
 /* IndexPathTest: all conditions of a table are search keys that decide */
 static bool
-decides(const IndexPath *path, void *arg)
+decides(const IndexPath *path)
 {
 	const IndexOptInfo *index = path->indexinfo;
 	Relation	rel = index_open(index->indexoid, NoLock);
@@ -251,7 +251,7 @@ add_scans(PlannerInfo *root, RelOptInfo *rel, List **scans, Cost *cost)
 				return false;
 		return true;
 	}
-	index = IndexPathFind(root, rel, decides, NULL);
+	index = IndexPathFind(root, rel, NULL, NULL, decides);
 	if (index == NULL)
 		return false;
 	scan = (Path *) create_bitmap_heap_path(root, rel, (Path *) index, NULL, 1.0, 0);
@@ -373,12 +373,15 @@ verify_count(PlanState *node, uint64 rows)
 
 /*
  * Copy the keys that rows have which must be looked at, each once; returns
- * their number.  The scan forgets them when it begins anew.
+ * their number.  The scan forgets them when it begins anew; the copies are
+ * there until the node has returned its row.
  */
 static int
-copy_rounded(IndexScanDesc scan, const GpuvecConditions *conditions, ScanKeyData *others)
+copy_rounded(CountState *state, IndexScanDesc scan, ScanKeyData *others)
 {
+	const GpuvecConditions *conditions = &((const KnnState *) scan->opaque)->conditions;
 	const GpuvecRounded *rounded = conditions->rounded;
+	MemoryContext old = MemoryContextSwitchTo(state->css.ss.ps.ps_ExprContext->ecxt_per_tuple_memory);
 	int			n = 0;
 
 	for (int i = 0; i < conditions->nrounded; i++)
@@ -392,6 +395,7 @@ copy_rounded(IndexScanDesc scan, const GpuvecConditions *conditions, ScanKeyData
 		others[n].sk_argument = datumCopy(others[n].sk_argument, attribute->attbyval, attribute->attlen);
 		n++;
 	}
+	MemoryContextSwitchTo(old);
 	return n;
 }
 
@@ -402,14 +406,14 @@ copy_rounded(IndexScanDesc scan, const GpuvecConditions *conditions, ScanKeyData
 static uint64
 count_rounded(PlanState *node, IndexScanDesc scan, const ScanKeyData *others)
 {
-	KnnState   *state = scan->opaque;
+	KnnRange   *range = &((KnnState *) scan->opaque)->range;
 	uint64		rows;
 
-	state->range[0] = *others;
-	state->nrange = 1;
+	range->keys[0] = *others;
+	range->n = 1;
 	ExecReScan(node);
 	rows = run_node(node);
-	state->nrange = 0;
+	range->n = 0;
 	return rows;
 }
 
@@ -430,7 +434,7 @@ count_scan(CountState *state, PlanState *node)
 	}
 	pgstat_count_index_scan(scan->indexRelation);
 	state->seen += count.seen;
-	n = copy_rounded(scan, &((const KnnState *) scan->opaque)->conditions, others);
+	n = copy_rounded(state, scan, others);
 	for (int i = 0; i < n; i++)
 		count.rows += count_rounded(node, scan, &others[i]);
 	if (gpuvec_verify)

@@ -30,7 +30,8 @@ index_path(Path *path)
  * dropped, as others cost less
  */
 IndexPath *
-IndexPathFind(PlannerInfo *root, const RelOptInfo *rel, IndexPathTest passes, void *arg)
+IndexPathFind(PlannerInfo *root, const RelOptInfo *rel, IndexTest takes, void *arg,
+			  IndexPathTest passes)
 {
 	RelOptInfo	copy = *rel;
 	IndexPath  *best = NULL;
@@ -39,8 +40,12 @@ IndexPathFind(PlannerInfo *root, const RelOptInfo *rel, IndexPathTest passes, vo
 	copy.pathlist = copy.partial_pathlist = copy.indexlist = NIL;
 	copy.consider_parallel = false;
 	foreach(cell, rel->indexlist)
-		if (GpuvecIsOurIndex(lfirst(cell)) && !((IndexOptInfo *) lfirst(cell))->hypothetical)
-		copy.indexlist = lappend(copy.indexlist, lfirst(cell));
+	{
+		IndexOptInfo *index = lfirst(cell);
+
+		if (GpuvecIsOurIndex(index) && !index->hypothetical && (takes == NULL || takes(index, arg)))
+			copy.indexlist = lappend(copy.indexlist, index);
+	}
 	if (copy.indexlist == NIL)
 		return NULL;
 	create_index_paths(root, &copy);
@@ -48,7 +53,7 @@ IndexPathFind(PlannerInfo *root, const RelOptInfo *rel, IndexPathTest passes, vo
 	{
 		IndexPath  *path = index_path(lfirst(cell));
 
-		if (path != NULL && path->path.param_info == NULL && passes(path, arg) &&
+		if (path != NULL && path->path.param_info == NULL && (passes == NULL || passes(path)) &&
 			(best == NULL || path->indextotalcost < best->indextotalcost))
 			best = path;
 	}

@@ -10,15 +10,17 @@
 
 #include "nodes/pathnodes.h"
 
-/* True if a node can stand above a scan */
-typedef bool (*IndexPathTest) (const IndexPath *path, void *arg);
+/* Can a node stand above the scans of an index of ours, or above a scan? */
+typedef bool (*IndexTest) (IndexOptInfo *index, void *arg);
+typedef bool (*IndexPathTest) (const IndexPath *path);
 
 /*
- * The cheapest scan, by its search keys and without an order, of an index of
- * ours of a table that passes a test.  NULL: there is none.
+ * The cheapest scan of a table by search keys of an index of ours, and without
+ * an order.  Index and scan pass tests, which may be NULL.  NULL: there is
+ * none.
  */
-extern IndexPath *IndexPathFind(PlannerInfo *root, const RelOptInfo *rel, IndexPathTest passes,
-								void *arg);
+extern IndexPath *IndexPathFind(PlannerInfo *root, const RelOptInfo *rel, IndexTest takes, void *arg,
+								IndexPathTest passes);
 
 /*
  * What such a scan costs before it has its first row; the rest of it is for

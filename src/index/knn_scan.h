@@ -48,16 +48,22 @@ typedef struct KnnComing
 	bool		asked;			/* queries[next .. n) have their first rows */
 } KnnComing;
 
+/* What a node above a scan wants of it, besides what its own keys say */
+typedef struct KnnRange
+{
+	ScanKeyData keys[2];		/* [n] search keys of filter columns; values
+								 * are the node's */
+	int			n;
+	uint64		most;			/* of how many rows a bitmap is wanted; 0: any
+								 * number */
+} KnnRange;
+
 typedef struct KnnState
 {
 	KnnComing	coming;			/* lives as long as the scan */
-	ScanKeyData range[2];		/* search keys that a node above has given the
-								 * scan besides its own: [nrange], of filter
-								 * columns; they stay until it takes others */
-	int			nrange;
-	uint64		most;			/* .. and of how many rows at most it wants a
-								 * bitmap; 0: any number */
-	bool		too_many;		/* the bitmap is empty, as there were more */
+	KnnRange	range;			/* stays until the node above changes it */
+	bool		too_many;		/* the bitmap is empty, as there were more than
+								 * range.most rows */
 	uint32		first_batch;	/* rows to ask for first */
 	MemoryContext context;		/* lives as long as one (re)scan */
 	MirrorUsage used;			/* by all (re)scans */

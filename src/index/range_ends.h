@@ -26,7 +26,7 @@ typedef struct RangeEnds
 	Datum		last;			/* the end of the range before */
 	uint64		most;			/* rows that it may have; 0: any number */
 
-	double		begin;			/* share of the values before the first range */
+	double		begin;			/* share of values before the first range */
 	double		share;			/* .. and in all ranges so far */
 	double		wanted;			/* rows that the range should have */
 	bool		found;			/* rows were returned */

@@ -80,7 +80,7 @@
 /* Elements of a path's and of a plan's custom_private */
 #define PRIVATE_FIRST	0		/* Float: the share of all rows that the first
 								 * range should have */
-#define PRIVATE_ROWS	1		/* Float: how many rows the index finds there */
+#define PRIVATE_ROWS	1		/* Float: how many rows the index has there */
 #define PRIVATE_NULLS	2		/* Integer: 0 if no value is null */
 #define PRIVATE_COLUMN	3		/* Integer: the column's number in the index,
 								 * from 1 on; 0: the node only hands on the
@@ -97,12 +97,13 @@ typedef enum RangesRun
 typedef struct RangesState
 {
 	CustomScanState css;		/* custom_ps: the sort */
-	BitmapIndexScanState *index;	/* NULL: the rows of the sort are handed on */
+	BitmapIndexScanState *index;	/* NULL: rows of the sort are handed on */
 	Relation	table;
 	SortSupportData order;		/* of the first sort key */
 	AttrNumber	column;			/* of the sort's rows: that key */
 	AttrNumber	attnum;			/* .. and of the index */
 	RangeEnds	ends;
+	bool		has_statistics; /* .. of the column */
 	bool		has_nulls;		/* PRIVATE_NULLS */
 	MemoryContext context;		/* lives as long as one (re)scan */
 	RangesRun	run;
@@ -193,14 +194,13 @@ find_member(const PathKey *key, const RelOptInfo *rel)
 }
 
 /*
- * IndexPathTest: the sort key is a column of the index, of which there are
+ * IndexTest: the sort key is a column of the index, of which there are
  * statistics.  Notes which.
  */
 static bool
-finds_column(const IndexPath *path, void *arg)
+finds_column(IndexOptInfo *index, void *arg)
 {
 	Sought	   *sought = arg;
-	IndexOptInfo *index = path->indexinfo;
 	Relation	rel = index_open(index->indexoid, NoLock);
 	FilterColumns filters;
 	bool		found = false;
@@ -288,10 +288,11 @@ RangesAddPath(PlannerInfo *root, RelOptInfo *rel)
 	sought.root = root;
 	sought.key = linitial(keys);
 	sought.expr = find_member(sought.key, rel);
-	if (sought.expr == NULL || has_volatile(rel))
+	if (sought.expr == NULL)
 		return;
-	index = IndexPathFind(root, rel, finds_column, &sought);
-	if (index == NULL || !finds_column(index, &sought))
+	index = IndexPathFind(root, rel, finds_column, &sought, NULL);
+	/* which column it was, of several indexes */
+	if (index == NULL || !finds_column(index->indexinfo, &sought) || has_volatile(rel))
 		return;
 	scan = (Path *) create_bitmap_heap_path(root, rel, (Path *) index, NULL, 1.0, 0);
 	sort = (Path *) create_sort_path(root, rel, scan, keys, -1);
@@ -348,9 +349,9 @@ scan_of(const RangesState *state)
 static void
 add_null_key(RangesState *state, int flag)
 {
-	KnnState   *scan = scan_of(state);
+	KnnRange   *range = &scan_of(state)->range;
 
-	ScanKeyEntryInitialize(&scan->range[scan->nrange++], SK_ISNULL | flag, state->attnum,
+	ScanKeyEntryInitialize(&range->keys[range->n++], SK_ISNULL | flag, state->attnum,
 						   InvalidStrategy, InvalidOid, InvalidOid, InvalidOid, (Datum) 0);
 }
 
@@ -358,7 +359,7 @@ add_null_key(RangesState *state, int flag)
 static void
 add_value_key(RangesState *state, bool up_to, Datum value)
 {
-	KnnState   *scan = scan_of(state);
+	KnnRange   *range = &scan_of(state)->range;
 	Relation	index = state->index->biss_RelationDesc;
 	Oid			type = index->rd_opcintype[state->attnum - 1];
 	StrategyNumber strategy = up_to ?
@@ -369,7 +370,7 @@ add_value_key(RangesState *state, bool up_to, Datum value)
 
 	if (!OidIsValid(operator))
 		elog(ERROR, "missing operator %d of an index column", strategy);
-	ScanKeyEntryInitialize(&scan->range[scan->nrange++], 0, state->attnum, strategy, type,
+	ScanKeyEntryInitialize(&range->keys[range->n++], 0, state->attnum, strategy, type,
 						   index->rd_indcollation[state->attnum - 1], get_opcode(operator), value);
 }
 
@@ -387,7 +388,6 @@ share_before(const RangesState *state)
 	{
 		const ScanKeyData *key = &index->biss_ScanKeys[i];
 		StrategyNumber strategy = key->sk_strategy;
-
 		Datum		value;
 
 		if (key->sk_attno != state->attnum || key->sk_flags != 0 ||
@@ -438,9 +438,10 @@ growth_of(const RangesState *state)
 static void
 begin_values(RangesState *state)
 {
-	ThresholdsRead(state->index->biss_RelationDesc, state->attnum, &state->order,
-				   growth_of(state), &state->ends.thresholds);
-	scan_of(state)->nrange = 0;
+	double		growth = growth_of(state);
+
+	ThresholdsSetNewer(&state->ends.thresholds, growth / (1 + growth));
+	scan_of(state)->range.n = 0;
 	/* values of other keys may be known only now */
 	if (state->index->biss_NumRuntimeKeys > 0)
 		rescan_below(state);
@@ -451,12 +452,12 @@ begin_values(RangesState *state)
 static void
 begin_run(RangesState *state)
 {
-	KnnState   *scan = scan_of(state);
+	KnnRange   *range = &scan_of(state)->range;
 	const RangeEnds *ends = &state->ends;
 	bool		values = state->run == RUN_VALUES;
 
-	scan->nrange = 0;
-	scan->most = values ? ends->most : 0;
+	range->n = 0;
+	range->most = values ? ends->most : 0;
 	if (!values)
 		add_null_key(state, SK_SEARCHNULL);
 	else if (ends->has_last)
@@ -549,6 +550,11 @@ next_row(CustomScanState *node)
 
 	if (state->index == NULL)
 		return CustomNodeRow(node, ExecProcNode(CustomNodeBelow(node)));
+	/* once, for all (re)scans */
+	if (!state->has_statistics)
+		ThresholdsRead(state->index->biss_RelationDesc, state->attnum, &state->order,
+					   &state->ends.thresholds);
+	state->has_statistics = true;
 	while (row == NULL && !state->done)
 	{
 		bool		behind = false;

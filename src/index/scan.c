@@ -75,11 +75,8 @@ clean_up(KnnState *state)
 	MemoryContext context = state->context;
 	MirrorUsage used = state->used;
 	KnnComing	coming = state->coming;
-	ScanKeyData range[lengthof(state->range)];
-	int			nrange = state->nrange;
-	uint64		most = state->most;
+	KnnRange	range = state->range;
 
-	memcpy(range, state->range, sizeof(range));
 	if (state->sort)
 		tuplesort_end(state->sort);
 	if (state->slot)
@@ -90,9 +87,7 @@ clean_up(KnnState *state)
 	state->context = context;
 	state->used = used;
 	state->coming = coming;
-	memcpy(state->range, range, sizeof(range));
-	state->nrange = nrange;
-	state->most = most;
+	state->range = range;
 	state->phase = SCAN_END;
 	state->finder.block = InvalidBlockNumber;
 	MemoryContextReset(context);
@@ -401,7 +396,7 @@ gpuvec_getbitmap(IndexScanDesc scan, TIDBitmap *bitmap)
 			tbm_add_page(bitmap, block);
 		return (int64) nblocks * 10;	/* a guess, as in BRIN */
 	}
-	state->too_many = state->most > 0 && state->found.n > state->most;
+	state->too_many = state->range.most > 0 && state->found.n > state->range.most;
 	if (state->too_many)
 		return 0;
 	add_found(&state->found, bitmap);

@@ -18,7 +18,7 @@ KnnReadKeys(IndexScanDesc scan, GpuvecConditions *conditions, GpuvecOrder *order
 {
 	KnnState   *state = scan->opaque;
 
-	GpuvecMakeConditions(scan, state->range, state->nrange, conditions);
+	GpuvecMakeConditions(scan, state->range.keys, state->range.n, conditions);
 	if (scan->numberOfOrderBys > 0 && !conditions->nothing)
 		GpuvecReadOrder(scan->indexRelation, &scan->orderByData[0], order);
 	else

@@ -161,8 +161,7 @@ add_up(Thresholds *thresholds)
 }
 
 void
-ThresholdsRead(Relation index, AttrNumber attnum, SortSupport order, double growth,
-			   Thresholds *thresholds)
+ThresholdsRead(Relation index, AttrNumber attnum, SortSupport order, Thresholds *thresholds)
 {
 	HeapTuple	statistics = statistics_of(index, attnum);
 	double		nonnull;
@@ -183,7 +182,6 @@ ThresholdsRead(Relation index, AttrNumber attnum, SortSupport order, double grow
 	}
 	ReleaseSysCache(statistics);
 	add_up(thresholds);
-	ThresholdsSetNewer(thresholds, growth / (1 + growth));
 }
 
 void

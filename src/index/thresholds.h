@@ -25,8 +25,9 @@ typedef struct Thresholds
 {
 	SortSupport order;			/* not owned */
 	Oid			type;			/* of the values: an operator class's */
-	double		newer;			/* the share of rows that came since, and may
-								 * come before all others; an estimate */
+	double		newer;			/* the share of rows that came since, whose
+								 * values may come before all others; an
+								 * estimate */
 	int			n;				/* 0: there are no statistics */
 	Threshold  *points;			/* [n], in order; palloc'd, as are values */
 } Thresholds;
@@ -39,10 +40,9 @@ extern bool ThresholdsHave(Relation index, AttrNumber attnum, const FilterColumn
 
 /*
  * Read those of a column of an index, by the statistics of its table, in the
- * current memory context.  The table has grown since, by this part of its
- * rows, whose values may come before all others.
+ * current memory context
  */
-extern void ThresholdsRead(Relation index, AttrNumber attnum, SortSupport order, double growth,
+extern void ThresholdsRead(Relation index, AttrNumber attnum, SortSupport order,
 						   Thresholds *thresholds);
 
 /*

@@ -9,15 +9,16 @@
 # the times attached, and a B-tree on the times.  Then, in one run, for ids of
 # more and more rows, the time of
 #
-#	SELECT id, created FROM docs WHERE tokens && '{...}' ORDER BY created DESC LIMIT 100
+#	SELECT id, created FROM docs WHERE tokens && '{...}'
+#	ORDER BY created DESC LIMIT 100
 #
 # by one client, with prepared statements, for MEASURE_SECONDS: by the index,
 # by its scans and a sort (enable_incremental_sort = off), and by the peers.
 # Then pages far behind the first one, rows with a condition on another column,
 # and a table that has grown by a tenth since it was analyzed.
 #
-# Each answer is compared with that of a sequential scan.  Prints a table.  Exit
-# status 1 if one differs or a goal is missed.
+# Each answer is compared with that of a sequential scan.  Prints a table.
+# Exit status 1 if one differs or a goal is missed.
 set -uo pipefail
 
 : "${ROWS:=1000000}" "${MEASURE_SECONDS:=2}" "${THREADS:=0}" "${ENGINE:=auto}" "${GOAL:=1}" "${PEERS:=yes}"

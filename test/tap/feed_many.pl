@@ -66,7 +66,8 @@ $node->safe_psql('postgres', qq{INSERT INTO parts SELECT i, 7, '{1,2,101,102,201
 right('new rows once more');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM gpuvec_mirrors WHERE rows_waiting IS NOT NULL}), $parts, 'all follow their indexes still');
 
-# A session's first search knows of the mirror what others have learned of it: rows that wait are laid over the answer, and wait on
+# A session's first search knows of the mirror what others have learned of it:
+# rows that wait are laid over the answer, and wait on
 $node->safe_psql('postgres', q{CREATE TABLE docs (id int, tokens idset); INSERT INTO docs SELECT i, ARRAY[1, i % 50 + 2]::idset FROM generate_series(1, 2000) i; CREATE INDEX ON docs USING gpuvec (tokens)});
 my $nearest = q{SET enable_seqscan = off; SELECT id FROM docs ORDER BY tokens <-> '{1,7777}' LIMIT 1};
 my $fed = q{SELECT rows_waiting || ' ' || rows_by_feed FROM gpuvec_mirrors WHERE relation = 'docs'::regclass};

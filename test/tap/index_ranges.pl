@@ -1,5 +1,5 @@
-# Rows in the order of a filter column, range by range, where the engine goes away between two
-# ranges, where there is none, and on a standby.
+# Rows in the order of a filter column, range by range: where the engine goes
+# away between two ranges, where there is none, and on a standby.
 use strict;
 use warnings;
 

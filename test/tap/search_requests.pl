@@ -79,9 +79,11 @@ $node->safe_psql('postgres', q{
 is($node->safe_psql('postgres', q{SELECT string_agg(id || ctid::text, ' ' ORDER BY ctid) FROM earlier WHERE note = 1}), '50(0,1) 55(0,2)', 'rows are where they should be');
 right_rows('moved rows before', 'earlier', $_, 2) for 1, 2, 3, 5;
 
-# A row that has moved behind others, of which some are not seen: the last row asked for may be the last one needed, with any number dropped before it
+# A row that has moved behind others, of which some are not seen: the last row
+# asked for may be the last one needed, with any number dropped before it
 my $other = $node->background_psql('postgres');
-# rows of a higher score that are seen, those that are not, and how many rows are not seen behind the row that moves and behind the next
+# rows of a higher score that are seen, those that are not, and how many rows
+# are not seen behind the row that moves and behind the next
 my @layouts = ([14, 3, 0, 0], map { my $n = $_; map { [0, 0, $n, $_] } 0 .. 3 } 1 .. 4);
 $node->safe_psql('postgres', 'CREATE TABLE unseen (note int, tokens idset); CREATE INDEX ON unseen USING gpuvec (tokens)');
 ask($other, 'BEGIN; SELECT 1');

@@ -378,10 +378,10 @@ static const gpuvec_page_set *
 all_pages(void)
 {
 	static uint8_t bits[1 << 16];
-	static gpuvec_page_set set;
+	static const gpuvec_page_set set = {bits, sizeof(bits)};
 
-	memset(bits, 0x55, sizeof(bits));
-	set = (gpuvec_page_set) {bits, sizeof(bits)};
+	if (bits[0] == 0)
+		memset(bits, 0x55, sizeof(bits));
 	return &set;
 }
 

@@ -167,40 +167,36 @@ query_takes_all(const cpu_query *query)
 		(!asked->has_min_score || asked->min_score == -INFINITY);
 }
 
-/* Of the bytes of a set of pages, the bits that say which pages it has */
+/* Of the bits of eight bytes of a set of pages, those that say which it has */
 #define PAGE_BITS	UINT64_C(0x5555555555555555)
 
-/* True if a set has all pages from first to last */
-static bool
-has_pages(const gpuvec_page_set *set, uint32_t first, uint32_t last)
+uint32_t
+best_leading_pages(const gpuvec_page_set *set)
 {
-	uint64_t	at = first / 4 + 1;
-	uint64_t	end = last / 4;
+	uint64_t	at = 0;
+	uint32_t	pages;
+	uint64_t	bits;
 
-	if (last / 4 >= set->bytes)
-		return false;
-	for (; at + sizeof(uint64_t) <= end; at += sizeof(uint64_t))
+	for (; at + sizeof(bits) <= set->bytes; at += sizeof(bits))
 	{
-		uint64_t	bits;
-
 		memcpy(&bits, set->bits + at, sizeof(bits));
 		if ((bits & PAGE_BITS) != PAGE_BITS)
-			return false;
+			break;
 	}
-	for (uint64_t block = at * 4; block <= last; block++)
-		if (!gpuvec_page_set_has(set, (uint32_t) block))
-			return false;
-	for (uint32_t block = first; block <= last && block < (first / 4 + 1) * 4; block++)
-		if (!gpuvec_page_set_has(set, block))
-			return false;
-	return true;
+	pages = (uint32_t) (at * 4);
+	while (gpuvec_page_set_has(set, pages))
+		pages++;
+	return pages;
 }
 
+/*
+ * Only of the first pages that are all in the set it is known at once that a
+ * segment's are
+ */
 bool
 best_counts_all(const best_rows *best, const gpuvec_view_entry *entry)
 {
-	return has_pages(&best->query->query->counts, gpuvec_tid_block(entry->segment->first_tid),
-					 gpuvec_tid_block(entry->segment->last_tid));
+	return gpuvec_tid_block(entry->segment->last_tid) < best->query->leading_pages;
 }
 
 /* The rows of a word that are live */

@@ -110,6 +110,8 @@ typedef struct cpu_query
 	bool		has_after;
 	bool		ranks_disjoint; /* rows without a common id count; by measures
 								 * of sparse vectors: rows of any score */
+	uint32_t	leading_pages;	/* of the set of pages whose rows are counted:
+								 * it has all up to this one */
 	const cold_rows *cold;		/* rows that have been offered already, and
 								 * are left out by all slices; NULL: none */
 	const cpu_filter *filter;	/* NULL: all live rows take part */
@@ -263,10 +265,12 @@ extern bool best_make_room(best_rows *best, uint32_t n);
 extern bool query_takes_all(const cpu_query *query);
 
 /*
- * best_counts_all: true if all rows of an entry would be counted; takes no
- * longer than reading the set of pages.  best_take_rows: take the live ones of
- * some rows of an entry, as bits; sets failed on lack of memory.
+ * best_leading_pages: how many pages a set has before the first one that it
+ * lacks.  best_counts_all: true if it is known that all rows of an entry would
+ * be counted.  best_take_rows: take the live ones of some rows of an entry, as
+ * bits; sets failed on lack of memory.
  */
+extern uint32_t best_leading_pages(const gpuvec_page_set *set);
 extern bool best_counts_all(const best_rows *best, const gpuvec_view_entry *entry);
 extern void best_take_rows(best_rows *best, const gpuvec_view_entry *entry, const uint64_t *rows);
 

@@ -366,6 +366,7 @@ make_queries(cpu_search *search, gpuvec_topk_query *queries)
 		mine->scoring = *search->scoring;
 		mine->ranks_disjoint = !search->scoring->sparse &&
 			gpuvec_ranks_disjoint(search->scoring->measure);
+		mine->leading_pages = best_leading_pages(&queries[i].counts);
 		mine->own_bound = UINT64_MAX;
 		mine->has_after = queries[i].has_after;
 		if (mine->has_after)

@@ -300,8 +300,8 @@ add_any(lists_task *task, lists_scratch *scratch)
 
 /*
  * Search the segment of a task whose rows are wanted in any order, without
- * counting what they share.  False: that counts, or rows without a common id
- * do.
+ * counting their common ids.  False: their number matters, or rows without any
+ * are wanted, too.
  */
 static bool
 search_any(lists_task *task, lists_scratch *scratch)

@@ -22,6 +22,7 @@
 #include "core/placement.h"
 #include "core/sparse.h"
 #include "engine/engine_error.h"
+#include "engine/groups.h"
 #include "engine/segment.h"
 #include "engine/als_backend.h"
 #include "engine/embedding_backend.h"
@@ -92,6 +93,9 @@ gpuvec_page_set_has(const gpuvec_page_set *set, uint32_t block)
  * that takes counts takes bare queries though it may take no other unordered
  * ones.  If it cannot answer one, it has no rows, and `counted` is
  * GPUVEC_NOT_COUNTED.
+ *
+ * With a `grouping`, the rows that are counted are put into groups, too.  If
+ * there are too many of these, the query cannot be answered.
  */
 typedef struct gpuvec_topk_query
 {
@@ -121,6 +125,9 @@ typedef struct gpuvec_topk_query
 	bool		disjoint;		/* only with a filter */
 	bool		bare;			/* only tids are wanted; only if unordered */
 	gpuvec_page_set counts;		/* only if bare; empty: no row is counted */
+	const gpuvec_grouping *grouping;	/* only if bare, of columns that the
+										 * view's segments have; NULL: rows are
+										 * not grouped; owned by the caller */
 	uint64_t   *bound;			/* NULL; or atomic, and shared with searches
 								 * of other parts of a view: no row with a
 								 * greater gpuvec_score_key() is wanted, and k
@@ -140,6 +147,8 @@ typedef struct gpuvec_topk_query
 								 * NULL, or malloc'd; the caller frees them */
 	uint64_t	counted;		/* rows that are counted, not returned; or
 								 * GPUVEC_NOT_COUNTED */
+	gpuvec_groups *groups;		/* of the counted rows, in any order; NULL:
+								 * none; the caller frees them */
 	uint32_t	ways;			/* gpuvec_way_bit() of each gpuvec_way */
 	bool		ranked_disjoint;
 	uint64_t	passed;			/* live rows that pass the filter, those with
@@ -155,8 +164,10 @@ gpuvec_free_unordered(gpuvec_topk_query *query)
 		return;
 	free(query->matches);
 	free(query->tids);
+	gpuvec_groups_free(query->groups);
 	query->matches = NULL;
 	query->tids = NULL;
+	query->groups = NULL;
 }
 
 /* The length of a query: of all its ids; 0 .. GPUVEC_MAX_IDS */

@@ -1,0 +1,243 @@
+/*-------------------------------------------------------------------------
+ *
+ * groups.c
+ *	  Groups of the rows that a search counts.
+ *
+ * A hash table with open addressing, by the keys of groups, which users choose
+ * (core/hash_secret.h).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/hash_secret.h"
+#include "engine/groups.h"
+
+#define FIRST_CAPACITY	64
+
+gpuvec_groups *
+gpuvec_groups_new(const gpuvec_grouping *grouping)
+{
+	gpuvec_groups *groups = calloc(1, sizeof(*groups));
+
+	if (groups == NULL)
+		return NULL;
+	groups->grouping = *grouping;
+	groups->capacity = FIRST_CAPACITY;
+	groups->mask = 2 * FIRST_CAPACITY - 1;
+	groups->words = malloc(FIRST_CAPACITY * gpuvec_group_words(grouping) * sizeof(uint64_t));
+	groups->slots = calloc(groups->mask + 1, sizeof(uint32_t));
+	if (groups->words == NULL || groups->slots == NULL)
+	{
+		gpuvec_groups_free(groups);
+		return NULL;
+	}
+	return groups;
+}
+
+void
+gpuvec_groups_free(gpuvec_groups *groups)
+{
+	if (groups == NULL)
+		return;
+	free(groups->words);
+	free(groups->slots);
+	free(groups);
+}
+
+static inline uint64_t *
+group_at(const gpuvec_groups *groups, uint32_t number)
+{
+	return groups->words + (size_t) number * gpuvec_group_words(&groups->grouping);
+}
+
+/* The bits of `nulls` that belong to columns of keys */
+static inline uint64_t
+key_nulls(const gpuvec_groups *groups, const uint64_t *group)
+{
+	return group[GPUVEC_GROUP_NULLS] & ((UINT64_C(1) << groups->grouping.nkeys) - 1);
+}
+
+static bool
+same_keys(const gpuvec_groups *groups, const uint64_t *a, const uint64_t *b)
+{
+	if (key_nulls(groups, a) != key_nulls(groups, b))
+		return false;
+	for (int i = 0; i < groups->grouping.nkeys; i++)
+		if (a[GPUVEC_GROUP_KEYS + i] != b[GPUVEC_GROUP_KEYS + i])
+			return false;
+	return true;
+}
+
+/* The slot of a group with these keys, or the free one that it would have */
+static uint32_t *
+find_slot(const gpuvec_groups *groups, const uint64_t *group)
+{
+	uint64_t	hash = key_nulls(groups, group);
+	uint32_t	at;
+
+	for (int i = 0; i < groups->grouping.nkeys; i++)
+		hash = gpuvec_secret_hash((int64_t) (hash ^ group[GPUVEC_GROUP_KEYS + i]));
+	for (at = (uint32_t) hash & groups->mask; groups->slots[at] != 0; at = (at + 1) & groups->mask)
+		if (same_keys(groups, group_at(groups, groups->slots[at] - 1), group))
+			break;
+	return &groups->slots[at];
+}
+
+/* Make room for twice as many groups.  False: out of memory. */
+static bool
+grow(gpuvec_groups *groups)
+{
+	uint32_t	capacity = groups->capacity * 2;
+	uint64_t   *words = realloc(groups->words,
+								capacity * gpuvec_group_words(&groups->grouping) * sizeof(uint64_t));
+	uint32_t   *slots;
+
+	if (words == NULL)
+		return false;
+	groups->words = words;
+	slots = calloc(2 * (size_t) capacity, sizeof(uint32_t));
+	if (slots == NULL)
+		return false;
+	free(groups->slots);
+	groups->slots = slots;
+	groups->capacity = capacity;
+	groups->mask = 2 * capacity - 1;
+	for (uint32_t i = 0; i < groups->n; i++)
+		*find_slot(groups, group_at(groups, i)) = i + 1;
+	return true;
+}
+
+/* Add the rows of a group to those of another with its keys */
+static void
+unite_group(const gpuvec_groups *groups, uint64_t *to, const uint64_t *from)
+{
+	int			nkeys = groups->grouping.nkeys;
+
+	to[GPUVEC_GROUP_ROWS] += from[GPUVEC_GROUP_ROWS];
+	for (int i = 0; i < groups->grouping.nvalues; i++)
+	{
+		uint64_t	null = UINT64_C(1) << (nkeys + i);
+		uint64_t   *low = to + GPUVEC_GROUP_KEYS + nkeys + 2 * i;
+		const uint64_t *other = from + GPUVEC_GROUP_KEYS + nkeys + 2 * i;
+
+		if (from[GPUVEC_GROUP_NULLS] & null)
+			continue;
+		if ((to[GPUVEC_GROUP_NULLS] & null) || other[0] < low[0])
+			low[0] = other[0];
+		if ((to[GPUVEC_GROUP_NULLS] & null) || other[1] > low[1])
+			low[1] = other[1];
+		to[GPUVEC_GROUP_NULLS] &= ~null;
+	}
+}
+
+bool
+gpuvec_groups_add(gpuvec_groups *groups, const uint64_t *group)
+{
+	uint32_t   *slot = find_slot(groups, group);
+
+	if (*slot != 0)
+	{
+		unite_group(groups, group_at(groups, *slot - 1), group);
+		return true;
+	}
+	groups->too_many |= groups->n == GPUVEC_MOST_GROUPS;
+	if (groups->too_many)
+		return true;
+	if (groups->n == groups->capacity)
+	{
+		if (!grow(groups))
+			return false;
+		slot = find_slot(groups, group);
+	}
+	memcpy(group_at(groups, groups->n), group,
+		   gpuvec_group_words(&groups->grouping) * sizeof(uint64_t));
+	*slot = ++groups->n;
+	return true;
+}
+
+bool
+gpuvec_groups_unite(gpuvec_groups *to, const gpuvec_groups *from)
+{
+	to->too_many |= from->too_many;
+	for (uint32_t i = 0; i < from->n && !to->too_many; i++)
+		if (!gpuvec_groups_add(to, group_at(from, i)))
+			return false;
+	return true;
+}
+
+uint32_t
+gpuvec_group_bins(const gpuvec_grouping *grouping, const gpuvec_filter_column *filters)
+{
+	uint64_t	bins = 1;
+
+	for (int i = 0; i < grouping->nkeys; i++)
+	{
+		bins *= gpuvec_bin_codes(&filters[grouping->columns[i] - 1]);
+		if (bins > GPUVEC_MOST_BINS)
+			return 0;
+	}
+	return (uint32_t) bins;
+}
+
+/* Find the keys of a bin */
+static void
+read_keys(const gpuvec_grouping *grouping, const gpuvec_filter_column *filters, uint32_t bin,
+		  uint64_t *group)
+{
+	for (int i = grouping->nkeys - 1; i >= 0; i--)
+	{
+		const gpuvec_filter_column *column = &filters[grouping->columns[i] - 1];
+		uint32_t	code = bin % gpuvec_bin_codes(column);
+
+		bin /= gpuvec_bin_codes(column);
+		if (code == column->nkeys)
+			group[GPUVEC_GROUP_NULLS] |= UINT64_C(1) << i;
+		else
+			group[GPUVEC_GROUP_KEYS + i] = column->keys[code];
+	}
+}
+
+/* Find the least and the greatest keys of a bin */
+static void
+read_values(const gpuvec_grouping *grouping, const gpuvec_filter_column *filters,
+			const uint32_t *bins, uint32_t nbins, uint32_t bin, uint64_t *group)
+{
+	for (int i = 0; i < grouping->nvalues; i++)
+	{
+		int			place = grouping->nkeys + i;
+		const gpuvec_filter_column *column = &filters[grouping->columns[place] - 1];
+		const uint32_t *low = bins + (1 + 2 * (size_t) i) * nbins;
+		uint64_t   *range = group + GPUVEC_GROUP_KEYS + grouping->nkeys + 2 * i;
+
+		if (low[bin] == UINT32_MAX)
+		{
+			group[GPUVEC_GROUP_NULLS] |= UINT64_C(1) << place;
+			continue;
+		}
+		range[0] = column->keys[low[bin]];
+		range[1] = column->keys[low[nbins + bin]];
+	}
+}
+
+bool
+gpuvec_groups_add_bins(gpuvec_groups *groups, const gpuvec_filter_column *filters,
+					   const uint32_t *bins, uint32_t nbins)
+{
+	const gpuvec_grouping *grouping = &groups->grouping;
+	uint64_t	group[GPUVEC_GROUP_KEYS + 2 * GPUVEC_MOST_GROUPED];
+
+	for (uint32_t bin = 0; bin < nbins && !groups->too_many; bin++)
+	{
+		if (bins[bin] == 0)
+			continue;
+		memset(group, 0, sizeof(group));
+		group[GPUVEC_GROUP_ROWS] = bins[bin];
+		read_keys(grouping, filters, bin, group);
+		read_values(grouping, filters, bins, nbins, bin, group);
+		if (!gpuvec_groups_add(groups, group))
+			return false;
+	}
+	return true;
+}

@@ -1,0 +1,96 @@
+/*-------------------------------------------------------------------------
+ *
+ * groups.h
+ *	  Groups of the rows that a search counts (core/grouping.h).
+ *
+ * A backend counts the rows of a segment in bins, one for each combination of
+ * codes of the columns that rows are grouped by (engine/filter_column.h).
+ * Then the bins of all segments become groups, by their keys.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef GPUVEC_GROUPS_H
+#define GPUVEC_GROUPS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/grouping.h"
+#include "engine/filter_column.h"
+
+#ifdef __cplusplus
+extern "C"
+{
+#endif
+
+/*
+ * A segment with more bins than this is not counted.  Most segments have all
+ * their rows in far fewer.
+ */
+#define GPUVEC_MOST_BINS	(UINT32_C(1) << 20)
+
+typedef struct gpuvec_groups
+{
+	gpuvec_grouping grouping;
+	uint32_t	n;
+	uint32_t	capacity;
+	bool		too_many;		/* there are more than GPUVEC_MOST_GROUPS, or
+								 * bins: the groups mean nothing */
+	uint64_t   *words;			/* [n * gpuvec_group_words()] */
+	uint32_t   *slots;			/* hash table of groups' numbers + 1 */
+	uint32_t	mask;			/* its size - 1 */
+} gpuvec_groups;
+
+/* NULL: out of memory.  The caller frees it; NULL may be freed, too. */
+extern gpuvec_groups *gpuvec_groups_new(const gpuvec_grouping *grouping);
+extern void gpuvec_groups_free(gpuvec_groups *groups);
+
+/*
+ * Add a group, or the rows of one that is there.  False: out of memory.  Of
+ * too many nothing is added.
+ */
+extern bool gpuvec_groups_add(gpuvec_groups *groups, const uint64_t *group);
+
+/* Add all groups of others, of the same grouping.  False: out of memory. */
+extern bool gpuvec_groups_unite(gpuvec_groups *to, const gpuvec_groups *from);
+
+/*
+ * How many bins a segment with these filter columns has; 0 if they are more
+ * than GPUVEC_MOST_BINS.  The bin of a row is
+ *
+ *		((code_1 * size_2) + code_2) * size_3 + ...
+ *
+ * where code_i is its code of the i-th column of keys, and size_i the number
+ * of that column's codes, gpuvec_bin_codes().
+ */
+extern uint32_t gpuvec_group_bins(const gpuvec_grouping *grouping,
+								  const gpuvec_filter_column *filters);
+
+/* The codes that rows of a segment have in a column: that of a null is last */
+static inline uint32_t
+gpuvec_bin_codes(const gpuvec_filter_column *column)
+{
+	return column->nkeys + column->has_nulls;
+}
+
+/*
+ * What is counted in nbins bins: uint32_t rows[nbins], then for each column of
+ * values the least code[nbins] and the greatest code[nbins] of rows that are
+ * not null.  If there are none, the least is UINT32_MAX, and the greatest 0.
+ */
+static inline size_t
+gpuvec_bin_words(const gpuvec_grouping *grouping, uint32_t nbins)
+{
+	return (size_t) nbins * (1 + 2 * (size_t) grouping->nvalues);
+}
+
+/* Add the bins of a segment.  False: out of memory. */
+extern bool gpuvec_groups_add_bins(gpuvec_groups *groups, const gpuvec_filter_column *filters,
+								   const uint32_t *bins, uint32_t nbins);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif							/* GPUVEC_GROUPS_H */

@@ -594,4 +594,20 @@ GpuvecCheckExecute(Oid function)
 #define GpuvecTransam ShmemVariableCache
 #endif
 
+/*
+ * The columns to group by, from 16 on without those of one value; how many
+ * groups rows have
+ */
+#if PG_VERSION_NUM >= 160000
+#define GpuvecGroupClause(root)	((root)->processed_groupClause)
+#else
+#define GpuvecGroupClause(root)	((root)->parse->groupClause)
+#endif
+#if PG_VERSION_NUM >= 140000
+#define GpuvecEstimateGroups(root, columns, rows) \
+	estimate_num_groups(root, columns, rows, NULL, NULL)
+#else
+#define GpuvecEstimateGroups(root, columns, rows) estimate_num_groups(root, columns, rows, NULL)
+#endif
+
 #endif							/* GPUVEC_COMPAT_H */

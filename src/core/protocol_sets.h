@@ -15,6 +15,7 @@
 
 #include "core/bounds.h"
 #include "core/filter.h"
+#include "core/grouping.h"
 #include "core/measure.h"
 #include "core/method.h"
 #include "core/protocol_mirrors.h"
@@ -71,6 +72,8 @@ typedef struct gpuvec_search
 	uint64_t	nids;
 	uint64_t	filter_bytes;	/* of the filters of all queries */
 	uint64_t	counted_bytes;	/* of the bits of pages; 0 without COUNT */
+	gpuvec_grouping grouping;	/* of the rows that are counted; all 0: they
+								 * are not grouped */
 } gpuvec_search;
 
 /* Weights as gpuvec_tversky_valid() wants them */
@@ -127,7 +130,9 @@ typedef struct gpuvec_query
  * page b in byte b / 4 from bit b % 4 * 2 on, the lower one of which is set if
  * the page's rows are to be counted.  `counted` is the number of rows that are
  * not returned for this reason.  An engine that cannot count searches nothing:
- * `counted` is GPUVEC_NOT_COUNTED.
+ * `counted` is GPUVEC_NOT_COUNTED.  With a grouping, the groups of the rows
+ * that are counted (core/grouping.h) come behind the hits, or before the
+ * pages, in any order.
  *
  * `passed` counts the live rows that pass the query's filter; if it has none,
  * it is GPUVEC_NOT_COUNTED.  With GPUVEC_QUERY_DISJOINT it has the bit
@@ -148,6 +153,7 @@ typedef struct gpuvec_result
 	uint64_t	npassed;		/* length of passed[]: nqueries or 0 */
 	uint64_t	page_bytes;		/* of rows by pages; 0: hits */
 	uint64_t	counted;		/* rows that are counted, not returned */
+	uint64_t	group_bytes;	/* of at most GPUVEC_MOST_GROUPS groups */
 	uint32_t	ways[GPUVEC_N_WAYS];	/* queries, by gpuvec_way */
 } gpuvec_result;
 

@@ -175,10 +175,20 @@ gpuvec_group_bins(const gpuvec_grouping *grouping, const gpuvec_filter_column *f
 	for (int i = 0; i < grouping->nkeys; i++)
 	{
 		bins *= gpuvec_bin_codes(&filters[grouping->columns[i] - 1]);
-		if (bins > GPUVEC_MOST_BINS)
+		if (bins * (1 + 2 * (uint64_t) grouping->nvalues) > GPUVEC_MOST_BIN_WORDS)
 			return 0;
 	}
 	return (uint32_t) bins;
+}
+
+/* Set a key of a group by its code */
+static void
+set_key(const gpuvec_filter_column *column, uint32_t code, int place, uint64_t *group)
+{
+	if (code == column->nkeys)
+		group[GPUVEC_GROUP_NULLS] |= UINT64_C(1) << place;
+	else
+		group[GPUVEC_GROUP_KEYS + place] = column->keys[code];
 }
 
 /* Find the keys of a bin */
@@ -189,13 +199,9 @@ read_keys(const gpuvec_grouping *grouping, const gpuvec_filter_column *filters, 
 	for (int i = grouping->nkeys - 1; i >= 0; i--)
 	{
 		const gpuvec_filter_column *column = &filters[grouping->columns[i] - 1];
-		uint32_t	code = bin % gpuvec_bin_codes(column);
 
+		set_key(column, bin % gpuvec_bin_codes(column), i, group);
 		bin /= gpuvec_bin_codes(column);
-		if (code == column->nkeys)
-			group[GPUVEC_GROUP_NULLS] |= UINT64_C(1) << i;
-		else
-			group[GPUVEC_GROUP_KEYS + i] = column->keys[code];
 	}
 }
 
@@ -219,6 +225,29 @@ read_values(const gpuvec_grouping *grouping, const gpuvec_filter_column *filters
 		range[0] = column->keys[low[bin]];
 		range[1] = column->keys[low[nbins + bin]];
 	}
+}
+
+bool
+gpuvec_groups_add_row(gpuvec_groups *groups, const gpuvec_filter_column *filters, uint32_t row)
+{
+	const gpuvec_grouping *grouping = &groups->grouping;
+	uint64_t	group[GPUVEC_GROUP_KEYS + 2 * GPUVEC_MOST_GROUPED] = {1};
+
+	for (int i = 0; i < grouping->nkeys + grouping->nvalues; i++)
+	{
+		const gpuvec_filter_column *column = &filters[grouping->columns[i] - 1];
+		uint32_t	code = column->codes[row];
+		uint64_t   *range = group + GPUVEC_GROUP_KEYS + grouping->nkeys +
+			2 * (i - grouping->nkeys);
+
+		if (i < grouping->nkeys)
+			set_key(column, code, i, group);
+		else if (code == column->nkeys)
+			group[GPUVEC_GROUP_NULLS] |= UINT64_C(1) << i;
+		else
+			range[0] = range[1] = column->keys[code];
+	}
+	return gpuvec_groups_add(groups, group);
 }
 
 bool

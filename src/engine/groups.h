@@ -24,23 +24,26 @@ extern "C"
 {
 #endif
 
-/*
- * A segment with more bins than this is not counted.  Most segments have all
- * their rows in far fewer.
- */
-#define GPUVEC_MOST_BINS	(UINT32_C(1) << 20)
+/* Words that the bins of a segment have at most */
+#define GPUVEC_MOST_BIN_WORDS	(UINT32_C(1) << 20)
 
 typedef struct gpuvec_groups
 {
 	gpuvec_grouping grouping;
 	uint32_t	n;
 	uint32_t	capacity;
-	bool		too_many;		/* there are more than GPUVEC_MOST_GROUPS, or
-								 * bins: the groups mean nothing */
+	bool		too_many;		/* there are more than GPUVEC_MOST_GROUPS: what
+								 * is here means nothing */
 	uint64_t   *words;			/* [n * gpuvec_group_words()] */
 	uint32_t   *slots;			/* hash table of groups' numbers + 1 */
 	uint32_t	mask;			/* its size - 1 */
 } gpuvec_groups;
+
+static inline size_t
+gpuvec_groups_bytes(const gpuvec_groups *groups)
+{
+	return (size_t) groups->n * gpuvec_group_words(&groups->grouping) * sizeof(uint64_t);
+}
 
 /* NULL: out of memory.  The caller frees it; NULL may be freed, too. */
 extern gpuvec_groups *gpuvec_groups_new(const gpuvec_grouping *grouping);
@@ -56,8 +59,8 @@ extern bool gpuvec_groups_add(gpuvec_groups *groups, const uint64_t *group);
 extern bool gpuvec_groups_unite(gpuvec_groups *to, const gpuvec_groups *from);
 
 /*
- * How many bins a segment with these filter columns has; 0 if they are more
- * than GPUVEC_MOST_BINS.  The bin of a row is
+ * How many bins a segment with these filter columns has; 0 if they have more
+ * than GPUVEC_MOST_BIN_WORDS.  The bin of a row is
  *
  *		((code_1 * size_2) + code_2) * size_3 + ...
  *
@@ -84,6 +87,10 @@ gpuvec_bin_words(const gpuvec_grouping *grouping, uint32_t nbins)
 {
 	return (size_t) nbins * (1 + 2 * (size_t) grouping->nvalues);
 }
+
+/* Add a row of a segment.  False: out of memory. */
+extern bool gpuvec_groups_add_row(gpuvec_groups *groups, const gpuvec_filter_column *filters,
+								  uint32_t row);
 
 /* Add the bins of a segment.  False: out of memory. */
 extern bool gpuvec_groups_add_bins(gpuvec_groups *groups, const gpuvec_filter_column *filters,

@@ -347,6 +347,7 @@ run_together(const topk_batch *batch, gpuvec_error *error)
 			r->queries[i].matches = queries[n].matches;
 			r->queries[i].nmatches = queries[n].nmatches;
 			r->queries[i].counted = queries[n].counted;
+			r->queries[i].groups = queries[n].groups;
 			r->queries[i].passed = queries[n].passed;
 			r->queries[i].ranked_disjoint = queries[n].ranked_disjoint;
 			r->queries[i].tids = queries[n].tids;

@@ -3,23 +3,24 @@
  * count.c
  *	  A node that counts rows without looking at most of them.
  *
- *		SELECT count(*) FROM docs WHERE tags && '{...}' AND price < 10
+ *		SELECT brand, count(*), min(price) FROM shop
+ *		WHERE tags && '{...}' AND price < 10 GROUP BY brand
  *
  * stands above a bitmap scan of one of our indexes, or an Append of such scans
- * of partitions: a custom scan, as EXPLAIN shows.  It does not run these.  It
- * takes the search keys of each scan, which the executor has made, and asks
- * the engine how many rows satisfy them (count_rows.c).  Rows of pages that
- * the visibility map does not prove are looked at.  If the engine cannot tell,
- * or is not there, the scan is run, and its rows are counted.
+ * of partitions: a custom scan, as EXPLAIN shows (count_paths.c).  It returns
+ * rows of a partial aggregate: keys of a group, and how many rows it has, or a
+ * part of it, with their least and greatest values.
  *
- * The planner considers the node only where the search keys decide: each
- * condition, those of security barriers too, is a key of the index that needs
- * no second look at the row.  The executor knows that better than the planner,
- * which only has to be right about costs: where it is wrong, the scan is run.
- * The aggregates are count(*) alone, of all rows together.  HAVING and
- * expressions with the count are evaluated here.
+ * It takes the search keys of each scan, which the executor has made, and asks
+ * the engine for the groups of the rows that satisfy them (count_rows.c).
+ * Rows of pages that the visibility map does not prove, and those whose keys
+ * are rounded, have to be looked at: the scan is run for them alone, and each
+ * is a group of one row.  If the engine cannot tell, or is not there, the scan
+ * is run for all rows.
  *
- * As with an index-only scan, enable_indexonlyscan = off turns it off.
+ * Such a run must not come upon other rows of a page, which were counted.  So
+ * its bitmap never has more pages than it can have without forgetting which
+ * rows of them it was given.
  *
  * When a row is checked again, after a wait for its lock, a subquery that
  * counts is run as before, under the same snapshot.
@@ -30,322 +31,104 @@
 
 #include "access/relscan.h"
 #include "commands/explain.h"
+#include "core/key_hash.h"
 #include "executor/execPartition.h"
 #include "executor/executor.h"
 #include "index/count.h"
 #include "index/custom_node.h"
 #include "index/entry_queue.h"
-#include "index/index_paths.h"
 #include "index/knn_scan.h"
 #include "miscadmin.h"
-#include "nodes/makefuncs.h"
-#include "nodes/nodeFuncs.h"
-#include "optimizer/cost.h"
-#include "optimizer/optimizer.h"
-#include "optimizer/pathnode.h"
-#include "optimizer/paths.h"
-#include "parser/parsetree.h"
 #include "pgstat.h"
-#include "utils/builtins.h"
 #include "utils/datum.h"
-#include "utils/fmgroids.h"
-#include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
 
-/* Operator calls that take as long as counting a row in the engine */
-#define COUNT_OPERATORS 1.0
+/* Rows of a scan that have to be looked at */
+typedef struct ToFetch
+{
+	GpuvecFound found;			/* in order */
+	uint64		next;			/* those before were fetched, or are being */
+} ToFetch;
+
+#define MOST_TO_FETCH	(2 + GPUVEC_MOST_ROUNDED)
+
+/* What was returned of a scan, or what a run of it returns: gpuvec.verify */
+typedef struct CountCheck
+{
+	uint64		rows;
+	uint64		hash;			/* of the keys of each row, added up */
+	uint64		low[GPUVEC_MOST_GROUPED];	/* of all values */
+	uint64		high[GPUVEC_MOST_GROUPED];
+} CountCheck;
 
 typedef struct CountState
 {
-	CustomScanState css;		/* custom_ps: the scan whose rows it counts */
-	bool		done;			/* the count was returned */
+	CustomScanState css;		/* custom_ps: the scans whose rows it counts */
+	const List *kinds;			/* see CountAddPaths() */
+	const List *numbers;
+	const List *places;
+	int			nkeys;
+	int			next_child;		/* of an Append; then its next scan */
+	MemoryContext context;		/* what was found of a scan; the scan itself
+								 * allocates elsewhere */
+
+	/* the scan whose rows are being returned */
+	PlanState  *scan;			/* NULL: there is none */
+	IndexScanDesc index;		/* NULL: it is run for all rows */
+	FilterColumns filters;		/* of its index */
+	gpuvec_grouping grouping;
+	GpuvecCount count;
+	int			part;			/* of the count, and the next group of it */
+	uint64		group;
+	ToFetch		fetch[MOST_TO_FETCH];	/* [nfetch] */
+	GpuvecFound some;			/* of these: those of the scan's bitmap */
+	int			nfetch;
+	int			fetching;		/* number of these rows that are fetched */
+	bool		running;		/* the scan is run */
+	bool		counted;		/* the row was returned that has the count */
+	CountCheck	check;
+
 	uint64		seen;			/* rows that were not looked at, ... */
 	uint64		run;			/* scans that were run, ... */
 	MirrorUsage used;			/* ... of all (re)scans */
 } CountState;
 
-static Plan *plan_count(PlannerInfo *root, RelOptInfo *rel, struct CustomPath *path, List *tlist,
-						List *clauses, List *custom_plans);
-static Node *create_state(CustomScan *scan);
-
-static const CustomPathMethods path_methods = {
-	.CustomName = "gpuvec count",
-	.PlanCustomPath = plan_count,
-};
-
-static const CustomScanMethods scan_methods = {
-	.CustomName = "gpuvec count",
-	.CreateCustomScanState = create_state,
-};
-
-/* ---- what is asked for ---- */
-
-/* True for count(*), and for count of a constant */
-static bool
-counts_rows(const Aggref *agg)
+int
+CountColumn(const FilterColumns *filters, AttrNumber attnum, bool as_value)
 {
-	if (agg->aggfilter != NULL || agg->aggdistinct != NIL || agg->aggorder != NIL ||
-		agg->agglevelsup != 0)
-		return false;
-	if (agg->aggfnoid == F_COUNT_)
-		return true;
-	if (agg->aggfnoid == F_COUNT_ANY)
+	for (int i = 0; attnum > 0 && i < filters->n; i++)
 	{
-		const TargetEntry *entry = linitial(agg->args);
+		const FilterColumn *column = &filters->columns[i];
 
-		return IsA(entry->expr, Const) && !((const Const *) entry->expr)->constisnull;
+		if (column->attnum == attnum && FilterHasValues(column) &&
+			(!as_value || FilterKinds[column->kind].order == FILTER_BY_KEY))
+			return i + 1;
 	}
-	return false;
+	return 0;
 }
 
-/*
- * The distinct aggregates of a query's targets and of HAVING; NIL if there are
- * none, or if one is no count of all rows
- */
-static List *
-find_counts(const PathTarget *target, Node *having)
+/* True if rows are counted, and that is all */
+static inline bool
+only_counts(const CountState *state)
 {
-	int			flags = PVC_INCLUDE_AGGREGATES | PVC_RECURSE_WINDOWFUNCS | PVC_INCLUDE_PLACEHOLDERS;
-	List	   *counts = NIL;
-	List	   *nodes = list_concat(pull_var_clause((Node *) target->exprs, flags),
-									pull_var_clause(having, flags));
-	ListCell   *cell;
-
-	foreach(cell, nodes)
-	{
-		if (!IsA(lfirst(cell), Aggref) || !counts_rows(lfirst(cell)))
-			return NIL;
-		counts = list_append_unique(counts, lfirst(cell));
-	}
-	return counts;
+	return state->places == NIL;
 }
 
-/* ---- scans that can be counted ---- */
-
-/* Search keys of a path that have been looked at */
-typedef struct KeysSeen
-{
-	int			of_set;			/* those of the first column */
-	int			rounded;		/* those of a column whose keys are rounded */
-	int			rounded_column;
-} KeysSeen;
-
-/*
- * True if the executor need only look at few of the rows that a comparison of
- * a filter column finds: at none, or at those whose rounded keys are equal
- */
-static bool
-is_comparison_decided(const IndexOptInfo *index, const FilterColumn *filter, int column,
-					  Oid operator, KeysSeen *seen)
-{
-	FilterOrder order = FilterKinds[filter->kind].order;
-
-	if (FilterKinds[filter->kind].exact)
-		return true;
-	if ((order != FILTER_BY_KEY && !(order == FILTER_BY_PREFIX && filter->prefix)) ||
-		get_op_opfamily_strategy(operator, index->opfamily[column]) == GPUVEC_FILTER_EQUAL ||
-		(seen->rounded > 0 && seen->rounded_column != column) || seen->rounded == GPUVEC_MOST_ROUNDED)
-		return false;
-	seen->rounded++;
-	seen->rounded_column = column;
-	return true;
-}
-
-/* True if the executor need look at few of the rows that a condition finds */
-static bool
-is_decided(const IndexOptInfo *index, const FilterColumns *filters, const IndexClause *clause,
-		   KeysSeen *seen)
-{
-	int			column = clause->indexcol;
-	const RestrictInfo *rinfo;
-	const OpExpr *comparison;
-
-	if (clause->lossy || list_length(clause->indexquals) != 1 || column > filters->n)
-		return false;
-	rinfo = linitial(clause->indexquals);
-	if (IsA(rinfo->clause, NullTest))
-		return filters->n > 0;
-	if (IsA(rinfo->clause, ScalarArrayOpExpr))
-		return column > 0 && FilterKinds[filters->columns[column - 1].kind].exact;
-	if (!IsA(rinfo->clause, OpExpr))
-		return false;
-	comparison = (const OpExpr *) rinfo->clause;
-	if (column > 0)
-		return is_comparison_decided(index, &filters->columns[column - 1], column, comparison->opno,
-									 seen);
-	seen->of_set++;
-	return get_op_opfamily_strategy(comparison->opno, index->opfamily[0]) != GPUVEC_CONTAINED;
-}
-
-/* The clause of a path that a condition became, or NULL */
-static const IndexClause *
-clause_of(const IndexPath *path, const RestrictInfo *rinfo)
-{
-	ListCell   *cell;
-
-	foreach(cell, path->indexclauses)
-		if (((const IndexClause *) lfirst(cell))->rinfo == rinfo)
-		return lfirst(cell);
-	return NULL;
-}
-
-/* IndexPathTest: all conditions of a table are search keys that decide */
-static bool
-decides(const IndexPath *path)
-{
-	const IndexOptInfo *index = path->indexinfo;
-	Relation	rel = index_open(index->indexoid, NoLock);
-	FilterColumns filters;
-	KeysSeen	seen = {0};
-	ListCell   *cell;
-
-	FilterDescribe(rel->rd_indextuple, &filters);
-	index_close(rel, NoLock);
-	foreach(cell, index->indrestrictinfo)
-	{
-		const RestrictInfo *rinfo = lfirst(cell);
-		const IndexClause *clause = rinfo->pseudoconstant ? NULL : clause_of(path, rinfo);
-
-		if (clause == NULL || !is_decided(index, &filters, clause, &seen))
-			return false;
-	}
-	return seen.of_set <= 1;
-}
-
-/*
- * Add what it costs to count the rows of a scan, and to look at those that the
- * visibility map does not prove
- */
-static void
-add_cost(const RelOptInfo *rel, const IndexPath *index, const Path *scan, Cost *cost)
-{
-	double		found = index->indexselectivity * rel->tuples;
-	Cost		begin = IndexPathBegin(rel, index);
-	double		unseen = 1 - Min(Max(rel->allvisfrac, 0), 1);
-
-	*cost += begin + found * COUNT_OPERATORS * cpu_operator_cost +
-		unseen * Max(scan->total_cost - begin, 0);
-}
-
-/*
- * Add the scans of a table to scans, those of its partitions in its place.
- * False: one cannot be counted.
- */
-static bool
-add_scans(PlannerInfo *root, RelOptInfo *rel, List **scans, Cost *cost)
-{
-	const RangeTblEntry *entry = planner_rt_fetch(rel->relid, root);
-	IndexPath  *index;
-	Path	   *scan;
-
-	if (IS_DUMMY_REL(rel))
-		return true;
-	if (entry->rtekind != RTE_RELATION || entry->tablesample != NULL)
-		return false;
-	if (entry->inh)
-	{
-		if (!IS_PARTITIONED_REL(rel))
-			return false;
-		for (int i = 0; i < rel->nparts; i++)
-			if (rel->part_rels[i] != NULL && !add_scans(root, rel->part_rels[i], scans, cost))
-				return false;
-		return true;
-	}
-	index = IndexPathFind(root, rel, NULL, NULL, decides);
-	if (index == NULL)
-		return false;
-	scan = (Path *) create_bitmap_heap_path(root, rel, (Path *) index, NULL, 1.0, 0);
-	*scans = lappend(*scans, scan);
-	add_cost(rel, index, scan, cost);
-	return true;
-}
-
-/* ---- planning ---- */
-
-void
-CountAddPaths(PlannerInfo *root, RelOptInfo *input, RelOptInfo *output)
-{
-	const Query *parse = root->parse;
-	List	   *scans = NIL;
-	Cost		cost = 0;
-	CustomPath *path;
-
-	if (!enable_indexonlyscan || input->reloptkind != RELOPT_BASEREL || !parse->hasAggs ||
-		parse->groupClause != NIL || parse->groupingSets != NIL ||
-		find_counts(output->reltarget, parse->havingQual) == NIL || IS_DUMMY_REL(input) ||
-		!add_scans(root, input, &scans, &cost) || scans == NIL)
-		return;
-	path = makeNode(CustomPath);
-	path->path.pathtype = T_CustomScan;
-	path->path.parent = output;
-	path->path.pathtarget = output->reltarget;
-	path->path.rows = 1;
-	path->path.startup_cost = path->path.total_cost = cost + output->reltarget->cost.startup +
-		output->reltarget->cost.per_tuple;
-#if PG_VERSION_NUM >= 150000
-	path->flags = CUSTOMPATH_SUPPORT_PROJECTION;
-#endif
-	path->custom_paths = list_make1(list_length(scans) == 1 ? linitial(scans) :
-									GpuvecAppendOf(root, input, scans));
-	path->methods = &path_methods;
-	add_path(output, &path->path);
-}
-
-/* PlanCustomPath: the node's rows consist of the counts */
-static Plan *
-plan_count(PlannerInfo *root, RelOptInfo *rel, struct CustomPath *path, List *tlist, List *clauses,
-		   List *custom_plans)
-{
-	CustomScan *scan = makeNode(CustomScan);
-	Node	   *having = root->parse->havingQual;
-	List	   *counts = find_counts(path->path.pathtarget, having);
-	ListCell   *cell;
-
-	foreach(cell, counts)
-		scan->custom_scan_tlist = lappend(scan->custom_scan_tlist,
-										  makeTargetEntry(copyObject(lfirst(cell)),
-														  list_length(scan->custom_scan_tlist) + 1,
-														  NULL, false));
-	scan->scan.plan.targetlist = tlist;
-	scan->scan.plan.qual = (List *) having;
-	scan->custom_plans = custom_plans;
-	scan->flags = path->flags;
-	scan->methods = &scan_methods;
-	return &scan->scan.plan;
-}
-
-/* ---- execution ---- */
-
-/* Run a node and count its rows */
-static uint64
-run_node(PlanState *node)
-{
-	uint64		rows = 0;
-
-	for (;;)
-	{
-		TupleTableSlot *slot = ExecProcNode(node);
-
-		if (TupIsNull(slot))
-			return rows;
-		rows++;
-	}
-}
+/* ---- a scan begins ---- */
 
 /*
  * The scan of one of our indexes that a bitmap scan has its rows of, with its
  * keys; NULL: it is another node, or has other conditions
  */
 static IndexScanDesc
-begin_scan(PlanState *node)
+begin_index(PlanState *node)
 {
 	BitmapIndexScanState *index;
 
 	if (!IsA(node, BitmapHeapScanState) || node->qual != NULL ||
 		!IsA(outerPlanState(node), BitmapIndexScanState))
 		return NULL;
-	if (node->chgParam != NULL)
-		ExecReScan(node);
 	index = (BitmapIndexScanState *) outerPlanState(node);
 	if (index->ss.ps.chgParam != NULL ||
 		(index->biss_NumRuntimeKeys > 0 && !index->biss_RuntimeKeysReady))
@@ -354,40 +137,77 @@ begin_scan(PlanState *node)
 		index->biss_ScanDesc : NULL;
 }
 
-/* Raise an error unless a scan has as many rows */
-static void
-verify_count(PlanState *node, uint64 rows)
+/*
+ * Find the columns of an index that are those of the node.  False: not all are
+ * there.
+ */
+static bool
+find_columns(CountState *state)
 {
-	uint64		run;
+	gpuvec_grouping *grouping = &state->grouping;
+	int			n = 0;
+	ListCell   *cell;
 
-	ExecReScan(node);
-	run = run_node(node);
-	if (run != rows)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("a count of rows of relation \"%s\" with the gpuvec engine is wrong",
-						RelationGetRelationName(((ScanState *) node)->ss_currentRelation)),
-				 errdetail("A scan has " UINT64_FORMAT " rows, the count is " UINT64_FORMAT ".", run, rows),
-				 errhint("Please report this as a bug; gpuvec_evict discards the engine's copy.")));
+	FilterDescribe(state->index->indexRelation->rd_indextuple, &state->filters);
+	memset(grouping, 0, sizeof(*grouping));
+	grouping->nkeys = state->nkeys;
+	grouping->nvalues = list_length(state->places) - state->nkeys;
+	foreach(cell, state->places)
+	{
+		const TargetEntry *entry = list_nth(state->scan->plan->targetlist, lfirst_int(cell));
+		const Var  *column = (const Var *) entry->expr;
+
+		grouping->columns[n] = !IsA(column, Var) ? 0 :
+			CountColumn(&state->filters, column->varattno, n >= state->nkeys);
+		if (grouping->columns[n++] == 0)
+			return false;
+	}
+	return true;
+}
+
+/* The next rows that have to be looked at, n of them, which are in no order */
+static void
+add_to_fetch(CountState *state, int64 *roots, uint64 n, bool exact)
+{
+	ToFetch    *fetch = &state->fetch[state->nfetch];
+
+	if (n == 0)
+		return;
+	qsort(roots, n, sizeof(int64), GpuvecCompareRoots);
+	memset(fetch, 0, sizeof(*fetch));
+	fetch->found.roots = roots;
+	fetch->found.n = n;
+	fetch->found.exact = exact;
+	state->nfetch++;
+}
+
+/* Add the rows that the engine has not counted */
+static void
+add_unseen(CountState *state, const MirrorCount *count)
+{
+	int64	   *roots = (int64 *) count->roots;
+
+	for (uint64 i = 0; i < count->nroots; i++)
+		roots[i] = tid_root(count->roots[i]);
+	add_to_fetch(state, roots, count->nroots, true);
 }
 
 /*
  * Copy the keys that rows have which must be looked at, each once; returns
- * their number.  The scan forgets them when it begins anew; the copies are
- * there until the node has returned its row.
+ * their number.  The scan forgets them when it begins anew.
  */
 static int
-copy_rounded(CountState *state, IndexScanDesc scan, ScanKeyData *others)
+copy_rounded(const CountState *state, ScanKeyData *others)
 {
-	const GpuvecConditions *conditions = &((const KnnState *) scan->opaque)->conditions;
+	const GpuvecConditions *conditions = &((const KnnState *) state->index->opaque)->conditions;
 	const GpuvecRounded *rounded = conditions->rounded;
-	MemoryContext old = MemoryContextSwitchTo(state->css.ss.ps.ps_ExprContext->ecxt_per_tuple_memory);
 	int			n = 0;
 
 	for (int i = 0; i < conditions->nrounded; i++)
 	{
 		AttrNumber	attnum = rounded[i].others.sk_attno;
-		Form_pg_attribute attribute = TupleDescAttr(RelationGetDescr(scan->indexRelation), attnum - 1);
+		Form_pg_attribute attribute =
+			TupleDescAttr(RelationGetDescr(state->index->indexRelation), attnum - 1);
 
 		if (i > 0 && rounded[i].low == rounded[0].low)
 			continue;
@@ -395,73 +215,360 @@ copy_rounded(CountState *state, IndexScanDesc scan, ScanKeyData *others)
 		others[n].sk_argument = datumCopy(others[n].sk_argument, attribute->attbyval, attribute->attlen);
 		n++;
 	}
-	MemoryContextSwitchTo(old);
 	return n;
 }
 
 /*
- * Count the rows of a scan that have to be looked at: the index has their keys
- * rounded.  The scan finds them by one more search key, and checks them.
+ * Find the rows of a scan whose keys are rounded, by one more search key.
+ * False: any row may be one.
  */
-static uint64
-count_rounded(PlanState *node, IndexScanDesc scan, const ScanKeyData *others)
+static bool
+find_rounded(CountState *state, const ScanKeyData *others)
 {
-	KnnRange   *range = &((KnnState *) scan->opaque)->range;
-	uint64		rows;
+	KnnState   *knn = state->index->opaque;
+	GpuvecFound found;
 
-	range->keys[0] = *others;
-	range->n = 1;
-	ExecReScan(node);
-	rows = run_node(node);
-	range->n = 0;
-	return rows;
+	knn->range.keys[0] = *others;
+	knn->range.n = 1;
+	ExecReScan(state->scan);
+	GpuvecFind(state->index, &knn->conditions, state->context, &found);
+	knn->range.n = 0;
+	if (!found.all)
+		add_to_fetch(state, found.roots, found.n, found.exact);
+	return !found.all;
 }
 
-/* Count the rows of a scan */
-static uint64
-count_scan(CountState *state, PlanState *node)
+/* Have the engine count the rows of a scan.  False: it cannot. */
+static bool
+count_found(CountState *state)
 {
-	IndexScanDesc scan = begin_scan(node);
+	KnnState   *knn = state->index->opaque;
 	ScanKeyData others[GPUVEC_MOST_ROUNDED];
-	GpuvecCount count;
+	MemoryContext old;
+	bool		known;
 	int			n;
 
-	if (scan == NULL ||
-		!GpuvecCountFound(scan, &((const KnnState *) scan->opaque)->conditions, &count))
-	{
-		state->run++;
-		return run_node(node);
-	}
-	pgstat_count_index_scan(scan->indexRelation);
-	state->seen += count.seen;
-	n = copy_rounded(state, scan, others);
+	if (!find_columns(state))
+		return false;
+	old = MemoryContextSwitchTo(state->context);
+	known = GpuvecCountFound(state->index, &knn->conditions,
+							 only_counts(state) ? NULL : &state->grouping, &state->count);
+	n = known ? copy_rounded(state, others) : 0;
+	MemoryContextSwitchTo(old);
+	if (!known)
+		return false;
 	for (int i = 0; i < n; i++)
-		count.rows += count_rounded(node, scan, &others[i]);
-	if (gpuvec_verify)
-		verify_count(node, count.rows);
-	return count.rows;
+		if (!find_rounded(state, &others[i]))
+			return false;
+	for (int i = 0; i < state->count.n; i++)
+	{
+		add_unseen(state, &state->count.parts[i]);
+		state->seen += state->count.parts[i].seen;
+	}
+	return true;
 }
 
-/* Count the rows of all scans that run-time pruning leaves */
-static uint64
-count_rows(CountState *state)
+/* Begin with the rows of a scan */
+static void
+begin_scan(CountState *state, PlanState *scan)
+{
+	MemoryContextReset(state->context);
+	if (scan->chgParam != NULL)
+		ExecReScan(scan);
+	state->scan = scan;
+	state->index = begin_index(scan);
+	memset(&state->count, 0, sizeof(state->count));
+	memset(&state->check, 0, sizeof(state->check));
+	memset(state->check.low, 0xFF, sizeof(state->check.low));
+	state->part = state->nfetch = state->fetching = 0;
+	state->group = 0;
+	state->running = state->counted = false;
+	if (state->index != NULL && count_found(state))
+		pgstat_count_index_scan(state->index->indexRelation);
+	else
+	{
+		state->run++;
+		state->running = true;
+		state->nfetch = 0;
+		if (state->index != NULL)
+			ExecReScan(scan);
+		state->index = NULL;
+	}
+}
+
+/* The next scan that run-time pruning leaves, or NULL */
+static PlanState *
+next_scan(CountState *state)
 {
 	PlanState  *node = CustomNodeBelow(&state->css);
 	AppendState *append = (AppendState *) node;
 	const Bitmapset *valid = NULL;
-	uint64		rows = 0;
-	int			child = -1;
 
 	if (!IsA(node, AppendState))
-		return count_scan(state, node);
+		return state->next_child++ < 0 ? node : NULL;
 	if (node->chgParam != NULL)
 		ExecReScan(node);
 	if (append->as_nplans > 0)
 		valid = append->as_valid_subplans ? append->as_valid_subplans :
 			GpuvecFindMatchingSubPlans(append->as_prune_state);
-	while ((child = bms_next_member(valid, child)) >= 0)
-		rows += count_scan(state, append->appendplans[child]);
-	return rows;
+	state->next_child = bms_next_member(valid, state->next_child);
+	return state->next_child >= 0 ? append->appendplans[state->next_child] : NULL;
+}
+
+/* ---- its rows ---- */
+
+/* Run the scan for the next rows that have to be looked at.  False: none. */
+static bool
+fetch_next(CountState *state)
+{
+	KnnState   *knn = state->index->opaque;
+	long		pages = Max(tbm_calculate_entries(work_mem * (Size) 1024) / 2, 1);
+
+	while (state->fetching < state->nfetch)
+	{
+		ToFetch    *fetch = &state->fetch[state->fetching];
+		uint64		at = fetch->next;
+		long		n = 0;
+
+		for (; at < fetch->found.n; at++)
+		{
+			if (at == fetch->next ||
+				tid_number_block(fetch->found.roots[at]) != tid_number_block(fetch->found.roots[at - 1]))
+				n++;
+			if (n > pages)
+				break;
+		}
+		if (at == fetch->next)
+		{
+			state->fetching++;
+			continue;
+		}
+		state->some = fetch->found;
+		state->some.roots += fetch->next;
+		state->some.n = at - fetch->next;
+		fetch->next = at;
+		knn->range.only = &state->some;
+		ExecReScan(state->scan);
+		return true;
+	}
+	knn->range.only = NULL;
+	return false;
+}
+
+/* Add rows to those that are checked: `rows` of one group */
+static void
+check_group(CountState *state, CountCheck *check, const uint64 *group)
+{
+	const uint64 *keys = group + GPUVEC_GROUP_KEYS;
+	uint64		hash = group[GPUVEC_GROUP_NULLS] & ((UINT64CONST(1) << state->nkeys) - 1);
+
+	for (int i = 0; i < state->nkeys; i++)
+		hash = gpuvec_hash_key((int64) (hash ^ keys[i]));
+	check->rows += group[GPUVEC_GROUP_ROWS];
+	check->hash += hash * group[GPUVEC_GROUP_ROWS];
+	for (int i = state->nkeys; i < list_length(state->places); i++)
+	{
+		const uint64 *range = keys + state->nkeys + 2 * (i - state->nkeys);
+
+		if (group[GPUVEC_GROUP_NULLS] >> i & 1)
+			continue;
+		check->low[i] = Min(check->low[i], range[0]);
+		check->high[i] = Max(check->high[i], range[1]);
+	}
+}
+
+/* A row of the scan as a group of one row */
+static void
+group_of_row(CountState *state, TupleTableSlot *row, uint64 *group)
+{
+	int			n = 0;
+	ListCell   *cell;
+
+	memset(group, 0, gpuvec_group_words(&state->grouping) * sizeof(uint64));
+	group[GPUVEC_GROUP_ROWS] = 1;
+	foreach(cell, state->places)
+	{
+		const FilterColumn *column = &state->filters.columns[state->grouping.columns[n] - 1];
+		uint64	   *range = group + GPUVEC_GROUP_KEYS + state->nkeys + 2 * (n - state->nkeys);
+		bool		isnull;
+		Datum		value = slot_getattr(row, lfirst_int(cell) + 1, &isnull);
+
+		if (isnull)
+			group[GPUVEC_GROUP_NULLS] |= UINT64CONST(1) << n;
+		else if (n < state->nkeys)
+			group[GPUVEC_GROUP_KEYS + n] = FilterKey(column, value);
+		else
+			range[0] = range[1] = FilterKey(column, value);
+		n++;
+	}
+}
+
+/* Return a group of the engine's */
+static void
+store_group(CountState *state, const uint64 *group, TupleTableSlot *slot)
+{
+	const uint64 *keys = group + GPUVEC_GROUP_KEYS;
+	int			i = 0;
+	ListCell   *kind;
+	ListCell   *number;
+
+	forboth(kind, state->kinds, number, state->numbers)
+	{
+		int			n = lfirst_int(number);
+		const FilterColumn *column;
+		uint64		key;
+
+		slot->tts_isnull[i] = false;
+		if (lfirst_int(kind) == COUNT_ROWS)
+		{
+			slot->tts_values[i++] = Int64GetDatum((int64) group[GPUVEC_GROUP_ROWS]);
+			continue;
+		}
+		column = &state->filters.columns[state->grouping.columns[n] - 1];
+		key = lfirst_int(kind) == COUNT_KEY ? keys[n] :
+			keys[state->nkeys + 2 * (n - state->nkeys) + (lfirst_int(kind) == COUNT_GREATEST)];
+		slot->tts_isnull[i] = (group[GPUVEC_GROUP_NULLS] >> n & 1) != 0;
+		slot->tts_values[i] = slot->tts_isnull[i] ? (Datum) 0 : FilterValue(column, key);
+		i++;
+	}
+	check_group(state, &state->check, group);
+}
+
+/* Return a row of the scan */
+static void
+store_row(CountState *state, TupleTableSlot *row, TupleTableSlot *slot)
+{
+	int			i = 0;
+	ListCell   *kind;
+	ListCell   *number;
+
+	forboth(kind, state->kinds, number, state->numbers)
+	{
+		slot->tts_isnull[i] = false;
+		slot->tts_values[i] = Int64GetDatum(1);
+		if (lfirst_int(kind) != COUNT_ROWS)
+			slot->tts_values[i] = slot_getattr(row, list_nth_int(state->places, lfirst_int(number)) + 1,
+											   &slot->tts_isnull[i]);
+		i++;
+	}
+}
+
+/* Return how many rows there are */
+static void
+store_count(uint64 rows, TupleTableSlot *slot)
+{
+	for (int i = 0; i < slot->tts_tupleDescriptor->natts; i++)
+	{
+		slot->tts_values[i] = Int64GetDatum((int64) rows);
+		slot->tts_isnull[i] = false;
+	}
+}
+
+/* Raise an error unless a run of the scan has the rows that were returned */
+static void
+verify_scan(CountState *state)
+{
+	CountCheck	run;
+	TupleTableSlot *row;
+	uint64		group[GPUVEC_GROUP_KEYS + 2 * GPUVEC_MOST_GROUPED];
+
+	memset(&run, 0, sizeof(run));
+	memset(run.low, 0xFF, sizeof(run.low));
+	ExecReScan(state->scan);
+	while (row = ExecProcNode(state->scan), !TupIsNull(row))
+	{
+		group_of_row(state, row, group);
+		check_group(state, &run, group);
+	}
+	if (memcmp(&run, &state->check, sizeof(run)) != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("a count of rows of relation \"%s\" with the gpuvec engine is wrong",
+						RelationGetRelationName(((ScanState *) state->scan)->ss_currentRelation)),
+				 errdetail("A scan has " UINT64_FORMAT " rows, the count is " UINT64_FORMAT ".",
+						   run.rows, state->check.rows),
+				 errhint("Please report this as a bug; gpuvec_evict discards the engine's copy.")));
+}
+
+/* The next group that the engine has found, or NULL */
+static const uint64 *
+next_group(CountState *state)
+{
+	for (; state->part < state->count.n; state->part++, state->group = 0)
+	{
+		const MirrorCount *part = &state->count.parts[state->part];
+
+		if (state->group < part->ngroups)
+			return part->groups + state->group++ * gpuvec_group_words(&state->grouping);
+	}
+	return NULL;
+}
+
+/* The next row of the scan that is run, or NULL */
+static TupleTableSlot *
+next_fetched(CountState *state)
+{
+	for (;;)
+	{
+		if (state->running)
+		{
+			TupleTableSlot *row = ExecProcNode(state->scan);
+
+			if (!TupIsNull(row))
+				return row;
+		}
+		state->running = state->index != NULL && fetch_next(state);
+		if (!state->running)
+			return NULL;
+	}
+}
+
+/* Count all rows of the scan, which no groups are asked of */
+static void
+count_all(CountState *state, TupleTableSlot *slot)
+{
+	uint64		rows = 0;
+
+	for (int i = 0; i < state->count.n; i++)
+		rows += state->count.parts[i].seen + state->count.parts[i].fetched;
+	while (next_fetched(state) != NULL)
+		rows++;
+	state->check.rows = rows;
+	store_count(rows, slot);
+}
+
+/*
+ * Get the next row of the scan.  False: there is none, and the scan is done
+ * with.
+ */
+static bool
+next_of_scan(CountState *state, TupleTableSlot *slot)
+{
+	const uint64 *group = next_group(state);
+	TupleTableSlot *row = NULL;
+	bool		more = true;
+
+	if (group != NULL)
+		store_group(state, group, slot);
+	else if (only_counts(state) && !state->counted)
+	{
+		count_all(state, slot);
+		state->counted = true;
+	}
+	else if (!only_counts(state) && (row = next_fetched(state)) != NULL)
+		store_row(state, row, slot);
+	else
+		more = false;
+	if (row != NULL && gpuvec_verify && state->index != NULL)
+	{
+		uint64		one[GPUVEC_GROUP_KEYS + 2 * GPUVEC_MOST_GROUPED];
+
+		group_of_row(state, row, one);
+		check_group(state, &state->check, one);
+	}
+	if (!more && gpuvec_verify && state->index != NULL)
+		verify_scan(state);
+	return more;
 }
 
 /* ExecCustomScan */
@@ -472,32 +579,60 @@ next_row(CustomScanState *node)
 	TupleTableSlot *slot = node->ss.ss_ScanTupleSlot;
 	ExprContext *context = node->ss.ps.ps_ExprContext;
 	MirrorUsage before = MirrorUsed;
-	Datum		rows;
 
 	ExecClearTuple(slot);
-	if (state->done)
-		return slot;
-	EntryQueueFlush();
-	rows = Int64GetDatum((int64) count_rows(state));
-	state->done = true;
-	MirrorUsageAdd(&state->used, &before);
-	for (int i = 0; i < slot->tts_tupleDescriptor->natts; i++)
+	if (state->scan == NULL && state->next_child < 0)
+		EntryQueueFlush();
+	while (state->scan == NULL || !next_of_scan(state, slot))
 	{
-		slot->tts_values[i] = rows;
-		slot->tts_isnull[i] = false;
+		PlanState  *scan = next_scan(state);
+
+		state->scan = NULL;
+		if (scan == NULL)
+			break;
+		begin_scan(state, scan);
 	}
+	MirrorUsageAdd(&state->used, &before);
+	if (state->scan == NULL)
+		return slot;
 	ExecStoreVirtualTuple(slot);
 	ResetExprContext(context);
 	context->ecxt_scantuple = slot;
-	if (!ExecQual(node->ss.ps.qual, context))
-		return ExecClearTuple(slot);
 	return node->ss.ps.ps_ProjInfo ? ExecProject(node->ss.ps.ps_ProjInfo) : slot;
+}
+
+/* Forget what is known of the scans below */
+static void
+reset(CountState *state)
+{
+	if (state->index != NULL)
+		((KnnState *) state->index->opaque)->range.only = NULL;
+	state->scan = NULL;
+	state->index = NULL;
+	state->next_child = -1;
+}
+
+static void
+begin(CustomScanState *node, EState *estate, int eflags)
+{
+	CountState *state = (CountState *) node;
+	const CustomScan *scan = (const CustomScan *) node->ss.ps.plan;
+	ListCell   *cell;
+
+	CustomNodeBegin(node, estate, eflags);
+	state->kinds = linitial(scan->custom_private);
+	state->numbers = lsecond(scan->custom_private);
+	state->places = lthird(scan->custom_private);
+	foreach(cell, state->kinds)
+		state->nkeys += lfirst_int(cell) == COUNT_KEY;
+	state->context = AllocSetContextCreate(estate->es_query_cxt, "gpuvec count", ALLOCSET_DEFAULT_SIZES);
+	reset(state);
 }
 
 static void
 rescan(CustomScanState *node)
 {
-	((CountState *) node)->done = false;
+	reset((CountState *) node);
 	CustomNodeRescan(node);
 }
 
@@ -517,7 +652,7 @@ explain(CustomScanState *node, List *ancestors, ExplainState *es)
 
 static const CustomExecMethods exec_methods = {
 	.CustomName = "gpuvec count",
-	.BeginCustomScan = CustomNodeBegin,
+	.BeginCustomScan = begin,
 	.ExecCustomScan = next_row,
 	.EndCustomScan = CustomNodeEnd,
 	.ReScanCustomScan = rescan,
@@ -530,8 +665,13 @@ create_state(CustomScan *scan)
 	return CustomNodeState(sizeof(CountState), &exec_methods);
 }
 
+const CustomScanMethods CountScanMethods = {
+	.CustomName = "gpuvec count",
+	.CreateCustomScanState = create_state,
+};
+
 void
 CountInit(void)
 {
-	RegisterCustomScanMethods(&scan_methods);
+	RegisterCustomScanMethods(&CountScanMethods);
 }

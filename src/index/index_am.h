@@ -128,16 +128,18 @@ extern void GpuvecFind(IndexScanDesc scan, const GpuvecConditions *conditions,
 
 /*
  * Count the rows that the snapshot sees and that satisfy the search keys, but
- * for those that have to be looked at as their keys are rounded.  False: that
- * is not known without looking at them.
+ * for those that have to be looked at as their keys are rounded; with a
+ * grouping (else NULL), put them into groups, which are allocated in the
+ * current memory context.  False: that is not known without looking at them.
  */
 typedef struct GpuvecCount
 {
-	uint64		rows;
-	uint64		seen;			/* of them: those that were not looked at */
+	int			n;
+	MirrorCount parts[2];		/* [n] different rows */
 } GpuvecCount;
 
-extern bool GpuvecCountFound(IndexScanDesc scan, const GpuvecConditions *conditions, GpuvecCount *count);
+extern bool GpuvecCountFound(IndexScanDesc scan, const GpuvecConditions *conditions,
+							 const gpuvec_grouping *grouping, GpuvecCount *count);
 
 /* True if a key of the first column says which rows to look for */
 extern bool GpuvecHasBound(IndexScanDesc scan);

@@ -76,7 +76,8 @@ typedef struct KeySearch
 	IndexScanDesc scan;
 	MirrorTarget target;
 	const GpuvecConditions *conditions;
-	MemoryContext context;		/* has found->roots */
+	const gpuvec_grouping *grouping;	/* of rows that are counted, or NULL */
+	MemoryContext context;		/* has what is found */
 	GpuvecFound *found;
 	uint64		capacity;		/* of found->roots */
 	uint64		distinct;		/* as many were distinct roots when they were
@@ -332,21 +333,19 @@ static bool
 count_bound(KeySearch *search, const Bound *bound, const gpuvec_filter *filter, GpuvecCount *count)
 {
 	const char *reason = NULL;
+	MemoryContext old;
 	MirrorSearch made;
-	uint64		seen;
-	uint64		fetched;
+	bool		known;
 
 	make_search(search, bound, 1, &made);
 	made.queries[0].filter = filter;
-	if (!MirrorCountRows(&search->target, &made, &seen, &fetched, &reason))
-	{
-		if (reason != NULL)
-			GpuvecLinkWarn(reason);
-		return false;
-	}
-	count->rows += seen + fetched;
-	count->seen += seen;
-	return true;
+	made.grouping = search->grouping;
+	old = MemoryContextSwitchTo(search->context);
+	known = MirrorCountRows(&search->target, &made, &count->parts[count->n++], &reason);
+	MemoryContextSwitchTo(old);
+	if (!known && reason != NULL)
+		GpuvecLinkWarn(reason);
+	return known;
 }
 
 /* Count the rows that pass a filter; those whose sets are null, too */
@@ -376,12 +375,15 @@ count_bounds(KeySearch *search, const Bounds *bounds, const gpuvec_filter *filte
 }
 
 bool
-GpuvecCountFound(IndexScanDesc scan, const GpuvecConditions *conditions, GpuvecCount *count)
+GpuvecCountFound(IndexScanDesc scan, const GpuvecConditions *conditions,
+				 const gpuvec_grouping *grouping, GpuvecCount *count)
 {
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec count",
 												  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(context);
-	KeySearch	search = {.scan = scan, .conditions = conditions, .context = context};
+	KeySearch	search = {
+		.scan = scan, .conditions = conditions, .context = old, .grouping = grouping
+	};
 	Bounds		bounds;
 	bool		known;
 

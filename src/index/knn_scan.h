@@ -56,6 +56,8 @@ typedef struct KnnRange
 	int			n;
 	uint64		most;			/* of how many rows a bitmap is wanted; 0: any
 								 * number */
+	const GpuvecFound *only;	/* the rows of a bitmap, whatever the keys
+								 * find; NULL: those that they find */
 } KnnRange;
 
 typedef struct KnnState

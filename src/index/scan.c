@@ -385,6 +385,11 @@ gpuvec_getbitmap(IndexScanDesc scan, TIDBitmap *bitmap)
 	MirrorUsage before = MirrorUsed;
 
 	check_snapshot(scan->xs_snapshot);
+	if (state->range.only != NULL)
+	{
+		add_found(state->range.only, bitmap);
+		return (int64) state->range.only->n;
+	}
 	count_scan(scan);
 	GpuvecFind(scan, &state->conditions, state->context, &state->found);
 	MirrorUsageAdd(&state->used, &before);

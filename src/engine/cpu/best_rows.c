@@ -99,13 +99,16 @@ best_lower_bound(cpu_query *query, uint64_t key)
 }
 
 bool
-best_offer_score(best_rows *best, double score, uint32_t common, uint64_t tid)
+best_offer_score(best_rows *best, double score, uint32_t common, const gpuvec_view_entry *entry,
+				 uint32_t number)
 {
 	cpu_query  *query = best->query;
-	best_row	row = {.key = gpuvec_score_key(score), .tid = tid, .common = common};
+	best_row	row = {.key = gpuvec_score_key(score), .common = common};
+	uint64_t	tid;
 
 	if (row.key > __atomic_load_n(query->bound, __ATOMIC_RELAXED))
 		return false;
+	row.tid = tid = gpuvec_entry_tid(entry, number);
 	if (query->has_after &&
 		(row.key < query->after_key ||
 		 (row.key == query->after_key && tid <= query->after_tid)))
@@ -119,7 +122,10 @@ best_offer_score(best_rows *best, double score, uint32_t common, uint64_t tid)
 		if (!query->query->bare)
 			best->rows[best->n++] = row;
 		else if (best_counts_tid(best, tid))
+		{
 			best->counted++;
+			best_mark_row(best, entry, number);
+		}
 		else
 			best->tids[best->n++] = tid;
 		return true;
@@ -136,13 +142,14 @@ best_offer_score(best_rows *best, double score, uint32_t common, uint64_t tid)
 }
 
 bool
-best_offer(best_rows *best, const gpuvec_shared *shared, uint64_t tid)
+best_offer(best_rows *best, const gpuvec_shared *shared, const gpuvec_view_entry *entry, uint32_t row)
 {
 	const cpu_query *query = best->query;
 
 	if (shared->common == 0 && !query->ranks_disjoint)
 		return false;
-	return best_offer_score(best, gpuvec_score_with(query->scoring, *shared), shared->common, tid);
+	return best_offer_score(best, gpuvec_score_with(query->scoring, *shared), shared->common, entry,
+							row);
 }
 
 bool
@@ -225,7 +232,10 @@ best_take_rows(best_rows *best, const gpuvec_view_entry *entry, const uint64_t *
 		if (left < 64)
 			bits &= (UINT64_C(1) << left) - 1;
 		if (all)
+		{
 			best->counted += (uint64_t) __builtin_popcountll(bits);
+			best_mark_word(best, entry, word, bits);
+		}
 		if (all || bits == 0)
 			continue;
 		if (!best_make_room(best, 64))
@@ -238,6 +248,8 @@ best_take_rows(best_rows *best, const gpuvec_view_entry *entry, const uint64_t *
 			best->tids[best->n] = tid;
 			best->n += 1 - counts;
 			best->counted += counts;
+			if (counts)
+				best_mark_word(best, entry, word, bits & -bits);
 		}
 	}
 }

@@ -165,8 +165,9 @@ note_ids(cold_search_state *s, const gpuvec_segment *segment)
  * enough even if it shares all hot ones
  */
 static void
-offer_row(const cold_search_state *s, const gpuvec_segment *segment, uint32_t row, uint32_t count)
+offer_row(const cold_search_state *s, const gpuvec_view_entry *entry, uint32_t row, uint32_t count)
 {
+	const gpuvec_segment *segment = entry->segment;
 	gpuvec_shared shared = {count, gpuvec_query_len(s->query), segment->len[row]};
 	uint32_t	hot = gpuvec_hot_len(segment, row);
 	uint32_t	most = count + (hot < s->query->len ? hot : s->query->len);
@@ -175,14 +176,14 @@ offer_row(const cold_search_state *s, const gpuvec_segment *segment, uint32_t ro
 	{
 		sparse_cold cold = {s->ids + s->end[row] - count, count};
 
-		sparse_offer(s->sparse, s->best, segment, row, cold, segment->tid[row]);
+		sparse_offer(s->sparse, s->best, entry, row, cold);
 		return;
 	}
 	if (most < gpuvec_need_with(s->best->query->scoring, shared.a, shared.b,
 								bound_score(s->best->query)))
 		return;
 	shared.common += lone_count(s->scan->bitmap, segment, row, hot);
-	best_offer(s->best, &shared, segment->tid[row]);
+	best_offer(s->best, &shared, entry, row);
 }
 
 /* Offer and note the rows of C of one segment */
@@ -200,7 +201,7 @@ search_entry(cold_search_state *s, const gpuvec_view_entry *entry, const uint64_
 
 		if (ok && gpuvec_entry_live(entry, row) && mask_has(mask, row))
 		{
-			offer_row(s, segment, row, s->count[row]);
+			offer_row(s, entry, row, s->count[row]);
 			ok = add_tid(s->cold, segment->tid[row]);
 		}
 		s->count[row] = 0;

@@ -92,6 +92,14 @@ typedef struct cpu_filter
 #define ENTRY_GATHERED	1		/* the rows that pass are counted one by one */
 #define ENTRY_EMPTY		2		/* no row passes */
 
+/* Rows that are counted, to be grouped when all are known (grouped.c) */
+typedef struct counted_marks
+{
+	const gpuvec_view *view;
+	size_t	   *first_word;		/* [entries] where an entry's rows begin */
+	uint64_t   *bits;			/* of all rows of all entries; atomic */
+} counted_marks;
+
 /*
  * What all slices of a search share for one query.  *bound is the key of
  * min_score, if any, or of the k-th best row that some part has found: rows
@@ -114,6 +122,7 @@ typedef struct cpu_query
 								 * it has all up to this one */
 	const cold_rows *cold;		/* rows that have been offered already, and
 								 * are left out by all slices; NULL: none */
+	struct counted_marks *marks; /* NULL: rows that are counted are not grouped */
 	const cpu_filter *filter;	/* NULL: all live rows take part */
 	const uint8_t *done;		/* with a filter: [entries of the view] what
 								 * is left to do in them */
@@ -246,8 +255,10 @@ extern double cpu_all_rows_cost(cpu_backend *cpu, const gpuvec_segment *segment,
  * greater tid can be in the answer.  best_offer: the same of a set, by what it
  * shares with the query; one without a common id may not rank.
  */
-extern bool best_offer_score(best_rows *best, double score, uint32_t common, uint64_t tid);
-extern bool best_offer(best_rows *best, const gpuvec_shared *shared, uint64_t tid);
+extern bool best_offer_score(best_rows *best, double score, uint32_t common,
+							 const gpuvec_view_entry *entry, uint32_t row);
+extern bool best_offer(best_rows *best, const gpuvec_shared *shared,
+					   const gpuvec_view_entry *entry, uint32_t row);
 
 /* Lower the bound that a query's slices share to key, if that is less */
 extern void best_lower_bound(cpu_query *query, uint64_t key);
@@ -278,6 +289,32 @@ static inline uint32_t
 best_counts_tid(const best_rows *best, uint64_t tid)
 {
 	return gpuvec_page_set_has(&best->query->query->counts, gpuvec_tid_block(tid));
+}
+
+/*
+ * grouped.c: let those of n queries that group the rows that they count mark
+ * them; put the marked rows into the groups of their answers.  False: out of
+ * memory.  grouped_free: forget the marks; queries may be NULL.
+ */
+extern bool grouped_begin(cpu_query *queries, uint32_t n, const gpuvec_view *view);
+extern bool grouped_end(const cpu_query *queries, uint32_t n, gpuvec_thread_pool *pool);
+extern void grouped_free(cpu_query *queries, uint32_t n);
+
+/* Mark rows that are counted: some of a word of 64 rows */
+static inline void
+best_mark_word(const best_rows *best, const gpuvec_view_entry *entry, uint32_t word, uint64_t rows)
+{
+	const counted_marks *marks = best->query->marks;
+
+	if (marks != NULL && rows != 0)
+		__atomic_fetch_or(&marks->bits[marks->first_word[entry - marks->view->entries] + word], rows,
+						  __ATOMIC_RELAXED);
+}
+
+static inline void
+best_mark_row(const best_rows *best, const gpuvec_view_entry *entry, uint32_t row)
+{
+	best_mark_word(best, entry, row / 64, UINT64_C(1) << (row % 64));
 }
 
 /*

@@ -436,6 +436,7 @@ free_search(cpu_search *search)
 	}
 	free(search->cold);
 	filters_free(&search->filters, search->backend);
+	grouped_free(search->queries, search->nqueries);
 	free(search->queries);
 	free(search->pointers);
 }
@@ -626,7 +627,7 @@ begin_search(cpu_search *search, gpuvec_method method, gpuvec_topk_query *querie
 	if (!filters_begin(&search->filters, search->backend, method))
 		return false;
 	set_bounds(search);
-	return begin_cold(search) && filters_gather(&search->filters, search->backend) &&
+	return grouped_begin(search->queries, search->nqueries, search->view) && begin_cold(search) && filters_gather(&search->filters, search->backend) &&
 		plan_search(search, method, nslices);
 }
 
@@ -653,6 +654,8 @@ search_some(cpu_search *search, gpuvec_method method, gpuvec_topk_query *queries
 		gpuvec_thread_pool_run(search->backend->pool, run_slice, search, nslices);
 	if (!search->failed)
 		gpuvec_thread_pool_run(search->backend->pool, merge_query, search, search->nqueries);
+	search->failed = search->failed ||
+		!grouped_end(search->queries, search->nqueries, search->backend->pool);
 	free_search(search);
 	return !search->failed;
 }

@@ -265,11 +265,11 @@ gather_row(const gathering *g, const gpuvec_view_entry *entry, uint32_t row)
 
 	if (g->sparse)
 	{
-		sparse_offer(g->sparse, scan->best, segment, row, none, gpuvec_entry_tid(entry, row));
+		sparse_offer(g->sparse, scan->best, entry, row, none);
 		return;
 	}
 	shared.common = lone_count(scan->bitmap, segment, row, gpuvec_hot_len(segment, row));
-	best_offer(scan->best, &shared, gpuvec_entry_tid(entry, row));
+	best_offer(scan->best, &shared, entry, row);
 }
 
 /* Fetch what gather_row will read of a row */

@@ -91,7 +91,7 @@ lists_offer(lists_task *task)
 		if ((shared.b == task->tied_len && shared.common <= task->tied_common) ||
 			!gpuvec_entry_live(task->entry, row))
 			continue;
-		if (!best_offer(task->best, &shared, gpuvec_entry_tid(task->entry, row)))
+		if (!best_offer(task->best, &shared, task->entry, row))
 		{
 			task->tied_len = shared.b;
 			task->tied_common = shared.common;
@@ -255,6 +255,8 @@ add_listed(lists_task *task, const uint16_t *rows, uint32_t n)
 	if (entry->live == NULL && best_counts_all(best, entry))
 	{
 		best->counted += n;
+		for (uint32_t i = 0; best->query->marks && i < n; i++)
+			best_mark_row(best, entry, rows[i]);
 		return;
 	}
 	if (!best_make_room(best, n))
@@ -269,6 +271,8 @@ add_listed(lists_task *task, const uint16_t *rows, uint32_t n)
 		tids[added] = tid;
 		added += live - counts;
 		counted += counts;
+		if (counts)
+			best_mark_row(best, entry, rows[i]);
 	}
 	best->n += added;
 	best->counted += counted;

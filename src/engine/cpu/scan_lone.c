@@ -28,7 +28,7 @@ scan_rows(const lone_scan *scan, const gpuvec_view_entry *entry, uint32_t row, u
 			continue;
 		shared.common = lone_count(scan->bitmap, segment, row, gpuvec_hot_len(segment, row));
 		if (shared.common >= need)
-			best_offer(scan->best, &shared, gpuvec_entry_tid(entry, row));
+			best_offer(scan->best, &shared, entry, row);
 	}
 }
 

@@ -176,8 +176,7 @@ offer_query(sparse_batch *batch, batch_query *query)
 		if (!begun)
 			sparse_begin(batch->scratch, search->best->query);
 		begun = true;
-		sparse_offer(batch->scratch, search->best, entry->segment, candidate->row, none,
-					 gpuvec_entry_tid(entry, candidate->row));
+		sparse_offer(batch->scratch, search->best, entry, candidate->row, none);
 	}
 	if (begun)
 		sparse_end(batch->scratch);

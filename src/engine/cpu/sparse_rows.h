@@ -208,9 +208,9 @@ sparse_first_tile(const cpu_slice *slice, const gpuvec_segment *segment, uint32_
 	return (uint32_t) ((uint64_t) segment->ntiles * part / slice->nparts);
 }
 
-/* Score a live row, and offer it under a tid */
-extern void sparse_offer(sparse_scratch *scratch, best_rows *best, const gpuvec_segment *segment,
-						 uint32_t row, sparse_cold cold, uint64_t tid);
+/* Score a live row, and offer it */
+extern void sparse_offer(sparse_scratch *scratch, best_rows *best, const gpuvec_view_entry *entry,
+						 uint32_t row, sparse_cold cold);
 
 /* sparse_scan.c */
 /* False: out of memory */

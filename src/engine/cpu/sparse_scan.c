@@ -70,8 +70,7 @@ scan_tile(sparse_search *search, const gpuvec_view_entry *entry, uint32_t tile, 
 		uint32_t	r = (uint32_t) __builtin_ctz(rows);
 
 		if (sparse_wants(search, segment, first + r, sums[r], hits >> r & 1))
-			sparse_offer(search->scratch, search->best, segment, first + r, none,
-						 gpuvec_entry_tid(entry, first + r));
+			sparse_offer(search->scratch, search->best, entry, first + r, none);
 	}
 }
 

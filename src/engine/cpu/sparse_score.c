@@ -104,9 +104,10 @@ add_terms(sparse_scratch *scratch, uint32_t *common)
 }
 
 void
-sparse_offer(sparse_scratch *scratch, best_rows *best, const gpuvec_segment *segment, uint32_t row,
-			 sparse_cold cold, uint64_t tid)
+sparse_offer(sparse_scratch *scratch, best_rows *best, const gpuvec_view_entry *entry, uint32_t row,
+			 sparse_cold cold)
 {
+	const gpuvec_segment *segment = entry->segment;
 	const cpu_query *query = scratch->query;
 	gpuvec_sparse_measure measure = gpuvec_scoring_sparse(query->scoring);
 	gpuvec_sparse_shared shared = {
@@ -121,5 +122,5 @@ sparse_offer(sparse_scratch *scratch, best_rows *best, const gpuvec_segment *seg
 	shared.common = add_terms(scratch, &common);
 	score = sparse_row_refused(measure, segment, row) ? INFINITY :
 		gpuvec_sparse_score(measure, shared);
-	best_offer_score(best, score, common, tid);
+	best_offer_score(best, score, common, entry, row);
 }

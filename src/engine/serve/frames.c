@@ -133,7 +133,7 @@ bool
 gpuvec_send_frame(int fd, uint64_t request, gpuvec_message type, const struct iovec *pieces, int n)
 {
 	gpuvec_frame frame = {.type = (uint16_t) type, .request = request};
-	struct iovec iov[4];
+	struct iovec iov[1 + GPUVEC_MOST_PIECES];
 	uint64_t	length = 0;
 
 	iov[0].iov_base = &frame;

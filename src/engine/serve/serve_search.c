@@ -267,12 +267,22 @@ counts(const search_run *q)
 	return q->head.nqueries == 1 && (q->wire[0].flags & GPUVEC_QUERY_COUNT) != 0;
 }
 
+/* True if the rows that are counted are put into groups */
+static bool
+groups(const search_run *q)
+{
+	return q->head.grouping.nkeys > 0 || q->head.grouping.nvalues > 0;
+}
+
 /* Parse the bits of pages whose rows are counted */
 static bool
 parse_counted(search_run *q, const char *from, gpuvec_error *error)
 {
+	if (groups(q) && (!counts(q) || !gpuvec_grouping_valid(&q->head.grouping, q->head.key.nfilters)))
+		return gpuvec_violation(error, "The grouping is invalid.");
 	if (counts(q))
 	{
+		q->queries[0].grouping = groups(q) ? &q->head.grouping : NULL;
 		q->queries[0].counts.bits = (const uint8_t *) from;
 		q->queries[0].counts.bytes = q->head.counted_bytes;
 		return true;
@@ -454,12 +464,13 @@ answer_search(gpuvec_session *s, const gpuvec_request *request, const search_run
 	gpuvec_result result = {.state = q->mirror.state};
 	uint32_t	nqueries = q->mirror.view ? q->head.nqueries : 0;
 	bool		bare = nqueries > 0 && q->queries[0].bare && q->queries[0].nmatches > 0;
+	const gpuvec_groups *found = nqueries > 0 ? q->queries[0].groups : NULL;
 	size_t		counts_size = (nqueries + (size_t) 1) / 2 * 2 * sizeof(uint32_t);
 	size_t		heads_size;
 	size_t		hits_size;
 	char	   *body;
 	char	   *pages = NULL;
-	struct iovec pieces[3] = {{&result, sizeof(result)}, {NULL, 0}, {NULL, 0}};
+	struct iovec pieces[4] = {{&result, sizeof(result)}};
 	gpuvec_error error;
 	bool		ok;
 
@@ -495,11 +506,14 @@ answer_search(gpuvec_session *s, const gpuvec_request *request, const search_run
 		make_hits(q, (gpuvec_hit *) (body + heads_size));
 	result.engine_us = (uint32_t) (gpuvec_clock_us() - started);
 	result.nqueries += gpuvec_fault_due("another-query") && nqueries % 2 == 1;
-	pieces[1].iov_base = body;
-	pieces[1].iov_len = heads_size + hits_size;
-	pieces[2].iov_base = pages;
-	pieces[2].iov_len = result.page_bytes;
-	ok = gpuvec_send_frame(s->fd, request->number, GPUVEC_MSG_RESULT, pieces, 3);
+	pieces[1] = (struct iovec) {body, heads_size + hits_size};
+	if (found)
+	{
+		result.group_bytes = gpuvec_groups_bytes(found);
+		pieces[2] = (struct iovec) {found->words, result.group_bytes};
+	}
+	pieces[3] = (struct iovec) {pages, result.page_bytes};
+	ok = gpuvec_send_frame(s->fd, request->number, GPUVEC_MSG_RESULT, pieces, 4);
 	free(pages);
 	free(body);
 	return ok;

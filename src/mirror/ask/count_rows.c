@@ -4,8 +4,9 @@
  *	  Counts the rows that a query finds, without looking at most of them.
  *
  * The engine counts those of pages all of whose rows everybody sees, as
- * visible_pages.c proves.  It returns the others, whose HOT chains are
- * fetched.  All of this is one request: another one might find another mirror.
+ * visible_pages.c proves, and puts them into groups if that is asked.  It
+ * returns the others, whose HOT chains are fetched.  All of this is one
+ * request: another one might find another mirror.
  *
  * If a page was changed meanwhile, so that the proof does not hold, the rows
  * are counted again.  Beside writers that change many pages, none of a few
@@ -23,24 +24,52 @@
 
 #define COUNT_ATTEMPTS	4
 
-/* Count the rows of which only the roots are known that the snapshot sees */
+/* The rows of which only the roots are known, allocated in `context` */
+static uint64 *
+read_roots(const MirrorSearch *search, MemoryContext context)
+{
+	const MirrorPages *pages = &search->queries[0].pages;
+	uint64	   *roots;
+
+	if (pages->data == NULL)
+		return NULL;
+	roots = MemoryContextAllocHuge(context, pages->nrows * sizeof(uint64));
+	MirrorPagesTids(pages, roots);
+	return roots;
+}
+
+/* Count those of these rows that the snapshot sees */
 static uint64
 count_fetched(MirrorTarget *target, const MirrorSearch *search)
 {
-	const MirrorPages *pages = &search->queries[0].pages;
+	uint64	   *roots = read_roots(search, CurrentMemoryContext);
 	MirrorVisibility *visibility;
-	uint64	   *roots;
 	uint64		n;
 
-	if (pages->data == NULL)
+	if (roots == NULL)
 		return 0;
-	roots = MemoryContextAllocHuge(CurrentMemoryContext, pages->nrows * sizeof(uint64));
-	MirrorPagesTids(pages, roots);
 	visibility = MirrorVisibilityBegin(target, search->snapshot);
-	n = MirrorCountVisible(visibility, roots, pages->nrows);
+	n = MirrorCountVisible(visibility, roots, search->queries[0].pages.nrows);
 	MirrorVisibilityEnd(visibility);
 	pfree(roots);
 	return n;
+}
+
+/* Take the groups, and the rows that are in none, to `context` */
+static void
+take_groups(const MirrorSearch *search, MemoryContext context, MirrorCount *count)
+{
+	const MirrorQuery *query = &search->queries[0];
+	Size		bytes = query->ngroups * gpuvec_group_words(search->grouping) * sizeof(uint64);
+
+	if (bytes > 0)
+	{
+		count->groups = MemoryContextAllocHuge(context, bytes);
+		memcpy(count->groups, query->groups, bytes);
+	}
+	count->ngroups = query->ngroups;
+	count->roots = read_roots(search, context);
+	count->nroots = count->roots != NULL ? query->pages.nrows : 0;
 }
 
 /*
@@ -60,7 +89,7 @@ has_feed(const MirrorTarget *target, const char **reason)
 }
 
 bool
-MirrorCountRows(MirrorTarget *target, MirrorSearch *search, uint64 *seen, uint64 *fetched,
+MirrorCountRows(MirrorTarget *target, MirrorSearch *search, MirrorCount *count,
 				const char **reason)
 {
 	MemoryContext context;
@@ -69,6 +98,7 @@ MirrorCountRows(MirrorTarget *target, MirrorSearch *search, uint64 *seen, uint64
 	bool		counted = false;
 
 	*reason = NULL;
+	memset(count, 0, sizeof(*count));
 	if (IsolationIsSerializable() || !has_feed(target, reason))
 		return false;
 	context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec count", ALLOCSET_DEFAULT_SIZES);
@@ -85,8 +115,11 @@ MirrorCountRows(MirrorTarget *target, MirrorSearch *search, uint64 *seen, uint64
 		counted = ok && VisiblePagesHold(&pages, target);
 		if (counted)
 		{
-			*seen = search->queries[0].counted;
-			*fetched = count_fetched(target, search);
+			count->seen = search->queries[0].counted;
+			if (search->grouping != NULL)
+				take_groups(search, old, count);
+			else
+				count->fetched = count_fetched(target, search);
 		}
 	}
 	search->counts = NULL;

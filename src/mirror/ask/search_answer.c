@@ -23,8 +23,8 @@ MirrorSearchAnswerRead(MirrorSearchAnswer *answer)
 
 	memcpy(&answer->head, reply->data, sizeof(gpuvec_result));
 	if ((answer->head.npassed != 0 && answer->head.npassed != answer->head.nqueries) ||
-		answer->head.page_bytes > reply->length ||
-		reply->length - answer->head.page_bytes !=
+		answer->head.page_bytes > reply->length || answer->head.group_bytes > reply->length ||
+		reply->length - answer->head.page_bytes - answer->head.group_bytes !=
 		MirrorSearchAnswerBytes(answer->head.nqueries, answer->head.npassed,
 								answer->head.page_bytes > 0 ? 0 : answer->head.nhits))
 		ereport(ERROR,
@@ -33,4 +33,9 @@ MirrorSearchAnswerRead(MirrorSearchAnswer *answer)
 	answer->counts = reply->data + sizeof(gpuvec_result);
 	answer->passed = reply->data + MirrorSearchAnswerBytes(answer->head.nqueries, 0, 0);
 	answer->hits = (MirrorHit *) (answer->passed + answer->head.npassed * sizeof(uint64));
+	answer->groups = (const uint64 *) answer->hits;
+	if (answer->head.page_bytes > 0)
+		answer->hits = (MirrorHit *) ((const char *) answer->groups + answer->head.group_bytes);
+	else
+		answer->groups += answer->head.nhits * (sizeof(MirrorHit) / sizeof(uint64));
 }

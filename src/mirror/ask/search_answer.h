@@ -21,6 +21,8 @@ typedef struct MirrorSearchAnswer
 	MirrorHit  *hits;			/* [head.nhits], query by query; if
 								 * head.page_bytes is not 0, rows by pages lie
 								 * here instead */
+	const uint64 *groups;		/* [head.group_bytes / 8] of rows that are
+								 * counted */
 } MirrorSearchAnswer;
 
 /* Read answer->reply (GPUVEC_MSG_RESULT); a malformed one is an error */

@@ -29,6 +29,24 @@ note_passed(MirrorQuery *query, uint64 passed)
 	query->has_disjoint = disjoint;
 }
 
+/* Take what the engine has counted, and its groups */
+static void
+take_counted(MirrorSearch *search, MirrorQuery *query, const MirrorSearchAnswer *answer)
+{
+	Size		bytes = search->grouping == NULL ? 0 :
+		gpuvec_group_words(search->grouping) * sizeof(uint64);
+
+	if (answer->head.group_bytes > 0 && (bytes == 0 || answer->head.group_bytes % bytes != 0))
+		ereport(ERROR,
+				(errcode(ERRCODE_PROTOCOL_VIOLATION),
+				 errmsg("invalid message from the gpuvec engine")));
+	search->counts->state = answer->head.state;
+	query->counted = answer->head.counted;
+	query->groups = answer->groups;
+	query->ngroups = bytes == 0 ? 0 : answer->head.group_bytes / bytes;
+	query->done = query->counted == GPUVEC_NOT_COUNTED;
+}
+
 /*
  * Take an answer.  True if a query needs more rows.  Sets *keep if hits were
  * left in the answer.
@@ -59,9 +77,8 @@ take_answer(const MirrorConversation *conversation, MirrorSearch *search,
 		note_passed(query, MirrorSearchAnswerPassed(answer, i));
 		if (search->counts != NULL)
 		{
-			search->counts->state = answer->head.state;
-			query->counted = answer->head.counted;
-			query->done = query->counted == GPUVEC_NOT_COUNTED;
+			take_counted(search, query, answer);
+			*keep = query->ngroups > 0;
 			if (query->done)
 				break;
 		}
@@ -154,6 +171,8 @@ MirrorSearchReset(MirrorSearch *search)
 		query->hits = NULL;
 		query->pages.data = NULL;
 		query->counted = 0;
+		query->groups = NULL;
+		query->ngroups = 0;
 		query->abandoned = false;
 		query->passed = GPUVEC_NOT_COUNTED;
 		query->has_disjoint = query->lost_disjoint = false;

@@ -305,6 +305,8 @@ make_request(MirrorSearchRequest *request, const MirrorConversation *conversatio
 	{
 		request->queries[0].flags |= GPUVEC_QUERY_COUNT;
 		request->head.counted_bytes = search->counts->bytes;
+		if (search->grouping != NULL)
+			request->head.grouping = *search->grouping;
 	}
 	request->head.known = conversation->known;
 	request->head.xmin = MirrorSnapshotXmin(conversation->snapshot);

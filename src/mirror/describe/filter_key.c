@@ -45,6 +45,7 @@
 #include "mirror/describe/filter_key.h"
 #include "utils/builtins.h"
 #include "utils/date.h"
+#include "utils/float.h"
 #include "utils/fmgrprotos.h"
 #include "utils/inet.h"
 #include "utils/lsyscache.h"
@@ -83,6 +84,24 @@ integer_key(const FilterColumn *column, Datum value)
 	return (uint64) number ^ SIGN_BIT;
 }
 
+static Datum
+integer_value(const FilterColumn *column, uint64 key)
+{
+	int64		number = (int64) (key ^ SIGN_BIT);
+
+	switch (column->type)
+	{
+		case INT2OID:
+			return Int16GetDatum((int16) number);
+		case INT4OID:
+			return Int32GetDatum((int32) number);
+		case DATEOID:
+			return DateADTGetDatum((DateADT) number);
+		default:
+			return Int64GetDatum(number);
+	}
+}
+
 /* The key of a number, as a float8 */
 static uint64
 number_key(float8 value)
@@ -101,6 +120,18 @@ static uint64
 float_key(const FilterColumn *column, Datum value)
 {
 	return number_key(column->type == FLOAT4OID ? DatumGetFloat4(value) : DatumGetFloat8(value));
+}
+
+static Datum
+float_value(const FilterColumn *column, uint64 key)
+{
+	uint64		bits = (key & SIGN_BIT) != 0 ? key ^ SIGN_BIT : ~key;
+	float8		value;
+
+	memcpy(&value, &bits, sizeof(value));
+	if (key == PG_UINT64_MAX)
+		value = get_float8_nan();
+	return column->type == FLOAT4OID ? Float4GetDatum((float4) value) : Float8GetDatum(value);
 }
 
 static uint64
@@ -194,10 +225,22 @@ bool_key(const FilterColumn *column, Datum value)
 	return DatumGetBool(value) ? 1 : 0;
 }
 
+static Datum
+bool_value(const FilterColumn *column, uint64 key)
+{
+	return BoolGetDatum(key != 0);
+}
+
 static uint64
 enum_key(const FilterColumn *column, Datum value)
 {
 	return DatumGetObjectId(value);
+}
+
+static Datum
+enum_value(const FilterColumn *column, uint64 key)
+{
+	return ObjectIdGetDatum((Oid) key);
 }
 
 static uint64
@@ -209,22 +252,22 @@ inet_key(const FilterColumn *column, Datum value)
 /*
  * Equal values have equal keys, and an order is that of all operators: else
  * rows are lost.  A kind without types or without a function is refused where
- * an index is made.
+ * an index is made.  Only exact keys can become values again.
  */
 const FilterKindRow FilterKinds[] = {
-	[FILTER_INTEGER] = {{INT2OID, INT4OID, INT8OID}, integer_key, FILTER_BY_KEY, .exact = true, .mixed = true},
-	[FILTER_TIME] = {{DATEOID, TIMESTAMPOID, TIMESTAMPTZOID}, integer_key, FILTER_BY_KEY, .exact = true},
-	[FILTER_BOOL] = {{BOOLOID}, bool_key, FILTER_BY_KEY, .exact = true},
-	[FILTER_FLOAT] = {{FLOAT4OID, FLOAT8OID}, float_key, FILTER_BY_KEY, .exact = true, .mixed = true},
-	[FILTER_NUMERIC] = {{NUMERICOID}, numeric_key, FILTER_BY_KEY},
-	[FILTER_TEXT] = {{TEXTOID}, text_key, FILTER_BY_PREFIX},
-	[FILTER_BPCHAR] = {{BPCHAROID}, text_key, FILTER_BY_PREFIX},
-	[FILTER_UUID] = {{UUIDOID}, uuid_key, FILTER_BY_KEY},
-	[FILTER_ENUM] = {{ANYENUMOID}, enum_key, FILTER_BY_LABEL, .exact = true},
-	[FILTER_INET] = {{INETOID}, inet_key, FILTER_UNORDERED},
-	[FILTER_MAC] = {{MACADDROID, MACADDR8OID}, mac_key, FILTER_BY_KEY, .exact = true},
+	[FILTER_INTEGER] = {{INT2OID, INT4OID, INT8OID}, integer_key, integer_value, FILTER_BY_KEY, .exact = true, .mixed = true},
+	[FILTER_TIME] = {{DATEOID, TIMESTAMPOID, TIMESTAMPTZOID}, integer_key, integer_value, FILTER_BY_KEY, .exact = true},
+	[FILTER_BOOL] = {{BOOLOID}, bool_key, bool_value, FILTER_BY_KEY, .exact = true},
+	[FILTER_FLOAT] = {{FLOAT4OID, FLOAT8OID}, float_key, float_value, FILTER_BY_KEY, .exact = true, .mixed = true},
+	[FILTER_NUMERIC] = {{NUMERICOID}, numeric_key, NULL, FILTER_BY_KEY},
+	[FILTER_TEXT] = {{TEXTOID}, text_key, NULL, FILTER_BY_PREFIX},
+	[FILTER_BPCHAR] = {{BPCHAROID}, text_key, NULL, FILTER_BY_PREFIX},
+	[FILTER_UUID] = {{UUIDOID}, uuid_key, NULL, FILTER_BY_KEY},
+	[FILTER_ENUM] = {{ANYENUMOID}, enum_key, enum_value, FILTER_BY_LABEL, .exact = true},
+	[FILTER_INET] = {{INETOID}, inet_key, NULL, FILTER_UNORDERED},
+	[FILTER_MAC] = {{MACADDROID, MACADDR8OID}, mac_key, NULL, FILTER_BY_KEY, .exact = true},
 	/* the type of sets is the extension's: describe_column() */
-	[FILTER_SET] = {{InvalidOid}, set_key, FILTER_BY_BITS}
+	[FILTER_SET] = {{InvalidOid}, set_key, NULL, FILTER_BY_BITS}
 };
 
 StaticAssertDecl(lengthof(FilterKinds) == FILTER_N_KINDS, "each kind has a row");
@@ -255,6 +298,18 @@ FilterKey(const FilterColumn *column, Datum value)
 	if ((Pointer) plain != DatumGetPointer(value))
 		pfree(plain);
 	return result;
+}
+
+bool
+FilterHasValues(const FilterColumn *column)
+{
+	return FilterKinds[column->kind].value != NULL;
+}
+
+Datum
+FilterValue(const FilterColumn *column, uint64 key)
+{
+	return FilterKinds[column->kind].value(column, key);
 }
 
 void

@@ -70,6 +70,7 @@ typedef struct FilterKindRow
 	Oid			types[FILTER_MOST_TYPES];	/* input types of the operator
 											 * classes */
 	uint64		(*key) (const FilterColumn *column, Datum value);
+	Datum		(*value) (const FilterColumn *column, uint64 key);
 	FilterOrder order;
 	bool		exact;			/* equal keys mean equal values.  Otherwise
 								 * rows that are found are checked again. */
@@ -98,6 +99,13 @@ extern void FilterSetType(FilterColumn *column, Oid type);
 
 /* The key of a value of a column, which may be compressed or out of line */
 extern uint64 FilterKey(const FilterColumn *column, Datum value);
+
+/*
+ * True if keys become values again; the value that has a key.  -0 has that of
+ * 0.
+ */
+extern bool FilterHasValues(const FilterColumn *column);
+extern Datum FilterValue(const FilterColumn *column, uint64 key);
 
 /*
  * Bits of filter_keys[0] and filter_keys[1 ..] of a row of an index: values[]

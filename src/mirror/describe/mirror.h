@@ -149,6 +149,8 @@ typedef struct MirrorQuery
 	MirrorPages pages;			/* rows without scores, in place of hits, if
 								 * the search wants roots in any order */
 	uint64		counted;		/* rows that the engine has counted */
+	const uint64 *groups;		/* of these rows, by the search's grouping */
+	uint64		ngroups;
 
 	bool		resumes;		/* only rows behind (resume_score, resume_tid) */
 	double		resume_score;
@@ -202,6 +204,8 @@ typedef struct MirrorSearch
 	MirrorVisiblePages *counts; /* with unordered roots of one query: rows of
 								 * these pages are counted, not returned, if
 								 * the engine can; else NULL */
+	const gpuvec_grouping *grouping;	/* of the rows that are counted; NULL:
+										 * they are not grouped */
 	MemoryContext context;		/* hits live here */
 	uint64		engine_us;		/* time spent in the engine, all requests
 								 * together */
@@ -297,12 +301,28 @@ extern bool MirrorTopK(MirrorTarget *target, MirrorSearch *search, const char **
 
 /*
  * count_rows.c.  Count the rows that the query of a search for unordered roots
- * finds, and the snapshot sees: *seen of pages all of whose rows everybody
- * sees, *fetched others.  False: as above; without a reason, that is not known
- * in this way.
+ * finds, and the snapshot sees.  False: as above; without a reason, that is
+ * not known in this way.
+ *
+ * If the search has a grouping, other rows than those that were seen are not
+ * fetched.  What is returned of them is palloc'd.
  */
-extern bool MirrorCountRows(MirrorTarget *target, MirrorSearch *search, uint64 *seen,
-							uint64 *fetched, const char **reason);
+typedef struct MirrorCount
+{
+	uint64		seen;			/* rows of pages all of whose rows everybody
+								 * sees */
+	uint64		fetched;		/* others */
+
+	/* with a grouping */
+	uint64	   *groups;			/* of the rows that were seen */
+	uint64		ngroups;
+	uint64	   *roots;			/* [nroots] tids of other rows, which the
+								 * snapshot may not see */
+	uint64		nroots;
+} MirrorCount;
+
+extern bool MirrorCountRows(MirrorTarget *target, MirrorSearch *search, MirrorCount *count,
+							const char **reason);
 
 /*
  * answer_pages.c.  The rows of pages as gpuvec_tid(block, line), in the order

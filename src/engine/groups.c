@@ -4,7 +4,8 @@
  *	  Groups of the rows that a search counts.
  *
  * A hash table with open addressing, by the keys of groups, which users choose
- * (core/hash_secret.h).
+ * (core/hash_secret.h).  Segments have their keys in ascending order, most of
+ * them the same ones.  So a group is often the one behind the last group.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,6 +16,9 @@
 #include "engine/groups.h"
 
 #define FIRST_CAPACITY	64
+
+/* Groups that are looked at before the hash table is */
+#define GROUPS_AHEAD	4
 
 gpuvec_groups *
 gpuvec_groups_new(const gpuvec_grouping *grouping)
@@ -132,28 +136,40 @@ unite_group(const gpuvec_groups *groups, uint64_t *to, const uint64_t *from)
 	}
 }
 
+/* The number of a group with these keys, or groups->n */
+static uint32_t
+find_group(const gpuvec_groups *groups, const uint64_t *group)
+{
+	uint32_t	last = groups->next + GROUPS_AHEAD < groups->n ? groups->next + GROUPS_AHEAD : groups->n;
+	uint32_t	number;
+
+	for (uint32_t i = groups->next; i < last; i++)
+		if (same_keys(groups, group_at(groups, i), group))
+			return i;
+	number = *find_slot(groups, group);
+	return number != 0 ? number - 1 : groups->n;
+}
+
 bool
 gpuvec_groups_add(gpuvec_groups *groups, const uint64_t *group)
 {
-	uint32_t   *slot = find_slot(groups, group);
+	uint32_t	number = find_group(groups, group);
 
-	if (*slot != 0)
+	groups->next = number + 1;
+	if (number < groups->n)
 	{
-		unite_group(groups, group_at(groups, *slot - 1), group);
+		unite_group(groups, group_at(groups, number), group);
 		return true;
 	}
 	groups->too_many |= groups->n == GPUVEC_MOST_GROUPS;
 	if (groups->too_many)
 		return true;
-	if (groups->n == groups->capacity)
-	{
-		if (!grow(groups))
-			return false;
-		slot = find_slot(groups, group);
-	}
+	if (groups->n == groups->capacity && !grow(groups))
+		return false;
+	*find_slot(groups, group) = groups->n + 1;
 	memcpy(group_at(groups, groups->n), group,
 		   gpuvec_group_words(&groups->grouping) * sizeof(uint64_t));
-	*slot = ++groups->n;
+	groups->n++;
 	return true;
 }
 
@@ -261,7 +277,7 @@ gpuvec_groups_add_bins(gpuvec_groups *groups, const gpuvec_filter_column *filter
 	{
 		if (bins[bin] == 0)
 			continue;
-		memset(group, 0, sizeof(group));
+		memset(group, 0, gpuvec_group_words(grouping) * sizeof(uint64_t));
 		group[GPUVEC_GROUP_ROWS] = bins[bin];
 		read_keys(grouping, filters, bin, group);
 		read_values(grouping, filters, bins, nbins, bin, group);

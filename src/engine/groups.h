@@ -31,6 +31,8 @@ typedef struct gpuvec_groups
 {
 	gpuvec_grouping grouping;
 	uint32_t	n;
+	uint32_t	next;			/* the group behind the one that was added to
+								 * last */
 	uint32_t	capacity;
 	bool		too_many;		/* there are more than GPUVEC_MOST_GROUPS: what
 								 * is here means nothing */

@@ -14,6 +14,7 @@
 #   make bench-als-sql SCALE=1                        trainings through SQL
 #   make bench-filters-sql                            index scans with conditions
 #   make bench-counts          counts of rows by an index
+#   make bench-facets          groups of rows, counted by an index
 #   make bench-newest          the newest rows that have an id
 #   make bench-devices LAYOUTS="0 0,1"                tables on several devices, through SQL
 #   make bench-partitions      a partitioned table beside a flat one
@@ -44,6 +45,9 @@
 #
 # bench-counts: ROWS (1,000,000), MEASURE_SECONDS (2), ENGINE, THREADS (0:
 #              all), GOAL (1: milliseconds of a count), GIN (yes)
+#
+# bench-facets: ROWS (1,000,000), MEASURE_SECONDS (2), ENGINE, THREADS (0:
+#              all), GOAL (6: milliseconds of a facet), SCANS (yes)
 #
 # bench-newest: ROWS (1,000,000), MEASURE_SECONDS (2), ENGINE, THREADS (0:
 #              all), GOAL (1: milliseconds of a statement), PEERS (yes: GIN, a
@@ -122,6 +126,9 @@ bench-filters-sql: $(BENCH_BIN)/bench_gen
 
 bench-counts: $(BENCH_BIN)/bench_gen
 	$(PEERS_SETTINGS) $(call given,ENGINE GOAL MEASURE_SECONDS GIN) bash $(srcdir)/test/bench/counts_sql.sh
+
+bench-facets: $(BENCH_BIN)/bench_gen
+	$(PEERS_SETTINGS) $(call given,ENGINE GOAL MEASURE_SECONDS SCANS) bash $(srcdir)/test/bench/facets_sql.sh
 
 bench-newest: $(BENCH_BIN)/bench_gen
 	$(PEERS_SETTINGS) $(call given,ENGINE GOAL MEASURE_SECONDS PEERS) bash $(srcdir)/test/bench/newest_sql.sh

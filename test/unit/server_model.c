@@ -963,10 +963,107 @@ is_counted(const uint8_t *bits, uint64_t bytes, uint32_t block)
 	return block < bytes * 4 && ((bits[block / 4] >> (2 * (block % 4))) & 1) == 1;
 }
 
-/* The request to count the rows that a query finds on some pages */
+/* Columns to group rows by, and others whose values are wanted; or none */
+static gpuvec_grouping
+random_grouping(void)
+{
+	gpuvec_grouping grouping = {0};
+
+	if (model_filters == 0 || random_below(4) == 0)
+		return grouping;
+	grouping.nkeys = (uint8_t) random_below(4);
+	grouping.nvalues = (uint8_t) (random_below(3) + (grouping.nkeys == 0));
+	for (int i = 0; i < grouping.nkeys + grouping.nvalues; i++)
+		grouping.columns[i] = (uint8_t) (1 + random_below(model_filters));
+	return grouping;
+}
+
+/* Add a row to n groups of some words each; returns their new number */
+static uint64_t
+group_row(const gpuvec_grouping *grouping, const model_row *row, uint64_t *groups, uint64_t n)
+{
+	uint32_t	words = gpuvec_group_words(grouping);
+	uint64_t	filter_keys[GPUVEC_MAX_FILTERS + 1];
+	uint64_t   *mine = groups + n * words;
+	uint64_t	of_keys = (UINT64_C(1) << grouping->nkeys) - 1;
+	uint64_t	at = 0;
+
+	row_filter_keys(row->ids, row->len, filter_keys);
+	memset(mine, 0, words * sizeof(uint64_t));
+	for (int i = 0; i < grouping->nkeys + grouping->nvalues; i++)
+		mine[1] |= (filter_keys[0] >> grouping->columns[i] & 1) << i;
+	for (int i = 0; i < grouping->nkeys; i++)
+		mine[2 + i] = (mine[1] >> i & 1) ? 0 : filter_keys[grouping->columns[i]];
+	while (at < n && ((groups[at * words + 1] ^ mine[1]) & of_keys) == 0 ?
+		   memcmp(groups + at * words + 2, mine + 2, grouping->nkeys * sizeof(uint64_t)) != 0 : at < n)
+		at++;
+	if (at == n)
+		mine[1] |= ~of_keys & ((UINT64_C(1) << (grouping->nkeys + grouping->nvalues)) - 1);
+	mine = groups + at * words;
+	mine[0]++;
+	for (int i = grouping->nkeys; i < grouping->nkeys + grouping->nvalues; i++)
+	{
+		uint64_t   *range = mine + 2 + grouping->nkeys + 2 * (i - grouping->nkeys);
+		uint64_t	key = filter_keys[grouping->columns[i]];
+		bool		first = (mine[1] >> i & 1) != 0;
+
+		if (filter_keys[0] >> grouping->columns[i] & 1)
+			continue;
+		range[0] = first || key < range[0] ? key : range[0];
+		range[1] = first || key > range[1] ? key : range[1];
+		mine[1] &= ~(UINT64_C(1) << i);
+	}
+	return at == n ? n + 1 : n;
+}
+
+static uint32_t sorted_words;	/* of the groups that are being sorted */
+
+static int
+compare_groups(const void *a, const void *b)
+{
+	return memcmp(a, b, sorted_words * sizeof(uint64_t));
+}
+
+/* Check the groups of an answer: those of the rows of some pages */
+static bool
+check_groups(const model *m, const gpuvec_grouping *grouping, const gpuvec_hit *truth, uint64_t n,
+			 const uint8_t *bits, uint64_t bytes, uint64_t *answered, uint64_t size)
+{
+	uint64_t   *groups;
+	uint64_t	ngroups = 0;
+	bool		ok;
+
+	sorted_words = gpuvec_group_words(grouping);
+	groups = malloc((n + 1) * sorted_words * sizeof(uint64_t));
+	for (uint64_t i = 0; i < n; i++)
+	{
+		uint32_t	block = gpuvec_hit_block(truth[i].place);
+		const model_page *page = &m->pages[block];
+		uint32_t	r = 0;
+
+		while (page->rows[r].line != gpuvec_hit_line(truth[i].place))
+			r++;
+		if (is_counted(bits, bytes, block))
+			ngroups = group_row(grouping, &page->rows[r], groups, ngroups);
+	}
+	ok = check(size == ngroups * sorted_words * sizeof(uint64_t), "the number of groups");
+	if (ok)
+	{
+		qsort(groups, ngroups, sorted_words * sizeof(uint64_t), compare_groups);
+		qsort(answered, ngroups, sorted_words * sizeof(uint64_t), compare_groups);
+		ok = check(ngroups == 0 || memcmp(groups, answered, size) == 0, "groups are those of brute force");
+	}
+	free(groups);
+	return ok;
+}
+
+/*
+ * The request to count the rows that a query finds on some pages, by groups
+ * unless the grouping is empty
+ */
 static void
 count_request(buffer *b, const model *m, gpuvec_measure measure, const model_query *query,
-			  const uint8_t *bits, uint64_t bytes)
+			  const gpuvec_grouping *grouping, const uint8_t *bits, uint64_t bytes)
 {
 	buffer		search = {0};
 	gpuvec_search *head;
@@ -979,6 +1076,7 @@ count_request(buffer *b, const model *m, gpuvec_measure measure, const model_que
 	wire->k = GPUVEC_ALL_ROWS;
 	wire->flags = (wire->flags & ~(uint32_t) GPUVEC_QUERY_AFTER) | GPUVEC_QUERY_PAGES | GPUVEC_QUERY_COUNT;
 	head->counted_bytes = bytes;
+	head->grouping = *grouping;
 	before = (size_t) ((char *) (wire + 1) - search.data) + head->filter_bytes;
 	buffer_add(b, search.data, before);
 	buffer_add(b, bits, bytes);
@@ -988,21 +1086,27 @@ count_request(buffer *b, const model *m, gpuvec_measure measure, const model_que
 
 /* Check an answer: of all n rows those of some pages are counted */
 static bool
-check_counted(client *c, gpuvec_hit *truth, uint64_t n, const uint8_t *bits, uint64_t bytes)
+check_counted(client *c, const model *m, const gpuvec_grouping *grouping, gpuvec_hit *truth, uint64_t n,
+			  const uint8_t *bits, uint64_t bytes)
 {
 	gpuvec_result result;
 	char	   *pages;
+	bool		grouped = grouping->nkeys + grouping->nvalues > 0;
 	uint64_t	rest = 0;
 
 	memcpy(&result, c->data, sizeof(result));
 	if (!check(result.state.state == GPUVEC_READY && result.nqueries == 1, "a query that counts is answered"))
 		return false;
 	if (result.counted == GPUVEC_NOT_COUNTED)
-		return check(on_gpu() && result.nhits == 0, "what is not counted is not returned");
+		return check(on_gpu() && result.nhits == 0 && result.group_bytes == 0, "what is not counted is not returned");
+	pages = c->data + c->frame.length - result.page_bytes;
+	if (grouped ? !check_groups(m, grouping, truth, n, bits, bytes, (uint64_t *) (pages - result.group_bytes),
+								result.group_bytes) :
+		!check(result.group_bytes == 0, "there are no groups"))
+		return false;
 	for (uint64_t i = 0; i < n; i++)
 		if (!is_counted(bits, bytes, gpuvec_hit_block(truth[i].place)))
 			truth[rest++] = truth[i];
-	pages = c->data + c->frame.length - result.page_bytes;
 	return check(result.counted == n - rest, "the number of rows that are counted") &&
 		check(result.nhits == rest && (result.page_bytes > 0) == (rest > 0), "the number of the others") &&
 		check(pages_equal(pages, result.page_bytes, truth, rest), "others are returned");
@@ -1013,6 +1117,7 @@ model_check_count(client *c, const model *m, gpuvec_measure measure, model_query
 {
 	uint64_t	bytes = (random_below(3) ? m->nblocks / 4 + 1 : random_below(m->nblocks / 4 + 1)) / 8 * 8;
 	uint8_t    *bits = random_pages(bytes);
+	gpuvec_grouping grouping = random_grouping();
 	buffer		b = {0};
 	uint64_t	passed = 0;
 	uint64_t	n;
@@ -1021,10 +1126,10 @@ model_check_count(client *c, const model *m, gpuvec_measure measure, model_query
 
 	weights = some_weights[random_below(4)];
 	query->wire.flags &= GPUVEC_QUERY_MIN_SCORE;
-	count_request(&b, m, measure, query, bits, bytes);
+	count_request(&b, m, measure, query, &grouping, bits, bytes);
 	truth = brute_force(m, measure, query, 0, 0, &n, &passed);
 	ok = check(client_call(c, GPUVEC_MSG_SEARCH, b.data, b.length, GPUVEC_MSG_RESULT), "a count is answered") &&
-		check_counted(c, truth, n, bits, bytes);
+		check_counted(c, m, &grouping, truth, n, bits, bytes);
 	free(b.data);
 	free(truth);
 	free(bits);

@@ -2181,6 +2181,11 @@ bad_counts(const engine *e, const model *m)
 	BAD_COUNT(head->counted_bytes += 8, "more pages than there are");
 	BAD_COUNT((head->counted_bytes += 1, b.length += 1), "a part of a word of pages");
 	BAD_COUNT(head->counted_bytes = UINT64_MAX - 7, "pages that overflow");
+	BAD_COUNT((head->grouping.nkeys = 1, head->grouping.columns[0] = 0), "groups by no column");
+	BAD_COUNT((head->grouping.nkeys = 1, head->grouping.columns[0] = (uint8_t) (m->key.nfilters + 1)), "groups by a column that is not there");
+	BAD_COUNT((head->grouping.nvalues = 1, head->grouping.columns[0] = 255), "values of a column far away");
+	BAD_COUNT((head->grouping.nkeys = 255, head->grouping.nvalues = 255), "groups by too many columns");
+	BAD_COUNT((head->grouping.nkeys = 1, head->grouping.columns[0] = 1, query->flags = 0, query->k = 10), "groups of a query that does not count");
 	free(b.data);
 }
 

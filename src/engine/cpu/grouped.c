@@ -17,6 +17,9 @@
 
 #define WORD_ROWS		64
 
+/* From so many marked rows of a word on, all are gone through */
+#define MANY_ROWS		24
+
 /* Bins that are made for each row, at most */
 #define BINS_OF_ROW		8
 
@@ -124,19 +127,37 @@ follow_values(const gpuvec_filter_column *column, const uint32_t *rows, const ui
 	}
 }
 
+/*
+ * Count the rows of a word in bins that are codes of one column, many of which
+ * are marked: without a jump that depends on a mark
+ */
+static void
+count_codes(uint64_t bits, const uint16_t *codes, uint32_t *counts)
+{
+	for (uint32_t j = 0; j < WORD_ROWS; j++, bits >>= 1)
+		counts[codes[j]] += (uint32_t) bits & 1;
+}
+
 /* Count the rows of an entry's marks in its bins */
 static void
 count_entry(const gpuvec_grouping *grouping, const gpuvec_segment *segment, const uint64_t *marks,
 			uint32_t *counts, uint32_t nbins)
 {
 	const gpuvec_filter_column *filters = segment->filters;
+	bool		one = grouping->nkeys == 1 && grouping->nvalues == 0;
 	uint32_t	rows[WORD_ROWS];
 	uint32_t	bins[WORD_ROWS];
 
 	for (uint32_t word = 0; word < marks_words(segment->nrows); word++)
 	{
-		uint32_t	n = list_rows(marks[word], word * WORD_ROWS, rows);
+		uint32_t	n;
 
+		if (one && __builtin_popcountll(marks[word]) >= MANY_ROWS)
+		{
+			count_codes(marks[word], filters[grouping->columns[0] - 1].codes + word * WORD_ROWS, counts);
+			continue;
+		}
+		n = list_rows(marks[word], word * WORD_ROWS, rows);
 		find_bins(grouping, filters, rows, n, bins);
 		for (uint32_t j = 0; j < n; j++)
 			counts[bins[j]]++;

@@ -1,0 +1,115 @@
+#!/bin/bash
+# Facets: groups of the rows that a search finds, counted by an index.
+#
+# Called by "make bench-facets" (bench.mk lists the variables).  Starts a
+# private server, makes a table of ROWS rows of mode B in random order with the
+# columns brand (500 values, few of which have most rows), color (12), day
+# (3,650), seller (100,000) and price (1 to 10,000, uniform), and an index on
+# all of them.  Then, in one run:
+#
+# - the time of a facet, one client, prepared statements, for MEASURE_SECONDS:
+#   of the rows that have an id, or a price; by the index, by its scans without
+#   the node that counts (enable_indexonlyscan = off), and by a sequential scan
+#   with parallel workers;
+# - the time in the engine, as EXPLAIN says (the median of 15);
+# - four facets in one statement, of 61 % of the rows; the first 10 rows by
+#   rank, the same four facets, and both in one statement;
+# - the same when 1 and 10 % of the pages are not all-visible.
+#
+# The groups of each facet are compared with those of a sequential scan.
+# Prints a table.  Exit status 1 if some differ or a goal is missed.
+set -uo pipefail
+
+: "${ROWS:=1000000}" "${MEASURE_SECONDS:=2}" "${THREADS:=0}" "${ENGINE:=auto}" "${GOAL:=6}" "${SCANS:=yes}"
+: "${BENCH_BIN:?run this with \"make bench-facets\"}"
+. "$(dirname "${BASH_SOURCE[0]}")/peers_lib.sh"
+
+make_tables() {
+	progress "making $ROWS rows"
+	psql_ <<-SQL >/dev/null || die "could not make the tables"
+		CREATE TABLE shop (id bigint, tokens idset, brand int2 DEFAULT floor(500 * random() ^ 3), color int2 DEFAULT floor(random() * 12),
+			day date DEFAULT date '2016-01-01' + (random() * 3649)::int, seller int DEFAULT floor(random() * 100000),
+			price int DEFAULT 1 + floor(random() * 10000));
+		COPY shop (id, tokens) FROM PROGRAM '$work/bench_gen docs --mode B --order random --n-docs $ROWS' (FORMAT binary);
+		SET max_parallel_maintenance_workers = 4;
+		CREATE INDEX shop_idx ON shop USING gpuvec (tokens, brand, color, day, seller, price);
+		VACUUM (ANALYZE, FREEZE) shop;
+		-- an id for each share of the rows
+		CREATE TABLE shares AS SELECT DISTINCT ON (share) share, id FROM (VALUES (0.01), (0.1), (0.5)) s(share),
+			(SELECT i AS id, count(*) AS n FROM (SELECT unnest(tokens) AS i FROM shop LIMIT 5000000) u GROUP BY i) f
+			ORDER BY share, abs(ln(n * (SELECT avg(cardinality(tokens)) FROM (SELECT tokens FROM shop LIMIT 100000) x) / 5000000 / share));
+	SQL
+}
+
+# milliseconds SETTINGS STATEMENT
+milliseconds() {
+	printf '%s;\n' "$2" >"$work/script"
+	PGOPTIONS="$1" "$bindir/pgbench" -n -M prepared -c 1 -T "$MEASURE_SECONDS" -f "$work/script" 2>/dev/null |
+		sed -n 's/^latency average = \([0-9.]*\) ms$/\1/p'
+}
+
+# in_engine STATEMENT: milliseconds, of all its nodes together
+in_engine() {
+	for _ in $(seq 15); do
+		psql_ -c "SET enable_seqscan = off" -c "EXPLAIN (ANALYZE, COSTS OFF) $1" |
+			awk '/Engine Time:/ { for (i = 1; i < NF; i++) if ($i == "Time:") sum += $(i + 1) } END { print sum + 0 }'
+	done | median
+}
+
+by_index='-c enable_seqscan=off'
+by_bitmap='-c enable_seqscan=off -c enable_indexonlyscan=off'
+by_scan='-c enable_indexscan=off -c enable_bitmapscan=off -c enable_indexonlyscan=off -c max_parallel_workers_per_gather=4'
+
+# facet LABEL STATEMENT GOAL: sorted rows are compared
+facet() {
+	local ms
+	progress "$1"
+	PGOPTIONS="$by_scan" psql_ -c "$2" | sort >"$work/expected"
+	PGOPTIONS="$by_index" psql_ -c "$2" | sort | cmp -s - "$work/expected" || fail "groups differ: $1"
+	ms=$(milliseconds "$by_index" "$2")
+	goal "$1: ms" "$ms" '<=' "$3"
+	figure " in the engine" "$(in_engine "$2")"
+	[ "$SCANS" = yes ] || return 0
+	figure " by a bitmap scan" "$(milliseconds "$by_bitmap" "$2")"
+	figure " by a sequential scan" "$(milliseconds "$by_scan" "$2")"
+}
+
+# four CONDITION: four facets in one statement
+four() {
+	printf "SELECT 'brand' AS facet, brand::int AS value, count(*) FROM shop WHERE %s GROUP BY brand UNION ALL SELECT 'color', color, count(*) FROM shop WHERE %s GROUP BY color UNION ALL SELECT 'year', day - date '2016-01-01', count(*) FROM shop WHERE %s GROUP BY day UNION ALL SELECT 'price', NULL, count(*) FROM shop WHERE %s AND price < 1000" "$1" "$1" "$1" "$1"
+}
+
+facets() {
+	local share id most='price <= 6100' ranked
+	while IFS='|' read -r share id; do
+		facet "brands of an id of $share of the rows$1" "SELECT brand, count(*) FROM shop WHERE tokens && '{$id}' GROUP BY brand" "$GOAL"
+	done < <(psql_ -c 'SELECT share, id FROM shares ORDER BY share')
+	id=$(psql_ -c 'SELECT id FROM shares WHERE share = 0.5')
+	facet "prices of brands, of 0.5$1" "SELECT brand, count(*), min(price), max(price) FROM shop WHERE tokens && '{$id}' GROUP BY brand" "$GOAL"
+	facet "days of 61 %$1" "SELECT day, count(*) FROM shop WHERE $most GROUP BY day" "$GOAL"
+	facet "sellers of 61 %$1" "SELECT seller, count(*) FROM shop WHERE $most GROUP BY seller" "$(calc "$GOAL * 20")"
+	facet "four facets of 61 %$1" "$(four "$most")" "$GOAL"
+	ranked="SELECT 'rank', id::int, 0 FROM shop WHERE tokens && '{$id}' ORDER BY tokens <-> (SELECT tokens FROM shop WHERE id = 7), id LIMIT 10"
+	progress "with a ranking$1"
+	figure "first 10 by rank$1" "$(milliseconds "$by_index" "$ranked")"
+	figure "four facets of 0.5$1" "$(milliseconds "$by_index" "$(four "tokens && '{$id}'")")"
+	figure "both in one statement$1" "$(milliseconds "$by_index" "($ranked) UNION ALL $(four "tokens && '{$id}'")")"
+}
+
+# unsee EVERY: one page of this number is not all-visible any more
+unsee() {
+	psql_ -c "DELETE FROM shop WHERE ctid IN (SELECT format('(%s,1)', b * $1)::tid
+		FROM generate_series(0, (pg_relation_size('shop') / current_setting('block_size')::int - 1) / $1) b)"
+}
+
+bench_server "shared_buffers = 8GB
+gpuvec.engine = '$ENGINE'
+gpuvec.cpu_threads = $THREADS"
+make_tables
+facets ''
+unsee 100
+facets ', 1 % of pages unproven'
+unsee 10
+facets ', 10 % unproven'
+print_goals 'facets by an index'
+[ "$failures" = 0 ] || exit 1

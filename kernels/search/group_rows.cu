@@ -115,20 +115,20 @@ static __device__ __forceinline__ void
 count_marked(const struct group_params &params, const struct device_segment *segment, uint32_t row,
 			 uint32_t marked, const struct thread_bins &bins)
 {
-	uint32_t *low = bins.words + (size_t) bins.n * bins.stride;
+	uint32_t *low = bins.words + bins.n * bins.stride;
 	uint32_t bin[BYTE_ROWS];
 
 	find_bins(params, segment, row, bin);
 #pragma unroll
 	for (int i = 0; i < BYTE_ROWS; i++)
 		if (marked >> i & 1)
-			atomicAdd(&bins.words[(size_t) bin[i] * bins.stride], 1);
+			atomicAdd(&bins.words[bin[i] * bins.stride], 1);
 #pragma unroll 1
 	for (uint32_t v = 0; v < params.grouping.nvalues; v++)
 	{
 		uint32_t column = params.grouping.columns[params.grouping.nkeys + v];
 		const struct device_filter *filter = &segment->filters[column - 1];
-		uint32_t *high = low + (size_t) bins.n * bins.stride;
+		uint32_t *high = low + bins.n * bins.stride;
 		uint32_t code[BYTE_ROWS];
 
 		read_codes(segment, filter, row, code);
@@ -136,14 +136,14 @@ count_marked(const struct group_params &params, const struct device_segment *seg
 		for (int i = 0; i < BYTE_ROWS; i++)
 			if ((marked >> i & 1) && code[i] < filter->nkeys)
 			{
-				size_t at = (size_t) bin[i] * bins.stride;
+				uint32_t at = bin[i] * bins.stride;
 
 				if (code[i] < *(volatile uint32_t *) &low[at])
 					atomicMin(&low[at], code[i]);
 				if (code[i] > *(volatile uint32_t *) &high[at])
 					atomicMax(&high[at], code[i]);
 			}
-		low = high + (size_t) bins.n * bins.stride;
+		low = high + bins.n * bins.stride;
 	}
 }
 

@@ -606,7 +606,7 @@ grouped_row_of(const table *t, uint64_t tid)
 
 /*
  * Leave out the rows of an answer that are of the pages of a query which
- * counts; returns how many they are, and adds them to rows[]
+ * counts; returns how many they are, and adds those to be grouped to rows[]
  */
 static uint64_t
 leave_out_counted(const table *t, gpuvec_topk_query *answer, const gpuvec_topk_query *query,
@@ -620,9 +620,13 @@ leave_out_counted(const table *t, gpuvec_topk_query *answer, const gpuvec_topk_q
 		uint64_t	tid = answer->matches[i].tid;
 
 		if (!gpuvec_page_set_has(&query->counts, gpuvec_tid_block(tid)))
+		{
 			answer->matches[n++] = answer->matches[i];
-		else
-			rows[counted++] = grouped_row_of(t, tid);
+			continue;
+		}
+		if (query->grouping)
+			rows[counted] = grouped_row_of(t, tid);
+		counted++;
 	}
 	answer->nmatches = n;
 	counted_rows += counted;
@@ -745,7 +749,7 @@ compare_batch(gpuvec_backend *one, const gpuvec_view *expected, gpuvec_backend *
 	gpuvec_method method = (gpuvec_method) random_below(GPUVEC_N_METHODS);
 	bool		uncounted = is_uncounted(shards, view);
 	gpuvec_backend *by = replica < 0 ? shards : shards->copier->replica(shards, replica);
-	grouped_row *rows = malloc((t->n + 1) * sizeof(*rows));
+	grouped_row *rows = malloc((view->nrows + 1) * sizeof(*rows));
 	gpuvec_topk_query *found;
 	gpuvec_topk_query *want;
 

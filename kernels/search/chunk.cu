@@ -113,6 +113,7 @@ lay_out(const struct search *s, struct chunk *c)
 	lay_out_sparse(s, c, &at);
 	c->ranges = at.reserve(c->lists && !c->counts ? sizeof(uint2) * 2 * nblocks : 0);
 	c->pages = at.reserve(c->counts ? chunk_query(c, 0)->query->counts.bytes : 0);
+	c->segment_bins = at.reserve(c->grouping ? sizeof(struct segment_bins) * nsegments : 0);
 	c->uploaded = at.used;
 	c->entries = at.reserve(c->lists ? sizeof(uint4) * c->nentries * nsegments : 0);
 	c->nentries_of = at.reserve(c->lists ? sizeof(uint4) * c->n * nsegments : 0);
@@ -121,6 +122,7 @@ lay_out(const struct search *s, struct chunk *c)
 	c->top[1] = at.reserve(list);
 	c->candidates = at.reserve(c->counts ? 0 : sizeof(struct row_key) * c->capacity * c->n);
 	c->tids = at.reserve(c->counts ? sizeof(uint64_t) * c->capacity : 0);
+	lay_out_groups(s, c, &at);
 	c->cold_keys = at.reserve(sizeof(uint64_t) * c->nslots);
 	c->cold_places = at.reserve(sizeof(uint2) * c->nslots);
 	c->bytes = at.used;
@@ -213,6 +215,9 @@ upload_chunk(struct search *s, struct chunk *c)
 	if (c->counts && chunk_query(c, 0)->query->counts.bytes > 0)
 		memcpy(b->upload.get() + (c->pages - c->states), chunk_query(c, 0)->query->counts.bits,
 			   chunk_query(c, 0)->query->counts.bytes);
+	if (c->grouping)
+		fill_groups(s, c,
+					(struct segment_bins *) (b->upload.get() + (c->segment_bins - c->states)));
 	if (c->lists && !c->counts)
 		fill_ranges(s, c, (uint2 *) (b->upload.get() + (c->ranges - c->states)));
 	return s->check(cudaMemcpyAsync(scratch_at<char>(s, c->states), b->upload.get(), bytes,

@@ -8,6 +8,7 @@
  * chunk_filters.cu  their filters
  * chunk_sparse.cu   their weights, by measures of sparse vectors
  * chunk_counts.cu   queries that count rows, each a chunk of its own
+ * chunk_groups.cu   the groups of these rows
  * list_rounds.cu    the rounds of a chunk that is counted by lists
  * dense_rounds.cu   the same by bit vectors
  * chunk.cu          a chunk's memory, and its way to the device
@@ -58,7 +59,8 @@ struct search
 	struct search_backend *b;
 	const struct gpuvec_search_policy &policy;
 	cudaStream_t stream;
-	struct cuda_view *view = NULL;
+	const gpuvec_view *given = NULL; /* the view, as the host has it .. */
+	struct cuda_view *view = NULL;   /* .. and on the device */
 	gpuvec_scoring scoring = {};
 	gpuvec_method method = GPUVEC_METHOD_AUTO;
 	struct work_query *work = NULL;
@@ -113,7 +115,9 @@ struct chunk
 	bool again;  /* its queries overflowed before: they have good bounds */
 	bool counts; /* its only query counts rows; the bound is the least score */
 	bool every;  /* then, all rows that take part are counted */
-	bool whole;  /* tables of weights have all numbers (sparse_scan.cu) */
+	/* how these rows are put into groups; NULL: they are not */
+	const gpuvec_grouping *grouping;
+	bool whole; /* tables of weights have all numbers (sparse_scan.cu) */
 	/* 0, or warps of a block that scans for all queries (sparse_batch.cu) */
 	uint32_t together;
 	size_t together_bytes; /* its shared memory */
@@ -151,6 +155,7 @@ struct chunk
 	size_t number_entries; /* .. and their entries */
 	size_t ranges;         /* for each block the queries that sample it */
 	size_t pages;          /* whose rows are counted */
+	size_t segment_bins;   /* where bins of segments begin */
 	size_t uploaded;       /* end of what is copied in */
 	size_t entries;        /* of the queries, for each segment */
 	size_t nentries_of;
@@ -163,9 +168,12 @@ struct chunk
 	size_t top[2];
 	size_t candidates;
 	size_t tids;      /* of rows that are not counted */
+	size_t marks;     /* of rows that are put into groups: row_counts.marks, .. */
+	size_t bins;      /* .. and the bins of all segments */
 	size_t cold_keys; /* tables of rows that share cold numbers */
 	size_t cold_places;
 	size_t bytes;
+	uint64_t bin_words; /* of all segments */
 	uint64_t nids;
 	uint64_t nterms; /* of all queries; 0 by measures of sets */
 	uint64_t ncold;  /* cold numbers of all queries; 0: no table is needed */
@@ -269,7 +277,23 @@ queue_gather(struct search *s, struct chunk *c);
 extern struct row_counts
 chunk_counts(const struct search *s, const struct chunk *c);
 extern bool
+copy_back(struct search *s, const struct chunk *c, void *to, size_t from, size_t bytes);
+extern bool
 run_count(struct search *s, struct work_query *w);
+
+/* chunk_groups.cu */
+extern bool
+plan_groups(const struct search *s, struct chunk *c);
+extern void
+lay_out_groups(const struct search *s, struct chunk *c, struct arena *at);
+extern void
+fill_groups(const struct search *s, const struct chunk *c, struct segment_bins *to);
+extern bool
+clear_groups(struct search *s, const struct chunk *c);
+extern bool
+queue_groups(struct search *s, const struct chunk *c);
+extern bool
+take_groups(struct search *s, const struct chunk *c, gpuvec_topk_query *query);
 
 /* chunk_kernels.cu */
 extern bool

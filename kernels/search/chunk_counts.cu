@@ -12,8 +12,8 @@
  * are those of the mask, and no id is read (mask_rows.cu).
  *
  * A query is not answered (GPUVEC_NOT_COUNTED) if more tids are to be listed
- * than there is room for, or if its table of rows that share cold numbers is
- * too small.
+ * than there is room for, if its table of rows that share cold numbers is too
+ * small, or if there are too many groups (chunk_groups.cu).
  *
  *-------------------------------------------------------------------------
  */
@@ -26,9 +26,9 @@
 namespace gpuvec
 {
 
-/* Tids that come with the count, and tids that are copied at a time */
+/* Tids that come with the count, and bytes that are copied at a time */
 #define FIRST_TIDS 1024
-#define STEP_TIDS ((uint32_t) 1 << 19)
+#define STEP_BYTES ((size_t) 4 << 20)
 
 /* What the kernels of a chunk that counts rows need; else nothing */
 struct row_counts
@@ -46,6 +46,8 @@ chunk_counts(const struct search *s, const struct chunk *c)
 	counts.partition_bits = s->view->partition_bits;
 	if (!c->every)
 		counts.cold = chunk_tables(s, c);
+	if (c->grouping)
+		counts.marks = scratch_at<uint32_t>(s, c->marks);
 	return counts;
 }
 
@@ -90,32 +92,53 @@ queue_copy(struct search *s, size_t to, size_t from, size_t bytes)
 }
 
 /*
+ * Copy bytes of the scratch memory back, through pinned memory.  If the query
+ * is canceled meanwhile, some are missing.
+ */
+bool
+copy_back(struct search *s, const struct chunk *c, void *to, size_t from, size_t bytes)
+{
+	struct search_backend *b = s->b;
+	size_t step;
+
+	for (size_t done = 0; done < bytes && !s->stopped; done += step)
+	{
+		step = std::min(bytes - done, STEP_BYTES);
+		if (!need_pinned(s, b->download, b->download_bytes, step) ||
+			!queue_copy(s, 0, from + done, step) || !wait_for_device(s, c))
+			return false;
+		memcpy((char *) to + done, b->download.get(), step);
+	}
+	return true;
+}
+
+/*
  * Give a query its n tids, the first ones of which are at an offset of pinned
- * memory.  If it is canceled meanwhile, some are missing.
+ * memory
  */
 static bool
 take_tids(struct search *s, const struct chunk *c, gpuvec_topk_query *query, size_t first,
 		  uint32_t n)
 {
-	struct search_backend *b = s->b;
 	uint32_t taken = std::min(n, (uint32_t) FIRST_TIDS);
-	uint32_t step;
 
 	query->tids = (uint64_t *) malloc(n * sizeof(uint64_t));
 	if (query->tids == NULL)
 		return gpuvec_fail_memory(s->error, n * sizeof(uint64_t));
-	memcpy(query->tids, b->download.get() + first, taken * sizeof(uint64_t));
-	for (; taken < n && !s->stopped; taken += step)
-	{
-		step = std::min(n - taken, STEP_TIDS);
-		if (!need_pinned(s, b->download, b->download_bytes, step * sizeof(uint64_t)) ||
-			!queue_copy(s, 0, c->tids + taken * sizeof(uint64_t), step * sizeof(uint64_t)) ||
-			!wait_for_device(s, c))
-			return false;
-		memcpy(query->tids + taken, b->download.get(), step * sizeof(uint64_t));
-	}
+	memcpy(query->tids, s->b->download.get() + first, taken * sizeof(uint64_t));
 	query->nmatches = n;
-	return true;
+	return copy_back(s, c, query->tids + taken, c->tids + taken * sizeof(uint64_t),
+					 (n - taken) * sizeof(uint64_t));
+}
+
+/* Do not answer a query */
+static void
+refuse_count(struct search *s, gpuvec_topk_query *query)
+{
+	gpuvec_free_unordered(query);
+	query->nmatches = 0;
+	query->counted = GPUVEC_NOT_COUNTED;
+	s->b->stats.refused_counts++;
 }
 
 /* Take the answer from the pinned memory to which its head was copied */
@@ -131,14 +154,21 @@ take_count(struct search *s, const struct chunk *c)
 
 	if (n > c->capacity || (c->ncold > 0 && !c->every && state->cold_full))
 	{
-		s->b->stats.refused_counts++;
-		query->counted = GPUVEC_NOT_COUNTED;
+		refuse_count(s, query);
 		return true;
 	}
 	query->ranked_disjoint = c->gathered && state->disjoint;
 	for (uint32_t i = 0; i < COUNT_PLACES; i++)
 		query->counted += counted[i * COUNT_STRIDE];
-	return n == 0 || take_tids(s, c, query, c->counters - c->results, n);
+	if (n > 0 && !take_tids(s, c, query, c->counters - c->results, n))
+		return false;
+	if (c->grouping == NULL || query->counted == 0 || s->stopped)
+		return true;
+	if (!take_groups(s, c, query))
+		return false;
+	if (query->groups && query->groups->too_many)
+		refuse_count(s, query);
+	return true;
 }
 
 /* Wait for a chunk whose kernels are queued, and answer its query */
@@ -157,6 +187,7 @@ end_count(struct search *s, struct chunk *c)
 	b->stats.stopped_chunks += s->stopped;
 	if (s->stopped)
 	{
+		gpuvec_free_unordered(query);
 		query->nmatches = 0;
 		query->counted = 0;
 	}
@@ -183,12 +214,17 @@ run_count(struct search *s, struct work_query *w)
 	c.list_planes = planes_for(s, w->query->len);
 	c.capacity = fit_capacity(s, s->policy.workspace / 4 / sizeof(uint64_t));
 	s->b->stats.counts++;
+	if (!plan_groups(s, &c))
+	{
+		refuse_count(s, w->query);
+		return true;
+	}
 	if (!choose_kernel(s, &c, w->kind & 1 ? 17 : 8))
 		return false;
 	lay_out(s, &c);
 	note_way(&c);
-	return need_memory(s, s->b->scratch, c.bytes) && upload_chunk(s, &c) && queue_count(s, &c) &&
-		   end_count(s, &c);
+	return need_memory(s, s->b->scratch, c.bytes) && upload_chunk(s, &c) && clear_groups(s, &c) &&
+		   queue_count(s, &c) && queue_groups(s, &c) && end_count(s, &c);
 }
 
 } // namespace gpuvec

@@ -229,6 +229,21 @@ complete_row(const struct cold_params &params, const struct query_state *query,
 	return true;
 }
 
+/* Where the rows of the lanes are, by their slots: see warp_rows */
+struct slot_rows
+{
+	const struct cold_params &params;
+	uint32_t slot;
+
+	__device__ __forceinline__ void
+	mark(uint32_t *marks, uint32_t rows) const
+	{
+		uint2 place = params.tables.places[slot];
+
+		lane_row{&params.segments[place.x], place.y >> 16}.mark(marks, rows);
+	}
+};
+
 /*
  * Emit the rows in some slots by counts: one of each lane that has one, with
  * the bitmap of the query's hot numbers
@@ -244,7 +259,7 @@ emit_counted(const struct cold_params &params, const struct candidate_sink &sink
 
 	mine = mine && complete_row(params, query, bitmap, &params.tables.places[slot], &len, &common);
 	emit_rows<COUNTS>(sink, q, &query->limits, mine, {common, query->limits.len, len},
-					  params.tables.keys[slot]);
+					  params.tables.keys[slot], slot_rows{params, slot});
 }
 
 /* The same by scores */
@@ -262,7 +277,7 @@ emit_scored(const struct cold_params &params, const struct candidate_sink &sink,
 	if (mine)
 		params.tables.places[slot].y =
 			row << 16 | (((uint32_t) (key.lo & KEY_COMMON_MASK) - 1) & 0xFFFF);
-	append_rows<COUNTS>(sink, q, ranks, key);
+	append_rows<COUNTS>(sink, q, ranks, key, slot_rows{params, slot});
 }
 
 /*

@@ -35,6 +35,37 @@ is_counted_page(const struct row_counts &counts, uint32_t block)
 }
 
 /*
+ * Where the rows of a warp's lanes are, and how to mark some of them, a bit
+ * for each lane, to be put into groups (group_rows.cu): in one tile ..
+ */
+struct warp_rows
+{
+	const struct device_segment *segment;
+	uint32_t tile;
+
+	__device__ __forceinline__ void
+	mark(uint32_t *marks, uint32_t rows) const
+	{
+		if (threadIdx.x % 32 == 0)
+			atomicOr(&marks[segment->first_tile + tile], rows);
+	}
+};
+
+/* .. or each anywhere */
+struct lane_row
+{
+	const struct device_segment *segment;
+	uint32_t row;
+
+	__device__ __forceinline__ void
+	mark(uint32_t *marks, uint32_t rows) const
+	{
+		if (rows >> threadIdx.x % 32 & 1)
+			atomicOr(&marks[segment->first_tile + row / 32], 1u << row % 32);
+	}
+};
+
+/*
  * Count the rows of the lanes that have one, or list their tids.  Called by a
  * whole warp; returns how many these rows are.  A row of which only hot
  * numbers were counted is left out: it came before, with all its numbers.
@@ -42,9 +73,10 @@ is_counted_page(const struct row_counts &counts, uint32_t block)
  * Where most rows match, many warps count at the same time.  None needs the
  * sum, and each thread block has a place of some, so nothing is waited for.
  */
+template <typename Place>
 static __device__ __forceinline__ uint32_t
 count_rows(const struct row_counts &counts, struct query_state *query, bool counted,
-		   const struct row_key &key)
+		   const struct row_key &key, const Place &place)
 {
 	uint32_t lane = threadIdx.x % 32;
 	uint64_t tid = tid_of_key(key.lo, counts.partition_bits);
@@ -62,6 +94,8 @@ count_rows(const struct row_counts &counts, struct query_state *query, bool coun
 	if (lane == 0 && rows != listed)
 		atomicAdd(&counts.counted[blockIdx.x % COUNT_PLACES * COUNT_STRIDE],
 				  __popc(rows & ~listed));
+	if (counts.marks != NULL && rows != listed)
+		place.mark(counts.marks, rows & ~listed);
 	if (listed == 0)
 		return __popc(rows);
 	if (lane == 0)
@@ -126,15 +160,15 @@ emit_row(const struct candidate_sink &sink, uint32_t q, const struct query_limit
  * The query's count includes rows for which there was no room: a count beyond
  * the capacity says that some were lost.
  *
- * COUNTS: the query counts rows.
+ * COUNTS: the query counts rows; only then the place matters.
  */
-template <bool COUNTS = false>
+template <bool COUNTS, typename Place>
 static __device__ __forceinline__ uint32_t
 append_rows(const struct candidate_sink &sink, uint32_t q, bool candidate,
-			const struct row_key &key)
+			const struct row_key &key, const Place &place)
 {
 	if constexpr (COUNTS)
-		return count_rows(*sink.counts, &sink.queries[q], candidate, key);
+		return count_rows(*sink.counts, &sink.queries[q], candidate, key, place);
 
 	uint32_t lane = threadIdx.x % 32;
 	uint32_t votes = __ballot_sync(FULL_WARP, candidate);
@@ -155,15 +189,15 @@ append_rows(const struct candidate_sink &sink, uint32_t q, bool candidate,
  * the query's limits.  Called by a whole warp; a lane without a row passes
  * candidate = false.  Returns how many rows rank.
  */
-template <bool COUNTS = false>
+template <bool COUNTS, typename Place>
 static __device__ __forceinline__ uint32_t
 emit_rows(const struct candidate_sink &sink, uint32_t q, const struct query_limits *limits,
-		  bool candidate, gpuvec_shared shared, uint64_t tid)
+		  bool candidate, gpuvec_shared shared, uint64_t tid, const Place &place)
 {
 	struct row_key key = {0, 0};
 
 	candidate = candidate && rank_row(sink, limits, shared, tid, false, &key);
-	return append_rows<COUNTS>(sink, q, candidate, key);
+	return append_rows<COUNTS>(sink, q, candidate, key, place);
 }
 
 } // namespace gpuvec

@@ -159,6 +159,26 @@ rank_listed_sparse(const struct gather_params &params, uint32_t q, uint32_t i, s
 							  mine ? key_of_row(segment, place.y) : 0, key);
 }
 
+/* Where the rows of the lanes are that count a slice: see warp_rows */
+struct listed_rows
+{
+	const struct gather_params &params;
+	const struct query_state *query;
+
+	__device__ __forceinline__ void
+	mark(uint32_t *marks, uint32_t rows) const
+	{
+		uint32_t i = blockIdx.x % params.nslices * GATHER_SLICE + threadIdx.x;
+
+		if (rows >> threadIdx.x % 32 & 1)
+		{
+			uint2 place = params.rows[query->rows + i];
+
+			lane_row{&params.segments[place.x], place.y}.mark(marks, rows);
+		}
+	}
+};
+
 /* Count a slice of a query's list; COUNTS: for a query that counts rows */
 template <bool SPARSE, bool COUNTS>
 static __global__ void
@@ -187,7 +207,7 @@ __launch_bounds__(GATHER_SLICE) gather_rows(const __grid_constant__ struct gathe
 	if (!COUNTS && query->k < GATHER_SLICE && query->ncold == 0)
 		ranks = is_among_best(shared->keys, ranks, key, query->k);
 	__syncwarp();
-	append_rows<COUNTS>(sink, q, ranks, key);
+	append_rows<COUNTS>(sink, q, ranks, key, listed_rows{params, query});
 }
 
 cudaError_t

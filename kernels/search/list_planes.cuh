@@ -123,7 +123,8 @@ emit_words(const struct list_params &params, const struct device_segment *segmen
 			len = segment->len[row];
 			tid = key_of_row(segment, row);
 		}
-		emitted += emit_rows<COUNTS>(sink, q, limits, mine, {count(i), limits->len, len}, tid);
+		emitted += emit_rows<COUNTS>(sink, q, limits, mine, {count(i), limits->len, len}, tid,
+									 lane_row{segment, row});
 	}
 }
 

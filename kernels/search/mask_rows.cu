@@ -60,7 +60,8 @@ __launch_bounds__(MASK_ROWS_THREADS)
 
 			if (counted)
 				key.lo = key_of_row(segment, row);
-			count_rows(params.counts, params.query, counted, key);
+			count_rows(params.counts, params.query, counted, key,
+					   warp_rows{segment, where.y + src});
 		}
 	}
 }

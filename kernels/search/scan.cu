@@ -369,7 +369,8 @@ struct scanner
 
 			queries &= queries - 1;
 			emit_rows<COUNTS>(sink, first + q, limits, candidates >> q & rows >> lane & 1,
-							  {counters.get(q), limits->len, rowlen}, tid);
+							  {counters.get(q), limits->len, rowlen}, tid,
+							  warp_rows{segment, tile});
 		}
 	}
 

@@ -19,6 +19,7 @@
  * filter_masks.cu    the rows that pass filters
  * gather.cu          counts such rows one by one, where they are few
  * mask_rows.cu       counts all rows that pass a filter
+ * group_rows.cu      puts counted rows into groups
  * select.cu          selects the best candidates, and sorts
  *
  * They share list_planes.cuh, list_items.cuh and bit_counters.cuh for
@@ -31,6 +32,7 @@
 #define GPUVEC_SEARCH_KERNELS_H
 
 #include "core/filter.h"
+#include "core/grouping.h"
 #include "core/sparse_bound.h"
 #include "kernels/search/device_segment.h"
 #include "kernels/search/row_key.h"
@@ -204,6 +206,11 @@ struct row_counts
 	uint32_t partition_bits;
 	/* rows that share cold numbers; keys is NULL if the query has none */
 	struct cold_tables cold;
+	/*
+	 * bits of the rows that are counted, a word for each tile of the view;
+	 * NULL: they are not put into groups
+	 */
+	uint32_t *marks;
 };
 
 /*
@@ -400,6 +407,42 @@ struct mask_rows_params
 	struct row_counts counts;
 };
 
+/* The bins of a segment (engine/groups.h) */
+struct segment_bins
+{
+	uint64_t first; /* where their words begin */
+	uint32_t n;
+	uint32_t words;
+};
+
+/* Parameters of putting counted rows into groups; see group_rows.cu */
+struct group_params
+{
+	const struct device_segment *segments;
+	const struct segment_bins *segment_bins; /* [nsegments] */
+	uint32_t *marks;                         /* as row_counts.marks */
+	uint32_t *bins;                          /* of all segments */
+	uint32_t nsegments;
+	gpuvec_grouping grouping;
+};
+
+/* Words of bins that a thread block has in shared memory, at most */
+#define GROUP_SHARED_WORDS 8192
+
+/*
+ * Copies of a segment's bins in shared memory, of so many words: lanes with
+ * copies of their own do not wait for one another.  0: there is no room.
+ */
+static __forceinline__ GPUVEC_HD uint32_t
+bin_copies(uint64_t words)
+{
+	uint32_t copies = 32;
+
+	while (copies * words > GROUP_SHARED_WORDS)
+		copies /= 2;
+	return copies;
+}
+
 /*
  * Parameters of the kernel that classifies ids, with queries among them.  The
  * kernel stores the queries where the next kernels expect them, so no copy to
@@ -548,6 +591,12 @@ lists_count_plain(const struct list_params *params, bool counts, uint32_t sms, c
 /* mask_rows.cu */
 extern cudaError_t
 mask_rows_launch(const struct mask_rows_params *params, cudaStream_t stream);
+
+/* group_rows.cu */
+extern cudaError_t
+group_clear_launch(const struct group_params *params, cudaStream_t stream);
+extern cudaError_t
+group_rows_launch(const struct group_params *params, size_t shared_bytes, cudaStream_t stream);
 
 /* cold_rows.cu */
 extern cudaError_t

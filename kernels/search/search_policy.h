@@ -188,6 +188,8 @@ extern "C"
 		uint32_t every_counts;   /* .. all that take part, .. */
 		uint32_t list_counts;    /* .. kernels that did this by lists, .. */
 		uint32_t cold_counts;    /* .. of them queries with cold numbers, .. */
+		uint32_t grouped_counts; /* .. those whose rows were put into groups, .. */
+		uint32_t wide_groups;    /* .. of them with bins beyond shared memory, .. */
 		uint32_t refused_counts; /* .. and those that were not answered */
 		uint32_t stopped_chunks; /* chunks that were canceled while they ran */
 		uint32_t entry_bits;     /* of the last chunk */

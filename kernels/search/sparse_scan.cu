@@ -284,7 +284,7 @@ struct sparse_scanner
 					   sparse_row_score(&params.sparse.queries[q], segment, row, 0), 0, tid, &key);
 		ranks |= rank_sparse<false>(params.sparse, q, &shared->limits, takes && sum.hit, segment,
 									row, tid, &key);
-		append_rows<COUNTS>(sink, q, ranks, key);
+		append_rows<COUNTS>(sink, q, ranks, key, warp_rows{segment, tile});
 	}
 
 	/* Take items until none is left */

@@ -660,6 +660,7 @@ topk(gpuvec_backend *backend, const gpuvec_view *view, const gpuvec_scoring *sco
 	struct search s = {b, b->policy, b->stream.get()};
 	bool ok;
 
+	s.given = view;
 	s.view = (struct cuda_view *) view->device;
 	s.scoring = *scoring;
 	s.method = method == GPUVEC_METHOD_READY_LISTS ? GPUVEC_METHOD_INVERTED : method;

@@ -18,6 +18,7 @@
 #include "engine/cpu/cpu_backend.h"
 #include "engine/sets/draft.h"
 #include "engine/sets/id_numbers.h"
+#include "test_groups.h"
 #include "test_weights.h"
 #include "unit_test.h"
 #ifdef FILTER_TEST_GPU
@@ -73,7 +74,16 @@ typedef struct test_query
 	gpuvec_condition conditions[MOST_CONDITIONS];
 	uint64_t	values[MOST_VALUES];
 	uint8_t		pages[MOST_PAGES / 4];	/* whose rows are counted */
+	gpuvec_grouping grouping;	/* of these, if q.grouping is there */
+	bool		many_bins;		/* it may be refused for that */
 } test_query;
+
+/* Does the backend put counted rows into groups? */
+#ifdef FILTER_TEST_GPU
+static const bool takes_groups = true;
+#else
+static const bool takes_groups = false;
+#endif
 
 /* ---- tables ---- */
 
@@ -140,7 +150,8 @@ make_table(table_kind kind)
 		row->dead = random_below(8) == 0;
 		for (uint32_t c = 0; c < kind.nfilters; c++)
 		{
-			row->null[c] = c % 2 == 1 && random_below(12) == 0;
+			/* column 14 is always null */
+			row->null[c] = c == 13 || (c % 2 == 1 && random_below(12) == 0);
 			row->key[c] = row->null[c] ? 0 : random_key(c, i);
 		}
 	}
@@ -504,6 +515,11 @@ random_pages(const table *t, test_query *q)
 	q->q.k = UINT32_MAX;
 	q->q.counts.bits = q->pages;
 	q->q.counts.bytes = random_below(3) > 0 ? bytes : random_below(bytes + 1);
+	if (takes_groups && t->kind.nfilters > 0 && random_below(2))
+	{
+		random_grouping(t->kind.nfilters, &q->grouping);
+		q->q.grouping = &q->grouping;
+	}
 }
 
 /* A query that all rows satisfy which pass its filter */
@@ -660,10 +676,12 @@ static uint64_t counted_rows;
 static uint64_t listed_rows;
 
 /*
- * Leave out the rows that should be counted, of n; returns how many they are
+ * Leave out the rows that should be counted, of n; returns how many they are,
+ * and adds them to grouped[]
  */
 static uint64_t
-leave_out_counted(const test_query *q, gpuvec_match *rows, uint32_t *n)
+leave_out_counted(const table *t, const test_query *q, gpuvec_match *rows, uint32_t *n,
+				  grouped_row *grouped)
 {
 	uint64_t	counted = 0;
 
@@ -672,7 +690,14 @@ leave_out_counted(const test_query *q, gpuvec_match *rows, uint32_t *n)
 		uint32_t	block = gpuvec_tid_block(rows[i].tid);
 
 		if (block / 4 < q->q.counts.bytes && (q->pages[block / 4] >> (block % 4 * 2)) % 2)
-			counted++;
+		{
+			const model_row *row = find_row(t, rows[i].tid);
+
+			grouped[counted].nulls = 0;
+			for (uint32_t c = 0; c < t->kind.nfilters; c++)
+				grouped[counted].nulls |= (uint64_t) row->null[c] << (c + 1);
+			grouped[counted++].keys = row->key;
+		}
 		else
 			rows[i - counted] = rows[i];
 	}
@@ -685,21 +710,77 @@ leave_out_counted(const test_query *q, gpuvec_match *rows, uint32_t *n)
 /* Tids that a query may list, or more; else it is not answered */
 static uint64_t room_for_tids = UINT64_MAX;
 
+/* The same of words of bins that rows are counted in, to make groups */
+static uint64_t room_for_bins = UINT64_MAX;
+
 /* Queries that count but were not answered: for lack of room for tids .. */
 static uint64_t without_room;
+static uint64_t without_bins;	/* .. or for too many groups, or bins .. */
 static uint64_t without_table;	/* .. or for rows with cold numbers, .. */
 static uint64_t refused;		/* .. or for any reason */
 
+/* Queries whose groups were right, with more than one of them .. */
+static uint64_t grouped_by[GPUVEC_N_WIRE_MEASURES];
+static uint64_t grouped_way[GPUVEC_N_WAYS];
+static uint64_t grouped_nulls;	/* .. one of which has a null */
+
+/* Are there too many bins for the rows of a view? */
+static bool
+has_many_bins(const gpuvec_view *view, const gpuvec_grouping *grouping)
+{
+	uint64_t	words = 0;
+
+	for (uint32_t e = 0; grouping && e < view->nentries; e++)
+	{
+		double		bins = 1;
+
+		for (int i = 0; i < grouping->nkeys; i++)
+		{
+			const gpuvec_filter_column *column =
+				&view->entries[e].segment->filters[grouping->columns[i] - 1];
+
+			bins *= column->nkeys + column->has_nulls;
+		}
+		if (bins > GPUVEC_MOST_BINS)
+			return true;
+		words += (uint64_t) bins * (1 + 2u * grouping->nvalues);
+	}
+	return words > room_for_bins;
+}
+
 /* May a query be refused of which n tids are to be listed? */
 static bool
-may_be_refused(const test_query *q, uint32_t n)
+may_be_refused(const test_query *q, uint32_t n, uint32_t ngroups)
 {
-	bool		no_room = n > room_for_tids;
+	bool		no_bins = q->many_bins || ngroups > GPUVEC_MOST_GROUPS;
+	bool		no_room = !no_bins && n > room_for_tids;
 
 	refused++;
+	without_bins += no_bins;
 	without_room += no_room;
-	without_table += !no_room && q->q.ncold > 0;
-	return q->q.nmatches == 0 && q->q.tids == NULL && (no_room || q->q.ncold > 0);
+	without_table += !no_bins && !no_room && q->q.ncold > 0;
+	return q->q.nmatches == 0 && q->q.tids == NULL && q->q.groups == NULL &&
+		(no_bins || no_room || q->q.ncold > 0);
+}
+
+/* Are the groups of an answer those of n rows? */
+static bool
+same_groups(gpuvec_measure measure, const test_query *q, grouped_row *rows, uint32_t n)
+{
+	const gpuvec_groups *found = q->q.groups;
+
+	if (q->q.grouping == NULL)
+		return found == NULL;
+	if (!right_groups(&q->grouping, found, rows, n))
+		return false;
+	if (found == NULL || found->n < 2)
+		return true;
+	grouped_by[measure]++;
+	for (int way = 0; way < GPUVEC_N_WAYS; way++)
+		grouped_way[way] += q->q.ways >> way & 1;
+	/* nulls come last */
+	grouped_nulls += found->words[(size_t) (found->n - 1) * gpuvec_group_words(&q->grouping) + 1] != 0;
+	return true;
 }
 
 /* Is the answer of a query right?  Sorts one that may be in any order. */
@@ -708,16 +789,23 @@ right_answer(const table *t, gpuvec_measure measure, const test_query *q, gpuvec
 {
 	uint64_t	npassed;
 	uint32_t	n = all_matches(t, measure, q, q->q.ranked_disjoint, matches, &npassed);
-	uint64_t	counted = leave_out_counted(q, matches, &n);
+	grouped_row *grouped = malloc((n + 1) * sizeof(grouped_row));
+	uint64_t	counted = leave_out_counted(t, q, matches, &n, grouped);
 	bool		right;
 
 	if (q->q.counted == GPUVEC_NOT_COUNTED)
-		return may_be_refused(q, n);
+	{
+		right = may_be_refused(q, n, q->q.grouping ? count_groups(&q->grouping, grouped, (uint32_t) counted) : 0);
+		free(grouped);
+		return right;
+	}
+	right = same_groups(measure, q, grouped, (uint32_t) counted);
+	free(grouped);
 	if (n > q->q.k)
 		n = q->q.k;
 	if (q->q.unordered && q->q.nmatches > 1 && !q->q.bare)
 		qsort(q->q.matches, q->q.nmatches, sizeof(gpuvec_match), compare_matches);
-	right = q->q.nmatches == n && q->q.counted == counted &&
+	right &= q->q.nmatches == n && q->q.counted == counted &&
 		q->q.passed == (q->q.filter.n > 0 ? npassed : GPUVEC_NOT_COUNTED) &&
 		(!q->q.ranked_disjoint || (q->q.disjoint && q->q.filter.n > 0));
 	/* rows that rank without a common id were gathered, all that pass */
@@ -790,6 +878,7 @@ test_queries(gpuvec_backend *backend, const gpuvec_view *view, const table *t,
 		for (uint32_t i = 0; i < n; i++)
 		{
 			queries[i].q.matches = queries[i].q.unordered ? NULL : found + (size_t) i * t->kind.n;
+			queries[i].many_bins = has_many_bins(view, queries[i].q.grouping);
 			batch[i] = queries[i].q;
 		}
 		right = backend->topk(backend, view, &scoring, methods[m], batch, n, &error);
@@ -800,12 +889,7 @@ test_queries(gpuvec_backend *backend, const gpuvec_view *view, const table *t,
 		{
 			queries[i].q = batch[i];
 			right &= right_answer(t, measure, &queries[i], matches);
-			if (queries[i].q.unordered)
-			{
-				free(queries[i].q.matches);
-				free(queries[i].q.tids);
-				queries[i].q.tids = NULL;
-			}
+			gpuvec_free_unordered(&queries[i].q);
 			count_answer(measure, &batch[i]);
 			ranked_disjoint += batch[i].ranked_disjoint;
 			not_ranked += batch[i].disjoint && batch[i].filter.n > 0 && !batch[i].ranked_disjoint;
@@ -912,6 +996,69 @@ test_counts(gpuvec_backend *backend, gpuvec_thread_pool *pool, uint32_t around, 
 	}
 }
 
+/* Put counted rows of a table into groups, by each measure */
+static void
+test_groups(gpuvec_backend *backend, gpuvec_thread_pool *pool, table_kind kind)
+{
+	table		t = make_table(kind);
+	gpuvec_view *view = make_view(backend, pool, &t);
+	static test_query queries[2];
+
+	for (int round = 0; round < 2 * GPUVEC_N_WIRE_MEASURES; round++)
+	{
+		gpuvec_measure measure = (gpuvec_measure) (round % GPUVEC_N_WIRE_MEASURES);
+
+		for (int i = 0; i < 2; i++)
+		{
+			random_query(&t, &queries[i]);
+			random_limits(measure, &queries[i]);
+			queries[i].q.has_after = false;
+			draw_weights(measure, &queries[i].q, &queries[i].weights);
+			random_pages(&t, &queries[i]);
+			random_grouping(kind.nfilters, &queries[i].grouping);
+			queries[i].q.grouping = &queries[i].grouping;
+			if (measure == GPUVEC_HAMMING && random_below(2))
+				ask_for_filter(&queries[i]);
+		}
+		test_queries(backend, view, &t, measure, queries, 1 + (uint32_t) random_below(2));
+	}
+	gpuvec_view_unref(view);
+	free(t.rows);
+}
+
+/*
+ * Count all rows of a table of two segments, each of which is a group by the
+ * last column, or has one of few keys of the first one
+ */
+static void
+test_many_groups(gpuvec_backend *backend, gpuvec_thread_pool *pool, uint32_t n)
+{
+	table		t = make_table((table_kind) {n, 6, 4, false, false, 2});
+	static test_query query;
+	gpuvec_view *view;
+
+	for (uint32_t i = 0; i < n; i++)
+	{
+		t.rows[i].dead = t.rows[i].null[5] = false;
+		t.rows[i].key[5] = i;
+	}
+	view = make_view(backend, pool, &t);
+	for (int i = 0; i < 4; i++)
+	{
+		random_query(&t, &query);
+		random_pages(&t, &query);
+		ask_for_filter(&query);
+		query.q.filter.n = 0;
+		memset(query.pages, 0x55, sizeof(query.pages));
+		query.q.counts.bytes = sizeof(query.pages);
+		query.grouping = (gpuvec_grouping) {.nkeys = 1,.nvalues = 3,.columns = {i % 2 ? 1 : 6, 3, 4, 6}};
+		query.q.grouping = &query.grouping;
+		test_queries(backend, view, &t, GPUVEC_HAMMING, &query, 1);
+	}
+	gpuvec_view_unref(view);
+	free(t.rows);
+}
+
 #ifdef FILTER_TEST_GPU
 
 /* A way of searching that small tables would not take by themselves */
@@ -959,8 +1106,9 @@ test_room(gpuvec_backend *backend, gpuvec_thread_pool *pool, const struct gpuvec
 	policy.cold_slots = policy.cold_slots_most = 32;
 	gpuvec_search_policy_set(backend, &policy);
 	room_for_tids = 64;
+	room_for_bins = 2 * room_for_tids;
 	for (uint32_t around = 64; around <= 1024; around *= 4)
-		test_counts(backend, pool, around, GPUVEC_N_WIRE_MEASURES);
+		test_counts(backend, pool, around, 2 * GPUVEC_N_WIRE_MEASURES);
 	room_for_tids = UINT64_MAX;
 }
 
@@ -995,10 +1143,17 @@ test_gpu(gpuvec_thread_pool *pool, bool full)
 		struct gpuvec_search_policy policy = random_policy(&usual);
 
 		gpuvec_search_policy_set(backend, &policy);
+		room_for_bins = policy.workspace / 4 / sizeof(uint32_t);
 		test_table(backend, pool, kinds[i % 8], full ? 36 : GPUVEC_N_WIRE_MEASURES);
+		if (kinds[i % 8].nfilters > 0)
+			test_groups(backend, pool, kinds[i % 8]);
 	}
 	test_room(backend, pool, &usual);
 	gpuvec_search_policy_set(backend, &usual);
+	room_for_bins = usual.workspace / 4 / sizeof(uint32_t);
+	test_many_groups(backend, pool, 40000);
+	test_many_groups(backend, pool, GPUVEC_MOST_GROUPS);
+	test_many_groups(backend, pool, GPUVEC_MOST_GROUPS + 1);
 	test_counts(backend, pool, 32, 2 * GPUVEC_N_WIRE_MEASURES);
 	test_counts(backend, pool, 8192, full ? 2 * GPUVEC_N_WIRE_MEASURES : 3);
 	test_counts(backend, pool, GPUVEC_SEGMENT_ROWS, full ? 2 * GPUVEC_N_WIRE_MEASURES : 1);
@@ -1043,6 +1198,13 @@ main(int argc, char **argv)
 		check(counted_way[way] > 20 || way == GPUVEC_WAY_DENSE, "rows are counted in each way");
 	check(counted_rows > 1000 && listed_rows > 1000, "rows are counted, or listed");
 	check(met.every_counts > 20, "rows of masks are counted");
+	for (int measure = 0; measure < GPUVEC_N_WIRE_MEASURES; measure++)
+		check(grouped_by[measure] > 20, "rows are put into groups by each measure");
+	for (int way = 0; way < GPUVEC_N_WAYS; way++)
+		check(grouped_way[way] > 20 || way == GPUVEC_WAY_DENSE, "rows are put into groups in each way");
+	check(grouped_nulls > 20, "groups have nulls");
+	check(met.grouped_counts > 100 && met.wide_groups > 10, "bins are in shared memory, or beyond it");
+	check(without_bins > 5, "there are too many bins");
 	check(met.list_counts > 20, "lists count rows");
 	check(met.cold_counts > 20 + met.refused_counts, "rows with cold numbers are counted");
 	check(without_room > 5 && without_table > 0, "tids have no room, or tables are too small");
@@ -1092,6 +1254,14 @@ main(void)
 	test_all_codes(backend, pool);
 	test_counts(backend, pool, 32, 2 * GPUVEC_N_WIRE_MEASURES);
 	test_counts(backend, pool, 8192, GPUVEC_N_WIRE_MEASURES);
+	if (takes_groups)
+	{
+		test_groups(backend, pool, (table_kind) {700, 15, 200, true, true, 3});
+		test_groups(backend, pool, (table_kind) {2500, 7, 20, false, true, 2});
+		test_many_groups(backend, pool, 40000);
+		test_many_groups(backend, pool, GPUVEC_MOST_GROUPS);
+		test_many_groups(backend, pool, GPUVEC_MOST_GROUPS + 1);
+	}
 	check(ranked_disjoint > 100 && not_ranked > 100, "rows without a common id rank, or not");
 	for (int measure = 0; measure < GPUVEC_N_WIRE_MEASURES; measure++)
 		check(counted_by[measure] > 20, "rows are counted by each measure");

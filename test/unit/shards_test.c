@@ -25,6 +25,7 @@
 #include "engine/scheduler.h"
 #include "engine/sets/draft.h"
 #include "engine/sets/id_numbers.h"
+#include "test_groups.h"
 #include "test_weights.h"
 #include "unit_test.h"
 
@@ -489,9 +490,19 @@ typedef struct test_query
 	test_weights weights;
 	gpuvec_condition condition;
 	uint8_t		pages[64];		/* whose rows are counted */
+	gpuvec_grouping grouping;	/* of these, if the query has one */
 } test_query;
 
+/* Does the CPU backend put counted rows into groups, and do the devices? */
+static const bool cpu_groups = false;
+#ifdef SHARDS_TEST_GPU
+static const bool devices_group = true;
+#else
+static const bool devices_group = false;
+#endif
+
 static uint64_t counted_rows;	/* of all queries */
+static uint64_t several_groups; /* answers that have */
 static uint64_t refused;		/* queries that devices did not count */
 
 static const gpuvec_scoring by_hamming = {.measure = GPUVEC_HAMMING};
@@ -571,30 +582,64 @@ set_rows(gpuvec_topk_query *queries, uint32_t n, uint64_t nrows, bool there)
 			free(queries[i].matches);
 		if (!there)
 			free(queries[i].tids);
+		if (!there)
+			gpuvec_groups_free(queries[i].groups);
 		queries[i].tids = NULL;
+		queries[i].groups = NULL;
 		queries[i].matches = there && !queries[i].unordered ?
 			calloc(nrows + 1, sizeof(gpuvec_match)) : NULL;
 		queries[i].nmatches = UINT32_MAX;
 	}
 }
 
+/* What a row of a table is to be grouped by */
+static grouped_row
+grouped_row_of(const table *t, uint64_t tid)
+{
+	grouped_row row = {0, NULL};
+
+	for (uint32_t i = 0; i < t->n && row.keys == NULL; i++)
+		if (tid_of(t, i) == tid)
+			row = (grouped_row) {t->rows[i].filter_keys[0], t->rows[i].filter_keys + 1};
+	return row;
+}
+
 /*
  * Leave out the rows of an answer that are of the pages of a query which
- * counts; returns how many they are
+ * counts; returns how many they are, and adds those to be grouped to rows[]
  */
 static uint64_t
-leave_out_counted(gpuvec_topk_query *answer, const gpuvec_topk_query *query)
+leave_out_counted(const table *t, gpuvec_topk_query *answer, const gpuvec_topk_query *query,
+				  grouped_row *rows)
 {
 	uint32_t	n = 0;
-	uint64_t	counted;
+	uint64_t	counted = 0;
 
 	for (uint32_t i = 0; i < answer->nmatches; i++)
-		if (!gpuvec_page_set_has(&query->counts, gpuvec_tid_block(answer->matches[i].tid)))
+	{
+		uint64_t	tid = answer->matches[i].tid;
+
+		if (!gpuvec_page_set_has(&query->counts, gpuvec_tid_block(tid)))
+		{
 			answer->matches[n++] = answer->matches[i];
-	counted = answer->nmatches - n;
+			continue;
+		}
+		if (query->grouping)
+			rows[counted] = grouped_row_of(t, tid);
+		counted++;
+	}
 	answer->nmatches = n;
 	counted_rows += counted;
 	return counted;
+}
+
+/* Has an answer the groups of n rows, or none if these were not asked for? */
+static bool
+same_groups(const gpuvec_topk_query *answer, grouped_row *rows, uint64_t n)
+{
+	several_groups += answer->groups && answer->groups->n > 1;
+	return answer->grouping ? right_groups(answer->grouping, answer->groups, rows, (uint32_t) n) :
+		answer->groups == NULL;
 }
 
 /* Is a query that was not answered one of those that may be? */
@@ -602,7 +647,7 @@ static bool
 may_be_refused(const gpuvec_topk_query *query)
 {
 	refused++;
-	return query->bare && query->nmatches == 0 && query->tids == NULL &&
+	return query->bare && query->nmatches == 0 && query->tids == NULL && query->groups == NULL &&
 		(query->disjoint || query->ncold > 0);
 }
 
@@ -662,12 +707,21 @@ is_uncounted(gpuvec_backend *b, const gpuvec_view *view)
 	return false;
 }
 
+/* True if the devices put rows into groups, and also the host if it is one */
+static bool
+takes_groups(gpuvec_backend *shards)
+{
+	bool		has_host = gpuvec_shards_of(shards)->n > gpuvec_shards_of(shards)->ndevices;
+
+	return devices_group && (cpu_groups || !has_host);
+}
+
 /*
  * Let a query for all rows have only their tids, if it likes or if the backend
- * takes no other, and those of some pages counted
+ * takes no other, and those of some pages counted, or also put into groups
  */
 static void
-choose_bare(const gpuvec_backend *by, test_query *scratch, gpuvec_topk_query *q)
+choose_bare(const gpuvec_backend *by, bool groups, test_query *scratch, gpuvec_topk_query *q)
 {
 	q->bare = !by->takes_unordered || random_below(2);
 	if (!q->bare || random_below(3) == 0)
@@ -676,6 +730,10 @@ choose_bare(const gpuvec_backend *by, test_query *scratch, gpuvec_topk_query *q)
 		scratch->pages[i] = (uint8_t) random64();
 	q->counts.bits = scratch->pages;
 	q->counts.bytes = random_below(sizeof(scratch->pages) + 1);
+	if (!groups || random_below(3) == 0)
+		return;
+	random_grouping(1, &scratch->grouping);
+	q->grouping = &scratch->grouping;
 }
 
 /*
@@ -691,6 +749,7 @@ compare_batch(gpuvec_backend *one, const gpuvec_view *expected, gpuvec_backend *
 	gpuvec_method method = (gpuvec_method) random_below(GPUVEC_N_METHODS);
 	bool		uncounted = is_uncounted(shards, view);
 	gpuvec_backend *by = replica < 0 ? shards : shards->copier->replica(shards, replica);
+	grouped_row *rows = malloc((view->nrows + 1) * sizeof(*rows));
 	gpuvec_topk_query *found;
 	gpuvec_topk_query *want;
 
@@ -698,12 +757,13 @@ compare_batch(gpuvec_backend *one, const gpuvec_view *expected, gpuvec_backend *
 		draw_query(t, measure, &scratch[i], &queries[i]);
 	for (uint32_t i = 0; i < n; i++)
 		if (queries[i].unordered)
-			choose_bare(by, &scratch[i], &queries[i]);
+			choose_bare(by, t->nfilters > 0 && takes_groups(shards), &scratch[i], &queries[i]);
 	found = search(by, view, measure, method, queries, n);
 	for (uint32_t i = 0; i < n; i++)
 	{
 		queries[i].bare = false;
 		queries[i].counts.bytes = 0;
+		queries[i].grouping = NULL;
 	}
 	/* rows without a common id rank everywhere or nowhere */
 	for (uint32_t i = 0; uncounted && i < n; i++)
@@ -711,14 +771,15 @@ compare_batch(gpuvec_backend *one, const gpuvec_view *expected, gpuvec_backend *
 	want = search(one, expected, measure, GPUVEC_METHOD_BITSET, queries, n);
 	for (uint32_t i = 0; i < n; i++)
 	{
-		uint64_t	counted = leave_out_counted(&want[i], &found[i]);
+		uint64_t	counted = leave_out_counted(t, &want[i], &found[i], rows);
 
 		if (found[i].bare && want[i].nmatches > 0)
 			qsort(want[i].matches, want[i].nmatches, sizeof(gpuvec_match), compare_match_tids);
 		if (found[i].counted == GPUVEC_NOT_COUNTED)
 			check(may_be_refused(&found[i]), "devices count");
 		else
-			check(same_rows(&found[i], &want[i]) && found[i].counted == counted,
+			check(same_rows(&found[i], &want[i]) && found[i].counted == counted &&
+				  same_groups(&found[i], rows, counted),
 				  "parts answer as one device does");
 	}
 	set_rows(found, n, 0, false);
@@ -727,6 +788,7 @@ compare_batch(gpuvec_backend *one, const gpuvec_view *expected, gpuvec_backend *
 	free(want);
 	free(queries);
 	free(scratch);
+	free(rows);
 }
 
 /* The same with some queries, and all devices */
@@ -765,6 +827,59 @@ test_random(int ntables)
 		free(t.rows);
 	}
 	one->close(one);
+}
+
+/* ---- many groups ---- */
+
+/* A table of two segments, each of whose rows has another key */
+static table
+many_keys(uint32_t n)
+{
+	table		t = make_table(n, 2, 4, true);
+
+	t.nfilters = 1;
+	for (uint32_t i = 0; i < n; i++)
+	{
+		t.rows[i].dead = false;
+		t.rows[i].filter_keys[0] = 0;
+		t.rows[i].filter_keys[1] = i;
+	}
+	return t;
+}
+
+/*
+ * Each of two devices has half of the groups; an answer may have only so many
+ */
+static void
+test_many_groups(uint32_t n)
+{
+	gpuvec_backend *shards = open_shards(2, NULL);
+	table		t = many_keys(n);
+	gpuvec_view *view = make_view(shards, &t);
+	gpuvec_grouping grouping = {.nkeys = 1,.columns = {1}};
+	static uint8_t pages[8 * GPUVEC_MOST_GROUPS / 30];
+	gpuvec_topk_query query = {
+		.k = UINT32_MAX,.unordered = true,.bare = true,.counts = {pages, sizeof(pages)},.grouping = &grouping
+	};
+	grouped_row *rows = calloc(n, sizeof(*rows));
+	gpuvec_topk_query *found;
+
+	memset(pages, 0x55, sizeof(pages));
+	for (uint32_t i = 0; i < n; i++)
+		rows[i].keys = t.rows[i].filter_keys + 1;
+	check(view->entries[0].segment->child != view->entries[1].segment->child, "two devices have rows");
+	found = search(shards, view, GPUVEC_HAMMING, GPUVEC_METHOD_AUTO, &query, 1);
+	if (n > GPUVEC_MOST_GROUPS)
+		check(found->counted == GPUVEC_NOT_COUNTED && found->groups == NULL && found->nmatches == 0,
+			  "there are too many groups");
+	else
+		check(found->counted == n && same_groups(found, rows, n), "two devices have many groups");
+	set_rows(found, 1, 0, false);
+	free(found);
+	gpuvec_view_unref(view);
+	shards->close(shards);
+	free(rows);
+	free(t.rows);
 }
 
 #ifndef SHARDS_TEST_GPU
@@ -1514,6 +1629,11 @@ main(int argc, char **argv)
 	test_draft();
 	test_copies(some);
 	test_copies_refused();
+	if (devices_group)
+	{
+		test_many_groups(GPUVEC_MOST_GROUPS);
+		test_many_groups(GPUVEC_MOST_GROUPS + 2);
+	}
 #ifndef SHARDS_TEST_GPU
 	test_replicas();
 	test_copies_taken();
@@ -1524,5 +1644,6 @@ main(int argc, char **argv)
 			gpus[i]->close(gpus[i]);
 #endif
 	check(counted_rows > 100, "devices count rows");
+	check(several_groups > 20 || !devices_group, "devices put rows into groups");
 	return report_checks();
 }

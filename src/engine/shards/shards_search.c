@@ -179,11 +179,15 @@ copy_queries(const shards_search *s, shard_search *shard)
 	{
 		shard->queries[i].matches = s->queries[i].unordered ? NULL : rows + total;
 		shard->queries[i].tids = NULL;
+		shard->queries[i].groups = NULL;
 		shard->queries[i].bound = &s->bounds[i];
 		/* which rows share no id must be seen */
 		shard->queries[i].bare &= !s->queries[i].disjoint;
 		if (!shard->queries[i].bare)
+		{
 			shard->queries[i].counts.bytes = 0;
+			shard->queries[i].grouping = NULL;
+		}
 		total += most_rows(&s->queries[i], shard->view);
 	}
 	return true;
@@ -273,11 +277,17 @@ leave_out_disjoint(const shards_search *s, gpuvec_topk_query *answer)
 	answer->nmatches = n;
 }
 
-/* Add up the rows that shards counted; if one did not, none are counted */
+/*
+ * Add up the rows that shards counted; if one did not, none are counted.  One
+ * that was to show its rows has not put any into groups.
+ */
 static uint64_t
-add_counts(uint64_t a, uint64_t b)
+add_counts(uint64_t sum, const gpuvec_topk_query *query, const gpuvec_topk_query *found)
 {
-	return a == GPUVEC_NOT_COUNTED || b == GPUVEC_NOT_COUNTED ? GPUVEC_NOT_COUNTED : a + b;
+	if (sum == GPUVEC_NOT_COUNTED || found->counted == GPUVEC_NOT_COUNTED ||
+		(query->grouping && !found->bare))
+		return GPUVEC_NOT_COUNTED;
+	return sum + found->counted;
 }
 
 /*
@@ -297,13 +307,45 @@ unite(const shards_search *s, uint32_t number)
 	{
 		query->ranked_disjoint &= s->shards[p].queries[number].ranked_disjoint;
 		query->ways |= s->shards[p].queries[number].ways;
-		query->counted = add_counts(query->counted, s->shards[p].queries[number].counted);
+		query->counted = add_counts(query->counted, query, &s->shards[p].queries[number]);
 		if (query->filter.n > 0)
 			query->passed += s->shards[p].queries[number].passed;
 	}
 	for (int p = 0; p < s->n && !query->ranked_disjoint; p++)
 		if (s->shards[p].queries[number].ranked_disjoint)
 			leave_out_disjoint(s, &s->shards[p].queries[number]);
+}
+
+/*
+ * Unite the groups of counted rows of all shards.  If there are too many, the
+ * query is not answered.  False: out of memory.
+ */
+static bool
+unite_groups(const shards_search *s, uint32_t number)
+{
+	gpuvec_topk_query *query = &s->queries[number];
+
+	if (query->counted == GPUVEC_NOT_COUNTED)
+		return true;
+	for (int p = 0; p < s->n; p++)
+	{
+		gpuvec_topk_query *found = &s->shards[p].queries[number];
+
+		if (found->groups && query->groups == NULL)
+		{
+			query->groups = found->groups;
+			found->groups = NULL;
+		}
+		else if (found->groups && !gpuvec_groups_unite(query->groups, found->groups))
+			return false;
+	}
+	if (query->groups && query->groups->too_many)
+	{
+		gpuvec_groups_free(query->groups);
+		query->groups = NULL;
+		query->counted = GPUVEC_NOT_COUNTED;
+	}
+	return true;
 }
 
 /* Take the k first rows of all shards */
@@ -409,7 +451,7 @@ merge_slice(void *task, uint64_t number, int thread)
 		unite(s, (uint32_t) i);
 		if (!s->queries[i].unordered)
 			merge_ordered(s, (uint32_t) i);
-		else if (!join_unordered(s, (uint32_t) i))
+		else if (!unite_groups(s, (uint32_t) i) || !join_unordered(s, (uint32_t) i))
 			__atomic_store_n(&s->failed, 1, __ATOMIC_RELAXED);
 	}
 }

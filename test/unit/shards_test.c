@@ -493,14 +493,6 @@ typedef struct test_query
 	gpuvec_grouping grouping;	/* of these, if the query has one */
 } test_query;
 
-/* Does the CPU backend put counted rows into groups, and do the devices? */
-static const bool cpu_groups = false;
-#ifdef SHARDS_TEST_GPU
-static const bool devices_group = true;
-#else
-static const bool devices_group = false;
-#endif
-
 static uint64_t counted_rows;	/* of all queries */
 static uint64_t several_groups; /* answers that have */
 static uint64_t refused;		/* queries that devices did not count */
@@ -707,15 +699,6 @@ is_uncounted(gpuvec_backend *b, const gpuvec_view *view)
 	return false;
 }
 
-/* True if the devices put rows into groups, and also the host if it is one */
-static bool
-takes_groups(gpuvec_backend *shards)
-{
-	bool		has_host = gpuvec_shards_of(shards)->n > gpuvec_shards_of(shards)->ndevices;
-
-	return devices_group && (cpu_groups || !has_host);
-}
-
 /*
  * Let a query for all rows have only their tids, if it likes or if the backend
  * takes no other, and those of some pages counted, or also put into groups
@@ -757,7 +740,7 @@ compare_batch(gpuvec_backend *one, const gpuvec_view *expected, gpuvec_backend *
 		draw_query(t, measure, &scratch[i], &queries[i]);
 	for (uint32_t i = 0; i < n; i++)
 		if (queries[i].unordered)
-			choose_bare(by, t->nfilters > 0 && takes_groups(shards), &scratch[i], &queries[i]);
+			choose_bare(by, t->nfilters > 0, &scratch[i], &queries[i]);
 	found = search(by, view, measure, method, queries, n);
 	for (uint32_t i = 0; i < n; i++)
 	{
@@ -1629,11 +1612,8 @@ main(int argc, char **argv)
 	test_draft();
 	test_copies(some);
 	test_copies_refused();
-	if (devices_group)
-	{
-		test_many_groups(GPUVEC_MOST_GROUPS);
-		test_many_groups(GPUVEC_MOST_GROUPS + 2);
-	}
+	test_many_groups(GPUVEC_MOST_GROUPS);
+	test_many_groups(GPUVEC_MOST_GROUPS + 2);
 #ifndef SHARDS_TEST_GPU
 	test_replicas();
 	test_copies_taken();
@@ -1644,6 +1624,6 @@ main(int argc, char **argv)
 			gpus[i]->close(gpus[i]);
 #endif
 	check(counted_rows > 100, "devices count rows");
-	check(several_groups > 20 || !devices_group, "devices put rows into groups");
+	check(several_groups > 20, "devices put rows into groups");
 	return report_checks();
 }

@@ -146,7 +146,7 @@ right_groups(const gpuvec_grouping *grouping, const gpuvec_groups *found, groupe
 	uint32_t	at = 0;
 
 	if (n == 0 || found == NULL)
-		return n == 0 && found == NULL;
+		return n == 0 && (found == NULL || found->n == 0);
 	if (found->n != ngroups || found->too_many ||
 		memcmp(&found->grouping, grouping, sizeof(*grouping)) != 0)
 		return false;

@@ -287,6 +287,8 @@ begin_scan(CountState *state, PlanState *scan)
 		pgstat_count_index_scan(state->index->indexRelation);
 	else
 	{
+		/* also of what was counted before that failed */
+		memset(&state->count, 0, sizeof(state->count));
 		state->run++;
 		state->running = true;
 		state->nfetch = 0;

@@ -182,6 +182,15 @@ ANALYZE many;
 SELECT compare('SELECT count(*), sum(n) FROM (SELECT a, count(*) AS n FROM many WHERE c >= 0 GROUP BY a) x'), compare('SELECT c, count(*), max(b) FROM many WHERE a < 70000 GROUP BY c');
 DROP TABLE many CASCADE;
 
+-- more ids than a mirror has bits for: rows are counted by those that are rare,
+-- too
+CREATE TABLE wide (a int, b int, amount numeric, tokens idset) WITH (autovacuum_enabled = off);
+INSERT INTO wide SELECT i % 7, i % 11, i % 20, ARRAY[i % 5, 100000 + i, 300000 + i % 30000]::idset FROM generate_series(1, 70000) i;
+CREATE INDEX ON wide USING gpuvec (tokens, a, b, amount);
+VACUUM ANALYZE wide;
+SELECT condition, compare(format('SELECT a, count(*), min(b), max(b) FROM wide WHERE %s GROUP BY a', condition)) FROM unnest(ARRAY['tokens && ''{3,100013,100017,300005}''', 'tokens && ''{100013,300017,300005,300006,300007}''', 'tokens @> ''{3,300008}''', 'tokens && ''{100013,300017,300005,300006,300007}'' AND a < 3', 'tokens && ''{3,300017,300005}'' AND amount <= 10', 'tokens <<->> idset_threshold(''{3,100013,300013}'', 0.2, ''jaccard'')']) condition;
+DROP TABLE wide;
+
 -- tables and types change, between executions of a prepared statement too
 SET enable_seqscan = off;
 SET plan_cache_mode = force_generic_plan;

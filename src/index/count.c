@@ -287,6 +287,8 @@ begin_scan(CountState *state, PlanState *scan)
 		pgstat_count_index_scan(state->index->indexRelation);
 	else
 	{
+		/* also of what was counted before that failed */
+		memset(&state->count, 0, sizeof(state->count));
 		state->run++;
 		state->running = true;
 		state->nfetch = 0;
@@ -302,16 +304,16 @@ next_scan(CountState *state)
 {
 	PlanState  *node = CustomNodeBelow(&state->css);
 	AppendState *append = (AppendState *) node;
-	const Bitmapset *valid = NULL;
 
 	if (!IsA(node, AppendState))
 		return state->next_child++ < 0 ? node : NULL;
 	if (node->chgParam != NULL)
 		ExecReScan(node);
-	if (append->as_nplans > 0)
-		valid = append->as_valid_subplans ? append->as_valid_subplans :
-			GpuvecFindMatchingSubPlans(append->as_prune_state);
-	state->next_child = bms_next_member(valid, state->next_child);
+	/* as the node itself does: it forgets them when a parameter changes */
+	if (append->as_nplans > 0 && append->as_valid_subplans == NULL)
+		append->as_valid_subplans = GpuvecFindMatchingSubPlans(append->as_prune_state);
+	state->next_child = append->as_nplans > 0 ?
+		bms_next_member(append->as_valid_subplans, state->next_child) : -2;
 	return state->next_child >= 0 ? append->appendplans[state->next_child] : NULL;
 }
 

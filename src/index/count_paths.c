@@ -450,12 +450,14 @@ add_combined(PlannerInfo *root, RelOptInfo *output, Path *path, AggStrategy stra
 {
 	List	   *clause = GpuvecGroupClause(root);
 
-	if (strategy == AGG_SORTED && clause != NIL)
+	if (strategy == AGG_SORTED)
 	{
 		List	   *tlist = make_tlist_from_pathtarget(path->pathtarget);
+		List	   *order = make_pathkeys_for_sortclauses(root, clause, tlist);
 
-		path = (Path *) create_sort_path(root, output, path,
-										 make_pathkeys_for_sortclauses(root, clause, tlist), -1);
+		/* columns that have one value each are in order */
+		if (order != NIL)
+			path = (Path *) create_sort_path(root, output, path, order, -1);
 	}
 	add_path(output, (Path *) create_agg_path(root, output, path, output->reltarget, strategy,
 											  AGGSPLIT_FINAL_DESERIAL, clause,

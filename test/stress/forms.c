@@ -314,6 +314,35 @@ first_of_each_sql(struct worker *w, const struct form *f, const struct words *wo
 			   first_sql(w, f, words, "o.s"), f->outer);
 }
 
+/* Groups of rows by one filter column, or by two, or all as one group */
+static const char *
+facets_sql(struct worker *w, const struct form *f, const struct words *words, const char *query)
+{
+	static const char *const groupings[] = {"GROUP BY 1", "GROUP BY 1", "GROUP BY 1, 2", "GROUP BY 1, 2 HAVING count(*) > 3"};
+	const char *name = columns[indexed[f->table][f->limit % INDEXED]].name;
+	const char *second = f->limit % 4 < 2 ? "0" : say(w, "d.%s", f->column->name);
+	const char *search = f->outer % 4 == 0 ? "" : say(w, " AND d.s %s %s", f->search, query);
+	bool		grouped = f->limit % 7 > 0;
+
+	return say(w, "SELECT %s AS k, %s AS k2, count(*) AS n, min(d.i4) AS low, max(d.%s) AS high FROM forms.docs_%d d WHERE %s%s%s %s",
+			   grouped ? say(w, "d.%s", name) : "0", grouped ? second : "0", strcmp(f->column->name, "f8") == 0 ? "f8" : "i4",
+			   f->table, condition_sql(w, f, words), f->more, search, grouped ? groupings[f->limit % 4] : "");
+}
+
+static const char *
+facets_of_all_sql(struct worker *w, const struct form *f, const struct words *words)
+{
+	return say(w, "SELECT 0 AS grp, concat_ws(' ', x.k, '/', x.k2) AS key, concat_ws(' ', x.n, x.low, '-', x.high) AS id FROM (%s) x",
+			   facets_sql(w, f, words, words->query));
+}
+
+static const char *
+facets_of_each_sql(struct worker *w, const struct form *f, const struct words *words)
+{
+	return say(w, "SELECT o.n AS grp, concat_ws(' ', x.k, '/', x.k2) AS key, concat_ws(' ', x.n, x.low, '-', x.high) AS id FROM forms.queries o, LATERAL (%s) x WHERE o.n <= %d",
+			   facets_sql(w, f, words, "o.s"), f->outer);
+}
+
 static const struct
 {
 	const char *name;
@@ -338,6 +367,8 @@ static const struct
 	{"UNION ALL", union_sql, SAME_ROWS, false, false},
 	{"first by a column", first_rows_sql, SAME_ROWS, false, false},
 	{"first of each", first_of_each_sql, SAME_ROWS, true, false},
+	{"facets", facets_of_all_sql, SAME_ROWS, false, false},
+	{"facets of each", facets_of_each_sql, SAME_ROWS, true, false},
 };
 
 /* Comparisons with some value of an array are for "=" mostly */

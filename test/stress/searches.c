@@ -237,7 +237,7 @@ nearest_each_question(struct worker *w, const struct table *t)
 		say(w, "%s (%s) x", from, both.truth), RANKED, 0, limit};
 }
 
-/* Rows that one or two searches find, or their number */
+/* Rows that one or two searches find, or their number, or that of each kind */
 static struct question
 search_question(struct worker *w, const struct table *t)
 {
@@ -245,7 +245,10 @@ search_question(struct worker *w, const struct table *t)
 	struct pair search = some_search(w, t);
 	bool		counts = chance(w, 40);
 	bool		alone = counts && chance(w, 70);
-	const char *columns = counts ? "0 AS grp, count(*)::text AS key, '' AS id" : "0 AS grp, '' AS key, " IDENTITY " AS id";
+	bool		groups = counts && chance(w, 50);
+	const char *columns = groups ? "0 AS grp, concat(kind, ' ', max(kind)) AS key, count(*)::text AS id" :
+		counts ? "0 AS grp, count(*)::text AS key, '' AS id" : "0 AS grp, '' AS key, " IDENTITY " AS id";
+	const char *grouping = groups ? "GROUP BY kind" : "";
 
 	/* what the engine may count */
 	if (alone)
@@ -259,8 +262,8 @@ search_question(struct worker *w, const struct table *t)
 		search.truth = say(w, "(%s %s %s)", search.truth, word, other.truth);
 	}
 	return (struct question) {"search",
-		say(w, "SELECT %s FROM %s t WHERE %s AND %s", columns, t->name, filter.answer, search.answer),
-		say(w, "SELECT %s FROM %s t WHERE %s AND %s", columns, t->name, filter.truth, search.truth),
+		say(w, "SELECT %s FROM %s t WHERE %s AND %s %s", columns, t->name, filter.answer, search.answer, grouping),
+		say(w, "SELECT %s FROM %s t WHERE %s AND %s %s", columns, t->name, filter.truth, search.truth, grouping),
 		SAME_ROWS, 0, 0};
 }
 

@@ -169,14 +169,15 @@ VACUUM docs;
 RESET work_mem;
 
 -- more groups than the engine makes, and than the planner has thought: also of
--- null sets alone; bins of two columns with many values each
+-- null sets alone; two columns with many values each, which a GPU leaves to a
+-- scan, as it has no bins for them
 CREATE TABLE many (a int, b int, c int, tokens idset) WITH (autovacuum_enabled = off);
 ALTER TABLE many ALTER a SET (n_distinct = 5), ALTER b SET (n_distinct = 5);
 INSERT INTO many SELECT i, i * 7919 % 3001, i % 2003, CASE WHEN i <= 30000 THEN ARRAY[i % 5]::idset END FROM generate_series(1, 131000) i;
 CREATE INDEX ON many USING gpuvec (tokens, a, b, c);
 VACUUM ANALYZE many;
 CREATE VIEW sums AS SELECT 'tokens && ''{1,3}''' AS condition UNION ALL SELECT 'c >= 0' UNION ALL SELECT 'a <= 100000' UNION ALL SELECT 'a BETWEEN 31000 AND 131000' UNION ALL SELECT 'a > 31000';
-SELECT condition, compare(format('SELECT count(*), sum(n), sum(a::int8 * b) FROM (SELECT a, count(*) AS n, max(b) AS b FROM many WHERE %s GROUP BY a) x', condition)), compare(format('SELECT count(*), sum(n), sum(a::int8 * b * c) FROM (SELECT b, c, count(*) AS n, max(a) AS a FROM many WHERE %s GROUP BY b, c) x', condition)) FROM sums;
+SELECT condition, compare(format('SELECT count(*), sum(n), sum(a::int8 * b) FROM (SELECT a, count(*) AS n, max(b) AS b FROM many WHERE %s GROUP BY a) x', condition)), regexp_replace(compare(format('SELECT count(*), sum(n), sum(a::int8 * b * c) FROM (SELECT b, c, count(*) AS n, max(a) AS a FROM many WHERE %s GROUP BY b, c) x', condition)), ' by (index|scan)$', '') AS two FROM sums;
 ALTER TABLE many ALTER a RESET (n_distinct), ALTER b RESET (n_distinct);
 ANALYZE many;
 SELECT compare('SELECT count(*), sum(n) FROM (SELECT a, count(*) AS n FROM many WHERE c >= 0 GROUP BY a) x'), compare('SELECT c, count(*), max(b) FROM many WHERE a < 70000 GROUP BY c');

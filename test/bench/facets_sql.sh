@@ -89,7 +89,7 @@ facets() {
 	facet "days of 61 %$1" "SELECT day, count(*) FROM shop WHERE $most GROUP BY day" "$GOAL"
 	facet "sellers of 61 %$1" "SELECT seller, count(*) FROM shop WHERE $most GROUP BY seller" "$(calc "$GOAL * 20")"
 	facet "four facets of 61 %$1" "$(four "$most")" "$GOAL"
-	ranked="SELECT 'rank', id::int, 0 FROM shop WHERE tokens && '{$id}' ORDER BY tokens <-> (SELECT tokens FROM shop WHERE id = 7), id LIMIT 10"
+	ranked="SELECT 'rank', id::int, 0 FROM shop ORDER BY tokens <-> '$(psql_ -c 'SELECT tokens FROM shop WHERE id = 7')' LIMIT 10"
 	progress "with a ranking$1"
 	figure "first 10 by rank$1" "$(milliseconds "$by_index" "$ranked")"
 	figure "four facets of 0.5$1" "$(milliseconds "$by_index" "$(four "tokens && '{$id}'")")"

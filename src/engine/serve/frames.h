@@ -40,7 +40,8 @@ extern bool gpuvec_can_read(gpuvec_reader *reader);
 #define GPUVEC_MOST_PIECES	4
 
 /*
- * Answer a request with up to GPUVEC_MOST_PIECES; with one struct; with an error.
+ * Answer a request with up to GPUVEC_MOST_PIECES; with one struct; with an
+ * error.
  * retry: the session should try again, perhaps with a new engine.
  */
 extern bool gpuvec_send_frame(int fd, uint64_t request, gpuvec_message type,

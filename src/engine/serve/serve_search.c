@@ -267,7 +267,7 @@ counts(const search_run *q)
 	return q->head.nqueries == 1 && (q->wire[0].flags & GPUVEC_QUERY_COUNT) != 0;
 }
 
-/* True if the rows that are counted are put into groups */
+/* True if the rows that are counted are to be put into groups */
 static bool
 groups(const search_run *q)
 {
@@ -507,11 +507,8 @@ answer_search(gpuvec_session *s, const gpuvec_request *request, const search_run
 	result.engine_us = (uint32_t) (gpuvec_clock_us() - started);
 	result.nqueries += gpuvec_fault_due("another-query") && nqueries % 2 == 1;
 	pieces[1] = (struct iovec) {body, heads_size + hits_size};
-	if (found)
-	{
-		result.group_bytes = gpuvec_groups_bytes(found);
-		pieces[2] = (struct iovec) {found->words, result.group_bytes};
-	}
+	result.group_bytes = found ? gpuvec_groups_bytes(found) : 0;
+	pieces[2] = (struct iovec) {found ? found->words : NULL, result.group_bytes};
 	pieces[3] = (struct iovec) {pages, result.page_bytes};
 	ok = gpuvec_send_frame(s->fd, request->number, GPUVEC_MSG_RESULT, pieces, 4);
 	free(pages);

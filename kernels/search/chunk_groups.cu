@@ -248,7 +248,7 @@ take_pairs(struct search *s, const struct chunk *c, const struct group_sums *sum
 		return false;
 	if (s->stopped)
 		return true;
-	groups->too_many = n + (sums->null_rows > 0) > GPUVEC_MOST_GROUPS;
+	groups->too_many = n > GPUVEC_MOST_GROUPS;
 	if (groups->too_many)
 		return true;
 	words.reset(new (std::nothrow) uint64_t[2 * n]);

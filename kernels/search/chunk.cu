@@ -106,6 +106,7 @@ lay_out(const struct search *s, struct chunk *c)
 	c->results = at.reserve(c->kmax <= GPUVEC_FAST_K ? list : 0);
 	c->states = at.reserve(sizeof(struct query_state) * c->n);
 	c->counted = at.reserve(c->counts ? sizeof(uint32_t) * COUNT_PLACES * COUNT_STRIDE : 0);
+	c->group_sums = at.reserve(c->counts ? sizeof(struct group_sums) : 0);
 	c->counters = at.reserve(sizeof(uint32_t) * MAX_ROUNDS);
 	c->ids = at.reserve(sizeof(uint16_t) * c->nids);
 	c->cold = at.reserve(sizeof(uint32_t) * c->ncold);

@@ -117,7 +117,8 @@ struct chunk
 	bool every;  /* then, all rows that take part are counted */
 	/* how these rows are put into groups; NULL: they are not */
 	const gpuvec_grouping *grouping;
-	bool whole; /* tables of weights have all numbers (sparse_scan.cu) */
+	bool merged; /* the device makes groups of bins (group_merge.cu) */
+	bool whole;  /* tables of weights have all numbers (sparse_scan.cu) */
 	/* 0, or warps of a block that scans for all queries (sparse_batch.cu) */
 	uint32_t together;
 	size_t together_bytes; /* its shared memory */
@@ -144,6 +145,7 @@ struct chunk
 	size_t results;
 	size_t states;
 	size_t counted; /* for a query that counts rows: row_counts.counted */
+	size_t group_sums;
 	size_t counters;
 	size_t ids;
 	size_t cold;           /* cold numbers */
@@ -167,9 +169,12 @@ struct chunk
 	size_t finds;        /* where rows may qualify */
 	size_t top[2];
 	size_t candidates;
-	size_t tids;      /* of rows that are not counted */
-	size_t marks;     /* of rows that are put into groups: row_counts.marks, .. */
-	size_t bins;      /* .. and the bins of all segments */
+	size_t tids;  /* of rows that are not counted */
+	size_t marks; /* of rows that are put into groups: row_counts.marks, .. */
+	size_t bins;  /* .. and the bins of all segments */
+	/* if these are merged, as merge_params.keys and rows */
+	size_t pair_keys[2];
+	size_t pair_rows[2];
 	size_t cold_keys; /* tables of rows that share cold numbers */
 	size_t cold_places;
 	size_t bytes;
@@ -293,7 +298,8 @@ clear_groups(struct search *s, const struct chunk *c);
 extern bool
 queue_groups(struct search *s, const struct chunk *c);
 extern bool
-take_groups(struct search *s, const struct chunk *c, gpuvec_topk_query *query);
+take_groups(struct search *s, const struct chunk *c, const struct group_sums *sums,
+			gpuvec_topk_query *query);
 
 /* chunk_kernels.cu */
 extern bool

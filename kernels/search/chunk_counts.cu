@@ -149,6 +149,8 @@ take_count(struct search *s, const struct chunk *c)
 	const struct query_state *state =
 		(const struct query_state *) (head + (c->states - c->results));
 	const uint32_t *counted = (const uint32_t *) (head + (c->counted - c->results));
+	/* a copy: the pinned memory is used for tids */
+	struct group_sums sums = *(const struct group_sums *) (head + (c->group_sums - c->results));
 	gpuvec_topk_query *query = chunk_query(c, 0)->query;
 	uint32_t n = state->count;
 
@@ -164,7 +166,7 @@ take_count(struct search *s, const struct chunk *c)
 		return false;
 	if (c->grouping == NULL || query->counted == 0 || s->stopped)
 		return true;
-	if (!take_groups(s, c, query))
+	if (!take_groups(s, c, &sums, query))
 		return false;
 	if (query->groups && query->groups->too_many)
 		refuse_count(s, query);

@@ -5,7 +5,8 @@
  *
  * The kernels that count rows mark them, too.  Then each segment's marked rows
  * are counted in bins (group_rows.cu), which the host makes groups of by the
- * keys of its segments (engine/groups.h).
+ * keys of its segments (engine/groups.h).  If rows are grouped by one column,
+ * as most are, and there is room, the device does (group_merge.cu).
  *
  * There may be far more bins than rows.  A query is not answered if a segment
  * has too many, or if all of them would take too much of the workspace.
@@ -20,6 +21,9 @@
 
 namespace gpuvec
 {
+
+/* What bins take that are merged: two keys, and two numbers of rows */
+#define PAIR_BYTES (4 * sizeof(uint64_t))
 
 static const gpuvec_filter_column *
 columns_of(const struct search *s, uint32_t segment)
@@ -55,15 +59,22 @@ plan_groups(const struct search *s, struct chunk *c)
 		if (words == 0 || c->bin_words > most)
 			return false;
 	}
+	c->merged = c->grouping->nkeys == 1 && c->grouping->nvalues == 0 &&
+				c->bin_words <= s->policy.workspace / 4 / PAIR_BYTES && c->bin_words <= INT32_MAX;
 	return true;
 }
 
-/* Reserve scratch memory for marks and bins */
+/* Reserve scratch memory for marks, bins, and pairs of bins */
 void
 lay_out_groups(const struct search *s, struct chunk *c, struct arena *at)
 {
 	c->marks = at->reserve(c->grouping ? sizeof(uint32_t) * s->view->ntiles : 0);
 	c->bins = at->reserve(sizeof(uint32_t) * c->bin_words);
+	for (int i = 0; i < 2; i++)
+	{
+		c->pair_keys[i] = at->reserve(c->merged ? sizeof(uint64_t) * c->bin_words : 0);
+		c->pair_rows[i] = at->reserve(c->merged ? sizeof(uint64_t) * c->bin_words : 0);
+	}
 }
 
 /* Write down where the bins of each segment begin */
@@ -96,6 +107,26 @@ group_params_of(const struct search *s, const struct chunk *c)
 	return p;
 }
 
+static struct merge_params
+merge_params_of(const struct search *s, const struct chunk *c)
+{
+	struct merge_params p;
+
+	memset(&p, 0, sizeof(p));
+	p.segments = s->view->segments;
+	p.segment_bins = scratch_at<struct segment_bins>(s, c->segment_bins);
+	p.bins = scratch_at<uint32_t>(s, c->bins);
+	p.sums = scratch_at<struct group_sums>(s, c->group_sums);
+	for (int i = 0; i < 2; i++)
+	{
+		p.keys[i] = scratch_at<uint64_t>(s, c->pair_keys[i]);
+		p.rows[i] = scratch_at<uint64_t>(s, c->pair_rows[i]);
+	}
+	p.nsegments = s->view->nsegments;
+	p.column = c->grouping->columns[0];
+	return p;
+}
+
 /* Queue the clearing of marks and bins, before rows are counted */
 bool
 clear_groups(struct search *s, const struct chunk *c)
@@ -108,11 +139,12 @@ clear_groups(struct search *s, const struct chunk *c)
 	return s->check(group_clear_launch(&p, s->stream));
 }
 
-/* Queue the counting of marked rows in bins */
+/* Queue the counting of marked rows in bins, and what is made of these */
 bool
 queue_groups(struct search *s, const struct chunk *c)
 {
 	struct group_params p;
+	struct merge_params merge;
 	uint64_t shared = 0;
 	bool wide = false;
 
@@ -127,8 +159,14 @@ queue_groups(struct search *s, const struct chunk *c)
 	}
 	s->b->stats.grouped_counts++;
 	s->b->stats.wide_groups += wide;
+	s->b->stats.merged_groups += c->merged;
 	p = group_params_of(s, c);
-	return s->check(group_rows_launch(&p, shared * sizeof(uint32_t), s->stream));
+	if (!s->check(group_rows_launch(&p, shared * sizeof(uint32_t), s->stream)))
+		return false;
+	if (!c->merged)
+		return true;
+	merge = merge_params_of(s, c);
+	return s->check(group_pairs_launch(&merge, s->stream));
 }
 
 /* Make groups of the bins of all segments; false: out of memory */
@@ -147,22 +185,96 @@ add_bins(const struct search *s, const struct chunk *c, gpuvec_groups *groups, c
 	return true;
 }
 
+/* Copy the bins of all segments, and make groups of them */
+static bool
+take_bins(struct search *s, const struct chunk *c, gpuvec_groups *groups)
+{
+	size_t bytes = sizeof(uint32_t) * c->bin_words;
+	std::unique_ptr<uint32_t[]> bins(new (std::nothrow) uint32_t[c->bin_words]);
+
+	if (bins == NULL)
+		return gpuvec_fail_memory(s->error, bytes);
+	if (!copy_back(s, c, bins.get(), c->bins, bytes))
+		return false;
+	return s->stopped || add_bins(s, c, groups, bins.get()) || gpuvec_fail_memory(s->error, bytes);
+}
+
+/*
+ * Make groups of n pairs, which are then at *to in the scratch memory's pairs;
+ * finds out how many they are
+ */
+static bool
+merge_pairs(struct search *s, const struct chunk *c, uint32_t n, uint32_t *ngroups, uint32_t *to)
+{
+	struct merge_params p = merge_params_of(s, c);
+	struct grown_memory &memory = s->b->merging;
+	size_t bytes = 0;
+
+	*ngroups = 0;
+	if (n == 0)
+		return true;
+	return s->check(group_merge(&p, n, NULL, &bytes, to, s->stream)) &&
+		   need_memory(s, memory, bytes) &&
+		   s->check(group_merge(&p, n, memory.get<void>(), &bytes, to, s->stream)) &&
+		   copy_back(s, c, ngroups, c->group_sums + offsetof(struct group_sums, ngroups),
+					 sizeof(*ngroups));
+}
+
+/* Add groups of one key, not null, to none or that of nulls */
+static bool
+add_keys(gpuvec_groups *groups, const uint64_t *keys, const uint64_t *rows, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+	{
+		const uint64_t group[] = {rows[i], 0, keys[i]};
+
+		if (!gpuvec_groups_add(groups, group))
+			return false;
+	}
+	return true;
+}
+
+/* Make groups of the pairs that bins have become */
+static bool
+take_pairs(struct search *s, const struct chunk *c, const struct group_sums *sums,
+		   gpuvec_groups *groups)
+{
+	const uint64_t nulls[] = {sums->null_rows, 1, 0};
+	std::unique_ptr<uint64_t[]> words;
+	uint32_t n;
+	uint32_t to = 0;
+
+	if (!merge_pairs(s, c, sums->npairs, &n, &to))
+		return false;
+	if (s->stopped)
+		return true;
+	groups->too_many = n > GPUVEC_MOST_GROUPS;
+	if (groups->too_many)
+		return true;
+	words.reset(new (std::nothrow) uint64_t[2 * n]);
+	if (words == NULL)
+		return gpuvec_fail_memory(s->error, 2 * n * sizeof(uint64_t));
+	if (!copy_back(s, c, words.get(), c->pair_keys[to], n * sizeof(uint64_t)) ||
+		!copy_back(s, c, words.get() + n, c->pair_rows[to], n * sizeof(uint64_t)))
+		return false;
+	return s->stopped ||
+		   ((sums->null_rows == 0 || gpuvec_groups_add(groups, nulls)) &&
+			add_keys(groups, words.get(), words.get() + n, n)) ||
+		   gpuvec_fail_memory(s->error, 2 * n * sizeof(uint64_t));
+}
+
 /*
  * Give a query its groups, once the kernels have ended.  If it is canceled
  * meanwhile, some are missing.
  */
 bool
-take_groups(struct search *s, const struct chunk *c, gpuvec_topk_query *query)
+take_groups(struct search *s, const struct chunk *c, const struct group_sums *sums,
+			gpuvec_topk_query *query)
 {
-	size_t bytes = sizeof(uint32_t) * c->bin_words;
-	std::unique_ptr<uint32_t[]> bins(new (std::nothrow) uint32_t[c->bin_words]);
-
-	if (bins == NULL || (query->groups = gpuvec_groups_new(c->grouping)) == NULL)
-		return gpuvec_fail_memory(s->error, bytes);
-	if (!copy_back(s, c, bins.get(), c->bins, bytes))
-		return false;
-	return s->stopped || add_bins(s, c, query->groups, bins.get()) ||
-		   gpuvec_fail_memory(s->error, bytes);
+	query->groups = gpuvec_groups_new(c->grouping);
+	if (query->groups == NULL)
+		return gpuvec_fail_memory(s->error, sizeof(gpuvec_groups));
+	return c->merged ? take_pairs(s, c, sums, query->groups) : take_bins(s, c, query->groups);
 }
 
 } // namespace gpuvec

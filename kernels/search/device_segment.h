@@ -141,6 +141,13 @@ struct device_segment
 	const double2 *sums; /* [nrows] as gpuvec_row_sums: square, sum */
 };
 
+/* The keys of a filter column */
+static __forceinline__ GPUVEC_HD const uint64_t *
+column_keys(const struct device_segment *segment, uint32_t column)
+{
+	return (const uint64_t *) ((const char *) segment->filters + segment->filters[column - 1].keys);
+}
+
 /*
  * A hash distributes the tiles among classes, so that a range of classes is a
  * pseudo-random sample of a view.

@@ -48,12 +48,6 @@ struct mask_shared
 	uint32_t nrows;
 };
 
-static __device__ __forceinline__ const uint64_t *
-column_keys(const struct device_segment *segment, uint32_t column)
-{
-	return (const uint64_t *) ((const char *) segment->filters + segment->filters[column - 1].keys);
-}
-
 /* How many keys are less than `key`; called by a whole warp */
 static __device__ __forceinline__ uint32_t
 keys_below(const uint64_t *keys, uint32_t n, uint64_t key)

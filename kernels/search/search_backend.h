@@ -148,6 +148,7 @@ struct search_backend : gpuvec_backend
 	struct grown_memory scratch;
 	struct grown_memory filters; /* of a search, with their masks */
 	struct grown_memory listed;  /* rows that pass filters */
+	struct grown_memory merging; /* what merging groups needs besides */
 	kept_bytes kept{0};          /* of masks that are kept with views */
 	unique_pinned lists;         /* what to list, on its way to the device */
 	size_t lists_bytes = 0;

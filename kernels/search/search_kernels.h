@@ -426,6 +426,28 @@ struct group_params
 	gpuvec_grouping grouping;
 };
 
+/* What there is of the groups that the device makes of bins; 0 before */
+struct group_sums
+{
+	uint64_t null_rows; /* rows whose key is null */
+	uint32_t npairs;    /* bins with other rows, .. */
+	uint32_t ngroups;   /* .. and different keys of them */
+};
+
+/* Parameters of making groups of bins, by one column; see group_merge.cu */
+struct merge_params
+{
+	const struct device_segment *segments;
+	const struct segment_bins *segment_bins; /* [nsegments] */
+	const uint32_t *bins;                    /* of all segments */
+	struct group_sums *sums;
+	/* room for as many as there are bins: keys and rows of pairs, by turns */
+	uint64_t *keys[2];
+	uint64_t *rows[2];
+	uint32_t nsegments;
+	uint32_t column;
+};
+
 /* Words of bins that a thread block has in shared memory, at most */
 #define GROUP_SHARED_WORDS 8192
 
@@ -597,6 +619,17 @@ extern cudaError_t
 group_clear_launch(const struct group_params *params, cudaStream_t stream);
 extern cudaError_t
 group_rows_launch(const struct group_params *params, size_t shared_bytes, cudaStream_t stream);
+
+/* group_merge.cu */
+extern cudaError_t
+group_pairs_launch(const struct merge_params *params, cudaStream_t stream);
+/*
+ * Make groups of n pairs: sums->ngroups of them, in keys[*to] and rows[*to].
+ * If work is NULL, only find out *work_bytes.
+ */
+extern cudaError_t
+group_merge(const struct merge_params *params, uint32_t n, void *work, size_t *work_bytes,
+			uint32_t *to, cudaStream_t stream);
 
 /* cold_rows.cu */
 extern cudaError_t

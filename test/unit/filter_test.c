@@ -1028,7 +1028,8 @@ test_groups(gpuvec_backend *backend, gpuvec_thread_pool *pool, table_kind kind)
 
 /*
  * Count all rows of a table of two segments, each of which is a group by the
- * last column, or has one of few keys of the first one
+ * last column, or has one of few keys of the first one; with values of other
+ * columns, and without
  */
 static void
 test_many_groups(gpuvec_backend *backend, gpuvec_thread_pool *pool, uint32_t n)
@@ -1051,7 +1052,12 @@ test_many_groups(gpuvec_backend *backend, gpuvec_thread_pool *pool, uint32_t n)
 		query.q.filter.n = 0;
 		memset(query.pages, 0x55, sizeof(query.pages));
 		query.q.counts.bytes = sizeof(query.pages);
-		query.grouping = (gpuvec_grouping) {.nkeys = 1,.nvalues = 3,.columns = {i % 2 ? 1 : 6, 3, 4, 6}};
+		query.grouping = (gpuvec_grouping) {.nkeys = 1,.columns = {i % 2 ? 1 : 6}};
+		if (i < 2)
+		{
+			query.grouping.nvalues = 3;
+			memcpy(query.grouping.columns + 1, (uint8_t[]) {3, 4, 6}, 3);
+		}
 		query.q.grouping = &query.grouping;
 		test_queries(backend, view, &t, GPUVEC_HAMMING, &query, 1);
 	}
@@ -1112,6 +1118,25 @@ test_room(gpuvec_backend *backend, gpuvec_thread_pool *pool, const struct gpuvec
 	room_for_tids = UINT64_MAX;
 }
 
+/*
+ * Make groups where the bins of 40,000 keys have room, but not to be merged.
+ * Of four queries one has few keys, and no values.
+ */
+static void
+test_room_to_merge(gpuvec_backend *backend, gpuvec_thread_pool *pool,
+				   const struct gpuvec_search_policy *usual)
+{
+	struct gpuvec_search_policy policy = *usual;
+	struct gpuvec_search_stats before = met;
+
+	policy.workspace = 4 * 40000 * 30;
+	room_for_bins = policy.workspace / 4 / sizeof(uint32_t);
+	gpuvec_search_policy_set(backend, &policy);
+	test_many_groups(backend, pool, 40000);
+	check(4 * (met.merged_groups - before.merged_groups) == met.grouped_counts - before.grouped_counts &&
+		  met.merged_groups > before.merged_groups, "bins are merged if there is room");
+}
+
 /* Test the GPU, or its emulation, with many policies */
 static void
 test_gpu(gpuvec_thread_pool *pool, bool full)
@@ -1149,6 +1174,7 @@ test_gpu(gpuvec_thread_pool *pool, bool full)
 			test_groups(backend, pool, kinds[i % 8]);
 	}
 	test_room(backend, pool, &usual);
+	test_room_to_merge(backend, pool, &usual);
 	gpuvec_search_policy_set(backend, &usual);
 	room_for_bins = usual.workspace / 4 / sizeof(uint32_t);
 	test_many_groups(backend, pool, 40000);
@@ -1204,6 +1230,8 @@ main(int argc, char **argv)
 		check(grouped_way[way] > 20 || way == GPUVEC_WAY_DENSE, "rows are put into groups in each way");
 	check(grouped_nulls > 20, "groups have nulls");
 	check(met.grouped_counts > 100 && met.wide_groups > 10, "bins are in shared memory, or beyond it");
+	check(met.merged_groups > 20 && met.grouped_counts > met.merged_groups + 100,
+		  "bins are merged by the device, or not");
 	check(without_bins > 5, "there are too many bins");
 	check(met.list_counts > 20, "lists count rows");
 	check(met.cold_counts > 20 + met.refused_counts, "rows with cold numbers are counted");

@@ -217,6 +217,16 @@ atomicAdd(unsigned *p, unsigned value)
 	return before;
 }
 
+static inline unsigned long long
+atomicAdd(unsigned long long *p, unsigned long long value)
+{
+	unsigned long long before = *p;
+
+	emu_check(p, sizeof(unsigned long long));
+	*p += value;
+	return before;
+}
+
 static inline unsigned
 __reduce_or_sync(unsigned mask, unsigned value)
 {

@@ -1024,17 +1024,24 @@ compare_groups(const void *a, const void *b)
 	return memcmp(a, b, sorted_words * sizeof(uint64_t));
 }
 
+void
+model_sort_groups(const gpuvec_grouping *grouping, void *groups, uint64_t bytes)
+{
+	sorted_words = gpuvec_group_words(grouping);
+	qsort(groups, bytes / (sorted_words * sizeof(uint64_t)), sorted_words * sizeof(uint64_t), compare_groups);
+}
+
 /* Check the groups of an answer: those of the rows of some pages */
 static bool
 check_groups(const model *m, const gpuvec_grouping *grouping, const gpuvec_hit *truth, uint64_t n,
 			 const uint8_t *bits, uint64_t bytes, uint64_t *answered, uint64_t size)
 {
+	uint32_t	words = gpuvec_group_words(grouping);
 	uint64_t   *groups;
 	uint64_t	ngroups = 0;
 	bool		ok;
 
-	sorted_words = gpuvec_group_words(grouping);
-	groups = malloc((n + 1) * sorted_words * sizeof(uint64_t));
+	groups = malloc((n + 1) * words * sizeof(uint64_t));
 	for (uint64_t i = 0; i < n; i++)
 	{
 		uint32_t	block = gpuvec_hit_block(truth[i].place);
@@ -1046,11 +1053,11 @@ check_groups(const model *m, const gpuvec_grouping *grouping, const gpuvec_hit *
 		if (is_counted(bits, bytes, block))
 			ngroups = group_row(grouping, &page->rows[r], groups, ngroups);
 	}
-	ok = check(size == ngroups * sorted_words * sizeof(uint64_t), "the number of groups");
+	ok = check(size == ngroups * words * sizeof(uint64_t), "the number of groups");
 	if (ok)
 	{
-		qsort(groups, ngroups, sorted_words * sizeof(uint64_t), compare_groups);
-		qsort(answered, ngroups, sorted_words * sizeof(uint64_t), compare_groups);
+		model_sort_groups(grouping, groups, size);
+		model_sort_groups(grouping, answered, size);
 		ok = check(ngroups == 0 || memcmp(groups, answered, size) == 0, "groups are those of brute force");
 	}
 	free(groups);
@@ -1110,6 +1117,18 @@ check_counted(client *c, const model *m, const gpuvec_grouping *grouping, gpuvec
 	return check(result.counted == n - rest, "the number of rows that are counted") &&
 		check(result.nhits == rest && (result.page_bytes > 0) == (rest > 0), "the number of the others") &&
 		check(pages_equal(pages, result.page_bytes, truth, rest), "others are returned");
+}
+
+void
+model_count_request(buffer *b, const model *m, gpuvec_measure measure, model_query *query)
+{
+	uint64_t	bytes = (m->nblocks / 4 + 1) / 8 * 8;
+	uint8_t    *bits = random_pages(bytes);
+	gpuvec_grouping grouping = random_grouping();
+
+	query->wire.flags &= GPUVEC_QUERY_MIN_SCORE;
+	count_request(b, m, measure, query, &grouping, bits, bytes);
+	free(bits);
 }
 
 bool

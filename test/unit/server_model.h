@@ -149,6 +149,14 @@ extern int	model_compare_hits(const void *a, const void *b);
 extern bool model_check_count(client *c, const model *m, gpuvec_measure measure,
 							  model_query *query);
 
+/*
+ * A request for such a count, of random pages and by random groups; sort the
+ * groups of an answer
+ */
+extern void model_count_request(buffer *b, const model *m, gpuvec_measure measure,
+								model_query *query);
+extern void model_sort_groups(const gpuvec_grouping *grouping, void *groups, uint64_t bytes);
+
 /* A random search, compared with brute force; sometimes a count as well */
 extern bool model_check_random(client *c, const model *m, const shape *s);
 

@@ -1265,7 +1265,10 @@ make_together(together_request *r, const model *m, const shape *s, gpuvec_measur
 		}
 	}
 	r->request.length = 0;
-	search_request(&r->request, &m->key, 0, measure, r->queries, r->n);
+	if (r->n == 1 && random_below(2))
+		model_count_request(&r->request, m, measure, r->queries);
+	else
+		search_request(&r->request, &m->key, 0, measure, r->queries, r->n);
 	((gpuvec_search *) r->request.data)->method = method;
 }
 
@@ -1289,6 +1292,9 @@ tidy_answer(const client *c, const together_request *r)
 	result->engine_us = 0;
 	if (((gpuvec_search *) r->request.data)->method == GPUVEC_METHOD_AUTO)
 		memset(result->ways, 0, sizeof(result->ways));
+	if (result->group_bytes > 0)
+		model_sort_groups(&((gpuvec_search *) r->request.data)->grouping, at, result->group_bytes);
+	at += result->group_bytes;
 	for (uint64_t left = result->page_bytes; left > 0;)
 	{
 		gpuvec_page_rows *page = (gpuvec_page_rows *) at;

@@ -86,16 +86,18 @@ static bool
 least_score(const MirrorSearch *search, const MirrorQuery *query, double *least)
 {
 	bool		ranked = search->scoring.sparse != 0 && !search->has_min_score;
+	/* every score is above the least number: a mask of rows may do */
+	bool		above = query->has_above && query->above > -INFINITY;
 
 	*least = ranked ? nextafter(search->floor, INFINITY) : -INFINITY;
 	if (search->has_min_score)
 		*least = search->min_score;
-	if (query->has_above)
+	if (above)
 		*least = Max(*least, nextafter(query->above, INFINITY));
 	/* the open group has this score; other rows are not wanted */
 	if (MirrorGroupOpen(search, query))
 		*least = query->after_score;
-	return ranked || search->has_min_score || query->has_above || MirrorGroupOpen(search, query);
+	return ranked || search->has_min_score || above || MirrorGroupOpen(search, query);
 }
 
 /* Places of a query's ids in request->ids */

@@ -84,6 +84,8 @@ has_feed(const MirrorTarget *target, const char **reason)
 	if (target->mode != MIRROR_SHARED || !target->key.rooted || !target->fed ||
 		GpuvecLinkOpen(true, reason) != GPUVEC_LINK_READY)
 		return false;
+	/* it is there, so whatever else is missing is no reason to warn */
+	*reason = NULL;
 	FeedRead(target, &need);
 	return need.feed != 0;
 }

@@ -185,8 +185,7 @@ ANALYZE many;
 SELECT compare('SELECT count(*), sum(n) FROM (SELECT a, count(*) AS n FROM many WHERE c >= 0 GROUP BY a) x'), compare('SELECT c, count(*), max(b) FROM many WHERE a < 70000 GROUP BY c');
 DROP TABLE many CASCADE;
 
--- more ids than a mirror has bits for: rows are counted by those that are rare,
--- too
+-- more ids than a mirror has bits for: rows are counted by rare ones, too
 CREATE TABLE wide (a int, b int, amount numeric, tokens idset) WITH (autovacuum_enabled = off);
 INSERT INTO wide SELECT i % 7, i % 11, i % 20, ARRAY[i % 5, 100000 + i, 300000 + i % 30000]::idset FROM generate_series(1, 70000) i;
 CREATE INDEX ON wide USING gpuvec (tokens, a, b, amount);

@@ -188,8 +188,8 @@ extern "C"
 		uint32_t every_counts;   /* .. all that take part, .. */
 		uint32_t list_counts;    /* .. kernels that did this by lists, .. */
 		uint32_t cold_counts;    /* .. of them queries with cold numbers, .. */
-		uint32_t grouped_counts; /* .. those whose rows were put into groups, .. */
-		uint32_t wide_groups;    /* .. of them with bins beyond shared memory, .. */
+		uint32_t grouped_counts; /* .. those that put rows into groups, .. */
+		uint32_t wide_groups;    /* .. in bins beyond shared memory, .. */
 		uint32_t merged_groups;  /* .. or whose bins the device merged, .. */
 		uint32_t refused_counts; /* .. and those that were not answered */
 		uint32_t stopped_chunks; /* chunks that were canceled while they ran */

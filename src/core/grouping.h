@@ -31,7 +31,7 @@
 
 typedef struct gpuvec_grouping
 {
-	uint8_t		nkeys;			/* columns that rows are grouped by, 0 or more */
+	uint8_t		nkeys;			/* columns that rows are grouped by */
 	uint8_t		nvalues;		/* columns of which the least and the greatest
 								 * keys are wanted */
 	uint8_t		columns[GPUVEC_MOST_GROUPED];	/* 1 .. number of filter

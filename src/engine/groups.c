@@ -174,13 +174,24 @@ gpuvec_groups_add(gpuvec_groups *groups, const uint64_t *group)
 }
 
 bool
-gpuvec_groups_unite(gpuvec_groups *to, const gpuvec_groups *from)
+gpuvec_groups_unite(gpuvec_groups **to, gpuvec_groups **from)
 {
-	to->too_many |= from->too_many;
-	for (uint32_t i = 0; i < from->n && !to->too_many; i++)
-		if (!gpuvec_groups_add(to, group_at(from, i)))
-			return false;
-	return true;
+	bool		ok = true;
+
+	if (*to == NULL)
+	{
+		*to = *from;
+		*from = NULL;
+	}
+	else if (*from != NULL)
+	{
+		(*to)->too_many |= (*from)->too_many;
+		for (uint32_t i = 0; i < (*from)->n && ok && !(*to)->too_many; i++)
+			ok = gpuvec_groups_add(*to, group_at(*from, i));
+		gpuvec_groups_free(*from);
+		*from = NULL;
+	}
+	return ok;
 }
 
 uint32_t

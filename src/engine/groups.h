@@ -57,8 +57,11 @@ extern void gpuvec_groups_free(gpuvec_groups *groups);
  */
 extern bool gpuvec_groups_add(gpuvec_groups *groups, const uint64_t *group);
 
-/* Add all groups of others, of the same grouping.  False: out of memory. */
-extern bool gpuvec_groups_unite(gpuvec_groups *to, const gpuvec_groups *from);
+/*
+ * Add all groups of others, of the same grouping, to those at *to; *from is
+ * freed.  NULL: there are none.  False: out of memory.
+ */
+extern bool gpuvec_groups_unite(gpuvec_groups **to, gpuvec_groups **from);
 
 /*
  * How many bins a segment with these filter columns has; 0 if they have more

@@ -87,6 +87,7 @@ typedef struct CountState
 	int			fetching;		/* number of these rows that are fetched */
 	bool		running;		/* the scan is run */
 	bool		counted;		/* the row was returned that has the count */
+	bool		verify;			/* what is returned is checked at the end */
 	CountCheck	check;
 
 	uint64		seen;			/* rows that were not looked at, ... */
@@ -296,6 +297,7 @@ begin_scan(CountState *state, PlanState *scan)
 			ExecReScan(scan);
 		state->index = NULL;
 	}
+	state->verify = gpuvec_verify && state->index != NULL;
 }
 
 /* The next scan that run-time pruning leaves, or NULL */
@@ -433,7 +435,6 @@ store_group(CountState *state, const uint64 *group, TupleTableSlot *slot)
 		slot->tts_values[i] = slot->tts_isnull[i] ? (Datum) 0 : FilterValue(column, key);
 		i++;
 	}
-	check_group(state, &state->check, group);
 }
 
 /* Return a row of the scan */
@@ -547,6 +548,7 @@ static bool
 next_of_scan(CountState *state, TupleTableSlot *slot)
 {
 	const uint64 *group = next_group(state);
+	uint64		one[GPUVEC_GROUP_KEYS + 2 * GPUVEC_MOST_GROUPED];
 	TupleTableSlot *row = NULL;
 	bool		more = true;
 
@@ -561,14 +563,11 @@ next_of_scan(CountState *state, TupleTableSlot *slot)
 		store_row(state, row, slot);
 	else
 		more = false;
-	if (row != NULL && gpuvec_verify && state->index != NULL)
-	{
-		uint64		one[GPUVEC_GROUP_KEYS + 2 * GPUVEC_MOST_GROUPED];
-
+	if (state->verify && row != NULL)
 		group_of_row(state, row, one);
-		check_group(state, &state->check, one);
-	}
-	if (!more && gpuvec_verify && state->index != NULL)
+	if (state->verify && (group != NULL || row != NULL))
+		check_group(state, &state->check, group != NULL ? group : one);
+	if (state->verify && !more)
 		verify_scan(state);
 	return more;
 }

@@ -52,7 +52,7 @@
 /* What is asked for: what the rows of the node consist of */
 typedef struct Asked
 {
-	PathTarget *target;			/* of the node: keys, then partial aggregates */
+	PathTarget *target;			/* of the node: keys, partial aggregates */
 	List	   *kinds;			/* of these: CountOutput */
 	List	   *numbers;		/* of the column that each is of, in places */
 	List	   *places;			/* columns in the targets of the scan: those of
@@ -71,13 +71,18 @@ static const CustomPathMethods path_methods = {
 
 /* ---- what is asked for ---- */
 
+/* True for an aggregate of this query, of all rows in any order */
+static bool
+is_plain(const Aggref *agg)
+{
+	return agg->aggfilter == NULL && agg->aggdistinct == NIL && agg->aggorder == NIL &&
+		agg->agglevelsup == 0;
+}
+
 /* True for count(*), and for count of a constant */
 static bool
 counts_rows(const Aggref *agg)
 {
-	if (agg->aggfilter != NULL || agg->aggdistinct != NIL || agg->aggorder != NIL ||
-		agg->agglevelsup != 0)
-		return false;
 	if (agg->aggfnoid == F_COUNT_)
 		return true;
 	if (agg->aggfnoid == F_COUNT_ANY)
@@ -101,8 +106,7 @@ value_of(const Aggref *agg, bool *greatest)
 	HeapTuple	tuple;
 	Oid			operator;
 
-	if (agg->aggfilter != NULL || agg->aggdistinct != NIL || agg->aggorder != NIL ||
-		agg->agglevelsup != 0 || agg->aggfnoid >= FirstNormalObjectId || list_length(agg->args) != 1 ||
+	if (agg->aggfnoid >= FirstNormalObjectId || list_length(agg->args) != 1 ||
 		!IsA(((const TargetEntry *) linitial(agg->args))->expr, Var))
 		return NULL;
 	tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(agg->aggfnoid));
@@ -223,7 +227,8 @@ read_asked(PlannerInfo *root, const RelOptInfo *input, const PathTarget *target,
 	{
 		if (list_member(done, lfirst(cell)) || list_member(asked->groups, lfirst(cell)))
 			continue;
-		if (!IsA(lfirst(cell), Aggref) || !add_aggregate(input, lfirst(cell), asked))
+		if (!IsA(lfirst(cell), Aggref) || !is_plain(lfirst(cell)) ||
+			!add_aggregate(input, lfirst(cell), asked))
 			return false;
 		done = lappend(done, lfirst(cell));
 	}
@@ -323,7 +328,7 @@ decides(const IndexPath *path)
 	return seen.of_set <= 1;
 }
 
-/* Can the rows of a table be grouped by columns of an index? */
+/* The argument of has_columns() */
 typedef struct GroupTest
 {
 	const RelOptInfo *rel;
@@ -353,11 +358,11 @@ has_columns(IndexOptInfo *index, void *arg)
 	return true;
 }
 
-/* Add the scan of a table: what it costs, and what it returns */
+/* The scans of a table, or of its partitions, and all of them together */
 typedef struct Scans
 {
 	List	   *paths;
-	Cost		cost;
+	Cost		cost;			/* of counting */
 	double		found;			/* rows */
 	double		unseen;			/* of these: those to look at */
 } Scans;
@@ -406,7 +411,7 @@ add_scans(PlannerInfo *root, RelOptInfo *rel, const Asked *asked, Scans *scans)
 				return false;
 		return true;
 	}
-	index = IndexPathFind(root, rel, has_columns, &test, decides);
+	index = IndexPathFind(root, rel, asked->places != NIL ? has_columns : NULL, &test, decides);
 	if (index == NULL)
 		return false;
 	scan = (Path *) create_bitmap_heap_path(root, rel, (Path *) index, NULL, 1.0, 0);

@@ -29,11 +29,8 @@ make_tables() {
 		SET max_parallel_maintenance_workers = 4;
 		CREATE INDEX docs_idx ON docs USING gpuvec (tokens, bucket);
 		VACUUM (ANALYZE, FREEZE) docs;
-		-- an id for each share of the rows
-		CREATE TABLE shares AS SELECT DISTINCT ON (share) share, id FROM (VALUES (0.0001), (0.001), (0.01), (0.1), (0.5)) s(share),
-			(SELECT i AS id, count(*) AS n FROM (SELECT unnest(tokens) AS i FROM docs LIMIT 5000000) u GROUP BY i) f
-			ORDER BY share, abs(ln(n * (SELECT avg(cardinality(tokens)) FROM (SELECT tokens FROM docs LIMIT 100000) x) / 5000000 / share));
 	SQL
+	make_shares docs 0.0001 0.001 0.01 0.1 0.5
 	[ "$GIN" = yes ] || return 0
 	progress "making a GIN index"
 	psql_ <<-SQL >/dev/null || die "could not make a GIN index"
@@ -42,20 +39,6 @@ make_tables() {
 		CREATE INDEX arrays_idx ON arrays USING gin (ids);
 		VACUUM (ANALYZE, FREEZE) arrays;
 	SQL
-}
-
-# milliseconds SETTINGS STATEMENT
-milliseconds() {
-	printf '%s;\n' "$2" >"$work/script"
-	PGOPTIONS="$1" "$bindir/pgbench" -n -M prepared -c 1 -T "$MEASURE_SECONDS" -f "$work/script" 2>/dev/null |
-		sed -n 's/^latency average = \([0-9.]*\) ms$/\1/p'
-}
-
-# in_engine STATEMENT: milliseconds
-in_engine() {
-	for _ in $(seq 15); do
-		psql_ -c "SET enable_seqscan = off" -c "EXPLAIN (ANALYZE, COSTS OFF) $1" | sed -n 's/.*Engine Time: \([0-9.]*\) ms/\1/p'
-	done | median
 }
 
 # count LABEL CONDITION [CONDITION FOR GIN]
@@ -82,20 +65,14 @@ counts() {
 	count "id of 0.5, bucket: 1 %$1" "tokens && '{$(psql_ -c 'SELECT id FROM shares WHERE share = 0.5')}' AND bucket < 1000"
 }
 
-# unsee EVERY: one page of this number is not all-visible any more
-unsee() {
-	psql_ -c "DELETE FROM docs WHERE ctid IN (SELECT format('(%s,1)', b * $1)::tid
-		FROM generate_series(0, (pg_relation_size('docs') / current_setting('block_size')::int - 1) / $1) b)"
-}
-
 bench_server "shared_buffers = 8GB
 gpuvec.engine = '$ENGINE'
 gpuvec.cpu_threads = $THREADS"
 make_tables
 counts ''
-unsee 100
+unsee docs 100
 counts ', 1 % of pages unproven'
-unsee 10
+unsee docs 10
 counts ', 10 % unproven'
 print_goals 'counts by an index'
 [ "$failures" = 0 ] || exit 1

@@ -34,26 +34,8 @@ make_tables() {
 		SET max_parallel_maintenance_workers = 4;
 		CREATE INDEX shop_idx ON shop USING gpuvec (tokens, brand, color, day, seller, price);
 		VACUUM (ANALYZE, FREEZE) shop;
-		-- an id for each share of the rows
-		CREATE TABLE shares AS SELECT DISTINCT ON (share) share, id FROM (VALUES (0.01), (0.1), (0.5)) s(share),
-			(SELECT i AS id, count(*) AS n FROM (SELECT unnest(tokens) AS i FROM shop LIMIT 5000000) u GROUP BY i) f
-			ORDER BY share, abs(ln(n * (SELECT avg(cardinality(tokens)) FROM (SELECT tokens FROM shop LIMIT 100000) x) / 5000000 / share));
 	SQL
-}
-
-# milliseconds SETTINGS STATEMENT
-milliseconds() {
-	printf '%s;\n' "$2" >"$work/script"
-	PGOPTIONS="$1" "$bindir/pgbench" -n -M prepared -c 1 -T "$MEASURE_SECONDS" -f "$work/script" 2>/dev/null |
-		sed -n 's/^latency average = \([0-9.]*\) ms$/\1/p'
-}
-
-# in_engine STATEMENT: milliseconds, of all its nodes together
-in_engine() {
-	for _ in $(seq 15); do
-		psql_ -c "SET enable_seqscan = off" -c "EXPLAIN (ANALYZE, COSTS OFF) $1" |
-			awk '/Engine Time:/ { for (i = 1; i < NF; i++) if ($i == "Time:") sum += $(i + 1) } END { print sum + 0 }'
-	done | median
+	make_shares shop 0.01 0.1 0.5
 }
 
 by_index='-c enable_seqscan=off'
@@ -96,20 +78,14 @@ facets() {
 	figure "both in one statement$1" "$(milliseconds "$by_index" "($ranked) UNION ALL $(four "tokens && '{$id}'")")"
 }
 
-# unsee EVERY: one page of this number is not all-visible any more
-unsee() {
-	psql_ -c "DELETE FROM shop WHERE ctid IN (SELECT format('(%s,1)', b * $1)::tid
-		FROM generate_series(0, (pg_relation_size('shop') / current_setting('block_size')::int - 1) / $1) b)"
-}
-
 bench_server "shared_buffers = 8GB
 gpuvec.engine = '$ENGINE'
 gpuvec.cpu_threads = $THREADS"
 make_tables
 facets ''
-unsee 100
+unsee shop 100
 facets ', 1 % of pages unproven'
-unsee 10
+unsee shop 10
 facets ', 10 % unproven'
 print_goals 'facets by an index'
 [ "$failures" = 0 ] || exit 1

@@ -40,11 +40,9 @@ make_tables() {
 		SET max_parallel_maintenance_workers = 4;
 		CREATE INDEX docs_idx ON docs USING gpuvec (tokens, created);
 		VACUUM (ANALYZE, FREEZE) docs;
-		-- an id for each share of the rows
-		CREATE TABLE shares AS SELECT DISTINCT ON (share) share, id FROM (VALUES (0.0001), (0.001), (0.01), (0.1), (0.5)) s(share),
-			(SELECT i AS id, count(*) AS n FROM (SELECT unnest(tokens) AS i FROM docs LIMIT 5000000) u WHERE i <> 65000 GROUP BY i) f
-			ORDER BY share, abs(ln(n * (SELECT avg(cardinality(tokens)) FROM (SELECT tokens FROM docs LIMIT 100000) x) / 5000000 / share));
 	SQL
+	# 65000 is the id of the oldest rows
+	WITHOUT=65000 make_shares docs 0.0001 0.001 0.01 0.1 0.5
 	[ "$PEERS" = yes ] || return 0
 	progress "making the peers' indexes"
 	psql_ <<-SQL >/dev/null || die "could not make the peers' indexes"
@@ -62,13 +60,6 @@ make_tables() {
 		CREATE INDEX rums_rum ON rums USING rum (ids rum_anyarray_addon_ops, created) WITH (attach = 'created', to = 'ids');
 		VACUUM (ANALYZE, FREEZE) rums;
 	SQL
-}
-
-# milliseconds SETTINGS STATEMENT
-milliseconds() {
-	printf '%s;\n' "$2" >"$work/script"
-	PGOPTIONS="$1" "$bindir/pgbench" -n -M prepared -c 1 -T "$MEASURE_SECONDS" -f "$work/script" 2>/dev/null |
-		sed -n 's/^latency average = \([0-9.]*\) ms$/\1/p'
 }
 
 # newest LABEL CONDITION [ID]: the newest rows; with an ID, by the peers too

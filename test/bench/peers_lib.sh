@@ -9,6 +9,12 @@
 #							build an index, and remember time and size
 #	missing NAME TABLE		a contender that is not there
 #	print_table				what was measured
+#	make_shares TABLE SHARE...
+#							table shares: an id for each share of a table's rows, but not WITHOUT
+#	milliseconds SETTINGS STATEMENT
+#							of a prepared statement, one client, for MEASURE_SECONDS
+#	in_engine STATEMENT		milliseconds of all its nodes, as EXPLAIN says (the median of 15)
+#	unsee TABLE EVERY		one page of this number is not all-visible any more
 #	goal LABEL VALUE OPERATOR BOUND
 #	figure LABEL VALUE		lines of a table of goals
 #	print_machine			two lines: versions, the engine, the processor
@@ -103,6 +109,34 @@ recall() {
 recall_falling() {
 	paste "$work/reference" "$1" | awk -v k="$K" '{ r[NR] = $1; a[NR] = $2 }
 		END { for (i = 1; i <= NR; i++) { last = r[int((i - 1) / k + 1) * k]; if (a[i] != "" && a[i] >= last - 1e-12) n++ } printf "%.3f", n / NR }'
+}
+
+make_shares() {
+	local table=$1
+	shift
+	psql_ <<-SQL >/dev/null || die "could not find ids"
+		CREATE TABLE shares AS SELECT DISTINCT ON (share) share, id FROM unnest(ARRAY[$(IFS=,; echo "$*")]) share,
+			(SELECT i AS id, count(*) AS n FROM (SELECT unnest(tokens) AS i FROM $table LIMIT 5000000) u WHERE i <> ${WITHOUT:--1} GROUP BY i) f
+			ORDER BY share, abs(ln(n * (SELECT avg(cardinality(tokens)) FROM (SELECT tokens FROM $table LIMIT 100000) x) / 5000000 / share));
+	SQL
+}
+
+milliseconds() {
+	printf '%s;\n' "$2" >"$work/script"
+	PGOPTIONS="$1" "$bindir/pgbench" -n -M prepared -c 1 -T "$MEASURE_SECONDS" -f "$work/script" 2>/dev/null |
+		sed -n 's/^latency average = \([0-9.]*\) ms$/\1/p'
+}
+
+in_engine() {
+	for _ in $(seq 15); do
+		psql_ -c "SET enable_seqscan = off" -c "EXPLAIN (ANALYZE, COSTS OFF) $1" |
+			awk '/Engine Time:/ { for (i = 1; i < NF; i++) if ($i == "Time:") sum += $(i + 1) } END { print sum + 0 }'
+	done | median
+}
+
+unsee() {
+	psql_ -c "DELETE FROM $1 WHERE ctid IN (SELECT format('(%s,1)', b * $2)::tid
+		FROM generate_series(0, (pg_relation_size('$1') / current_setting('block_size')::int - 1) / $2) b)"
 }
 
 # compare KIND NAME: column "exact" of the table

@@ -82,6 +82,34 @@ for my $n (2 .. 4)
 	is($node->safe_psql('postgres', $fed), $n - 1 . ' 1', "session $n: rows wait");
 }
 
+# Of an index without a feed, for which there is no place, nothing is counted
+# without a look at the rows.  That is no reason to warn.
+my $slots = 128;
+my $last = 'crowd_' . ($slots + 1);
+$node->safe_psql('postgres', qq{
+	SET enable_seqscan = off;
+	DO \$\$BEGIN
+		FOR i IN 1 .. $slots + 1 LOOP
+			EXECUTE format('CREATE TABLE crowd_%s (tokens idset); INSERT INTO crowd_%s VALUES (''{1}''), (''{1,2}''); CREATE INDEX ON crowd_%s USING gpuvec (tokens)', i, i, i);
+		END LOOP;
+	END\$\$;
+	DO \$\$BEGIN
+		FOR i IN 1 .. $slots LOOP
+			EXECUTE format('SELECT FROM crowd_%s ORDER BY tokens <-> ''{1}'' LIMIT 1', i);
+		END LOOP;
+	END\$\$;
+	INSERT INTO $last SELECT ARRAY[1, i % 50 + 2]::idset FROM generate_series(1, 2000) i;});
+$node->safe_psql('postgres', "VACUUM ANALYZE $last");
+for my $table ('parts_0', $last)
+{
+	my ($out, $err) = ('', '');
+
+	$node->psql('postgres', qq{SET enable_seqscan = off; EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) SELECT count(*) FROM $table WHERE tokens && '{1}'}, stdout => \$out, stderr => \$err);
+	like($out, qr/gpuvec count/, "$table: the node");
+	is($err, '', "$table: no warning");
+	is($out =~ /Scans Run/ ? 'run' : 'counted', $table eq $last ? 'run' : 'counted', "$table: a scan or a count");
+}
+
 $session->quit;
 $node->stop;
 done_testing();

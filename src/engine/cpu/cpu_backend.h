@@ -122,7 +122,7 @@ typedef struct cpu_query
 								 * it has all up to this one */
 	const cold_rows *cold;		/* rows that have been offered already, and
 								 * are left out by all slices; NULL: none */
-	struct counted_marks *marks; /* NULL: rows that are counted are not grouped */
+	struct counted_marks *marks;	/* of counted rows; NULL: no groups */
 	const cpu_filter *filter;	/* NULL: all live rows take part */
 	const uint8_t *done;		/* with a filter: [entries of the view] what
 								 * is left to do in them */

@@ -236,20 +236,18 @@ group_entry(void *arg, uint64_t number, int thread)
  * many.  False: out of memory.
  */
 static bool
-unite_groups(gpuvec_topk_query *query, gpuvec_groups *const *groups, int n)
+unite_groups(gpuvec_topk_query *query, gpuvec_groups **groups, int n)
 {
-	query->groups = gpuvec_groups_new(query->grouping);
-	for (int i = 0; i < n && query->groups != NULL; i++)
-		if (groups[i] != NULL && !gpuvec_groups_unite(query->groups, groups[i]))
+	for (int i = 0; i < n; i++)
+		if (!gpuvec_groups_unite(&query->groups, &groups[i]))
 			return false;
 	if (query->groups != NULL && query->groups->too_many)
 	{
 		gpuvec_free_unordered(query);
 		query->nmatches = 0;
 		query->counted = GPUVEC_NOT_COUNTED;
-		return true;
 	}
-	return query->groups != NULL;
+	return true;
 }
 
 /* Group the rows that one query has counted.  False: out of memory. */

@@ -484,7 +484,8 @@ answer_search(gpuvec_session *s, const gpuvec_request *request, const search_run
 	result.npassed = q->filtered ? nqueries : 0;
 	heads_size = counts_size + result.npassed * sizeof(uint64_t);
 	hits_size = bare ? 0 : result.nhits * sizeof(gpuvec_hit);
-	if (!gpuvec_session_take(s, heads_size + result.nhits * sizeof(gpuvec_hit), &error))
+	result.group_bytes = found ? gpuvec_groups_bytes(found) : 0;
+	if (!gpuvec_session_take(s, heads_size + result.nhits * sizeof(gpuvec_hit) + result.group_bytes, &error))
 		return gpuvec_answer_error(s, request, &error);
 	body = malloc(heads_size + hits_size + 1);
 	if (bare)
@@ -507,7 +508,6 @@ answer_search(gpuvec_session *s, const gpuvec_request *request, const search_run
 	result.engine_us = (uint32_t) (gpuvec_clock_us() - started);
 	result.nqueries += gpuvec_fault_due("another-query") && nqueries % 2 == 1;
 	pieces[1] = (struct iovec) {body, heads_size + hits_size};
-	result.group_bytes = found ? gpuvec_groups_bytes(found) : 0;
 	pieces[2] = (struct iovec) {found ? found->words : NULL, result.group_bytes};
 	pieces[3] = (struct iovec) {pages, result.page_bytes};
 	ok = gpuvec_send_frame(s->fd, request->number, GPUVEC_MSG_RESULT, pieces, 4);

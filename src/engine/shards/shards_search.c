@@ -328,17 +328,8 @@ unite_groups(const shards_search *s, uint32_t number)
 	if (query->counted == GPUVEC_NOT_COUNTED)
 		return true;
 	for (int p = 0; p < s->n; p++)
-	{
-		gpuvec_topk_query *found = &s->shards[p].queries[number];
-
-		if (found->groups && query->groups == NULL)
-		{
-			query->groups = found->groups;
-			found->groups = NULL;
-		}
-		else if (found->groups && !gpuvec_groups_unite(query->groups, found->groups))
+		if (!gpuvec_groups_unite(&query->groups, &s->shards[p].queries[number].groups))
 			return false;
-	}
 	if (query->groups && query->groups->too_many)
 	{
 		gpuvec_groups_free(query->groups);

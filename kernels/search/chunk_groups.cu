@@ -50,6 +50,9 @@ plan_groups(const struct search *s, struct chunk *c)
 
 	if (query->grouping == NULL || query->counts.bytes == 0)
 		return true;
+	/* XXX ids of sets are not counted here yet */
+	if (gpuvec_groups_ids(query->grouping))
+		return false;
 	c->grouping = query->grouping;
 	for (uint32_t i = 0; i < s->view->nsegments; i++)
 	{

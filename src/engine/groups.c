@@ -89,6 +89,14 @@ find_slot(const gpuvec_groups *groups, const uint64_t *group)
 	return &groups->slots[at];
 }
 
+/* Have all groups in the hash table */
+static void
+fill_slots(gpuvec_groups *groups)
+{
+	for (; groups->nslots < groups->n; groups->nslots++)
+		*find_slot(groups, group_at(groups, groups->nslots)) = groups->nslots + 1;
+}
+
 /* Make room for twice as many groups.  False: out of memory. */
 static bool
 grow(gpuvec_groups *groups)
@@ -108,8 +116,7 @@ grow(gpuvec_groups *groups)
 	groups->slots = slots;
 	groups->capacity = capacity;
 	groups->mask = 2 * capacity - 1;
-	for (uint32_t i = 0; i < groups->n; i++)
-		*find_slot(groups, group_at(groups, i)) = i + 1;
+	groups->nslots = 0;
 	return true;
 }
 
@@ -138,7 +145,7 @@ unite_group(const gpuvec_groups *groups, uint64_t *to, const uint64_t *from)
 
 /* The number of a group with these keys, or groups->n */
 static uint32_t
-find_group(const gpuvec_groups *groups, const uint64_t *group)
+find_group(gpuvec_groups *groups, const uint64_t *group)
 {
 	uint32_t	last = groups->next + GROUPS_AHEAD < groups->n ? groups->next + GROUPS_AHEAD : groups->n;
 	uint32_t	number;
@@ -146,8 +153,23 @@ find_group(const gpuvec_groups *groups, const uint64_t *group)
 	for (uint32_t i = groups->next; i < last; i++)
 		if (same_keys(groups, group_at(groups, i), group))
 			return i;
+	fill_slots(groups);
 	number = *find_slot(groups, group);
 	return number != 0 ? number - 1 : groups->n;
+}
+
+bool
+gpuvec_groups_append(gpuvec_groups *groups, const uint64_t *group)
+{
+	groups->too_many |= groups->n == gpuvec_most_groups(&groups->grouping);
+	if (groups->too_many)
+		return true;
+	if (groups->n == groups->capacity && !grow(groups))
+		return false;
+	memcpy(group_at(groups, groups->n), group,
+		   gpuvec_group_words(&groups->grouping) * sizeof(uint64_t));
+	groups->n++;
+	return true;
 }
 
 bool
@@ -161,15 +183,69 @@ gpuvec_groups_add(gpuvec_groups *groups, const uint64_t *group)
 		unite_group(groups, group_at(groups, number), group);
 		return true;
 	}
-	groups->too_many |= groups->n == GPUVEC_MOST_GROUPS;
-	if (groups->too_many)
+	return gpuvec_groups_append(groups, group);
+}
+
+bool
+gpuvec_groups_add_ids(gpuvec_groups *groups, uint32_t first, const uint32_t *counts, uint32_t n)
+{
+	bool		none = groups->n == 0;
+
+	for (uint32_t i = 0; i < n && !groups->too_many; i++)
+	{
+		const uint64_t group[] = {counts[i], 0, first + i};
+
+		if (counts[i] != 0 &&
+			!(none ? gpuvec_groups_append(groups, group) : gpuvec_groups_add(groups, group)))
+			return false;
+	}
+	return true;
+}
+
+/* Put a value in place of the least one of a heap */
+static void
+replace_least(uint64_t *heap, uint32_t n, uint64_t value)
+{
+	uint32_t	at = 0;
+
+	for (;;)
+	{
+		uint32_t	child = 2 * at + 1;
+
+		if (child + 1 < n && heap[child + 1] < heap[child])
+			child++;
+		if (child >= n || value <= heap[child])
+			break;
+		heap[at] = heap[child];
+		at = child;
+	}
+	heap[at] = value;
+}
+
+bool
+gpuvec_groups_trim(gpuvec_groups *groups, uint64_t others)
+{
+	uint32_t	most = groups->grouping.most;
+	size_t		bytes = gpuvec_group_words(&groups->grouping) * sizeof(uint64_t);
+	uint64_t   *heap;			/* the rows of those with the most */
+	uint64_t	least;
+	uint32_t	n = 0;
+
+	if (most == 0 || most >= groups->n)
 		return true;
-	if (groups->n == groups->capacity && !grow(groups))
+	heap = calloc(most, sizeof(uint64_t));
+	if (heap == NULL)
 		return false;
-	*find_slot(groups, group) = groups->n + 1;
-	memcpy(group_at(groups, groups->n), group,
-		   gpuvec_group_words(&groups->grouping) * sizeof(uint64_t));
-	groups->n++;
+	for (uint32_t i = 0; i < groups->n; i++)
+		if (group_at(groups, i)[GPUVEC_GROUP_ROWS] > heap[0])
+			replace_least(heap, most, group_at(groups, i)[GPUVEC_GROUP_ROWS]);
+	least = heap[0];
+	free(heap);
+	/* as many groups as are wanted will have at least as many rows */
+	for (uint32_t i = 0; i < groups->n; i++)
+		if (group_at(groups, i)[GPUVEC_GROUP_ROWS] + others >= least)
+			memmove(group_at(groups, n++), group_at(groups, i), bytes);
+	groups->n = n;
 	return true;
 }
 

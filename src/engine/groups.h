@@ -7,6 +7,9 @@
  * codes of the columns that rows are grouped by (engine/filter_column.h).
  * Then the bins of all segments become groups, by their keys.
  *
+ * The ids of sets are counted by their numbers, which are the keys that
+ * backends give groups.  Numbers are those of a mirror, not of a segment.
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef GPUVEC_GROUPS_H
@@ -34,9 +37,11 @@ typedef struct gpuvec_groups
 	uint32_t	next;			/* the group behind the one that was added to
 								 * last */
 	uint32_t	capacity;
-	bool		too_many;		/* there are more than GPUVEC_MOST_GROUPS: what
-								 * is here means nothing */
+	bool		too_many;		/* there are more than gpuvec_most_groups():
+								 * what is here means nothing */
 	uint64_t   *words;			/* [n * gpuvec_group_words()] */
+	uint32_t	nslots;			/* groups that are in the hash table: the
+								 * first ones */
 	uint32_t   *slots;			/* hash table of groups' numbers + 1 */
 	uint32_t	mask;			/* its size - 1 */
 } gpuvec_groups;
@@ -56,6 +61,24 @@ extern void gpuvec_groups_free(gpuvec_groups *groups);
  * too many nothing is added.
  */
 extern bool gpuvec_groups_add(gpuvec_groups *groups, const uint64_t *group);
+
+/* The same of a group that is not there, as the caller knows */
+extern bool gpuvec_groups_append(gpuvec_groups *groups, const uint64_t *group);
+
+/*
+ * Add groups of the ids first .. first + n - 1, by their numbers: counts[i] is
+ * the rows of number first + i; 0: there is no such group.  False: out of
+ * memory.
+ */
+extern bool gpuvec_groups_add_ids(gpuvec_groups *groups, uint32_t first, const uint32_t *counts,
+								  uint32_t n);
+
+/*
+ * Drop the groups that cannot be among those with the most rows which are
+ * wanted, if `others` more rows may be counted, each of which is in a group
+ * once at most.  False: out of memory.
+ */
+extern bool gpuvec_groups_trim(gpuvec_groups *groups, uint64_t others);
 
 /*
  * Add all groups of others, of the same grouping, to those at *to; *from is

@@ -300,6 +300,15 @@ extern bool grouped_begin(cpu_query *queries, uint32_t n, const gpuvec_view *vie
 extern bool grouped_end(const cpu_query *queries, uint32_t n, gpuvec_thread_pool *pool);
 extern void grouped_free(cpu_query *queries, uint32_t n);
 
+/*
+ * grouped_ids.c: count the marked rows of a segment by ids: hot numbers in
+ * *hot, which is made if it is NULL, cold ones in groups; turn the hot numbers
+ * that n threads have counted into groups.  False: out of memory.
+ */
+extern bool grouped_count_ids(const gpuvec_segment *segment, const uint64_t *marks,
+							  uint32_t **hot, gpuvec_groups *groups);
+extern bool grouped_add_hot(uint32_t **hot, int n, gpuvec_groups *groups);
+
 /* Mark rows that are counted: some of a word of 64 rows */
 static inline void
 best_mark_word(const best_rows *best, const gpuvec_view_entry *entry, uint32_t word, uint64_t rows)

@@ -6,7 +6,8 @@
  * All ways of searching mark the rows that they count, by a bit for each row.
  * When they are done, the marked rows of each entry of the view are put into
  * bins by their codes (engine/groups.h), and the bins into groups.  Few rows,
- * or rows of too many bins, become groups one by one.
+ * or rows of too many bins, become groups one by one.  Ids of sets are counted
+ * apart (grouped_ids.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -31,6 +32,8 @@ typedef struct group_task
 	const counted_marks *marks;
 	const gpuvec_grouping *grouping;
 	gpuvec_groups **groups;		/* [threads]; NULL: a thread has none yet */
+	uint32_t  **hot;			/* [threads], by the ids of sets: rows of each
+								 * hot number; NULL: as above */
 	int			failed;			/* atomic */
 } group_task;
 
@@ -201,6 +204,17 @@ add_by_rows(gpuvec_groups *groups, const gpuvec_segment *segment, const uint64_t
 	return true;
 }
 
+/* Add an entry's nrows rows to groups.  False: out of memory. */
+static bool
+add_by_columns(gpuvec_groups *groups, const gpuvec_segment *segment, const uint64_t *marks,
+			   uint64_t nrows)
+{
+	uint32_t	nbins = gpuvec_group_bins(&groups->grouping, segment->filters);
+
+	return nbins > 0 && nbins <= nrows * BINS_OF_ROW ?
+		add_by_bins(groups, segment, marks, nbins) : add_by_rows(groups, segment, marks);
+}
+
 /* Group the marked rows of an entry; called by a thread of the pool */
 static void
 group_entry(void *arg, uint64_t number, int thread)
@@ -209,7 +223,6 @@ group_entry(void *arg, uint64_t number, int thread)
 	const gpuvec_segment *segment = task->marks->view->entries[number].segment;
 	const uint64_t *marks = task->marks->bits + task->marks->first_word[number];
 	uint64_t	nrows = 0;
-	uint32_t	nbins;
 	bool		ok;
 
 	for (uint32_t word = 0; word < marks_words(segment->nrows); word++)
@@ -223,12 +236,19 @@ group_entry(void *arg, uint64_t number, int thread)
 		__atomic_store_n(&task->failed, 1, __ATOMIC_RELAXED);
 		return;
 	}
-	nbins = gpuvec_group_bins(task->grouping, segment->filters);
-	ok = nbins > 0 && nbins <= nrows * BINS_OF_ROW ?
-		add_by_bins(task->groups[thread], segment, marks, nbins) :
-		add_by_rows(task->groups[thread], segment, marks);
+	ok = gpuvec_groups_ids(task->grouping) ?
+		grouped_count_ids(segment, marks, &task->hot[thread], task->groups[thread]) :
+		add_by_columns(task->groups[thread], segment, marks, nrows);
 	if (!ok)
 		__atomic_store_n(&task->failed, 1, __ATOMIC_RELAXED);
+}
+
+/* Give a query the groups of hot numbers.  False: out of memory. */
+static bool
+take_hot(gpuvec_topk_query *query, uint32_t **hot, int n)
+{
+	query->groups = gpuvec_groups_new(query->grouping);
+	return query->groups != NULL && grouped_add_hot(hot, n, query->groups);
 }
 
 /*
@@ -236,10 +256,12 @@ group_entry(void *arg, uint64_t number, int thread)
  * many.  False: out of memory.
  */
 static bool
-unite_groups(gpuvec_topk_query *query, gpuvec_groups **groups, int n)
+unite_groups(gpuvec_topk_query *query, const group_task *task, int n)
 {
+	if (gpuvec_groups_ids(query->grouping) && !take_hot(query, task->hot, n))
+		return false;
 	for (int i = 0; i < n; i++)
-		if (!gpuvec_groups_unite(&query->groups, &groups[i]))
+		if (!gpuvec_groups_unite(&query->groups, &task->groups[i]))
 			return false;
 	if (query->groups != NULL && query->groups->too_many)
 	{
@@ -259,13 +281,20 @@ group_query(const cpu_query *query, gpuvec_thread_pool *pool)
 	bool		ok;
 
 	task.groups = calloc((size_t) n, sizeof(*task.groups));
-	if (task.groups == NULL)
-		return false;
-	gpuvec_thread_pool_run(pool, group_entry, &task, query->marks->view->nentries);
-	ok = !task.failed && unite_groups((gpuvec_topk_query *) query->query, task.groups, n);
+	task.hot = calloc((size_t) n, sizeof(*task.hot));
+	ok = task.groups != NULL && task.hot != NULL;
+	if (ok)
+		gpuvec_thread_pool_run(pool, group_entry, &task, query->marks->view->nentries);
+	ok = ok && !task.failed && unite_groups((gpuvec_topk_query *) query->query, &task, n);
 	for (int i = 0; i < n; i++)
-		gpuvec_groups_free(task.groups[i]);
+	{
+		if (task.groups != NULL)
+			gpuvec_groups_free(task.groups[i]);
+		if (task.hot != NULL)
+			free(task.hot[i]);
+	}
 	free(task.groups);
+	free(task.hot);
 	return ok;
 }
 

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * search_run.h
- *	  A search of sets that is running: what serve_search.c offers to
- *	  serve_partitions.c and partitions_search.c.
+ *	  A search of sets that is running: what serve_search.c and
+ *	  search_numbers.c offer to one another, and to searches of partitions.
  *
  *-------------------------------------------------------------------------
  */
@@ -53,6 +53,12 @@ extern void gpuvec_search_faults(const search_run *q);
  * caller frees q->numbers, q->hot and q->places, on failure too.
  */
 extern bool gpuvec_search_number(search_run *q, gpuvec_error *error);
+
+/*
+ * Leave only the groups of the first query that are wanted, and give those of
+ * ids these in place of numbers.  False: out of memory.
+ */
+extern bool gpuvec_search_groups(const search_run *q, gpuvec_error *error);
 
 /*
  * A row of a mirror for a session that knows refresh number `known`, and whose

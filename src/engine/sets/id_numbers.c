@@ -24,7 +24,9 @@
  * such ids, the mirror is loaded anew (sets_commit.c).
  *
  * The map is a hash table (id_table.h).  One lock for readers and writers
- * guards it.
+ * guards it.  The reverse of it, ids by numbers, is made when it is first asked
+ * for, with room for some numbers more.  When that is used up, it is made anew
+ * when it is asked for again.
  *
  *-------------------------------------------------------------------------
  */
@@ -45,6 +47,9 @@
 #define FEW_NUMBERS		32
 #define MANY_NUMBERS	4096
 
+/* Room for so many new ids at least */
+#define FEW_IDS			1024
+
 struct gpuvec_id_numbers
 {
 	int			refs;			/* changed by __atomic builtins only */
@@ -53,6 +58,8 @@ struct gpuvec_id_numbers
 	pthread_rwlock_t lock;		/* guards all below */
 	uint32_t	next;			/* number of the next new id */
 	gpuvec_id_table table;		/* values are gpuvec_id_value() of numbers */
+	uint32_t   *ids;			/* [capacity] ids by numbers; NULL: not made */
+	uint32_t	capacity;
 };
 
 /*
@@ -134,6 +141,8 @@ number_id(gpuvec_id_numbers *numbers, uint32_t id, gpuvec_error *error)
 		return gpuvec_fail_numbers(error);
 	if (!gpuvec_id_bucket_add(bucket, id, gpuvec_id_value(numbers->next), error))
 		return false;
+	if (numbers->next < numbers->capacity)
+		numbers->ids[numbers->next] = id;
 	numbers->next++;
 	return true;
 }
@@ -153,6 +162,7 @@ gpuvec_id_numbers_unref(gpuvec_id_numbers *numbers)
 		return;
 	pthread_rwlock_destroy(&numbers->lock);
 	gpuvec_id_table_free(&numbers->table);
+	free(numbers->ids);
 	free(numbers);
 }
 
@@ -162,7 +172,8 @@ gpuvec_id_numbers_bytes(gpuvec_id_numbers *numbers)
 	size_t		bytes;
 
 	pthread_rwlock_rdlock(&numbers->lock);
-	bytes = sizeof(*numbers) + gpuvec_id_table_bytes(&numbers->table);
+	bytes = sizeof(*numbers) + gpuvec_id_table_bytes(&numbers->table) +
+		numbers->capacity * sizeof(uint32_t);
 	pthread_rwlock_unlock(&numbers->lock);
 	return bytes;
 }
@@ -276,6 +287,16 @@ list_ids(const gpuvec_id_bucket *bucket, uint32_t *ids)
 			ids[bucket->slots[i].value - 1] = bucket->slots[i].id;
 }
 
+/* The same of all numbers in use; the caller holds the lock */
+static void
+list_all(const gpuvec_id_numbers *numbers, uint32_t *ids)
+{
+	for (uint32_t id = 0; numbers->narrow && id < GPUVEC_HOT_NUMBERS; id++)
+		ids[id] = id;
+	for (int i = 0; i < GPUVEC_ID_BUCKETS; i++)
+		list_ids(&numbers->table.buckets[i], ids);
+}
+
 uint32_t *
 gpuvec_id_numbers_ids(gpuvec_id_numbers *numbers, gpuvec_error *error)
 {
@@ -285,14 +306,52 @@ gpuvec_id_numbers_ids(gpuvec_id_numbers *numbers, gpuvec_error *error)
 	pthread_rwlock_rdlock(&numbers->lock);
 	bytes = ((size_t) numbers->next + 1) * sizeof(uint32_t);
 	ids = malloc(bytes);
-	for (uint32_t id = 0; ids && numbers->narrow && id < GPUVEC_HOT_NUMBERS; id++)
-		ids[id] = id;
-	for (int i = 0; ids && i < GPUVEC_ID_BUCKETS; i++)
-		list_ids(&numbers->table.buckets[i], ids);
+	if (ids != NULL)
+		list_all(numbers, ids);
 	pthread_rwlock_unlock(&numbers->lock);
 	if (ids == NULL)
 		gpuvec_fail_memory(error, bytes);
 	return ids;
+}
+
+/* Have the ids of all numbers in use in ids[].  False: out of memory. */
+static bool
+keep_ids(gpuvec_id_numbers *numbers, gpuvec_error *error)
+{
+	uint64_t	capacity;
+	uint32_t   *ids;
+
+	pthread_rwlock_wrlock(&numbers->lock);
+	if (numbers->ids == NULL || numbers->next > numbers->capacity)
+	{
+		capacity = numbers->next + (uint64_t) numbers->next / 4 + FEW_IDS;
+		if (capacity > GPUVEC_NO_NUMBER)
+			capacity = GPUVEC_NO_NUMBER;
+		ids = realloc(numbers->ids, capacity * sizeof(uint32_t));
+		if (ids == NULL)
+		{
+			pthread_rwlock_unlock(&numbers->lock);
+			return gpuvec_fail_memory(error, capacity * sizeof(uint32_t));
+		}
+		list_all(numbers, ids);
+		numbers->ids = ids;
+		numbers->capacity = (uint32_t) capacity;
+	}
+	pthread_rwlock_unlock(&numbers->lock);
+	return true;
+}
+
+bool
+gpuvec_id_numbers_reverse(gpuvec_id_numbers *numbers, uint64_t *values, uint32_t n, uint32_t step,
+						  gpuvec_error *error)
+{
+	if (!keep_ids(numbers, error))
+		return false;
+	pthread_rwlock_rdlock(&numbers->lock);
+	for (uint32_t i = 0; i < n; i++)
+		values[(size_t) i * step] = numbers->ids[values[(size_t) i * step]];
+	pthread_rwlock_unlock(&numbers->lock);
+	return true;
 }
 
 static int

@@ -66,6 +66,14 @@ extern void gpuvec_id_numbers_held(const gpuvec_id_numbers *numbers, const uint3
  */
 extern uint32_t *gpuvec_id_numbers_ids(gpuvec_id_numbers *numbers, gpuvec_error *error);
 
+/*
+ * Replace n numbers by their ids: values[0], values[step], ...  They are
+ * numbers of rows of a view that was published.  On lack of memory, fills
+ * *error and returns false.
+ */
+extern bool gpuvec_id_numbers_reverse(gpuvec_id_numbers *numbers, uint64_t *values, uint32_t n,
+									  uint32_t step, gpuvec_error *error);
+
 /* Fail since there are no more numbers; returns false */
 extern bool gpuvec_fail_numbers(gpuvec_error *error);
 

@@ -191,6 +191,7 @@ extern Datum idset_add_id(PG_FUNCTION_ARGS);
 extern Datum idset_cardinality(PG_FUNCTION_ARGS);
 extern Datum idset_intersect(PG_FUNCTION_ARGS);
 extern Datum idset_overlaps(PG_FUNCTION_ARGS);
+extern Datum idset_unnest(PG_FUNCTION_ARGS);
 extern Datum idset_contains(PG_FUNCTION_ARGS);
 extern Datum idset_contains_id(PG_FUNCTION_ARGS);
 extern Datum idset_contained(PG_FUNCTION_ARGS);

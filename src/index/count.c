@@ -31,9 +31,9 @@
 
 #include "access/relscan.h"
 #include "commands/explain.h"
-#include "core/key_hash.h"
 #include "executor/execPartition.h"
 #include "executor/executor.h"
+#include "idset/idset.h"
 #include "index/count.h"
 #include "index/custom_node.h"
 #include "index/entry_queue.h"
@@ -44,31 +44,18 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
-/* Rows of a scan that have to be looked at */
-typedef struct ToFetch
-{
-	GpuvecFound found;			/* in order */
-	uint64		next;			/* those before were fetched, or are being */
-} ToFetch;
-
 #define MOST_TO_FETCH	(2 + GPUVEC_MOST_ROUNDED)
-
-/* What was returned of a scan, or what a run of it returns: gpuvec.verify */
-typedef struct CountCheck
-{
-	uint64		rows;
-	uint64		hash;			/* of the keys of each row, added up */
-	uint64		low[GPUVEC_MOST_GROUPED];	/* of all values */
-	uint64		high[GPUVEC_MOST_GROUPED];
-} CountCheck;
 
 typedef struct CountState
 {
 	CustomScanState css;		/* custom_ps: the scans whose rows it counts */
 	const List *kinds;			/* see CountAddPaths() */
 	const List *numbers;
-	const List *places;
+	int			ncolumns;		/* of the scan */
 	int			nkeys;
+	int			most;			/* groups that are wanted; 0: all */
+	Oid			unnest;			/* rows are grouped by the ids of their sets:
+								 * the function that returns these */
 	int			next_child;		/* of an Append; then its next scan */
 	MemoryContext context;		/* what was found of a scan; the scan itself
 								 * allocates elsewhere */
@@ -81,10 +68,11 @@ typedef struct CountState
 	GpuvecCount count;
 	int			part;			/* of the count, and the next group of it */
 	uint64		group;
-	ToFetch		fetch[MOST_TO_FETCH];	/* [nfetch] */
+	CountToFetch fetch[MOST_TO_FETCH];	/* [nfetch] */
 	GpuvecFound some;			/* of these: those of the scan's bitmap */
 	int			nfetch;
 	int			fetching;		/* number of these rows that are fetched */
+	CountRowIds ids;			/* of the row that it returned last */
 	bool		running;		/* the scan is run */
 	bool		counted;		/* the row was returned that has the count */
 	bool		verify;			/* what is returned is checked at the end */
@@ -113,7 +101,7 @@ CountColumn(const FilterColumns *filters, AttrNumber attnum, bool as_value)
 static inline bool
 only_counts(const CountState *state)
 {
-	return state->places == NIL;
+	return state->ncolumns == 0;
 }
 
 /* ---- a scan begins ---- */
@@ -138,29 +126,38 @@ begin_index(PlanState *node)
 		index->biss_ScanDesc : NULL;
 }
 
+/* How the n-th column of the scan is grouped; 0: it cannot be */
+static uint8
+grouped_column(const CountState *state, int n)
+{
+	const TargetEntry *entry = list_nth(state->scan->plan->targetlist, n);
+	const Var  *column = (const Var *) entry->expr;
+
+	if (!IsA(column, Var))
+		return 0;
+	if (!OidIsValid(state->unnest))
+		return CountColumn(&state->filters, column->varattno, n >= state->nkeys);
+	return column->varattno == state->index->indexRelation->rd_index->indkey.values[0] ?
+		GPUVEC_GROUPED_IDS : 0;
+}
+
 /*
- * Find the columns of an index that are those of the node.  False: not all are
+ * Find the columns of an index that are those of the scan.  False: not all are
  * there.
  */
 static bool
 find_columns(CountState *state)
 {
 	gpuvec_grouping *grouping = &state->grouping;
-	int			n = 0;
-	ListCell   *cell;
 
 	FilterDescribe(state->index->indexRelation->rd_indextuple, &state->filters);
 	memset(grouping, 0, sizeof(*grouping));
 	grouping->nkeys = state->nkeys;
-	grouping->nvalues = list_length(state->places) - state->nkeys;
-	foreach(cell, state->places)
+	grouping->nvalues = state->ncolumns - state->nkeys;
+	for (int n = 0; n < state->ncolumns; n++)
 	{
-		const TargetEntry *entry = list_nth(state->scan->plan->targetlist, lfirst_int(cell));
-		const Var  *column = (const Var *) entry->expr;
-
-		grouping->columns[n] = !IsA(column, Var) ? 0 :
-			CountColumn(&state->filters, column->varattno, n >= state->nkeys);
-		if (grouping->columns[n++] == 0)
+		grouping->columns[n] = grouped_column(state, n);
+		if (grouping->columns[n] == 0)
 			return false;
 	}
 	return true;
@@ -170,7 +167,7 @@ find_columns(CountState *state)
 static void
 add_to_fetch(CountState *state, int64 *roots, uint64 n, bool exact)
 {
-	ToFetch    *fetch = &state->fetch[state->nfetch];
+	CountToFetch    *fetch = &state->fetch[state->nfetch];
 
 	if (n == 0)
 		return;
@@ -251,6 +248,9 @@ count_found(CountState *state)
 
 	if (!find_columns(state))
 		return false;
+	/* rows whose keys are rounded are in no group, nor has the engine them */
+	if (knn->conditions.nrounded == 0 && !gpuvec_verify)
+		state->grouping.most = state->most;
 	old = MemoryContextSwitchTo(state->context);
 	known = GpuvecCountFound(state->index, &knn->conditions,
 							 only_counts(state) ? NULL : &state->grouping, &state->count);
@@ -279,8 +279,8 @@ begin_scan(CountState *state, PlanState *scan)
 	state->scan = scan;
 	state->index = begin_index(scan);
 	memset(&state->count, 0, sizeof(state->count));
-	memset(&state->check, 0, sizeof(state->check));
-	memset(state->check.low, 0xFF, sizeof(state->check.low));
+	CountCheckBegin(&state->check);
+	memset(&state->ids, 0, sizeof(state->ids));
 	state->part = state->nfetch = state->fetching = 0;
 	state->group = 0;
 	state->running = state->counted = false;
@@ -330,27 +330,11 @@ fetch_next(CountState *state)
 
 	while (state->fetching < state->nfetch)
 	{
-		ToFetch    *fetch = &state->fetch[state->fetching];
-		uint64		at = fetch->next;
-		long		n = 0;
-
-		for (; at < fetch->found.n; at++)
-		{
-			if (at == fetch->next ||
-				tid_number_block(fetch->found.roots[at]) != tid_number_block(fetch->found.roots[at - 1]))
-				n++;
-			if (n > pages)
-				break;
-		}
-		if (at == fetch->next)
+		if (!CountNextToFetch(&state->fetch[state->fetching], pages, &state->some))
 		{
 			state->fetching++;
 			continue;
 		}
-		state->some = fetch->found;
-		state->some.roots += fetch->next;
-		state->some.n = at - fetch->next;
-		fetch->next = at;
 		knn->range.only = &state->some;
 		ExecReScan(state->scan);
 		return true;
@@ -359,43 +343,18 @@ fetch_next(CountState *state)
 	return false;
 }
 
-/* Add rows to those that are checked: `rows` of one group */
-static void
-check_group(CountState *state, CountCheck *check, const uint64 *group)
-{
-	const uint64 *keys = group + GPUVEC_GROUP_KEYS;
-	uint64		hash = group[GPUVEC_GROUP_NULLS] & ((UINT64CONST(1) << state->nkeys) - 1);
-
-	for (int i = 0; i < state->nkeys; i++)
-		hash = gpuvec_hash_key((int64) (hash ^ keys[i]));
-	check->rows += group[GPUVEC_GROUP_ROWS];
-	check->hash += hash * group[GPUVEC_GROUP_ROWS];
-	for (int i = state->nkeys; i < list_length(state->places); i++)
-	{
-		const uint64 *range = keys + state->nkeys + 2 * (i - state->nkeys);
-
-		if (group[GPUVEC_GROUP_NULLS] >> i & 1)
-			continue;
-		check->low[i] = Min(check->low[i], range[0]);
-		check->high[i] = Max(check->high[i], range[1]);
-	}
-}
-
 /* A row of the scan as a group of one row */
 static void
-group_of_row(CountState *state, TupleTableSlot *row, uint64 *group)
+group_of_row(const CountState *state, TupleTableSlot *row, uint64 *group)
 {
-	int			n = 0;
-	ListCell   *cell;
-
 	memset(group, 0, gpuvec_group_words(&state->grouping) * sizeof(uint64));
 	group[GPUVEC_GROUP_ROWS] = 1;
-	foreach(cell, state->places)
+	for (int n = 0; n < state->ncolumns; n++)
 	{
 		const FilterColumn *column = &state->filters.columns[state->grouping.columns[n] - 1];
 		uint64	   *range = group + GPUVEC_GROUP_KEYS + state->nkeys + 2 * (n - state->nkeys);
 		bool		isnull;
-		Datum		value = slot_getattr(row, lfirst_int(cell) + 1, &isnull);
+		Datum		value = slot_getattr(row, n + 1, &isnull);
 
 		if (isnull)
 			group[GPUVEC_GROUP_NULLS] |= UINT64CONST(1) << n;
@@ -403,7 +362,6 @@ group_of_row(CountState *state, TupleTableSlot *row, uint64 *group)
 			group[GPUVEC_GROUP_KEYS + n] = FilterKey(column, value);
 		else
 			range[0] = range[1] = FilterKey(column, value);
-		n++;
 	}
 }
 
@@ -423,9 +381,10 @@ store_group(CountState *state, const uint64 *group, TupleTableSlot *slot)
 		uint64		key;
 
 		slot->tts_isnull[i] = false;
-		if (lfirst_int(kind) == COUNT_ROWS)
+		if (lfirst_int(kind) == COUNT_ROWS || lfirst_int(kind) == COUNT_ID)
 		{
-			slot->tts_values[i++] = Int64GetDatum((int64) group[GPUVEC_GROUP_ROWS]);
+			slot->tts_values[i++] = Int64GetDatum((int64) (lfirst_int(kind) == COUNT_ID ? keys[0] :
+														   group[GPUVEC_GROUP_ROWS]));
 			continue;
 		}
 		column = &state->filters.columns[state->grouping.columns[n] - 1];
@@ -450,8 +409,7 @@ store_row(CountState *state, TupleTableSlot *row, TupleTableSlot *slot)
 		slot->tts_isnull[i] = false;
 		slot->tts_values[i] = Int64GetDatum(1);
 		if (lfirst_int(kind) != COUNT_ROWS)
-			slot->tts_values[i] = slot_getattr(row, list_nth_int(state->places, lfirst_int(number)) + 1,
-											   &slot->tts_isnull[i]);
+			slot->tts_values[i] = slot_getattr(row, lfirst_int(number) + 1, &slot->tts_isnull[i]);
 		i++;
 	}
 }
@@ -465,32 +423,6 @@ store_count(uint64 rows, TupleTableSlot *slot)
 		slot->tts_values[i] = Int64GetDatum((int64) rows);
 		slot->tts_isnull[i] = false;
 	}
-}
-
-/* Raise an error unless a run of the scan has the rows that were returned */
-static void
-verify_scan(CountState *state)
-{
-	CountCheck	run;
-	TupleTableSlot *row;
-	uint64		group[GPUVEC_GROUP_KEYS + 2 * GPUVEC_MOST_GROUPED];
-
-	memset(&run, 0, sizeof(run));
-	memset(run.low, 0xFF, sizeof(run.low));
-	ExecReScan(state->scan);
-	while (row = ExecProcNode(state->scan), !TupIsNull(row))
-	{
-		group_of_row(state, row, group);
-		check_group(state, &run, group);
-	}
-	if (memcmp(&run, &state->check, sizeof(run)) != 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("a count of rows of relation \"%s\" with the gpuvec engine is wrong",
-						RelationGetRelationName(((ScanState *) state->scan)->ss_currentRelation)),
-				 errdetail("A scan has " UINT64_FORMAT " rows, the count is " UINT64_FORMAT ".",
-						   run.rows, state->check.rows),
-				 errhint("Please report this as a bug; gpuvec_evict discards the engine's copy.")));
 }
 
 /* The next group that the engine has found, or NULL */
@@ -526,6 +458,23 @@ next_fetched(CountState *state)
 	}
 }
 
+/* The next id of the rows of the scan as a group of one row.  False: none. */
+static bool
+next_id(CountState *state, uint64 *group)
+{
+	group[GPUVEC_GROUP_ROWS] = 1;
+	group[GPUVEC_GROUP_NULLS] = 0;
+	while (!CountNextId(&state->ids, &group[GPUVEC_GROUP_KEYS]))
+	{
+		TupleTableSlot *row = next_fetched(state);
+
+		if (row == NULL)
+			return false;
+		CountBeginIds(&state->ids, row);
+	}
+	return true;
+}
+
 /* Count all rows of the scan, which no groups are asked of */
 static void
 count_all(CountState *state, TupleTableSlot *slot)
@@ -540,6 +489,77 @@ count_all(CountState *state, TupleTableSlot *slot)
 	store_count(rows, slot);
 }
 
+/* Add a row of the scan to what is checked: a group, or one for each id */
+static void
+check_row(const CountState *state, TupleTableSlot *row, CountCheck *check)
+{
+	uint64		group[GPUVEC_GROUP_KEYS + 2 * GPUVEC_MOST_GROUPED] = {1};
+	CountRowIds ids = {0};
+
+	if (!OidIsValid(state->unnest))
+	{
+		group_of_row(state, row, group);
+		CountCheckAdd(check, &state->grouping, group);
+		return;
+	}
+	CountBeginIds(&ids, row);
+	while (CountNextId(&ids, &group[GPUVEC_GROUP_KEYS]))
+		CountCheckAdd(check, &state->grouping, group);
+	CountForgetIds(&ids);
+}
+
+/* Raise an error unless a run of the scan has the rows that were returned */
+static void
+verify_scan(CountState *state)
+{
+	CountCheck	run;
+	TupleTableSlot *row;
+
+	CountCheckBegin(&run);
+	ExecReScan(state->scan);
+	while (row = ExecProcNode(state->scan), !TupIsNull(row))
+		check_row(state, row, &run);
+	if (memcmp(&run, &state->check, sizeof(run)) != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("a count of rows of relation \"%s\" with the gpuvec engine is wrong",
+						RelationGetRelationName(((ScanState *) state->scan)->ss_currentRelation)),
+				 errdetail("A scan has " UINT64_FORMAT " rows, the count is " UINT64_FORMAT ".",
+						   run.rows, state->check.rows),
+				 errhint("Please report this as a bug; gpuvec_evict discards the engine's copy.")));
+}
+
+/* Return the next group, or part of one.  False: there is none. */
+static bool
+next_grouped(CountState *state, TupleTableSlot *slot)
+{
+	const uint64 *group = next_group(state);
+	uint64		one[GPUVEC_GROUP_KEYS + 2 * GPUVEC_MOST_GROUPED];
+	TupleTableSlot *row;
+
+	if (group != NULL)
+		store_group(state, group, slot);
+	else if (OidIsValid(state->unnest))
+	{
+		if (!next_id(state, one))
+			return false;
+		store_group(state, one, slot);
+		group = one;
+	}
+	else
+	{
+		row = next_fetched(state);
+		if (row == NULL)
+			return false;
+		store_row(state, row, slot);
+		if (state->verify)
+			check_row(state, row, &state->check);
+	}
+	if (state->verify && group != NULL)
+		CountCheckAdd(&state->check, &state->grouping, group);
+	return true;
+}
+
 /*
  * Get the next row of the scan.  False: there is none, and the scan is done
  * with.
@@ -547,26 +567,15 @@ count_all(CountState *state, TupleTableSlot *slot)
 static bool
 next_of_scan(CountState *state, TupleTableSlot *slot)
 {
-	const uint64 *group = next_group(state);
-	uint64		one[GPUVEC_GROUP_KEYS + 2 * GPUVEC_MOST_GROUPED];
-	TupleTableSlot *row = NULL;
-	bool		more = true;
+	bool		more = false;
 
-	if (group != NULL)
-		store_group(state, group, slot);
-	else if (only_counts(state) && !state->counted)
+	if (!only_counts(state))
+		more = next_grouped(state, slot);
+	else if (!state->counted)
 	{
 		count_all(state, slot);
-		state->counted = true;
+		state->counted = more = true;
 	}
-	else if (!only_counts(state) && (row = next_fetched(state)) != NULL)
-		store_row(state, row, slot);
-	else
-		more = false;
-	if (state->verify && row != NULL)
-		group_of_row(state, row, one);
-	if (state->verify && (group != NULL || row != NULL))
-		check_group(state, &state->check, group != NULL ? group : one);
 	if (state->verify && !more)
 		verify_scan(state);
 	return more;
@@ -608,6 +617,7 @@ reset(CountState *state)
 {
 	if (state->index != NULL)
 		((KnnState *) state->index->opaque)->range.only = NULL;
+	CountForgetIds(&state->ids);
 	state->scan = NULL;
 	state->index = NULL;
 	state->next_child = -1;
@@ -623,9 +633,13 @@ begin(CustomScanState *node, EState *estate, int eflags)
 	CustomNodeBegin(node, estate, eflags);
 	state->kinds = linitial(scan->custom_private);
 	state->numbers = lsecond(scan->custom_private);
-	state->places = lthird(scan->custom_private);
+	state->ncolumns = linitial_int(lthird(scan->custom_private));
+	state->most = lsecond_int(lthird(scan->custom_private));
+	state->unnest = linitial_oid(lfourth(scan->custom_private));
 	foreach(cell, state->kinds)
-		state->nkeys += lfirst_int(cell) == COUNT_KEY;
+		state->nkeys += lfirst_int(cell) == COUNT_KEY || lfirst_int(cell) == COUNT_ID;
+	if (OidIsValid(state->unnest))
+		GpuvecCheckExecute(state->unnest);
 	state->context = AllocSetContextCreate(estate->es_query_cxt, "gpuvec count", ALLOCSET_DEFAULT_SIZES);
 	reset(state);
 }
@@ -643,6 +657,8 @@ explain(CustomScanState *node, List *ancestors, ExplainState *es)
 {
 	const CountState *state = (const CountState *) node;
 
+	if (state->most > 0)
+		ExplainPropertyInteger("Groups Wanted", NULL, state->most, es);
 	if (!es->analyze)
 		return;
 	ExplainPropertyUInteger("Rows Not Fetched", NULL, state->seen, es);

@@ -8,6 +8,9 @@
 #ifndef GPUVEC_COUNT_H
 #define GPUVEC_COUNT_H
 
+#include "core/grouping.h"
+#include "idset/idset.h"
+#include "index/index_am.h"
 #include "mirror/describe/filter_key.h"
 #include "nodes/extensible.h"
 #include "nodes/pathnodes.h"
@@ -16,18 +19,46 @@
 typedef enum CountOutput
 {
 	COUNT_KEY,					/* a column that rows are grouped by */
+	COUNT_ID,					/* an id of their sets, which they are grouped
+								 * by */
 	COUNT_ROWS,					/* how many rows a group has */
 	COUNT_LEAST,				/* the least value of a column, */
 	COUNT_GREATEST				/* and the greatest one */
 } CountOutput;
 
+/* What is asked for: what the rows of the node consist of */
+typedef struct CountAsked
+{
+	RelOptInfo *table;			/* whose rows are counted */
+	PathTarget *target;			/* of the node: keys, partial aggregates */
+	List	   *kinds;			/* of these: CountOutput */
+	List	   *numbers;		/* of the column that each is of, in columns */
+	List	   *columns;		/* of the table, those of keys first */
+	int			nkeys;
+	List	   *groups;			/* expressions of GROUP BY */
+	RelOptInfo *ids;			/* rows are ids of sets: a function in FROM that
+								 * returns them; NULL: there is none */
+	Oid			unnest;			/* this function, also if called elsewhere */
+	int			most;			/* as many groups with the most rows are
+								 * wanted; 0: all */
+} CountAsked;
+
+/*
+ * count_asked.c.  Find out what a query asks for whose rows are those of
+ * `input` and whose result is `target`.  False: it is not what the node can
+ * return.
+ */
+extern bool CountReadAsked(PlannerInfo *root, RelOptInfo *input, const PathTarget *target,
+						   CountAsked *asked);
+
 /*
  * count_paths.c.  Add the paths of such a node to those of a query that counts
  * the rows of a table, if there can be one.
  *
- * The node's custom_private is three lists of integers: the CountOutput of
- * each column, the number of its column in the third list (0 of COUNT_ROWS),
- * and places of columns in the targets of the scan, those of keys first.
+ * The node's custom_private is lists of integers: the CountOutput of each of
+ * its columns; for each, the number of the scan's column that it is of (0 of
+ * COUNT_ROWS); the number of the scan's columns, and CountAsked.most; and a
+ * list of one OID, CountAsked.unnest.
  */
 extern void CountAddPaths(PlannerInfo *root, RelOptInfo *input, RelOptInfo *output);
 
@@ -37,6 +68,48 @@ extern void CountAddPaths(PlannerInfo *root, RelOptInfo *input, RelOptInfo *outp
  * greatest value; else 0.
  */
 extern int	CountColumn(const FilterColumns *filters, AttrNumber attnum, bool as_value);
+
+/*
+ * count_check.c.  What was returned of a scan, or what a run of it returns:
+ * gpuvec.verify compares both.
+ */
+typedef struct CountCheck
+{
+	uint64		rows;
+	uint64		hash;			/* of the keys of each row, added up */
+	uint64		low[GPUVEC_MOST_GROUPED];	/* of all values */
+	uint64		high[GPUVEC_MOST_GROUPED];
+} CountCheck;
+
+extern void CountCheckBegin(CountCheck *check);
+extern void CountCheckAdd(CountCheck *check, const gpuvec_grouping *grouping, const uint64 *group);
+
+/*
+ * count_fetched.c.  Rows of a scan that have to be looked at.  Next: some that
+ * come next, of at most so many pages.  False: there are none.
+ */
+typedef struct CountToFetch
+{
+	GpuvecFound found;			/* in order */
+	uint64		next;			/* those before were fetched, or are being */
+} CountToFetch;
+
+extern bool CountNextToFetch(CountToFetch *fetch, long pages, GpuvecFound *some);
+
+/*
+ * The set in a row's first column, whose ids come one after another.  All 0:
+ * there is none.
+ */
+typedef struct CountRowIds
+{
+	IdSet	   *set;
+	bool		copied;			/* to be freed */
+	uint32		next;			/* which id comes next */
+} CountRowIds;
+
+extern void CountBeginIds(CountRowIds *ids, TupleTableSlot *row);
+extern bool CountNextId(CountRowIds *ids, uint64 *id);
+extern void CountForgetIds(CountRowIds *ids);
 
 extern const CustomScanMethods CountScanMethods;
 

@@ -10,6 +10,13 @@
  * the server's own node above it combines that: a group may come in parts.
  * HAVING and expressions are evaluated there.
  *
+ * or, by the ids of sets,
+ *
+ *		SELECT id, count(*) FROM shop, unnest(tags) id
+ *		WHERE tags && '{...}' GROUP BY id ORDER BY count(*) DESC LIMIT 10
+ *
+ * which may as well have unnest(tags) in the list of SELECT.
+ *
  * The planner considers the node only where the search keys decide: each
  * condition, those of security barriers too, is a key of the index that needs
  * no second look at the row, but for rows whose keys are rounded.  Groups are
@@ -19,47 +26,34 @@
  *
  * The aggregates are count(*), and min and max of filter columns.
  *
+ * Of groups in descending order of their numbers of rows, with a limit, the
+ * engine returns no more than may be wanted.
+ *
  * As with an index-only scan, enable_indexonlyscan = off turns it off.
  *
  *-------------------------------------------------------------------------
  */
 #include "gpuvec.h"
 
-#include "catalog/pg_aggregate.h"
 #include "index/count.h"
 #include "index/index_paths.h"
 #include "index/knn_scan.h"
-#include "nodes/makefuncs.h"
-#include "nodes/nodeFuncs.h"
+#include "optimizer/appendinfo.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
 #include "optimizer/paths.h"
-#include "optimizer/planner.h"
-#include "optimizer/prep.h"
 #include "optimizer/tlist.h"
 #include "parser/parsetree.h"
-#include "utils/fmgroids.h"
-#include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/selfuncs.h"
-#include "utils/syscache.h"
-#include "utils/typcache.h"
 
 /* Operator calls that take as long as counting a row in the engine */
 #define COUNT_OPERATORS 1.0
 
-/* What is asked for: what the rows of the node consist of */
-typedef struct Asked
-{
-	PathTarget *target;			/* of the node: keys, partial aggregates */
-	List	   *kinds;			/* of these: CountOutput */
-	List	   *numbers;		/* of the column that each is of, in places */
-	List	   *places;			/* columns in the targets of the scan: those of
-								 * keys, then those of values */
-	int			nkeys;
-	List	   *groups;			/* expressions of GROUP BY */
-} Asked;
+/* Ids that rows have, and different ones, if we do not know better */
+#define DEFAULT_ROW_IDS	10
+#define DEFAULT_IDS		10000
 
 static Plan *plan_count(PlannerInfo *root, RelOptInfo *rel, struct CustomPath *path, List *tlist,
 						List *clauses, List *custom_plans);
@@ -68,173 +62,6 @@ static const CustomPathMethods path_methods = {
 	.CustomName = "gpuvec count",
 	.PlanCustomPath = plan_count,
 };
-
-/* ---- what is asked for ---- */
-
-/* True for an aggregate of this query, of all rows in any order */
-static bool
-is_plain(const Aggref *agg)
-{
-	return agg->aggfilter == NULL && agg->aggdistinct == NIL && agg->aggorder == NIL &&
-		agg->agglevelsup == 0;
-}
-
-/* True for count(*), and for count of a constant */
-static bool
-counts_rows(const Aggref *agg)
-{
-	if (agg->aggfnoid == F_COUNT_)
-		return true;
-	if (agg->aggfnoid == F_COUNT_ANY)
-	{
-		const TargetEntry *entry = linitial(agg->args);
-
-		return IsA(entry->expr, Const) && !((const Const *) entry->expr)->constisnull;
-	}
-	return false;
-}
-
-/*
- * The column that an aggregate is the least or the greatest value of, or NULL;
- * *greatest says which
- */
-static const Var *
-value_of(const Aggref *agg, bool *greatest)
-{
-	const Var  *column;
-	const TypeCacheEntry *type;
-	HeapTuple	tuple;
-	Oid			operator;
-
-	if (agg->aggfnoid >= FirstNormalObjectId || list_length(agg->args) != 1 ||
-		!IsA(((const TargetEntry *) linitial(agg->args))->expr, Var))
-		return NULL;
-	tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(agg->aggfnoid));
-	if (!HeapTupleIsValid(tuple))
-		return NULL;
-	operator = ((Form_pg_aggregate) GETSTRUCT(tuple))->aggsortop;
-	ReleaseSysCache(tuple);
-	column = (const Var *) ((const TargetEntry *) linitial(agg->args))->expr;
-	type = lookup_type_cache(column->vartype, TYPECACHE_LT_OPR | TYPECACHE_GT_OPR);
-	/* it has an operator only if it is the first value in that order */
-	*greatest = operator == type->gt_opr;
-	return OidIsValid(operator) && (*greatest || operator == type->lt_opr) ? column : NULL;
-}
-
-/* The place of a column in the targets of a table's scan, or -1 */
-static int
-place_of(const RelOptInfo *input, const Node *column)
-{
-	ListCell   *cell;
-	int			place = 0;
-
-	foreach(cell, input->reltarget->exprs)
-	{
-		if (equal(lfirst(cell), column))
-			return place;
-		place++;
-	}
-	return -1;
-}
-
-/* Add a column to what is returned: a key, or an aggregate */
-static void
-add_output(Asked *asked, Expr *expr, Index ref, CountOutput kind, int number)
-{
-	add_column_to_pathtarget(asked->target, expr, ref);
-	asked->kinds = lappend_int(asked->kinds, kind);
-	asked->numbers = lappend_int(asked->numbers, number);
-}
-
-/* Add a column that rows are grouped by.  False: it cannot be one. */
-static bool
-add_key(const RelOptInfo *input, Expr *expr, Index ref, Asked *asked)
-{
-	int			place = IsA(expr, Var) ? place_of(input, (Node *) expr) : -1;
-
-	if (place < 0)
-		return false;
-	add_output(asked, expr, ref, COUNT_KEY, asked->nkeys);
-	asked->places = lappend_int(asked->places, place);
-	asked->groups = lappend(asked->groups, expr);
-	asked->nkeys++;
-	return true;
-}
-
-/* Add an aggregate.  False: the node does not make it. */
-static bool
-add_aggregate(const RelOptInfo *input, const Aggref *agg, Asked *asked)
-{
-	Aggref	   *partial = copyObject((Aggref *) agg);
-	bool		greatest;
-	const Var  *column;
-	int			number = asked->nkeys;
-	int			place;
-
-	mark_partial_aggref(partial, AGGSPLIT_INITIAL_SERIAL);
-	if (counts_rows(agg))
-	{
-		add_output(asked, (Expr *) partial, 0, COUNT_ROWS, 0);
-		return true;
-	}
-	column = value_of(agg, &greatest);
-	place = column != NULL ? place_of(input, (const Node *) column) : -1;
-	if (place < 0)
-		return false;
-	while (number < list_length(asked->places) && list_nth_int(asked->places, number) != place)
-		number++;
-	if (number == list_length(asked->places))
-		asked->places = lappend_int(asked->places, place);
-	add_output(asked, (Expr *) partial, 0, greatest ? COUNT_GREATEST : COUNT_LEAST, number);
-	return true;
-}
-
-/* Read the columns of GROUP BY.  False: not all can be ones. */
-static bool
-read_groups(PlannerInfo *root, const RelOptInfo *input, const PathTarget *target, Asked *asked)
-{
-	ListCell   *cell;
-	int			i = 0;
-
-	foreach(cell, target->exprs)
-	{
-		Index		ref = get_pathtarget_sortgroupref(target, i++);
-
-		if (ref != 0 && get_sortgroupref_clause_noerr(ref, root->parse->groupClause) != NULL &&
-			!add_key(input, lfirst(cell), ref, asked))
-			return false;
-	}
-	return asked->nkeys == list_length(root->parse->groupClause);
-}
-
-/*
- * Read what a query asks for, in its targets and in HAVING.  False: not all of
- * it is a column of GROUP BY or an aggregate that the node makes.
- */
-static bool
-read_asked(PlannerInfo *root, const RelOptInfo *input, const PathTarget *target, Asked *asked)
-{
-	int			flags = PVC_INCLUDE_AGGREGATES | PVC_RECURSE_WINDOWFUNCS | PVC_INCLUDE_PLACEHOLDERS;
-	List	   *nodes = list_concat(pull_var_clause((Node *) target->exprs, flags),
-									pull_var_clause(root->parse->havingQual, flags));
-	List	   *done = NIL;
-	ListCell   *cell;
-
-	asked->target = create_empty_pathtarget();
-	if (!read_groups(root, input, target, asked))
-		return false;
-	foreach(cell, nodes)
-	{
-		if (list_member(done, lfirst(cell)) || list_member(asked->groups, lfirst(cell)))
-			continue;
-		if (!IsA(lfirst(cell), Aggref) || !is_plain(lfirst(cell)) ||
-			!add_aggregate(input, lfirst(cell), asked))
-			return false;
-		done = lappend(done, lfirst(cell));
-	}
-	set_pathtarget_cost_width(root, asked->target);
-	return done != NIL && list_length(asked->places) <= GPUVEC_MOST_GROUPED;
-}
 
 /* ---- scans that can be counted ---- */
 
@@ -331,8 +158,8 @@ decides(const IndexPath *path)
 /* The argument of has_columns() */
 typedef struct GroupTest
 {
-	const RelOptInfo *rel;
-	const Asked *asked;
+	const CountAsked *asked;
+	const List *columns;		/* of asked, as they are in the table at hand */
 } GroupTest;
 
 /* IndexTest: an index has all columns that are asked for, with exact keys */
@@ -342,15 +169,20 @@ has_columns(IndexOptInfo *index, void *arg)
 	const GroupTest *test = arg;
 	Relation	rel = index_open(index->indexoid, NoLock);
 	FilterColumns filters;
+	const Var  *column;
 	ListCell   *cell;
 	int			i = 0;
 
 	FilterDescribe(rel->rd_indextuple, &filters);
 	index_close(rel, NoLock);
-	foreach(cell, test->asked->places)
+	if (OidIsValid(test->asked->unnest))
 	{
-		const Var  *column = list_nth(test->rel->reltarget->exprs, lfirst_int(cell));
-
+		column = linitial(test->columns);
+		return IsA(column, Var) && index->indexkeys[0] == column->varattno;
+	}
+	foreach(cell, test->columns)
+	{
+		column = lfirst(cell);
 		if (!IsA(column, Var) ||
 			CountColumn(&filters, column->varattno, i++ >= test->asked->nkeys) == 0)
 			return false;
@@ -372,13 +204,13 @@ typedef struct Scans
  * visibility map does not prove
  */
 static void
-add_cost(const RelOptInfo *rel, const IndexPath *index, const Path *scan, const Asked *asked,
+add_cost(const RelOptInfo *rel, const IndexPath *index, const Path *scan, const CountAsked *asked,
 		 Scans *scans)
 {
 	double		found = index->indexselectivity * rel->tuples;
 	Cost		begin = IndexPathBegin(rel, index);
 	double		unseen = 1 - Min(Max(rel->allvisfrac, 0), 1);
-	double		operators = COUNT_OPERATORS * (1 + list_length(asked->places));
+	double		operators = COUNT_OPERATORS * (1 + list_length(asked->columns));
 
 	scans->cost += begin + found * operators * cpu_operator_cost +
 		unseen * Max(scan->total_cost - begin, 0);
@@ -386,14 +218,36 @@ add_cost(const RelOptInfo *rel, const IndexPath *index, const Path *scan, const 
 	scans->unseen += found * unseen;
 }
 
+/* The target of a scan of these columns */
+static PathTarget *
+columns_target(PlannerInfo *root, const List *columns)
+{
+	PathTarget *target = create_empty_pathtarget();
+	ListCell   *cell;
+
+	foreach(cell, columns)
+		add_column_to_pathtarget(target, lfirst(cell), 0);
+	return set_pathtarget_cost_width(root, target);
+}
+
+/* The same columns of a partition */
+static List *
+columns_of_child(PlannerInfo *root, const RelOptInfo *child, const List *columns)
+{
+	int			n;
+	AppendRelInfo **infos = find_appinfos_by_relids(root, child->relids, &n);
+
+	return (List *) adjust_appendrel_attrs(root, (Node *) columns, n, infos);
+}
+
 /*
  * Add the scans of a table to scans, those of its partitions in its place.
  * False: one cannot be counted.
  */
 static bool
-add_scans(PlannerInfo *root, RelOptInfo *rel, const Asked *asked, Scans *scans)
+add_scans(PlannerInfo *root, RelOptInfo *rel, const CountAsked *asked, List *columns, Scans *scans)
 {
-	GroupTest	test = {rel, asked};
+	GroupTest	test = {asked, columns};
 	const RangeTblEntry *entry = planner_rt_fetch(rel->relid, root);
 	IndexPath  *index;
 	Path	   *scan;
@@ -407,14 +261,20 @@ add_scans(PlannerInfo *root, RelOptInfo *rel, const Asked *asked, Scans *scans)
 		if (!IS_PARTITIONED_REL(rel))
 			return false;
 		for (int i = 0; i < rel->nparts; i++)
-			if (rel->part_rels[i] != NULL && !add_scans(root, rel->part_rels[i], asked, scans))
+		{
+			RelOptInfo *child = rel->part_rels[i];
+
+			if (child != NULL &&
+				!add_scans(root, child, asked, columns_of_child(root, child, columns), scans))
 				return false;
+		}
 		return true;
 	}
-	index = IndexPathFind(root, rel, asked->places != NIL ? has_columns : NULL, &test, decides);
+	index = IndexPathFind(root, rel, columns != NIL ? has_columns : NULL, &test, decides);
 	if (index == NULL)
 		return false;
 	scan = (Path *) create_bitmap_heap_path(root, rel, (Path *) index, NULL, 1.0, 0);
+	scan->pathtarget = columns_target(root, columns);
 	scans->paths = lappend(scans->paths, scan);
 	add_cost(rel, index, scan, asked, scans);
 	return true;
@@ -422,25 +282,40 @@ add_scans(PlannerInfo *root, RelOptInfo *rel, const Asked *asked, Scans *scans)
 
 /* ---- planning ---- */
 
+/* The scans' paths as one, with the columns of the table */
+static Path *
+join_scans(PlannerInfo *root, const CountAsked *asked, const Scans *scans)
+{
+	Path	   *append;
+
+	if (list_length(scans->paths) == 1)
+		return linitial(scans->paths);
+	append = (Path *) GpuvecAppendOf(root, asked->table, scans->paths);
+	append->pathtarget = columns_target(root, asked->columns);
+	return append;
+}
+
 /* Make the path of the node */
 static Path *
-make_path(PlannerInfo *root, RelOptInfo *input, RelOptInfo *output, const Asked *asked,
-		  const Scans *scans, double groups)
+make_path(PlannerInfo *root, RelOptInfo *output, const CountAsked *asked, const Scans *scans,
+		  double groups)
 {
 	CustomPath *path = makeNode(CustomPath);
+	double		unseen = scans->unseen * (OidIsValid(asked->unnest) ? DEFAULT_ROW_IDS : 1);
 
 	path->path.pathtype = T_CustomScan;
 	path->path.parent = output;
 	path->path.pathtarget = asked->target;
-	path->path.rows = clamp_row_est(asked->nkeys > 0 ? groups + scans->unseen : 1);
+	path->path.rows = clamp_row_est(asked->nkeys > 0 ? groups + unseen : 1);
 	path->path.startup_cost = scans->cost;
 	path->path.total_cost = scans->cost + path->path.rows * cpu_tuple_cost;
 #if PG_VERSION_NUM >= 150000
 	path->flags = CUSTOMPATH_SUPPORT_PROJECTION;
 #endif
-	path->custom_paths = list_make1(list_length(scans->paths) == 1 ? linitial(scans->paths) :
-									GpuvecAppendOf(root, input, scans->paths));
-	path->custom_private = list_make3(asked->kinds, asked->numbers, asked->places);
+	path->custom_paths = list_make1(join_scans(root, asked, scans));
+	path->custom_private = list_make4(asked->kinds, asked->numbers,
+									  list_make2_int(list_length(asked->columns), asked->most),
+									  list_make1_oid(asked->unnest));
 	path->methods = &path_methods;
 	return &path->path;
 }
@@ -469,24 +344,38 @@ add_combined(PlannerInfo *root, RelOptInfo *output, Path *path, AggStrategy stra
 											  (List *) root->parse->havingQual, NULL, groups));
 }
 
+/* How many groups the engine will return, roughly */
+static double
+estimate_groups(PlannerInfo *root, const CountAsked *asked, const Scans *scans)
+{
+	double		found = clamp_row_est(scans->found);
+	double		groups = 1;
+
+	if (OidIsValid(asked->unnest))
+		groups = Min(found * DEFAULT_ROW_IDS, DEFAULT_IDS);
+	else if (asked->nkeys > 0)
+		groups = GpuvecEstimateGroups(root, asked->groups, found);
+	return asked->most > 0 ? Min(groups, asked->most) : groups;
+}
+
 void
 CountAddPaths(PlannerInfo *root, RelOptInfo *input, RelOptInfo *output)
 {
-	const Query *parse = root->parse;
-	Asked		asked = {0};
+	CountAsked	asked;
 	Scans		scans = {0};
-	double		groups = 1;
+	double		groups;
 	Path	   *path;
 
-	if (!enable_indexonlyscan || input->reloptkind != RELOPT_BASEREL || !parse->hasAggs ||
-		parse->groupingSets != NIL || !read_asked(root, input, output->reltarget, &asked) ||
-		IS_DUMMY_REL(input) || !add_scans(root, input, &asked, &scans) || scans.paths == NIL)
+	if (!enable_indexonlyscan || !CountReadAsked(root, input, output->reltarget, &asked) ||
+		!add_scans(root, asked.table, &asked, asked.columns, &scans) || scans.paths == NIL)
 		return;
-	if (asked.nkeys > 0)
-		groups = GpuvecEstimateGroups(root, asked.groups, clamp_row_est(scans.found));
+	/* the groups of several scans are added up above */
+	if (list_length(scans.paths) > 1)
+		asked.most = 0;
+	groups = estimate_groups(root, &asked, &scans);
 	if (groups > GPUVEC_MOST_GROUPS)
 		return;
-	path = make_path(root, input, output, &asked, &scans, groups);
+	path = make_path(root, output, &asked, &scans, groups);
 	if (GpuvecGroupClause(root) != NIL)
 		add_combined(root, output, path, AGG_HASHED, groups);
 	add_combined(root, output, path, asked.nkeys > 0 ? AGG_SORTED : AGG_PLAIN, groups);

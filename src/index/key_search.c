@@ -348,15 +348,29 @@ count_bound(KeySearch *search, const Bound *bound, const gpuvec_filter *filter, 
 	return known;
 }
 
-/* Count the rows that pass a filter; those whose sets are null, too */
+/*
+ * Count the rows that pass a filter; those whose sets are null, too, which
+ * have no ids to group by
+ */
 static bool
-count_filtered(KeySearch *search, const gpuvec_filter *filter, GpuvecCount *count)
+count_filtered(const KeySearch *search, const gpuvec_filter *filter, GpuvecCount *count)
 {
+	KeySearch	part = *search;
 	Bound		any = no_ids();
+	gpuvec_grouping all;
 
 	any.min_score = -INFINITY;
-	return count_bound(search, &any, filter, count) &&
-		(MirrorWantsNulls(filter) || count_bound(search, &any, GpuvecFilterNulls(filter), count));
+	if (MirrorWantsNulls(filter) || (search->grouping && gpuvec_groups_ids(search->grouping)))
+		return count_bound(&part, &any, filter, count);
+	/* the groups of both searches are added up */
+	if (search->grouping != NULL)
+	{
+		all = *search->grouping;
+		all.most = 0;
+		part.grouping = &all;
+	}
+	return count_bound(&part, &any, filter, count) &&
+		count_bound(&part, &any, GpuvecFilterNulls(filter), count);
 }
 
 /* Count the rows of what the keys of the first column say, and a filter */

@@ -12,6 +12,7 @@
 #   the node that counts (enable_indexonlyscan = off), and by a sequential scan
 #   with parallel workers;
 # - the time in the engine, as EXPLAIN says (the median of 15);
+# - the ids of the sets of these rows, the 10 that most of them have, and all;
 # - four facets in one statement, of 61 % of the rows; the first 10 rows by
 #   rank, the same four facets, and both in one statement;
 # - the same when 1 and 10 % of the pages are not all-visible.
@@ -27,10 +28,10 @@ set -uo pipefail
 make_tables() {
 	progress "making $ROWS rows"
 	psql_ <<-SQL >/dev/null || die "could not make the tables"
-		CREATE TABLE shop (id bigint, tokens idset, brand int2 DEFAULT floor(500 * random() ^ 3), color int2 DEFAULT floor(random() * 12),
+		CREATE TABLE shop (number bigint, tokens idset, brand int2 DEFAULT floor(500 * random() ^ 3), color int2 DEFAULT floor(random() * 12),
 			day date DEFAULT date '2016-01-01' + (random() * 3649)::int, seller int DEFAULT floor(random() * 100000),
 			price int DEFAULT 1 + floor(random() * 10000));
-		COPY shop (id, tokens) FROM PROGRAM '$work/bench_gen docs --mode B --order random --n-docs $ROWS' (FORMAT binary);
+		COPY shop (number, tokens) FROM PROGRAM '$work/bench_gen docs --mode B --order random --n-docs $ROWS' (FORMAT binary);
 		SET max_parallel_maintenance_workers = 4;
 		CREATE INDEX shop_idx ON shop USING gpuvec (tokens, brand, color, day, seller, price);
 		VACUUM (ANALYZE, FREEZE) shop;
@@ -66,12 +67,16 @@ facets() {
 	while IFS='|' read -r share id; do
 		facet "brands of an id of $share of the rows$1" "SELECT brand, count(*) FROM shop WHERE tokens && '{$id}' GROUP BY brand" "$GOAL"
 	done < <(psql_ -c 'SELECT share, id FROM shares ORDER BY share')
+	while IFS='|' read -r share id; do
+		facet "10 ids of an id of $share$1" "SELECT id, count(*) FROM shop, unnest(tokens) AS t (id) WHERE tokens && '{$id}' GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 10" "$(calc "$GOAL * 5")"
+	done < <(psql_ -c 'SELECT share, id FROM shares ORDER BY share')
 	id=$(psql_ -c 'SELECT id FROM shares WHERE share = 0.5')
+	facet "all ids, of 0.5$1" "SELECT id, count(*) FROM shop, unnest(tokens) AS t (id) WHERE tokens && '{$id}' GROUP BY 1" "$(calc "$GOAL * 20")"
 	facet "prices of brands, of 0.5$1" "SELECT brand, count(*), min(price), max(price) FROM shop WHERE tokens && '{$id}' GROUP BY brand" "$GOAL"
 	facet "days of 61 %$1" "SELECT day, count(*) FROM shop WHERE $most GROUP BY day" "$GOAL"
 	facet "sellers of 61 %$1" "SELECT seller, count(*) FROM shop WHERE $most GROUP BY seller" "$(calc "$GOAL * 20")"
 	facet "four facets of 61 %$1" "$(four "$most")" "$GOAL"
-	ranked="SELECT 'rank', id::int, 0 FROM shop ORDER BY tokens <-> '$(psql_ -c 'SELECT tokens FROM shop WHERE id = 7')' LIMIT 10"
+	ranked="SELECT 'rank', number::int, 0 FROM shop ORDER BY tokens <-> '$(psql_ -c 'SELECT tokens FROM shop WHERE number = 7')' LIMIT 10"
 	progress "with a ranking$1"
 	figure "first 10 by rank$1" "$(milliseconds "$by_index" "$ranked")"
 	figure "four facets of 0.5$1" "$(milliseconds "$by_index" "$(four "tokens && '{$id}'")")"

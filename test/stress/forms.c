@@ -314,7 +314,17 @@ first_of_each_sql(struct worker *w, const struct form *f, const struct words *wo
 			   first_sql(w, f, words, "o.s"), f->outer);
 }
 
-/* Groups of rows by one filter column, or by two, or all as one group */
+/* Rows by the ids of their sets, those that most of them have, or all */
+static const char *
+ids_sql(struct worker *w, const struct form *f, const struct words *words, const char *search)
+{
+	const char *order = f->limit % 3 == 0 ? "" : say(w, " ORDER BY n DESC, k %s", words->limit);
+
+	return say(w, "SELECT u.k, 0 AS k2, count(*) AS n, 0 AS low, 0 AS high FROM forms.docs_%d d, unnest(d.s) AS u (k) WHERE %s%s%s GROUP BY u.k%s",
+			   f->table, condition_sql(w, f, words), f->more, search, order);
+}
+
+/* Groups of rows by one filter column, or by two, by ids, or all as one group */
 static const char *
 facets_sql(struct worker *w, const struct form *f, const struct words *words, const char *query)
 {
@@ -324,6 +334,8 @@ facets_sql(struct worker *w, const struct form *f, const struct words *words, co
 	const char *search = f->outer % 4 == 0 ? "" : say(w, " AND d.s %s %s", f->search, query);
 	bool		grouped = f->limit % 7 > 0;
 
+	if (f->limit % 5 == 1)
+		return ids_sql(w, f, words, search);
 	return say(w, "SELECT %s AS k, %s AS k2, count(*) AS n, min(d.i4) AS low, max(d.%s) AS high FROM forms.docs_%d d WHERE %s%s%s %s",
 			   grouped ? say(w, "d.%s", name) : "0", grouped ? second : "0", strcmp(f->column->name, "f8") == 0 ? "f8" : "i4",
 			   f->table, condition_sql(w, f, words), f->more, search, grouped ? groupings[f->limit % 4] : "");

@@ -87,7 +87,7 @@ EXPLAIN (VERBOSE, COSTS OFF) SELECT size, count(*) AS n, max(f8) - min(f8) AS wi
 EXPLAIN (COSTS OFF) SELECT max(f8), count(*) FROM docs WHERE tokens && '{3,12}';
 
 -- conditions of the set, of filter columns, and of both
-SELECT condition, compare('SELECT size, count(*), min(i4), max(i4) FROM docs WHERE ' || condition || ' GROUP BY 1') FROM unnest(ARRAY['tokens && ''{7000}''', 'tokens && ''{}''', 'tokens && NULL', 'tokens @> ''{3,60000}''', 'tokens @> ''{}''', 'tokens = ''{}''', 'tokens = ''{3,10,60001}''', 'tokens <@ ''{3,4,10,11,12,60000,60001}''', 'tokens <<->> idset_threshold(''{3,12,60000}'', 0.25, ''jaccard'')', 'tokens && ''{3}'' AND tokens && ''{12}''', 'tokens @@ ''3 & 12''',
+SELECT condition, compare('SELECT size, count(*), min(i4), max(i4) FROM docs WHERE ' || condition || ' GROUP BY 1') FROM unnest(ARRAY['tokens && ''{7000}''', 'tokens && ''{}''', 'tokens && NULL', 'tokens @> ''{3,60000}''', 'tokens @> ''{}''', 'tokens = ''{}''', 'tokens = ''{3,10,60001}''', 'tokens <@ ''{3,4,10,11,12,60000,60001}''', 'tokens <<->> idset_threshold(''{3,12,60000}'', 0.25, ''jaccard'')', 'tokens && ''{3}'' AND tokens && ''{12}''', 'tokens @@ ''3 & 12''', 'tokens @@ ''3 | (12 | !!4)''', 'tokens @@ ''3 & (12 | 13)''', 'tokens @@ ''3 | (12 & !4)''', 'tokens @@ ''!3''',
 	'tokens IS NULL', 'tokens IS NOT NULL', 'tokens IS NULL AND rank < 4', 'rank < 4', 'rank IS NULL', 'f8 = 0', 'f8 = ''NaN''', 'f8 > 5', 'i2 = ANY (''{5,7,-32768}'')', 'size = ''small''', 'size = ''small'' AND rank = 2', 'day = ''infinity''', 'nothing IS NULL AND flag IS NULL', 'amount < 10', 'amount <= 10', 'amount >= 10 AND amount <= 10', 'amount > 9 AND amount < 10', 'tokens && ''{3}'' AND amount BETWEEN 3 AND 10', 'tokens IS NULL AND amount >= 10',
 	'amount = 10', 'amount < NULL', 'tokens && ''{3}'' AND id > 100', 'tokens && ''{3}'' OR rank = 3', 'tokens && ''{3}'' AND tag = ''t1''', 'false', 'tokens && ''{3}'' AND now() > ''2020-01-01''', 'true', 'ctid < ''(100,1)''']) condition;
 SELECT condition, compare('SELECT min(i4), max(day), count(*) FROM docs WHERE ' || condition) FROM unnest(ARRAY['tokens && ''{7000}''', 'tokens && NULL', 'amount <= 10', 'amount < -1', 'tokens IS NULL AND amount >= 10']) condition;
@@ -163,6 +163,9 @@ SELECT facets('flag, count(*), max(i2)'), compare('SELECT size, count(*), max(i2
 SET work_mem = '64kB';
 SELECT count(DISTINCT (ctid::text::point)[0]) > 2000 AS many_pages FROM docs WHERE amount = 10;
 SELECT condition, compare('SELECT size, count(*), min(i4), max(i4) FROM docs WHERE ' || condition || ' GROUP BY 1'), compare('SELECT count(*), max(f8) FROM docs WHERE ' || condition) FROM unnest(ARRAY['amount <= 10', 'amount < 10', 'amount >= 10', 'amount BETWEEN 8 AND 10', 'amount <= 10 AND rank < 4', 'tokens && ''{60000}'' AND amount <= 10']) condition;
+BEGIN ISOLATION LEVEL SERIALIZABLE;
+SELECT compare('SELECT size, count(*) FROM docs WHERE tokens @@ ''3 | 12'' GROUP BY 1');
+COMMIT;
 BEGIN;
 UPDATE docs SET tag = 'x' WHERE id % 7 = 1;
 SELECT condition, compare('SELECT size, count(*), min(i4), max(i4) FROM docs WHERE ' || condition || ' GROUP BY 1'), compare('SELECT count(*), max(f8) FROM docs WHERE ' || condition) FROM unnest(ARRAY['amount <= 10', 'tokens && ''{60000,60001}''', 'tokens && ''{60000}'' AND amount <= 10', 'rank < 4']) condition;

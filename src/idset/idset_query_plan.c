@@ -18,8 +18,9 @@
  *		!1				nothing
  *
  * An index on the column that finds such sets finds all that can match, and
- * the executor evaluates the query for these.  The query must be known when
- * the statement is planned.
+ * the executor evaluates the query for these.  It need not if the query says
+ * no more than that, as one that has no operator but AND, or but OR.  The
+ * query must be known when the statement is planned.
  *
  *-------------------------------------------------------------------------
  */
@@ -188,6 +189,7 @@ idset_querysel(PG_FUNCTION_ARGS)
 typedef struct Requirement
 {
 	bool		any;			/* one of the ids, else all */
+	bool		exact;			/* a set that has them matches */
 	uint32		n;				/* 0: nothing is required */
 	uint32	   *ids;
 } Requirement;
@@ -220,7 +222,7 @@ forget_ids(Requirement *requirement)
 static Requirement
 required_by_all(const IdSetQueryItem *item, bool negated)
 {
-	Requirement all = {0};
+	Requirement all = {.exact = true};
 	Requirement any = {0};
 
 	for (const IdSetQueryItem *op = idset_query_first(item); op < idset_query_end(item);
@@ -228,12 +230,15 @@ required_by_all(const IdSetQueryItem *item, bool negated)
 	{
 		Requirement operand = required(op, negated);
 
+		/* some of several ids are not told apart from others */
+		all.exact &= operand.exact && !operand.any;
 		if (operand.n == 0)
 			continue;
 		if (operand.any && (any.n == 0 || operand.n < any.n))
 		{
 			forget_ids(&any);
 			any = operand;
+			any.exact = false;
 			continue;
 		}
 		if (!operand.any)
@@ -249,7 +254,7 @@ required_by_all(const IdSetQueryItem *item, bool negated)
 static Requirement
 required_by_any(const IdSetQueryItem *item, bool negated)
 {
-	Requirement result = {.any = true};
+	Requirement result = {.any = true, .exact = true};
 	Requirement nothing = {0};
 
 	for (const IdSetQueryItem *op = idset_query_first(item); op < idset_query_end(item);
@@ -262,6 +267,7 @@ required_by_any(const IdSetQueryItem *item, bool negated)
 			forget_ids(&result);
 			return nothing;
 		}
+		result.exact &= operand.exact && (operand.any || operand.n == 1);
 		require_ids(&result, operand.ids, operand.any ? operand.n : 1);
 		forget_ids(&operand);
 	}
@@ -278,6 +284,7 @@ required(const IdSetQueryItem *item, bool negated)
 	switch (item->kind)
 	{
 		case QUERY_ID:
+			result.exact = !negated;
 			if (!negated)
 				require_ids(&result, &item->value, 1);
 			return result;
@@ -350,7 +357,7 @@ index_conditions(SupportRequestIndexCondition *request)
 	if (requirement.n == 0 || requirement.n > GPUVEC_MAX_IDS)
 		return NIL;
 	condition = index_condition(request, list_nth(args, request->indexarg), &requirement);
-	request->lossy = true;
+	request->lossy = !requirement.exact;
 	return condition == NULL ? NIL : list_make1(condition);
 }
 

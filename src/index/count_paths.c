@@ -381,6 +381,30 @@ CountAddPaths(PlannerInfo *root, RelOptInfo *input, RelOptInfo *output)
 	add_combined(root, output, path, asked.nkeys > 0 ? AGG_SORTED : AGG_PLAIN, groups);
 }
 
+/*
+ * Have the filters of scans checked only on rows that the index does not
+ * prove.  Search keys say all that conditions do (decides()), but the planner
+ * makes filters of those whose search keys have another operator.
+ */
+static void
+move_filters(Plan *plan)
+{
+	ListCell   *cell;
+
+	if (IsA(plan, BitmapHeapScan))
+	{
+		BitmapHeapScan *scan = (BitmapHeapScan *) plan;
+
+		scan->bitmapqualorig = list_concat(scan->bitmapqualorig, plan->qual);
+		plan->qual = NIL;
+	}
+	if (IsA(plan, Append))
+	{
+		foreach(cell, ((Append *) plan)->appendplans)
+			move_filters(lfirst(cell));
+	}
+}
+
 /* PlanCustomPath: the node's rows consist of keys and partial aggregates */
 static Plan *
 plan_count(PlannerInfo *root, RelOptInfo *rel, struct CustomPath *path, List *tlist, List *clauses,
@@ -391,6 +415,7 @@ plan_count(PlannerInfo *root, RelOptInfo *rel, struct CustomPath *path, List *tl
 	scan->scan.plan.targetlist = tlist;
 	scan->custom_scan_tlist = copyObject(tlist);
 	scan->custom_private = path->custom_private;
+	move_filters(linitial(custom_plans));
 	scan->custom_plans = custom_plans;
 	scan->flags = path->flags;
 	scan->methods = &CountScanMethods;

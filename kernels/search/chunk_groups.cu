@@ -8,6 +8,9 @@
  * keys of its segments (engine/groups.h).  If rows are grouped by one column,
  * as most are, and there is room, the device does (group_merge.cu).
  *
+ * By the ids of sets, there is a counter for each number of the view's rows
+ * (group_ids.cu).  The host makes groups of those that are not 0.
+ *
  * There may be far more bins than rows.  A query is not answered if a segment
  * has too many, or if all of them would take too much of the workspace.
  *
@@ -38,9 +41,26 @@ segment_words(const struct search *s, const struct chunk *c, uint32_t segment)
 	return gpuvec_bin_words(c->grouping, gpuvec_group_bins(c->grouping, columns_of(s, segment)));
 }
 
+/* The numbers of a view's rows are below this */
+static uint64_t
+end_of_numbers(const struct search *s)
+{
+	uint64_t end = (uint64_t) s->view->maxid + 1;
+
+	for (uint32_t i = 0; i < s->view->nsegments; i++)
+	{
+		const gpuvec_segment *segment = s->given->entries[i].segment;
+
+		if (segment->ngroups > 0)
+			end = std::max(end, ((uint64_t) segment->cold_groups[segment->ngroups - 1].upper + 1)
+									<< 16);
+	}
+	return end;
+}
+
 /*
  * Find out how the rows of a chunk that counts are put into groups, if they
- * are.  Returns false if there are too many bins.
+ * are.  Returns false if there are too many bins, or numbers.
  */
 bool
 plan_groups(const struct search *s, struct chunk *c)
@@ -50,10 +70,13 @@ plan_groups(const struct search *s, struct chunk *c)
 
 	if (query->grouping == NULL || query->counts.bytes == 0)
 		return true;
-	/* XXX ids of sets are not counted here yet */
-	if (gpuvec_groups_ids(query->grouping))
-		return false;
 	c->grouping = query->grouping;
+	if (gpuvec_groups_ids(c->grouping))
+	{
+		c->group_way = GROUPS_OF_NUMBERS;
+		c->bin_words = end_of_numbers(s);
+		return c->bin_words <= most;
+	}
 	for (uint32_t i = 0; i < s->view->nsegments; i++)
 	{
 		uint64_t words = segment_words(s, c, i);
@@ -62,21 +85,24 @@ plan_groups(const struct search *s, struct chunk *c)
 		if (words == 0 || c->bin_words > most)
 			return false;
 	}
-	c->merged = c->grouping->nkeys == 1 && c->grouping->nvalues == 0 &&
-				c->bin_words <= s->policy.workspace / 4 / PAIR_BYTES && c->bin_words <= INT32_MAX;
+	if (c->grouping->nkeys == 1 && c->grouping->nvalues == 0 &&
+		c->bin_words <= s->policy.workspace / 4 / PAIR_BYTES && c->bin_words <= INT32_MAX)
+		c->group_way = GROUPS_MERGED;
 	return true;
 }
 
-/* Reserve scratch memory for marks, bins, and pairs of bins */
+/* Reserve scratch memory for marks, bins or counters, and pairs of bins */
 void
 lay_out_groups(const struct search *s, struct chunk *c, struct arena *at)
 {
+	uint64_t npairs = c->group_way == GROUPS_MERGED ? c->bin_words : 0;
+
 	c->marks = at->reserve(c->grouping ? sizeof(uint32_t) * s->view->ntiles : 0);
 	c->bins = at->reserve(sizeof(uint32_t) * c->bin_words);
 	for (int i = 0; i < 2; i++)
 	{
-		c->pair_keys[i] = at->reserve(c->merged ? sizeof(uint64_t) * c->bin_words : 0);
-		c->pair_rows[i] = at->reserve(c->merged ? sizeof(uint64_t) * c->bin_words : 0);
+		c->pair_keys[i] = at->reserve(sizeof(uint64_t) * npairs);
+		c->pair_rows[i] = at->reserve(sizeof(uint64_t) * npairs);
 	}
 }
 
@@ -130,7 +156,7 @@ merge_params_of(const struct search *s, const struct chunk *c)
 	return p;
 }
 
-/* Queue the clearing of marks and bins, before rows are counted */
+/* Queue the clearing of marks, and of bins or counters, before the count */
 bool
 clear_groups(struct search *s, const struct chunk *c)
 {
@@ -138,21 +164,48 @@ clear_groups(struct search *s, const struct chunk *c)
 
 	if (c->grouping == NULL)
 		return true;
+	if (!has_bins(c))
+		return s->check(cudaMemsetAsync(scratch_at<char>(s, c->marks), 0,
+										c->pair_keys[0] - c->marks, s->stream));
 	p = group_params_of(s, c);
 	return s->check(group_clear_launch(&p, s->stream));
 }
 
+/* Queue the counting of marked rows by the ids of their sets */
+static bool
+queue_ids(struct search *s, const struct chunk *c)
+{
+	struct search_backend *b = s->b;
+	struct id_params p;
+	int blocks = 0;
+
+	memset(&p, 0, sizeof(p));
+	p.segments = s->view->segments;
+	p.groups = s->view->groups;
+	p.cold_segments = s->view->cold_segments;
+	p.marks = scratch_at<uint32_t>(s, c->marks);
+	p.counts = scratch_at<uint32_t>(s, c->bins);
+	p.ngroups = s->view->ngroups;
+	p.ncold_segments = s->view->ncold_segments;
+	group_ids_share(&p, s->view->maxid + 1, s->policy.id_counters, b->device.shared_limit);
+	b->stats.id_groups++;
+	b->stats.global_ids += p.nshared <= s->view->maxid;
+	return s->check(group_ids_blocks(&p, &blocks), "prepare a search") &&
+		   s->check(group_ids_launch(&p,
+									 std::min(s->policy.id_blocks, (uint32_t) std::max(blocks, 1) *
+																	   (uint32_t) b->device.sms),
+									 s->stream));
+}
+
 /* Queue the counting of marked rows in bins, and what is made of these */
-bool
-queue_groups(struct search *s, const struct chunk *c)
+static bool
+queue_bins(struct search *s, const struct chunk *c)
 {
 	struct group_params p;
 	struct merge_params merge;
 	uint64_t shared = 0;
 	bool wide = false;
 
-	if (c->grouping == NULL)
-		return true;
 	for (uint32_t i = 0; i < s->view->nsegments; i++)
 	{
 		uint64_t words = segment_words(s, c, i);
@@ -160,16 +213,25 @@ queue_groups(struct search *s, const struct chunk *c)
 		shared = std::max(shared, words * bin_copies(words));
 		wide |= bin_copies(words) == 0;
 	}
-	s->b->stats.grouped_counts++;
 	s->b->stats.wide_groups += wide;
-	s->b->stats.merged_groups += c->merged;
+	s->b->stats.merged_groups += c->group_way == GROUPS_MERGED;
 	p = group_params_of(s, c);
 	if (!s->check(group_rows_launch(&p, shared * sizeof(uint32_t), s->stream)))
 		return false;
-	if (!c->merged)
+	if (c->group_way != GROUPS_MERGED)
 		return true;
 	merge = merge_params_of(s, c);
 	return s->check(group_pairs_launch(&merge, s->stream));
+}
+
+/* Queue what is made of marked rows */
+bool
+queue_groups(struct search *s, const struct chunk *c)
+{
+	if (c->grouping == NULL)
+		return true;
+	s->b->stats.grouped_counts++;
+	return has_bins(c) ? queue_bins(s, c) : queue_ids(s, c);
 }
 
 /* Make groups of the bins of all segments; false: out of memory */
@@ -188,7 +250,14 @@ add_bins(const struct search *s, const struct chunk *c, gpuvec_groups *groups, c
 	return true;
 }
 
-/* Copy the bins of all segments, and make groups of them */
+/* Make groups of the counters of all numbers; false: out of memory */
+static bool
+add_numbers(const struct chunk *c, gpuvec_groups *groups, const uint32_t *counts)
+{
+	return gpuvec_groups_add_ids(groups, 0, counts, (uint32_t) c->bin_words);
+}
+
+/* Copy the bins of all segments, or counters, and make groups of them */
 static bool
 take_bins(struct search *s, const struct chunk *c, gpuvec_groups *groups)
 {
@@ -199,7 +268,10 @@ take_bins(struct search *s, const struct chunk *c, gpuvec_groups *groups)
 		return gpuvec_fail_memory(s->error, bytes);
 	if (!copy_back(s, c, bins.get(), c->bins, bytes))
 		return false;
-	return s->stopped || add_bins(s, c, groups, bins.get()) || gpuvec_fail_memory(s->error, bytes);
+	return s->stopped ||
+		   (has_bins(c) ? add_bins(s, c, groups, bins.get())
+						: add_numbers(c, groups, bins.get())) ||
+		   gpuvec_fail_memory(s->error, bytes);
 }
 
 /*
@@ -277,7 +349,8 @@ take_groups(struct search *s, const struct chunk *c, const struct group_sums *su
 	query->groups = gpuvec_groups_new(c->grouping);
 	if (query->groups == NULL)
 		return gpuvec_fail_memory(s->error, sizeof(gpuvec_groups));
-	return c->merged ? take_pairs(s, c, sums, query->groups) : take_bins(s, c, query->groups);
+	return c->group_way == GROUPS_MERGED ? take_pairs(s, c, sums, query->groups)
+										 : take_bins(s, c, query->groups);
 }
 
 } // namespace gpuvec

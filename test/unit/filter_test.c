@@ -515,7 +515,7 @@ random_pages(const table *t, test_query *q)
 	q->q.k = UINT32_MAX;
 	q->q.counts.bits = q->pages;
 	q->q.counts.bytes = random_below(3) > 0 ? bytes : random_below(bytes + 1);
-	if (t->kind.nfilters > 0 && random_below(2))
+	if (random_below(2))
 	{
 		random_grouping(t->kind.nfilters, &q->grouping);
 		q->q.grouping = &q->grouping;
@@ -696,7 +696,9 @@ leave_out_counted(const table *t, const test_query *q, gpuvec_match *rows, uint3
 			grouped[counted].nulls = 0;
 			for (uint32_t c = 0; c < t->kind.nfilters; c++)
 				grouped[counted].nulls |= (uint64_t) row->null[c] << (c + 1);
-			grouped[counted++].keys = row->key;
+			grouped[counted].keys = row->key;
+			grouped[counted].ids = row->ids;
+			grouped[counted++].nids = row->len;
 		}
 		else
 			rows[i - counted] = rows[i];
@@ -723,13 +725,36 @@ static uint64_t refused;		/* .. or for any reason */
 static uint64_t grouped_by[GPUVEC_N_WIRE_MEASURES];
 static uint64_t grouped_way[GPUVEC_N_WAYS];
 static uint64_t grouped_nulls;	/* .. one of which has a null */
+static uint64_t grouped_ids;	/* .. by ids, with more than 20 of them .. */
+static uint64_t grouped_cold;	/* .. some of them cold */
+
+/* Are there more numbers of a table, dead rows included, than have room? */
+static bool
+has_many_numbers(const table *t)
+{
+	uint64_t	end = 0;
+
+	for (uint32_t i = 0; i < t->kind.n; i++)
+	{
+		const model_row *row = &t->rows[i];
+		uint64_t	last = row->len > 0 ? row->ids[row->len - 1] : 0;
+
+		/* cold ones have room by 65,536 */
+		if (last >= GPUVEC_HOT_NUMBERS)
+			last |= 0xFFFF;
+		end = last + 1 > end ? last + 1 : end;
+	}
+	return end > room_for_bins;
+}
 
 /* Are there too many bins for the rows of a view? */
 static bool
-has_many_bins(const gpuvec_view *view, const gpuvec_grouping *grouping)
+has_many_bins(const gpuvec_view *view, const table *t, const gpuvec_grouping *grouping)
 {
 	uint64_t	words = 0;
 
+	if (grouping && gpuvec_groups_ids(grouping))
+		return has_many_numbers(t);
 	for (uint32_t e = 0; grouping && e < view->nentries; e++)
 	{
 		double		bins = 1;
@@ -752,7 +777,8 @@ has_many_bins(const gpuvec_view *view, const gpuvec_grouping *grouping)
 static bool
 may_be_refused(const test_query *q, uint32_t n, uint32_t ngroups)
 {
-	bool		no_bins = (refuses_bins && q->many_bins) || ngroups > GPUVEC_MOST_GROUPS;
+	bool		no_bins = (refuses_bins && q->many_bins) ||
+		(q->q.grouping && ngroups > gpuvec_most_groups(&q->grouping));
 	bool		no_room = !no_bins && n > room_for_tids;
 
 	refused++;
@@ -775,6 +801,12 @@ same_groups(gpuvec_measure measure, const test_query *q, grouped_row *rows, uint
 		return false;
 	if (found == NULL || found->n < 2)
 		return true;
+	if (gpuvec_groups_ids(&q->grouping))
+	{
+		grouped_ids += found->n > 20;
+		/* groups have been sorted */
+		grouped_cold += found->words[(size_t) (found->n - 1) * 3 + 2] >= GPUVEC_HOT_NUMBERS;
+	}
 	grouped_by[measure]++;
 	for (int way = 0; way < GPUVEC_N_WAYS; way++)
 		grouped_way[way] += q->q.ways >> way & 1;
@@ -878,7 +910,7 @@ test_queries(gpuvec_backend *backend, const gpuvec_view *view, const table *t,
 		for (uint32_t i = 0; i < n; i++)
 		{
 			queries[i].q.matches = queries[i].q.unordered ? NULL : found + (size_t) i * t->kind.n;
-			queries[i].many_bins = has_many_bins(view, queries[i].q.grouping);
+			queries[i].many_bins = has_many_bins(view, t, queries[i].q.grouping);
 			batch[i] = queries[i].q;
 		}
 		right = backend->topk(backend, view, &scoring, methods[m], batch, n, &error);
@@ -1065,6 +1097,69 @@ test_many_groups(gpuvec_backend *backend, gpuvec_thread_pool *pool, uint32_t n)
 	free(t.rows);
 }
 
+/* Let a query count all rows, by the ids of their sets */
+static void
+ask_for_all_ids(const table *t, test_query *q)
+{
+	random_query(t, q);
+	random_pages(t, q);
+	ask_for_filter(q);
+	q->q.filter.n = 0;
+	memset(q->pages, 0x55, sizeof(q->pages));
+	q->q.counts.bytes = sizeof(q->pages);
+	q->grouping = (gpuvec_grouping) {.nkeys = 1,.columns = {GPUVEC_GROUPED_IDS}};
+	q->q.grouping = &q->grouping;
+}
+
+/* Count all rows of a table by ids */
+static void
+test_all_ids(gpuvec_backend *backend, gpuvec_thread_pool *pool, const table *t)
+{
+	static test_query query;
+	gpuvec_view *view = make_view(backend, pool, t);
+
+	ask_for_all_ids(t, &query);
+	test_queries(backend, view, t, GPUVEC_HAMMING, &query, 1);
+	gpuvec_view_unref(view);
+}
+
+/* Two full segments, of whose ids four are in all rows */
+static void
+test_full_segments(gpuvec_backend *backend, gpuvec_thread_pool *pool)
+{
+	static const uint32_t all[] = {7, 1000, 40001, 65535};
+	table		t = make_table((table_kind) {2 * GPUVEC_SEGMENT_ROWS, 1, 4, false, false, 2});
+
+	for (uint32_t i = 0; i < t.kind.n; i++)
+	{
+		t.rows[i].dead = false;
+		t.rows[i].len = 4;
+		memcpy(t.rows[i].ids, all, sizeof(all));
+	}
+	test_all_ids(backend, pool, &t);
+	free(t.rows);
+}
+
+/* As many groups of ids as there may be, and a row with `more` other ids */
+static void
+test_many_ids(gpuvec_backend *backend, gpuvec_thread_pool *pool, uint32_t more)
+{
+	const uint32_t len = GPUVEC_MOST_ID_GROUPS / GPUVEC_SEGMENT_ROWS;
+	table		t = make_table((table_kind) {GPUVEC_SEGMENT_ROWS, 1, 4, false, false, 2});
+
+	for (uint32_t i = 0; i < t.kind.n; i++)
+	{
+		t.rows[i].dead = false;
+		t.rows[i].len = len + (i == 3 ? more : 0);
+		for (uint32_t j = 0; j < len; j++)
+			t.rows[i].ids[j] = j * GPUVEC_SEGMENT_ROWS + i;
+	}
+	for (uint32_t j = 0; j < more; j++)
+		t.rows[3].ids[len + j] = len * GPUVEC_SEGMENT_ROWS + 5 * j;
+	test_all_ids(backend, pool, &t);
+	free(t.rows);
+}
+
 #ifdef FILTER_TEST_GPU
 
 /* A way of searching that small tables would not take by themselves */
@@ -1096,6 +1191,8 @@ random_policy(const struct gpuvec_search_policy *usual)
 	}
 	if (random_below(3) == 0)
 		policy.workspace = 1 << 20;
+	policy.id_counters = random_below(2) ? usual->id_counters : 300;
+	policy.id_blocks = random_below(2) ? usual->id_blocks : 1;
 	return policy;
 }
 
@@ -1137,6 +1234,32 @@ test_room_to_merge(gpuvec_backend *backend, gpuvec_thread_pool *pool,
 		  met.merged_groups > before.merged_groups, "bins are merged if there is room");
 }
 
+/*
+ * Count ids where a thread block counts more rows than 16 bits, and numbers
+ * that all have counters in shared memory, or some
+ */
+static void
+test_ids(gpuvec_backend *backend, gpuvec_thread_pool *pool, const struct gpuvec_search_policy *usual)
+{
+	struct gpuvec_search_policy policy = *usual;
+	uint32_t	before = met.global_ids;
+
+	test_full_segments(backend, pool);
+	policy.id_blocks = 1;
+	gpuvec_search_policy_set(backend, &policy);
+	test_full_segments(backend, pool);
+	test_many_ids(backend, pool, 0);
+	policy.id_counters = 40001;
+	gpuvec_search_policy_set(backend, &policy);
+	test_full_segments(backend, pool);
+	test_many_ids(backend, pool, 1);
+	policy.id_counters = 300;
+	gpuvec_search_policy_set(backend, &policy);
+	test_groups(backend, pool, (table_kind) {1700, 0, 3000, true, false, 2});
+	check(met.global_ids > before + 10, "shared memory has no room for some");
+	gpuvec_search_policy_set(backend, usual);
+}
+
 /* Test the GPU, or its emulation, with many policies */
 static void
 test_gpu(gpuvec_thread_pool *pool, bool full)
@@ -1170,8 +1293,7 @@ test_gpu(gpuvec_thread_pool *pool, bool full)
 		gpuvec_search_policy_set(backend, &policy);
 		room_for_bins = policy.workspace / 4 / sizeof(uint32_t);
 		test_table(backend, pool, kinds[i % 8], full ? 36 : GPUVEC_N_WIRE_MEASURES);
-		if (kinds[i % 8].nfilters > 0)
-			test_groups(backend, pool, kinds[i % 8]);
+		test_groups(backend, pool, kinds[i % 8]);
 	}
 	test_room(backend, pool, &usual);
 	test_room_to_merge(backend, pool, &usual);
@@ -1180,6 +1302,7 @@ test_gpu(gpuvec_thread_pool *pool, bool full)
 	test_many_groups(backend, pool, 40000);
 	test_many_groups(backend, pool, GPUVEC_MOST_GROUPS);
 	test_many_groups(backend, pool, GPUVEC_MOST_GROUPS + 1);
+	test_ids(backend, pool, &usual);
 	test_counts(backend, pool, 32, 2 * GPUVEC_N_WIRE_MEASURES);
 	test_counts(backend, pool, 8192, full ? 2 * GPUVEC_N_WIRE_MEASURES : 3);
 	test_counts(backend, pool, GPUVEC_SEGMENT_ROWS, full ? 2 * GPUVEC_N_WIRE_MEASURES : 1);
@@ -1230,8 +1353,10 @@ main(int argc, char **argv)
 		check(grouped_way[way] > 20 || way == GPUVEC_WAY_DENSE, "rows are put into groups in each way");
 	check(grouped_nulls > 20, "groups have nulls");
 	check(met.grouped_counts > 100 && met.wide_groups > 10, "bins are in shared memory, or beyond it");
-	check(met.merged_groups > 20 && met.grouped_counts > met.merged_groups + 100,
+	check(met.merged_groups > 20 && met.grouped_counts > met.merged_groups + met.id_groups + 100,
 		  "bins are merged by the device, or not");
+	check(met.id_groups > 100 && met.global_ids > 20, "rows are counted by ids");
+	check(grouped_ids > 100 && grouped_cold > 20, "many ids are counted, some of them cold");
 	check(without_bins > 5, "there are too many bins");
 	check(met.list_counts > 20, "lists count rows");
 	check(met.cold_counts > 20 + met.refused_counts, "rows with cold numbers are counted");
@@ -1260,6 +1385,61 @@ test_backend(gpuvec_thread_pool *pool, int simd, int threads)
 	backend->close(backend);
 }
 
+/* How many groups of n have more rows than this? */
+static uint32_t
+groups_above(const uint32_t *counts, uint32_t n, uint64_t rows)
+{
+	uint32_t	above = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		above += counts[i] > rows;
+	return above;
+}
+
+/*
+ * Drop groups: those stay, in their order, that have so many rows, or might
+ * have, that fewer others have more than are wanted
+ */
+static void
+test_trim(void)
+{
+	uint64_t	dropped = 0;
+	uint64_t	ties = 0;
+
+	for (int round = 0; round < 500; round++)
+	{
+		gpuvec_grouping grouping = {.nkeys = 1,.columns = {GPUVEC_GROUPED_IDS}};
+		uint32_t	n = (uint32_t) random_below(200);
+		uint64_t	range = 1 + random_below(round % 2 ? 10 : 100000);
+		uint64_t	others = round % 3 ? random_below(range) : 0;
+		gpuvec_groups *groups;
+		uint32_t	counts[200];
+		uint32_t	kept = 0;
+		bool		right = true;
+
+		grouping.most = (uint32_t) random_below(round % 5 ? 60 : 400);
+		groups = gpuvec_groups_new(&grouping);
+		for (uint32_t i = 0; i < n; i++)
+			counts[i] = 1 + (uint32_t) random_below(range);
+		check(gpuvec_groups_add_ids(groups, 5, counts, n) && groups->n == n &&
+			  gpuvec_groups_trim(groups, others), "groups are dropped");
+		for (uint32_t i = 0; i < n; i++)
+		{
+			const uint64_t *group = groups->words + (size_t) kept * 3;
+
+			if (grouping.most > 0 && groups_above(counts, n, counts[i] + others) >= grouping.most)
+				continue;
+			right &= kept < groups->n && group[0] == counts[i] && group[1] == 0 && group[2] == 5 + i;
+			kept++;
+		}
+		check(right && groups->n == kept, "groups that may be wanted stay");
+		dropped += n - kept;
+		ties += others == 0 && grouping.most > 0 && kept > grouping.most;
+		gpuvec_groups_free(groups);
+	}
+	check(dropped > 1000 && ties > 20, "groups are dropped, or stay by a tie");
+}
+
 /* A segment that uses all codes, with and without nulls */
 static void
 test_all_codes(gpuvec_backend *backend, gpuvec_thread_pool *pool)
@@ -1280,14 +1460,19 @@ main(void)
 	for (int simd = 1; simd <= 3; simd++)
 		test_backend(pool, simd, simd == 2 ? 3 : 1);
 	test_all_codes(backend, pool);
+	test_trim();
 	test_counts(backend, pool, 32, 2 * GPUVEC_N_WIRE_MEASURES);
 	test_counts(backend, pool, 8192, GPUVEC_N_WIRE_MEASURES);
 	test_groups(backend, pool, (table_kind) {700, 15, 200, true, true, 3});
 	test_groups(backend, pool, (table_kind) {2500, 7, 20, false, true, 2});
+	test_groups(backend, pool, (table_kind) {1700, 0, 3000, true, false, 2});
 	test_many_groups(backend, pool, 40000);
 	test_many_groups(backend, pool, GPUVEC_MOST_GROUPS);
+	test_full_segments(backend, pool);
+	test_many_ids(backend, pool, 0);
 	check(refused == 0, "no query is refused");
 	test_many_groups(backend, pool, GPUVEC_MOST_GROUPS + 1);
+	test_many_ids(backend, pool, 1);
 	check(ranked_disjoint > 100 && not_ranked > 100, "rows without a common id rank, or not");
 	for (int measure = 0; measure < GPUVEC_N_WIRE_MEASURES; measure++)
 		check(counted_by[measure] > 20, "rows are counted by each measure");
@@ -1296,6 +1481,7 @@ main(void)
 	for (int measure = 0; measure < GPUVEC_N_WIRE_MEASURES; measure++)
 		check(grouped_by[measure] > 10, "rows are put into groups by each measure");
 	check(grouped_nulls > 100, "there are groups of nulls");
+	check(grouped_ids > 100 && grouped_cold > 20, "rows are grouped by ids, some of them cold");
 	backend->close(backend);
 	gpuvec_thread_pool_free(pool);
 	return report_checks();

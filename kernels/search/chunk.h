@@ -44,9 +44,10 @@ struct filter_rows
 /* How counted rows are put into groups */
 enum group_way
 {
-	GROUPS_OF_BINS,   /* the host makes groups of bins (engine/groups.h), .. */
-	GROUPS_MERGED,    /* .. or the device does (group_merge.cu) */
-	GROUPS_OF_NUMBERS /* by the ids of sets (group_ids.cu) */
+	GROUPS_OF_BINS,    /* the host makes groups of bins (engine/groups.h), .. */
+	GROUPS_MERGED,     /* .. or the device does (group_merge.cu) */
+	GROUPS_OF_ROWS,    /* the host makes groups of marked rows */
+	GROUPS_OF_NUMBERS, /* by the ids of sets (group_ids.cu) */
 };
 
 /* A query that is being worked on */
@@ -210,7 +211,7 @@ chunk_query(const struct chunk *c, uint32_t i)
 static inline bool
 has_bins(const struct chunk *c)
 {
-	return c->grouping != NULL && c->group_way != GROUPS_OF_NUMBERS;
+	return c->grouping != NULL && (c->group_way == GROUPS_OF_BINS || c->group_way == GROUPS_MERGED);
 }
 
 static inline bool

@@ -11,8 +11,10 @@
  * By the ids of sets, there is a counter for each number of the view's rows
  * (group_ids.cu).  The host makes groups of those that are not 0.
  *
- * There may be far more bins than rows.  A query is not answered if a segment
- * has too many, or if all of them would take too much of the workspace.
+ * There may be far more bins than rows.  If a segment has too many, or if all
+ * of them would take too much of the workspace, the host makes groups of the
+ * marked rows, one by one: it has their codes, too.  It has no ids: a query is
+ * not answered if their counters would take too much.
  *
  *-------------------------------------------------------------------------
  */
@@ -58,15 +60,38 @@ end_of_numbers(const struct search *s)
 	return end;
 }
 
+/* Choose how rows are grouped by columns, where words of bins have room */
+static void
+plan_bins(const struct search *s, struct chunk *c, uint64_t room)
+{
+	bool fit = true;
+
+	for (uint32_t i = 0; i < s->view->nsegments && fit; i++)
+	{
+		uint64_t words = segment_words(s, c, i);
+
+		c->bin_words += words;
+		fit = words > 0 && c->bin_words <= room;
+	}
+	if (!fit)
+	{
+		c->group_way = GROUPS_OF_ROWS;
+		c->bin_words = 0;
+	}
+	else if (c->grouping->nkeys == 1 && c->grouping->nvalues == 0 &&
+			 c->bin_words <= s->policy.workspace / 4 / PAIR_BYTES && c->bin_words <= INT32_MAX)
+		c->group_way = GROUPS_MERGED;
+}
+
 /*
  * Find out how the rows of a chunk that counts are put into groups, if they
- * are.  Returns false if there are too many bins, or numbers.
+ * are.  Returns false if they cannot be.
  */
 bool
 plan_groups(const struct search *s, struct chunk *c)
 {
 	const gpuvec_topk_query *query = chunk_query(c, 0)->query;
-	uint64_t most = s->policy.workspace / 4 / sizeof(uint32_t);
+	uint64_t room = s->policy.workspace / 4 / sizeof(uint32_t);
 
 	if (query->grouping == NULL || query->counts.bytes == 0)
 		return true;
@@ -75,19 +100,9 @@ plan_groups(const struct search *s, struct chunk *c)
 	{
 		c->group_way = GROUPS_OF_NUMBERS;
 		c->bin_words = end_of_numbers(s);
-		return c->bin_words <= most;
+		return c->bin_words <= room;
 	}
-	for (uint32_t i = 0; i < s->view->nsegments; i++)
-	{
-		uint64_t words = segment_words(s, c, i);
-
-		c->bin_words += words;
-		if (words == 0 || c->bin_words > most)
-			return false;
-	}
-	if (c->grouping->nkeys == 1 && c->grouping->nvalues == 0 &&
-		c->bin_words <= s->policy.workspace / 4 / PAIR_BYTES && c->bin_words <= INT32_MAX)
-		c->group_way = GROUPS_MERGED;
+	plan_bins(s, c, room);
 	return true;
 }
 
@@ -224,14 +239,17 @@ queue_bins(struct search *s, const struct chunk *c)
 	return s->check(group_pairs_launch(&merge, s->stream));
 }
 
-/* Queue what is made of marked rows */
+/* Queue what the device makes of marked rows, if anything */
 bool
 queue_groups(struct search *s, const struct chunk *c)
 {
 	if (c->grouping == NULL)
 		return true;
 	s->b->stats.grouped_counts++;
-	return has_bins(c) ? queue_bins(s, c) : queue_ids(s, c);
+	s->b->stats.row_groups += c->group_way == GROUPS_OF_ROWS;
+	return has_bins(c)                         ? queue_bins(s, c)
+		   : c->group_way == GROUPS_OF_NUMBERS ? queue_ids(s, c)
+											   : true;
 }
 
 /* Make groups of the bins of all segments; false: out of memory */
@@ -272,6 +290,35 @@ take_bins(struct search *s, const struct chunk *c, gpuvec_groups *groups)
 		   (has_bins(c) ? add_bins(s, c, groups, bins.get())
 						: add_numbers(c, groups, bins.get())) ||
 		   gpuvec_fail_memory(s->error, bytes);
+}
+
+/* Make groups of the marked rows of all segments; false: out of memory */
+static bool
+add_rows(const struct search *s, const struct chunk *c, gpuvec_groups *groups,
+		 const uint32_t *marks)
+{
+	const gpuvec_topk_query *query = chunk_query(c, 0)->query;
+
+	for (uint32_t i = 0; i < s->view->nsegments && !is_canceled(query); i++)
+		for (uint32_t tile = 0; tile < s->view->segment_tiles[i] && !groups->too_many; tile++)
+			if (!gpuvec_groups_add_rows(groups, columns_of(s, i), tile * GPUVEC_TILE_ROWS,
+										*marks++))
+				return false;
+	return true;
+}
+
+/* Copy the marks, and make groups of the rows that have one */
+static bool
+take_rows(struct search *s, const struct chunk *c, gpuvec_groups *groups)
+{
+	size_t bytes = sizeof(uint32_t) * s->view->ntiles;
+	std::unique_ptr<uint32_t[]> marks(new (std::nothrow) uint32_t[s->view->ntiles]);
+
+	if (marks == NULL)
+		return gpuvec_fail_memory(s->error, bytes);
+	if (!copy_back(s, c, marks.get(), c->marks, bytes))
+		return false;
+	return s->stopped || add_rows(s, c, groups, marks.get()) || gpuvec_fail_memory(s->error, bytes);
 }
 
 /*
@@ -349,8 +396,9 @@ take_groups(struct search *s, const struct chunk *c, const struct group_sums *su
 	query->groups = gpuvec_groups_new(c->grouping);
 	if (query->groups == NULL)
 		return gpuvec_fail_memory(s->error, sizeof(gpuvec_groups));
-	return c->group_way == GROUPS_MERGED ? take_pairs(s, c, sums, query->groups)
-										 : take_bins(s, c, query->groups);
+	return c->group_way == GROUPS_MERGED    ? take_pairs(s, c, sums, query->groups)
+		   : c->group_way == GROUPS_OF_ROWS ? take_rows(s, c, query->groups)
+											: take_bins(s, c, query->groups);
 }
 
 } // namespace gpuvec

@@ -196,6 +196,7 @@ extern "C"
 		uint32_t grouped_counts; /* .. those that put rows into groups, .. */
 		uint32_t wide_groups;    /* .. in bins beyond shared memory, .. */
 		uint32_t merged_groups;  /* .. or whose bins the device merged, .. */
+		uint32_t row_groups;     /* .. or whose rows the host put there, .. */
 		uint32_t id_groups;      /* .. or by the ids of sets, .. */
 		uint32_t global_ids;     /* .. some of them beyond shared memory, .. */
 		uint32_t refused_counts; /* .. and those that were not answered */

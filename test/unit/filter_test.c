@@ -75,15 +75,7 @@ typedef struct test_query
 	uint64_t	values[MOST_VALUES];
 	uint8_t		pages[MOST_PAGES / 4];	/* whose rows are counted */
 	gpuvec_grouping grouping;	/* of these, if q.grouping is there */
-	bool		many_bins;		/* it may be refused for that */
 } test_query;
-
-/* Does the backend refuse to group rows if that takes too many bins? */
-#ifdef FILTER_TEST_GPU
-static const bool refuses_bins = true;
-#else
-static const bool refuses_bins = false;
-#endif
 
 /* ---- tables ---- */
 
@@ -712,12 +704,12 @@ leave_out_counted(const table *t, const test_query *q, gpuvec_match *rows, uint3
 /* Tids that a query may list, or more; else it is not answered */
 static uint64_t room_for_tids = UINT64_MAX;
 
-/* The same of words of bins that rows are counted in, to make groups */
-static uint64_t room_for_bins = UINT64_MAX;
+/* The same of numbers that rows are counted by, to make groups */
+static uint64_t room_for_numbers = UINT64_MAX;
 
 /* Queries that count but were not answered: for lack of room for tids .. */
 static uint64_t without_room;
-static uint64_t without_bins;	/* .. or for too many groups, or bins .. */
+static uint64_t without_groups; /* .. or for too many groups, or numbers .. */
 static uint64_t without_table;	/* .. or for rows with cold numbers, .. */
 static uint64_t refused;		/* .. or for any reason */
 
@@ -744,49 +736,24 @@ has_many_numbers(const table *t)
 			last |= 0xFFFF;
 		end = last + 1 > end ? last + 1 : end;
 	}
-	return end > room_for_bins;
-}
-
-/* Are there too many bins for the rows of a view? */
-static bool
-has_many_bins(const gpuvec_view *view, const table *t, const gpuvec_grouping *grouping)
-{
-	uint64_t	words = 0;
-
-	if (grouping && gpuvec_groups_ids(grouping))
-		return has_many_numbers(t);
-	for (uint32_t e = 0; grouping && e < view->nentries; e++)
-	{
-		double		bins = 1;
-
-		for (int i = 0; i < grouping->nkeys; i++)
-		{
-			const gpuvec_filter_column *column =
-				&view->entries[e].segment->filters[grouping->columns[i] - 1];
-
-			bins *= column->nkeys + column->has_nulls;
-		}
-		if (bins * (1 + 2 * grouping->nvalues) > GPUVEC_MOST_BIN_WORDS)
-			return true;
-		words += (uint64_t) bins * (1 + 2u * grouping->nvalues);
-	}
-	return words > room_for_bins;
+	return end > room_for_numbers;
 }
 
 /* May a query be refused of which n tids are to be listed? */
 static bool
-may_be_refused(const test_query *q, uint32_t n, uint32_t ngroups)
+may_be_refused(const table *t, const test_query *q, uint32_t n, uint32_t ngroups)
 {
-	bool		no_bins = (refuses_bins && q->many_bins) ||
-		(q->q.grouping && ngroups > gpuvec_most_groups(&q->grouping));
-	bool		no_room = !no_bins && n > room_for_tids;
+	bool		no_groups = q->q.grouping &&
+		(ngroups > gpuvec_most_groups(&q->grouping) ||
+		 (gpuvec_groups_ids(&q->grouping) && has_many_numbers(t)));
+	bool		no_room = !no_groups && n > room_for_tids;
 
 	refused++;
-	without_bins += no_bins;
+	without_groups += no_groups;
 	without_room += no_room;
-	without_table += !no_bins && !no_room && q->q.ncold > 0;
+	without_table += !no_groups && !no_room && q->q.ncold > 0;
 	return q->q.nmatches == 0 && q->q.tids == NULL && q->q.groups == NULL &&
-		(no_bins || no_room || q->q.ncold > 0);
+		(no_groups || no_room || q->q.ncold > 0);
 }
 
 /* Are the groups of an answer those of n rows? */
@@ -827,7 +794,8 @@ right_answer(const table *t, gpuvec_measure measure, const test_query *q, gpuvec
 
 	if (q->q.counted == GPUVEC_NOT_COUNTED)
 	{
-		right = may_be_refused(q, n, q->q.grouping ? count_groups(&q->grouping, grouped, (uint32_t) counted) : 0);
+		right = may_be_refused(t, q, n, q->q.grouping ?
+							   count_groups(&q->grouping, grouped, (uint32_t) counted) : 0);
 		free(grouped);
 		return right;
 	}
@@ -910,7 +878,6 @@ test_queries(gpuvec_backend *backend, const gpuvec_view *view, const table *t,
 		for (uint32_t i = 0; i < n; i++)
 		{
 			queries[i].q.matches = queries[i].q.unordered ? NULL : found + (size_t) i * t->kind.n;
-			queries[i].many_bins = has_many_bins(view, t, queries[i].q.grouping);
 			batch[i] = queries[i].q;
 		}
 		right = backend->topk(backend, view, &scoring, methods[m], batch, n, &error);
@@ -1209,7 +1176,7 @@ test_room(gpuvec_backend *backend, gpuvec_thread_pool *pool, const struct gpuvec
 	policy.cold_slots = policy.cold_slots_most = 32;
 	gpuvec_search_policy_set(backend, &policy);
 	room_for_tids = 64;
-	room_for_bins = 2 * room_for_tids;
+	room_for_numbers = 2 * room_for_tids;
 	for (uint32_t around = 64; around <= 1024; around *= 4)
 		test_counts(backend, pool, around, 2 * GPUVEC_N_WIRE_MEASURES);
 	room_for_tids = UINT64_MAX;
@@ -1227,7 +1194,7 @@ test_room_to_merge(gpuvec_backend *backend, gpuvec_thread_pool *pool,
 	struct gpuvec_search_stats before = met;
 
 	policy.workspace = 4 * 40000 * 30;
-	room_for_bins = policy.workspace / 4 / sizeof(uint32_t);
+	room_for_numbers = policy.workspace / 4 / sizeof(uint32_t);
 	gpuvec_search_policy_set(backend, &policy);
 	test_many_groups(backend, pool, 40000);
 	check(4 * (met.merged_groups - before.merged_groups) == met.grouped_counts - before.grouped_counts &&
@@ -1291,14 +1258,14 @@ test_gpu(gpuvec_thread_pool *pool, bool full)
 		struct gpuvec_search_policy policy = random_policy(&usual);
 
 		gpuvec_search_policy_set(backend, &policy);
-		room_for_bins = policy.workspace / 4 / sizeof(uint32_t);
+		room_for_numbers = policy.workspace / 4 / sizeof(uint32_t);
 		test_table(backend, pool, kinds[i % 8], full ? 36 : GPUVEC_N_WIRE_MEASURES);
 		test_groups(backend, pool, kinds[i % 8]);
 	}
 	test_room(backend, pool, &usual);
 	test_room_to_merge(backend, pool, &usual);
 	gpuvec_search_policy_set(backend, &usual);
-	room_for_bins = usual.workspace / 4 / sizeof(uint32_t);
+	room_for_numbers = usual.workspace / 4 / sizeof(uint32_t);
 	test_many_groups(backend, pool, 40000);
 	test_many_groups(backend, pool, GPUVEC_MOST_GROUPS);
 	test_many_groups(backend, pool, GPUVEC_MOST_GROUPS + 1);
@@ -1353,11 +1320,12 @@ main(int argc, char **argv)
 		check(grouped_way[way] > 20 || way == GPUVEC_WAY_DENSE, "rows are put into groups in each way");
 	check(grouped_nulls > 20, "groups have nulls");
 	check(met.grouped_counts > 100 && met.wide_groups > 10, "bins are in shared memory, or beyond it");
-	check(met.merged_groups > 20 && met.grouped_counts > met.merged_groups + met.id_groups + 100,
+	check(met.merged_groups > 20 && met.grouped_counts > met.merged_groups + met.id_groups + met.row_groups + 100,
 		  "bins are merged by the device, or not");
 	check(met.id_groups > 100 && met.global_ids > 20, "rows are counted by ids");
 	check(grouped_ids > 100 && grouped_cold > 20, "many ids are counted, some of them cold");
-	check(without_bins > 5, "there are too many bins");
+	check(met.row_groups > 20, "the host makes groups of rows where bins are too many");
+	check(without_groups > 5, "there are too many groups, or numbers");
 	check(met.list_counts > 20, "lists count rows");
 	check(met.cold_counts > 20 + met.refused_counts, "rows with cold numbers are counted");
 	check(without_room > 5 && without_table > 0, "tids have no room, or tables are too small");
@@ -1477,7 +1445,7 @@ main(void)
 	for (int measure = 0; measure < GPUVEC_N_WIRE_MEASURES; measure++)
 		check(counted_by[measure] > 20, "rows are counted by each measure");
 	check(counted_rows > 1000 && listed_rows > 1000, "rows are counted, or listed");
-	check(refused > 0 && refused == without_bins, "only those with too many groups are refused");
+	check(refused > 0 && refused == without_groups, "only those with too many groups are refused");
 	for (int measure = 0; measure < GPUVEC_N_WIRE_MEASURES; measure++)
 		check(grouped_by[measure] > 10, "rows are put into groups by each measure");
 	check(grouped_nulls > 100, "there are groups of nulls");

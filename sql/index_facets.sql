@@ -81,8 +81,8 @@ SELECT compare(q) FROM unnest(ARRAY['SELECT i2, i4, i8, day, at, atz, flag, f4, 
 	'SELECT s.flag, count(*) FROM (SELECT * FROM docs WHERE tokens && ''{3}'') s WHERE rank < 3 GROUP BY 1', 'SELECT flag, count(*) FROM docs TABLESAMPLE system (100) WHERE tokens && ''{3}'' GROUP BY 1', 'SELECT flag, count(*) FROM docs WHERE tokens && ''{3}'' AND EXISTS (SELECT FROM docs o WHERE o.id = docs.id) GROUP BY 1',
 	'SELECT size, n FROM (SELECT size, count(*) AS n FROM docs WHERE tokens && ''{3}'' GROUP BY 1 UNION ALL SELECT size, count(*) FROM docs WHERE rank < 2 GROUP BY 1) u', 'SELECT * FROM (SELECT i2, count(*) FROM docs WHERE tokens && ''{3}'' GROUP BY 1) a FULL JOIN (SELECT i2, max(i4) FROM docs WHERE rank = 3 GROUP BY 1) b USING (i2)',
 	'SELECT * FROM (SELECT flag, size, count(*) FROM docs WHERE tokens && ''{3}'' GROUP BY 1, 2) x WHERE size = ''small''']) q;
--- so many bins that a GPU leaves them to a scan
-SELECT regexp_replace(compare('SELECT i2, i4, i8, day, at, atz, flag, f4, f8, size, rank, nothing, count(*), min(f4), max(i2) FROM docs WHERE tokens && ''{3}'' GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12'), ' by (index|scan)$', '') AS most_columns;
+-- most columns: more combinations of their values than there are bins
+SELECT compare('SELECT i2, i4, i8, day, at, atz, flag, f4, f8, size, rank, nothing, count(*), min(f4), max(i2) FROM docs WHERE tokens && ''{3}'' GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12') AS most_columns;
 EXPLAIN (VERBOSE, COSTS OFF) SELECT size, count(*) AS n, max(f8) - min(f8) AS width FROM docs WHERE tokens && '{3,12}' AND rank < 4 GROUP BY size HAVING min(day) < '2001-01-01' ORDER BY n DESC LIMIT 3;
 EXPLAIN (COSTS OFF) SELECT max(f8), count(*) FROM docs WHERE tokens && '{3,12}';
 
@@ -174,15 +174,14 @@ VACUUM docs;
 RESET work_mem;
 
 -- more groups than the engine makes, and than the planner has thought: also of
--- null sets alone; two columns with many values each, which a GPU leaves to a
--- scan, as it has no bins for them
+-- null sets alone; two columns with many values each
 CREATE TABLE many (a int, b int, c int, tokens idset) WITH (autovacuum_enabled = off);
 ALTER TABLE many ALTER a SET (n_distinct = 5), ALTER b SET (n_distinct = 5);
 INSERT INTO many SELECT i, i * 7919 % 3001, i % 2003, CASE WHEN i <= 30000 THEN ARRAY[i % 5]::idset END FROM generate_series(1, 131000) i;
 CREATE INDEX ON many USING gpuvec (tokens, a, b, c);
 VACUUM ANALYZE many;
 CREATE VIEW sums AS SELECT 'tokens && ''{1,3}''' AS condition UNION ALL SELECT 'c >= 0' UNION ALL SELECT 'a <= 100000' UNION ALL SELECT 'a BETWEEN 31000 AND 131000' UNION ALL SELECT 'a > 31000';
-SELECT condition, compare(format('SELECT count(*), sum(n), sum(a::int8 * b) FROM (SELECT a, count(*) AS n, max(b) AS b FROM many WHERE %s GROUP BY a) x', condition)), regexp_replace(compare(format('SELECT count(*), sum(n), sum(a::int8 * b * c) FROM (SELECT b, c, count(*) AS n, max(a) AS a FROM many WHERE %s GROUP BY b, c) x', condition)), ' by (index|scan)$', '') AS two FROM sums;
+SELECT condition, compare(format('SELECT count(*), sum(n), sum(a::int8 * b) FROM (SELECT a, count(*) AS n, max(b) AS b FROM many WHERE %s GROUP BY a) x', condition)), compare(format('SELECT count(*), sum(n), sum(a::int8 * b * c) FROM (SELECT b, c, count(*) AS n, max(a) AS a FROM many WHERE %s GROUP BY b, c) x', condition)) AS two FROM sums;
 ALTER TABLE many ALTER a RESET (n_distinct), ALTER b RESET (n_distinct);
 ANALYZE many;
 SELECT compare('SELECT count(*), sum(n) FROM (SELECT a, count(*) AS n FROM many WHERE c >= 0 GROUP BY a) x'), compare('SELECT c, count(*), max(b) FROM many WHERE a < 70000 GROUP BY c');

@@ -97,6 +97,7 @@ prepare(struct search_backend *b, gpuvec_error *error)
 		   device.check(sparse_batch_prepare(shared_limit), "load the kernels", error) &&
 		   device.check(dense_prepare(shared_limit), "load the kernels", error) &&
 		   device.check(lists_prepare(shared_limit), "load the kernels", error) &&
+		   device.check(group_ids_prepare(shared_limit), "load the kernels", error) &&
 		   device.check(select_prepare(), "load the kernels", error);
 }
 

@@ -114,7 +114,7 @@ lay_out(const struct search *s, struct chunk *c)
 	lay_out_sparse(s, c, &at);
 	c->ranges = at.reserve(c->lists && !c->counts ? sizeof(uint2) * 2 * nblocks : 0);
 	c->pages = at.reserve(c->counts ? chunk_query(c, 0)->query->counts.bytes : 0);
-	c->segment_bins = at.reserve(c->grouping ? sizeof(struct segment_bins) * nsegments : 0);
+	c->segment_bins = at.reserve(has_bins(c) ? sizeof(struct segment_bins) * nsegments : 0);
 	c->uploaded = at.used;
 	c->entries = at.reserve(c->lists ? sizeof(uint4) * c->nentries * nsegments : 0);
 	c->nentries_of = at.reserve(c->lists ? sizeof(uint4) * c->n * nsegments : 0);
@@ -216,7 +216,7 @@ upload_chunk(struct search *s, struct chunk *c)
 	if (c->counts && chunk_query(c, 0)->query->counts.bytes > 0)
 		memcpy(b->upload.get() + (c->pages - c->states), chunk_query(c, 0)->query->counts.bits,
 			   chunk_query(c, 0)->query->counts.bytes);
-	if (c->grouping)
+	if (has_bins(c))
 		fill_groups(s, c,
 					(struct segment_bins *) (b->upload.get() + (c->segment_bins - c->states)));
 	if (c->lists && !c->counts)

@@ -41,6 +41,15 @@ struct filter_rows
 
 #define NO_FILTER UINT32_MAX
 
+/* How counted rows are put into groups */
+enum group_way
+{
+	GROUPS_OF_BINS,    /* the host makes groups of bins (engine/groups.h), .. */
+	GROUPS_MERGED,     /* .. or the device does (group_merge.cu) */
+	GROUPS_OF_ROWS,    /* the host makes groups of marked rows */
+	GROUPS_OF_NUMBERS, /* by the ids of sets (group_ids.cu) */
+};
+
 /* A query that is being worked on */
 struct work_query
 {
@@ -117,8 +126,8 @@ struct chunk
 	bool every;  /* then, all rows that take part are counted */
 	/* how these rows are put into groups; NULL: they are not */
 	const gpuvec_grouping *grouping;
-	bool merged; /* the device makes groups of bins (group_merge.cu) */
-	bool whole;  /* tables of weights have all numbers (sparse_scan.cu) */
+	enum group_way group_way;
+	bool whole; /* tables of weights have all numbers (sparse_scan.cu) */
 	/* 0, or warps of a block that scans for all queries (sparse_batch.cu) */
 	uint32_t together;
 	size_t together_bytes; /* its shared memory */
@@ -171,14 +180,14 @@ struct chunk
 	size_t candidates;
 	size_t tids;  /* of rows that are not counted */
 	size_t marks; /* of rows that are put into groups: row_counts.marks, .. */
-	size_t bins;  /* .. and the bins of all segments */
-	/* if these are merged, as merge_params.keys and rows */
+	size_t bins;  /* .. and the bins of all segments, or counters of numbers */
+	/* if bins are merged, as merge_params.keys and rows */
 	size_t pair_keys[2];
 	size_t pair_rows[2];
 	size_t cold_keys; /* tables of rows that share cold numbers */
 	size_t cold_places;
 	size_t bytes;
-	uint64_t bin_words; /* of all segments */
+	uint64_t bin_words; /* of all segments; or numbers */
 	uint64_t nids;
 	uint64_t nterms; /* of all queries; 0 by measures of sets */
 	uint64_t ncold;  /* cold numbers of all queries; 0: no table is needed */
@@ -196,6 +205,13 @@ static inline struct work_query *
 chunk_query(const struct chunk *c, uint32_t i)
 {
 	return &c->work[c->positions ? c->positions[i] : i];
+}
+
+/* True if rows are counted in bins of segments */
+static inline bool
+has_bins(const struct chunk *c)
+{
+	return c->grouping != NULL && (c->group_way == GROUPS_OF_BINS || c->group_way == GROUPS_MERGED);
 }
 
 static inline bool

@@ -19,7 +19,8 @@
  * filter_masks.cu    the rows that pass filters
  * gather.cu          counts such rows one by one, where they are few
  * mask_rows.cu       counts all rows that pass a filter
- * group_rows.cu      puts counted rows into groups
+ * group_rows.cu      puts counted rows into groups, by columns
+ * group_ids.cu       counts them by the ids of their sets
  * select.cu          selects the best candidates, and sorts
  *
  * They share list_planes.cuh, list_items.cuh and bit_counters.cuh for
@@ -448,6 +449,20 @@ struct merge_params
 	uint32_t column;
 };
 
+/* Parameters of counting rows by the ids of their sets; see group_ids.cu */
+struct id_params
+{
+	const struct device_segment *segments;
+	const uint2 *groups;           /* of 32 tiles, as scan_params.groups */
+	const uint32_t *cold_segments; /* [ncold_segments]: those with cold numbers */
+	const uint32_t *marks;         /* as row_counts.marks */
+	uint32_t *counts;              /* of all numbers; 0 before */
+	uint32_t ngroups;
+	uint32_t ncold_segments;
+	uint32_t nshared;      /* numbers below this are counted in shared memory, .. */
+	uint32_t shared_words; /* .. which takes so many words */
+};
+
 /* Words of bins that a thread block has in shared memory, at most */
 #define GROUP_SHARED_WORDS 8192
 
@@ -619,6 +634,20 @@ extern cudaError_t
 group_clear_launch(const struct group_params *params, cudaStream_t stream);
 extern cudaError_t
 group_rows_launch(const struct group_params *params, size_t shared_bytes, cudaStream_t stream);
+
+/* group_ids.cu */
+extern cudaError_t
+group_ids_prepare(size_t smem_limit);
+/*
+ * Choose how many of nhot numbers, at most `most`, are counted in shared
+ * memory: sets nshared and shared_words
+ */
+extern void
+group_ids_share(struct id_params *params, uint32_t nhot, uint32_t most, size_t smem_limit);
+extern cudaError_t
+group_ids_blocks(const struct id_params *params, int *blocks);
+extern cudaError_t
+group_ids_launch(const struct id_params *params, uint32_t blocks, cudaStream_t stream);
 
 /* group_merge.cu */
 extern cudaError_t

@@ -117,6 +117,11 @@ extern "C"
 		uint32_t cold_slots_most;
 		uint32_t cold_spread;
 
+		/* counting rows by the ids of their sets (group_ids.cu) */
+		/* numbers that are counted in shared memory, at most */
+		uint32_t id_counters;
+		uint32_t id_blocks; /* thread blocks, at most */
+
 		/* rows that pass a filter are counted one by one up to this number */
 		uint32_t gather_rows;
 		/* bytes of masks of filters that are kept for later, at most */
@@ -191,6 +196,9 @@ extern "C"
 		uint32_t grouped_counts; /* .. those that put rows into groups, .. */
 		uint32_t wide_groups;    /* .. in bins beyond shared memory, .. */
 		uint32_t merged_groups;  /* .. or whose bins the device merged, .. */
+		uint32_t row_groups;     /* .. or whose rows the host put there, .. */
+		uint32_t id_groups;      /* .. or by the ids of sets, .. */
+		uint32_t global_ids;     /* .. some of them beyond shared memory, .. */
 		uint32_t refused_counts; /* .. and those that were not answered */
 		uint32_t stopped_chunks; /* chunks that were canceled while they ran */
 		uint32_t entry_bits;     /* of the last chunk */

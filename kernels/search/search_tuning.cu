@@ -95,6 +95,14 @@ set_cold_rows(struct gpuvec_search_policy &p)
 	p.gather_rows = 32768;
 }
 
+/* Groups by the ids of sets; not measured */
+static constexpr void
+set_id_groups(struct gpuvec_search_policy &p)
+{
+	p.id_counters = GPUVEC_HOT_NUMBERS;
+	p.id_blocks = UINT32_MAX;
+}
+
 /* Bit vectors; measured on an H200 */
 static constexpr void
 set_bit_vectors(struct gpuvec_search_policy &p)
@@ -119,6 +127,7 @@ hopper_policy(void)
 	set_scans(p);
 	set_lists(p);
 	set_cold_rows(p);
+	set_id_groups(p);
 	set_bit_vectors(p);
 	return p;
 }

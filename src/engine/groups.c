@@ -330,8 +330,9 @@ read_values(const gpuvec_grouping *grouping, const gpuvec_filter_column *filters
 	}
 }
 
-bool
-gpuvec_groups_add_row(gpuvec_groups *groups, const gpuvec_filter_column *filters, uint32_t row)
+/* Add a row of a segment.  False: out of memory. */
+static bool
+add_row(gpuvec_groups *groups, const gpuvec_filter_column *filters, uint32_t row)
 {
 	const gpuvec_grouping *grouping = &groups->grouping;
 	uint64_t	group[GPUVEC_GROUP_KEYS + 2 * GPUVEC_MOST_GROUPED] = {1};
@@ -351,6 +352,16 @@ gpuvec_groups_add_row(gpuvec_groups *groups, const gpuvec_filter_column *filters
 			range[0] = range[1] = column->keys[code];
 	}
 	return gpuvec_groups_add(groups, group);
+}
+
+bool
+gpuvec_groups_add_rows(gpuvec_groups *groups, const gpuvec_filter_column *filters, uint32_t first,
+					   uint64_t bits)
+{
+	for (; bits != 0 && !groups->too_many; bits &= bits - 1)
+		if (!add_row(groups, filters, first + (uint32_t) __builtin_ctzll(bits)))
+			return false;
+	return true;
 }
 
 bool

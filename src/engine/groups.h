@@ -116,9 +116,12 @@ gpuvec_bin_words(const gpuvec_grouping *grouping, uint32_t nbins)
 	return (size_t) nbins * (1 + 2 * (size_t) grouping->nvalues);
 }
 
-/* Add a row of a segment.  False: out of memory. */
-extern bool gpuvec_groups_add_row(gpuvec_groups *groups, const gpuvec_filter_column *filters,
-								  uint32_t row);
+/*
+ * Add rows of a segment, one by one: row first + i if bit i is set.  False:
+ * out of memory.
+ */
+extern bool gpuvec_groups_add_rows(gpuvec_groups *groups, const gpuvec_filter_column *filters,
+								   uint32_t first, uint64_t bits);
 
 /* Add the bins of a segment.  False: out of memory. */
 extern bool gpuvec_groups_add_bins(gpuvec_groups *groups, const gpuvec_filter_column *filters,

@@ -20,7 +20,7 @@
  * first query, then those that share one with its first, middle or last id,
  * and then all rows, as a filter that all pass asks for.  The rows of all
  * pages are counted, then those of every other page, then of none: the tids of
- * the others are listed.
+ * the others are listed.  Then those of all pages are grouped by their ids.
  *
  *-------------------------------------------------------------------------
  */
@@ -216,12 +216,16 @@ measure(const gen::Config &config, const gpuvec_view *view,
 	return ok;
 }
 
-/* Pages whose rows are counted: all, every other one, or none */
+/*
+ * Pages whose rows are counted: all, every other one, or none; and are they
+ * grouped by their ids?
+ */
 static const struct
 {
 	const char *name;
 	uint8_t		bits;			/* of four pages */
-}			page_kinds[] = {{"all", 0x55}, {"half", 0x11}, {"none", 0}};
+	bool		by_ids;
+}			page_kinds[] = {{"all", 0x55, false}, {"half", 0x11, false}, {"none", 0, false}, {"ids", 0x55, true}};
 
 /* What a query that counts rows asks for */
 struct CountedQuery
@@ -257,8 +261,9 @@ counted_queries(const engine_rows::Query &set, const std::vector<std::string> &l
  */
 static uint64_t
 time_count(const gpuvec_view *view, const CountedQuery &counted, const char *name,
-		   const std::vector<uint8_t> &pages, int repeat)
+		   const std::vector<uint8_t> &pages, bool by_ids, int repeat)
 {
+	static const gpuvec_grouping grouping = {1, 0, {GPUVEC_GROUPED_IDS}, 0, 0};
 	gpuvec_scoring scoring = {counted.measure, {}, 0};
 	gpuvec_topk_query query;
 	std::vector<double> times;
@@ -275,6 +280,7 @@ time_count(const gpuvec_view *view, const CountedQuery &counted, const char *nam
 		query.has_min_score = counted.least > 0;
 		query.min_score = counted.least;
 		query.counts = {pages.data(), pages.size()};
+		query.grouping = by_ids ? &grouping : NULL;
 		start = now_ms();
 		if (!backend->topk(backend, view, &scoring, method, &query, 1, &error))
 			die("topk", &error);
@@ -282,15 +288,15 @@ time_count(const gpuvec_view *view, const CountedQuery &counted, const char *nam
 			times.push_back(now_ms() - start);
 		rows = query.counted == GPUVEC_NOT_COUNTED ? UINT64_MAX : query.counted + query.nmatches;
 		if (i < repeat)
-			free(query.tids);
+			gpuvec_free_unordered(&query);
 	}
 	std::sort(times.begin(), times.end());
-	printf("  %-16s pages %-4s: median %7.3f ms (%.3f to %.3f), %" PRIu64 " rows counted, %u listed%s\n",
+	printf("  %-16s pages %-4s: median %7.3f ms (%.3f to %.3f), %" PRIu64 " rows counted, %u listed, %u groups%s\n",
 		   counted.name.c_str(), name, times[times.size() / 2], times.front(), times.back(),
 		   rows == UINT64_MAX ? 0 : query.counted, query.nmatches,
-		   rows == UINT64_MAX ? " (NOT COUNTED)" : "");
+		   query.groups ? query.groups->n : 0, rows == UINT64_MAX ? " (NOT COUNTED)" : "");
 	fflush(stdout);
-	free(query.tids);
+	gpuvec_free_unordered(&query);
 	return rows;
 }
 
@@ -303,16 +309,16 @@ measure_counts(const gpuvec_view *view, const engine_rows::Query &set,
 
 	for (const CountedQuery &query : counted_queries(set, least))
 	{
-		uint64_t	rows[3];
+		uint64_t	rows[4];
 
-		for (int kind = 0; kind < 3; kind++)
+		for (int kind = 0; kind < 4; kind++)
 		{
 			uint32_t	blocks = gpuvec_tid_block(position_tid(view->nrows)) + 1;
 			std::vector<uint8_t> pages((blocks + 31) / 32 * 8, page_kinds[kind].bits);
 
-			rows[kind] = time_count(view, query, page_kinds[kind].name, pages, repeat);
+			rows[kind] = time_count(view, query, page_kinds[kind].name, pages, page_kinds[kind].by_ids, repeat);
 		}
-		if (rows[0] != rows[1] || rows[0] != rows[2] ||
+		if (rows[0] != rows[1] || rows[0] != rows[2] || rows[0] != rows[3] ||
 			(query.least == 0 && rows[0] != view->nrows))
 		{
 			printf("  WRONG\n");
@@ -368,6 +374,8 @@ parse_policy(const std::string &text)
 		{"dense_products", &gpuvec_search_policy::dense_products},
 		{"dense_bytes", &gpuvec_search_policy::dense_bytes},
 		{"scan_lookups", &gpuvec_search_policy::scan_lookups},
+		{"id_counters", &gpuvec_search_policy::id_counters},
+		{"id_blocks", &gpuvec_search_policy::id_blocks},
 		{"decode_rows", &gpuvec_search_policy::decode_rows},
 		{"decode_queries", &gpuvec_search_policy::decode_queries},
 	};

@@ -75,15 +75,7 @@ typedef struct test_query
 	uint64_t	values[MOST_VALUES];
 	uint8_t		pages[MOST_PAGES / 4];	/* whose rows are counted */
 	gpuvec_grouping grouping;	/* of these, if q.grouping is there */
-	bool		many_bins;		/* it may be refused for that */
 } test_query;
-
-/* Does the backend refuse to group rows if that takes too many bins? */
-#ifdef FILTER_TEST_GPU
-static const bool refuses_bins = true;
-#else
-static const bool refuses_bins = false;
-#endif
 
 /* ---- tables ---- */
 
@@ -515,7 +507,7 @@ random_pages(const table *t, test_query *q)
 	q->q.k = UINT32_MAX;
 	q->q.counts.bits = q->pages;
 	q->q.counts.bytes = random_below(3) > 0 ? bytes : random_below(bytes + 1);
-	if (t->kind.nfilters > 0 && random_below(2))
+	if (random_below(2))
 	{
 		random_grouping(t->kind.nfilters, &q->grouping);
 		q->q.grouping = &q->grouping;
@@ -696,7 +688,9 @@ leave_out_counted(const table *t, const test_query *q, gpuvec_match *rows, uint3
 			grouped[counted].nulls = 0;
 			for (uint32_t c = 0; c < t->kind.nfilters; c++)
 				grouped[counted].nulls |= (uint64_t) row->null[c] << (c + 1);
-			grouped[counted++].keys = row->key;
+			grouped[counted].keys = row->key;
+			grouped[counted].ids = row->ids;
+			grouped[counted++].nids = row->len;
 		}
 		else
 			rows[i - counted] = rows[i];
@@ -710,12 +704,12 @@ leave_out_counted(const table *t, const test_query *q, gpuvec_match *rows, uint3
 /* Tids that a query may list, or more; else it is not answered */
 static uint64_t room_for_tids = UINT64_MAX;
 
-/* The same of words of bins that rows are counted in, to make groups */
-static uint64_t room_for_bins = UINT64_MAX;
+/* The same of numbers that rows are counted by, to make groups */
+static uint64_t room_for_numbers = UINT64_MAX;
 
 /* Queries that count but were not answered: for lack of room for tids .. */
 static uint64_t without_room;
-static uint64_t without_bins;	/* .. or for too many groups, or bins .. */
+static uint64_t without_groups; /* .. or for too many groups, or numbers .. */
 static uint64_t without_table;	/* .. or for rows with cold numbers, .. */
 static uint64_t refused;		/* .. or for any reason */
 
@@ -723,44 +717,43 @@ static uint64_t refused;		/* .. or for any reason */
 static uint64_t grouped_by[GPUVEC_N_WIRE_MEASURES];
 static uint64_t grouped_way[GPUVEC_N_WAYS];
 static uint64_t grouped_nulls;	/* .. one of which has a null */
+static uint64_t grouped_ids;	/* .. by ids, with more than 20 of them .. */
+static uint64_t grouped_cold;	/* .. some of them cold */
 
-/* Are there too many bins for the rows of a view? */
+/* Are there more numbers of a table, dead rows included, than have room? */
 static bool
-has_many_bins(const gpuvec_view *view, const gpuvec_grouping *grouping)
+has_many_numbers(const table *t)
 {
-	uint64_t	words = 0;
+	uint64_t	end = 0;
 
-	for (uint32_t e = 0; grouping && e < view->nentries; e++)
+	for (uint32_t i = 0; i < t->kind.n; i++)
 	{
-		double		bins = 1;
+		const model_row *row = &t->rows[i];
+		uint64_t	last = row->len > 0 ? row->ids[row->len - 1] : 0;
 
-		for (int i = 0; i < grouping->nkeys; i++)
-		{
-			const gpuvec_filter_column *column =
-				&view->entries[e].segment->filters[grouping->columns[i] - 1];
-
-			bins *= column->nkeys + column->has_nulls;
-		}
-		if (bins * (1 + 2 * grouping->nvalues) > GPUVEC_MOST_BIN_WORDS)
-			return true;
-		words += (uint64_t) bins * (1 + 2u * grouping->nvalues);
+		/* cold ones have room by 65,536 */
+		if (last >= GPUVEC_HOT_NUMBERS)
+			last |= 0xFFFF;
+		end = last + 1 > end ? last + 1 : end;
 	}
-	return words > room_for_bins;
+	return end > room_for_numbers;
 }
 
 /* May a query be refused of which n tids are to be listed? */
 static bool
-may_be_refused(const test_query *q, uint32_t n, uint32_t ngroups)
+may_be_refused(const table *t, const test_query *q, uint32_t n, uint32_t ngroups)
 {
-	bool		no_bins = (refuses_bins && q->many_bins) || ngroups > GPUVEC_MOST_GROUPS;
-	bool		no_room = !no_bins && n > room_for_tids;
+	bool		no_groups = q->q.grouping &&
+		(ngroups > gpuvec_most_groups(&q->grouping) ||
+		 (gpuvec_groups_ids(&q->grouping) && has_many_numbers(t)));
+	bool		no_room = !no_groups && n > room_for_tids;
 
 	refused++;
-	without_bins += no_bins;
+	without_groups += no_groups;
 	without_room += no_room;
-	without_table += !no_bins && !no_room && q->q.ncold > 0;
+	without_table += !no_groups && !no_room && q->q.ncold > 0;
 	return q->q.nmatches == 0 && q->q.tids == NULL && q->q.groups == NULL &&
-		(no_bins || no_room || q->q.ncold > 0);
+		(no_groups || no_room || q->q.ncold > 0);
 }
 
 /* Are the groups of an answer those of n rows? */
@@ -775,6 +768,12 @@ same_groups(gpuvec_measure measure, const test_query *q, grouped_row *rows, uint
 		return false;
 	if (found == NULL || found->n < 2)
 		return true;
+	if (gpuvec_groups_ids(&q->grouping))
+	{
+		grouped_ids += found->n > 20;
+		/* groups have been sorted */
+		grouped_cold += found->words[(size_t) (found->n - 1) * 3 + 2] >= GPUVEC_HOT_NUMBERS;
+	}
 	grouped_by[measure]++;
 	for (int way = 0; way < GPUVEC_N_WAYS; way++)
 		grouped_way[way] += q->q.ways >> way & 1;
@@ -795,7 +794,8 @@ right_answer(const table *t, gpuvec_measure measure, const test_query *q, gpuvec
 
 	if (q->q.counted == GPUVEC_NOT_COUNTED)
 	{
-		right = may_be_refused(q, n, q->q.grouping ? count_groups(&q->grouping, grouped, (uint32_t) counted) : 0);
+		right = may_be_refused(t, q, n, q->q.grouping ?
+							   count_groups(&q->grouping, grouped, (uint32_t) counted) : 0);
 		free(grouped);
 		return right;
 	}
@@ -878,7 +878,6 @@ test_queries(gpuvec_backend *backend, const gpuvec_view *view, const table *t,
 		for (uint32_t i = 0; i < n; i++)
 		{
 			queries[i].q.matches = queries[i].q.unordered ? NULL : found + (size_t) i * t->kind.n;
-			queries[i].many_bins = has_many_bins(view, queries[i].q.grouping);
 			batch[i] = queries[i].q;
 		}
 		right = backend->topk(backend, view, &scoring, methods[m], batch, n, &error);
@@ -1065,6 +1064,69 @@ test_many_groups(gpuvec_backend *backend, gpuvec_thread_pool *pool, uint32_t n)
 	free(t.rows);
 }
 
+/* Let a query count all rows, by the ids of their sets */
+static void
+ask_for_all_ids(const table *t, test_query *q)
+{
+	random_query(t, q);
+	random_pages(t, q);
+	ask_for_filter(q);
+	q->q.filter.n = 0;
+	memset(q->pages, 0x55, sizeof(q->pages));
+	q->q.counts.bytes = sizeof(q->pages);
+	q->grouping = (gpuvec_grouping) {.nkeys = 1,.columns = {GPUVEC_GROUPED_IDS}};
+	q->q.grouping = &q->grouping;
+}
+
+/* Count all rows of a table by ids */
+static void
+test_all_ids(gpuvec_backend *backend, gpuvec_thread_pool *pool, const table *t)
+{
+	static test_query query;
+	gpuvec_view *view = make_view(backend, pool, t);
+
+	ask_for_all_ids(t, &query);
+	test_queries(backend, view, t, GPUVEC_HAMMING, &query, 1);
+	gpuvec_view_unref(view);
+}
+
+/* Two full segments, of whose ids four are in all rows */
+static void
+test_full_segments(gpuvec_backend *backend, gpuvec_thread_pool *pool)
+{
+	static const uint32_t all[] = {7, 1000, 40001, 65535};
+	table		t = make_table((table_kind) {2 * GPUVEC_SEGMENT_ROWS, 1, 4, false, false, 2});
+
+	for (uint32_t i = 0; i < t.kind.n; i++)
+	{
+		t.rows[i].dead = false;
+		t.rows[i].len = 4;
+		memcpy(t.rows[i].ids, all, sizeof(all));
+	}
+	test_all_ids(backend, pool, &t);
+	free(t.rows);
+}
+
+/* As many groups of ids as there may be, and a row with `more` other ids */
+static void
+test_many_ids(gpuvec_backend *backend, gpuvec_thread_pool *pool, uint32_t more)
+{
+	const uint32_t len = GPUVEC_MOST_ID_GROUPS / GPUVEC_SEGMENT_ROWS;
+	table		t = make_table((table_kind) {GPUVEC_SEGMENT_ROWS, 1, 4, false, false, 2});
+
+	for (uint32_t i = 0; i < t.kind.n; i++)
+	{
+		t.rows[i].dead = false;
+		t.rows[i].len = len + (i == 3 ? more : 0);
+		for (uint32_t j = 0; j < len; j++)
+			t.rows[i].ids[j] = j * GPUVEC_SEGMENT_ROWS + i;
+	}
+	for (uint32_t j = 0; j < more; j++)
+		t.rows[3].ids[len + j] = len * GPUVEC_SEGMENT_ROWS + 5 * j;
+	test_all_ids(backend, pool, &t);
+	free(t.rows);
+}
+
 #ifdef FILTER_TEST_GPU
 
 /* A way of searching that small tables would not take by themselves */
@@ -1096,6 +1158,8 @@ random_policy(const struct gpuvec_search_policy *usual)
 	}
 	if (random_below(3) == 0)
 		policy.workspace = 1 << 20;
+	policy.id_counters = random_below(2) ? usual->id_counters : 300;
+	policy.id_blocks = random_below(2) ? usual->id_blocks : 1;
 	return policy;
 }
 
@@ -1112,7 +1176,7 @@ test_room(gpuvec_backend *backend, gpuvec_thread_pool *pool, const struct gpuvec
 	policy.cold_slots = policy.cold_slots_most = 32;
 	gpuvec_search_policy_set(backend, &policy);
 	room_for_tids = 64;
-	room_for_bins = 2 * room_for_tids;
+	room_for_numbers = 2 * room_for_tids;
 	for (uint32_t around = 64; around <= 1024; around *= 4)
 		test_counts(backend, pool, around, 2 * GPUVEC_N_WIRE_MEASURES);
 	room_for_tids = UINT64_MAX;
@@ -1130,11 +1194,37 @@ test_room_to_merge(gpuvec_backend *backend, gpuvec_thread_pool *pool,
 	struct gpuvec_search_stats before = met;
 
 	policy.workspace = 4 * 40000 * 30;
-	room_for_bins = policy.workspace / 4 / sizeof(uint32_t);
+	room_for_numbers = policy.workspace / 4 / sizeof(uint32_t);
 	gpuvec_search_policy_set(backend, &policy);
 	test_many_groups(backend, pool, 40000);
 	check(4 * (met.merged_groups - before.merged_groups) == met.grouped_counts - before.grouped_counts &&
 		  met.merged_groups > before.merged_groups, "bins are merged if there is room");
+}
+
+/*
+ * Count ids where a thread block counts more rows than 16 bits, and numbers
+ * that all have counters in shared memory, or some
+ */
+static void
+test_ids(gpuvec_backend *backend, gpuvec_thread_pool *pool, const struct gpuvec_search_policy *usual)
+{
+	struct gpuvec_search_policy policy = *usual;
+	uint32_t	before = met.global_ids;
+
+	test_full_segments(backend, pool);
+	policy.id_blocks = 1;
+	gpuvec_search_policy_set(backend, &policy);
+	test_full_segments(backend, pool);
+	test_many_ids(backend, pool, 0);
+	policy.id_counters = 40001;
+	gpuvec_search_policy_set(backend, &policy);
+	test_full_segments(backend, pool);
+	test_many_ids(backend, pool, 1);
+	policy.id_counters = 300;
+	gpuvec_search_policy_set(backend, &policy);
+	test_groups(backend, pool, (table_kind) {1700, 0, 3000, true, false, 2});
+	check(met.global_ids > before + 10, "shared memory has no room for some");
+	gpuvec_search_policy_set(backend, usual);
 }
 
 /* Test the GPU, or its emulation, with many policies */
@@ -1168,18 +1258,18 @@ test_gpu(gpuvec_thread_pool *pool, bool full)
 		struct gpuvec_search_policy policy = random_policy(&usual);
 
 		gpuvec_search_policy_set(backend, &policy);
-		room_for_bins = policy.workspace / 4 / sizeof(uint32_t);
+		room_for_numbers = policy.workspace / 4 / sizeof(uint32_t);
 		test_table(backend, pool, kinds[i % 8], full ? 36 : GPUVEC_N_WIRE_MEASURES);
-		if (kinds[i % 8].nfilters > 0)
-			test_groups(backend, pool, kinds[i % 8]);
+		test_groups(backend, pool, kinds[i % 8]);
 	}
 	test_room(backend, pool, &usual);
 	test_room_to_merge(backend, pool, &usual);
 	gpuvec_search_policy_set(backend, &usual);
-	room_for_bins = usual.workspace / 4 / sizeof(uint32_t);
+	room_for_numbers = usual.workspace / 4 / sizeof(uint32_t);
 	test_many_groups(backend, pool, 40000);
 	test_many_groups(backend, pool, GPUVEC_MOST_GROUPS);
 	test_many_groups(backend, pool, GPUVEC_MOST_GROUPS + 1);
+	test_ids(backend, pool, &usual);
 	test_counts(backend, pool, 32, 2 * GPUVEC_N_WIRE_MEASURES);
 	test_counts(backend, pool, 8192, full ? 2 * GPUVEC_N_WIRE_MEASURES : 3);
 	test_counts(backend, pool, GPUVEC_SEGMENT_ROWS, full ? 2 * GPUVEC_N_WIRE_MEASURES : 1);
@@ -1230,9 +1320,12 @@ main(int argc, char **argv)
 		check(grouped_way[way] > 20 || way == GPUVEC_WAY_DENSE, "rows are put into groups in each way");
 	check(grouped_nulls > 20, "groups have nulls");
 	check(met.grouped_counts > 100 && met.wide_groups > 10, "bins are in shared memory, or beyond it");
-	check(met.merged_groups > 20 && met.grouped_counts > met.merged_groups + 100,
+	check(met.merged_groups > 20 && met.grouped_counts > met.merged_groups + met.id_groups + met.row_groups + 100,
 		  "bins are merged by the device, or not");
-	check(without_bins > 5, "there are too many bins");
+	check(met.id_groups > 100 && met.global_ids > 20, "rows are counted by ids");
+	check(grouped_ids > 100 && grouped_cold > 20, "many ids are counted, some of them cold");
+	check(met.row_groups > 20, "the host makes groups of rows where bins are too many");
+	check(without_groups > 5, "there are too many groups, or numbers");
 	check(met.list_counts > 20, "lists count rows");
 	check(met.cold_counts > 20 + met.refused_counts, "rows with cold numbers are counted");
 	check(without_room > 5 && without_table > 0, "tids have no room, or tables are too small");
@@ -1260,6 +1353,61 @@ test_backend(gpuvec_thread_pool *pool, int simd, int threads)
 	backend->close(backend);
 }
 
+/* How many groups of n have more rows than this? */
+static uint32_t
+groups_above(const uint32_t *counts, uint32_t n, uint64_t rows)
+{
+	uint32_t	above = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		above += counts[i] > rows;
+	return above;
+}
+
+/*
+ * Drop groups: those stay, in their order, that have so many rows, or might
+ * have, that fewer others have more than are wanted
+ */
+static void
+test_trim(void)
+{
+	uint64_t	dropped = 0;
+	uint64_t	ties = 0;
+
+	for (int round = 0; round < 500; round++)
+	{
+		gpuvec_grouping grouping = {.nkeys = 1,.columns = {GPUVEC_GROUPED_IDS}};
+		uint32_t	n = (uint32_t) random_below(200);
+		uint64_t	range = 1 + random_below(round % 2 ? 10 : 100000);
+		uint64_t	others = round % 3 ? random_below(range) : 0;
+		gpuvec_groups *groups;
+		uint32_t	counts[200];
+		uint32_t	kept = 0;
+		bool		right = true;
+
+		grouping.most = (uint32_t) random_below(round % 5 ? 60 : 400);
+		groups = gpuvec_groups_new(&grouping);
+		for (uint32_t i = 0; i < n; i++)
+			counts[i] = 1 + (uint32_t) random_below(range);
+		check(gpuvec_groups_add_ids(groups, 5, counts, n) && groups->n == n &&
+			  gpuvec_groups_trim(groups, others), "groups are dropped");
+		for (uint32_t i = 0; i < n; i++)
+		{
+			const uint64_t *group = groups->words + (size_t) kept * 3;
+
+			if (grouping.most > 0 && groups_above(counts, n, counts[i] + others) >= grouping.most)
+				continue;
+			right &= kept < groups->n && group[0] == counts[i] && group[1] == 0 && group[2] == 5 + i;
+			kept++;
+		}
+		check(right && groups->n == kept, "groups that may be wanted stay");
+		dropped += n - kept;
+		ties += others == 0 && grouping.most > 0 && kept > grouping.most;
+		gpuvec_groups_free(groups);
+	}
+	check(dropped > 1000 && ties > 20, "groups are dropped, or stay by a tie");
+}
+
 /* A segment that uses all codes, with and without nulls */
 static void
 test_all_codes(gpuvec_backend *backend, gpuvec_thread_pool *pool)
@@ -1280,22 +1428,28 @@ main(void)
 	for (int simd = 1; simd <= 3; simd++)
 		test_backend(pool, simd, simd == 2 ? 3 : 1);
 	test_all_codes(backend, pool);
+	test_trim();
 	test_counts(backend, pool, 32, 2 * GPUVEC_N_WIRE_MEASURES);
 	test_counts(backend, pool, 8192, GPUVEC_N_WIRE_MEASURES);
 	test_groups(backend, pool, (table_kind) {700, 15, 200, true, true, 3});
 	test_groups(backend, pool, (table_kind) {2500, 7, 20, false, true, 2});
+	test_groups(backend, pool, (table_kind) {1700, 0, 3000, true, false, 2});
 	test_many_groups(backend, pool, 40000);
 	test_many_groups(backend, pool, GPUVEC_MOST_GROUPS);
+	test_full_segments(backend, pool);
+	test_many_ids(backend, pool, 0);
 	check(refused == 0, "no query is refused");
 	test_many_groups(backend, pool, GPUVEC_MOST_GROUPS + 1);
+	test_many_ids(backend, pool, 1);
 	check(ranked_disjoint > 100 && not_ranked > 100, "rows without a common id rank, or not");
 	for (int measure = 0; measure < GPUVEC_N_WIRE_MEASURES; measure++)
 		check(counted_by[measure] > 20, "rows are counted by each measure");
 	check(counted_rows > 1000 && listed_rows > 1000, "rows are counted, or listed");
-	check(refused > 0 && refused == without_bins, "only those with too many groups are refused");
+	check(refused > 0 && refused == without_groups, "only those with too many groups are refused");
 	for (int measure = 0; measure < GPUVEC_N_WIRE_MEASURES; measure++)
 		check(grouped_by[measure] > 10, "rows are put into groups by each measure");
 	check(grouped_nulls > 100, "there are groups of nulls");
+	check(grouped_ids > 100 && grouped_cold > 20, "rows are grouped by ids, some of them cold");
 	backend->close(backend);
 	gpuvec_thread_pool_free(pool);
 	return report_checks();

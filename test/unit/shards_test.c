@@ -494,7 +494,8 @@ typedef struct test_query
 } test_query;
 
 static uint64_t counted_rows;	/* of all queries */
-static uint64_t several_groups; /* answers that have */
+static uint64_t several_groups; /* answers that have .. */
+static uint64_t several_ids;	/* .. by ids */
 static uint64_t refused;		/* queries that devices did not count */
 
 static const gpuvec_scoring by_hamming = {.measure = GPUVEC_HAMMING};
@@ -584,15 +585,18 @@ set_rows(gpuvec_topk_query *queries, uint32_t n, uint64_t nrows, bool there)
 	}
 }
 
-/* What a row of a table is to be grouped by */
+/* What a row of a table, or of several mirrors' tables, is to be grouped by */
 static grouped_row
-grouped_row_of(const table *t, uint64_t tid)
+grouped_row_of(const table *tables, uint64_t tid)
 {
-	grouped_row row = {0, NULL};
+	const table *t = &tables[tid >> GPUVEC_PARTITION_SHIFT];
+	grouped_row row = {0, NULL, NULL, 0};
 
 	for (uint32_t i = 0; i < t->n && row.keys == NULL; i++)
-		if (tid_of(t, i) == tid)
-			row = (grouped_row) {t->rows[i].filter_keys[0], t->rows[i].filter_keys + 1};
+		if (tid_of(t, i) == (tid & (gpuvec_partition_tid(1) - 1)))
+			row = (grouped_row) {
+				t->rows[i].filter_keys[0], t->rows[i].filter_keys + 1, t->rows[i].numbers, t->rows[i].len
+			};
 	return row;
 }
 
@@ -629,7 +633,10 @@ leave_out_counted(const table *t, gpuvec_topk_query *answer, const gpuvec_topk_q
 static bool
 same_groups(const gpuvec_topk_query *answer, grouped_row *rows, uint64_t n)
 {
-	several_groups += answer->groups && answer->groups->n > 1;
+	bool		several = answer->groups && answer->groups->n > 1;
+
+	several_groups += several;
+	several_ids += several && gpuvec_groups_ids(answer->grouping);
 	return answer->grouping ? right_groups(answer->grouping, answer->groups, rows, (uint32_t) n) :
 		answer->groups == NULL;
 }
@@ -704,7 +711,7 @@ is_uncounted(gpuvec_backend *b, const gpuvec_view *view)
  * takes no other, and those of some pages counted, or also put into groups
  */
 static void
-choose_bare(const gpuvec_backend *by, bool groups, test_query *scratch, gpuvec_topk_query *q)
+choose_bare(const gpuvec_backend *by, uint32_t nfilters, test_query *scratch, gpuvec_topk_query *q)
 {
 	q->bare = !by->takes_unordered || random_below(2);
 	if (!q->bare || random_below(3) == 0)
@@ -713,9 +720,9 @@ choose_bare(const gpuvec_backend *by, bool groups, test_query *scratch, gpuvec_t
 		scratch->pages[i] = (uint8_t) random64();
 	q->counts.bits = scratch->pages;
 	q->counts.bytes = random_below(sizeof(scratch->pages) + 1);
-	if (!groups || random_below(3) == 0)
+	if (random_below(3) == 0)
 		return;
-	random_grouping(1, &scratch->grouping);
+	random_grouping(nfilters, &scratch->grouping);
 	q->grouping = &scratch->grouping;
 }
 
@@ -740,7 +747,7 @@ compare_batch(gpuvec_backend *one, const gpuvec_view *expected, gpuvec_backend *
 		draw_query(t, measure, &scratch[i], &queries[i]);
 	for (uint32_t i = 0; i < n; i++)
 		if (queries[i].unordered)
-			choose_bare(by, t->nfilters > 0, &scratch[i], &queries[i]);
+			choose_bare(by, t->nfilters, &scratch[i], &queries[i]);
 	found = search(by, view, measure, method, queries, n);
 	for (uint32_t i = 0; i < n; i++)
 	{
@@ -1624,6 +1631,6 @@ main(int argc, char **argv)
 			gpus[i]->close(gpus[i]);
 #endif
 	check(counted_rows > 100, "devices count rows");
-	check(several_groups > 20, "devices put rows into groups");
+	check(several_groups > 20 && several_ids > 20, "devices put rows into groups, also by ids");
 	return report_checks();
 }

@@ -2,7 +2,8 @@
  *
  * test_groups.h
  *	  Groups of counted rows (core/grouping.h) as tests expect them: rows are
- *	  sorted by their keys, and those with the same are a group.
+ *	  sorted by their keys, and those with the same are a group.  By the ids
+ *	  of sets, ids are sorted.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,6 +21,8 @@ typedef struct grouped_row
 {
 	uint64_t	nulls;			/* bit c: column c is null */
 	const uint64_t *keys;		/* that of column c is keys[c - 1] */
+	const uint32_t *ids;		/* of its set, as segments have them */
+	uint32_t	nids;
 } grouped_row;
 
 #define MOST_GROUP_WORDS	(2 + 2 * GPUVEC_MOST_GROUPED)
@@ -120,17 +123,96 @@ end_of_group(const grouped_row *rows, uint32_t n, uint32_t from)
 	return end;
 }
 
+static int
+compare_ids(const void *a, const void *b)
+{
+	uint32_t	x = *(const uint32_t *) a;
+	uint32_t	y = *(const uint32_t *) b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* The ids of n rows, sorted; malloc'd */
+static uint32_t *
+sorted_ids(const grouped_row *rows, uint32_t n, size_t *nids)
+{
+	uint32_t   *ids;
+	size_t		at = 0;
+
+	*nids = 0;
+	for (uint32_t i = 0; i < n; i++)
+		*nids += rows[i].nids;
+	ids = malloc((*nids + 1) * sizeof(*ids));
+	for (uint32_t i = 0; i < n; i++)
+		for (uint32_t j = 0; j < rows[i].nids; j++)
+			ids[at++] = rows[i].ids[j];
+	qsort(ids, *nids, sizeof(*ids), compare_ids);
+	return ids;
+}
+
+/* How many different ids n rows have */
+static uint32_t
+count_ids(const grouped_row *rows, uint32_t n)
+{
+	uint32_t	ngroups = 0;
+	size_t		nids;
+	uint32_t   *ids = sorted_ids(rows, n, &nids);
+
+	for (size_t i = 0; i < nids; i++)
+		ngroups += i == 0 || ids[i] != ids[i - 1];
+	free(ids);
+	return ngroups;
+}
+
 /* How many groups these rows are; sorts them */
 static uint32_t
 count_groups(const gpuvec_grouping *grouping, grouped_row *rows, uint32_t n)
 {
 	uint32_t	ngroups = 0;
 
+	if (gpuvec_groups_ids(grouping))
+		return count_ids(rows, n);
 	sorting = grouping;
 	qsort(rows, n, sizeof(*rows), compare_grouped_rows);
 	for (uint32_t from = 0; from < n; from = end_of_group(rows, n, from))
 		ngroups++;
 	return ngroups;
+}
+
+/* The same by ids: has each one as many rows as a sorted list has it? */
+static bool
+right_ids(const gpuvec_groups *found, const uint32_t *ids, size_t n)
+{
+	static const gpuvec_grouping by_key = {.nkeys = 1,.columns = {1}};
+	uint32_t	at = 0;
+
+	sorting = &by_key;
+	qsort(found->words, found->n, 3 * sizeof(uint64_t), compare_found_groups);
+	for (size_t from = 0, end; from < n; from = end, at++)
+	{
+		const uint64_t *words = found->words + (size_t) at * 3;
+
+		for (end = from; end < n && ids[end] == ids[from];)
+			end++;
+		if (at == found->n || words[0] != end - from || words[1] != 0 || words[2] != ids[from])
+			return false;
+	}
+	return at == found->n;
+}
+
+/* Are these the groups of the ids of n rows? */
+static bool
+right_id_groups(const gpuvec_grouping *grouping, const gpuvec_groups *found,
+				const grouped_row *rows, uint32_t n)
+{
+	size_t		nids;
+	uint32_t   *ids = sorted_ids(rows, n, &nids);
+	bool		right = found == NULL ? nids == 0 :
+		!found->too_many && memcmp(&found->grouping, grouping, sizeof(*grouping)) == 0 &&
+		right_ids(found, ids, nids);
+
+	free(ids);
+	return right;
 }
 
 /*
@@ -145,6 +227,8 @@ right_groups(const gpuvec_grouping *grouping, const gpuvec_groups *found, groupe
 	uint32_t	ngroups = count_groups(grouping, rows, n);
 	uint32_t	at = 0;
 
+	if (gpuvec_groups_ids(grouping))
+		return right_id_groups(grouping, found, rows, n);
 	if (n == 0 || found == NULL)
 		return n == 0 && (found == NULL || found->n == 0);
 	if (found->n != ngroups || found->too_many ||
@@ -164,11 +248,17 @@ right_groups(const gpuvec_grouping *grouping, const gpuvec_groups *found, groupe
 	return true;
 }
 
-/* A random grouping by some of these columns; one may be there twice */
+/* A random grouping by ids, or by some of these columns, one maybe twice */
 static void
 random_grouping(uint32_t nfilters, gpuvec_grouping *grouping)
 {
 	memset(grouping, 0, sizeof(*grouping));
+	if (nfilters == 0 || random_below(3) == 0)
+	{
+		grouping->nkeys = 1;
+		grouping->columns[0] = GPUVEC_GROUPED_IDS;
+		return;
+	}
 	grouping->nkeys = (uint8_t) random_below(4);
 	grouping->nvalues = (uint8_t) (grouping->nkeys == 0 ? 1 + random_below(3) : random_below(4));
 	for (int i = 0; i < grouping->nkeys + grouping->nvalues; i++)

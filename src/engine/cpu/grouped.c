@@ -196,11 +196,9 @@ add_by_bins(gpuvec_groups *groups, const gpuvec_segment *segment, const uint64_t
 static bool
 add_by_rows(gpuvec_groups *groups, const gpuvec_segment *segment, const uint64_t *marks)
 {
-	for (uint32_t word = 0; word < marks_words(segment->nrows); word++)
-		for (uint64_t bits = marks[word]; bits != 0 && !groups->too_many; bits &= bits - 1)
-			if (!gpuvec_groups_add_row(groups, segment->filters,
-									   word * WORD_ROWS + (uint32_t) __builtin_ctzll(bits)))
-				return false;
+	for (uint32_t word = 0; word < marks_words(segment->nrows) && !groups->too_many; word++)
+		if (!gpuvec_groups_add_rows(groups, segment->filters, word * WORD_ROWS, marks[word]))
+			return false;
 	return true;
 }
 

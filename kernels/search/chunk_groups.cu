@@ -342,7 +342,7 @@ merge_pairs(struct search *s, const struct chunk *c, uint32_t n, uint32_t *ngrou
 					 sizeof(*ngroups));
 }
 
-/* Add groups of one key, not null, to none or that of nulls */
+/* Add groups of one key each, not null, to none or that of nulls */
 static bool
 add_keys(gpuvec_groups *groups, const uint64_t *keys, const uint64_t *rows, uint32_t n)
 {
@@ -350,7 +350,7 @@ add_keys(gpuvec_groups *groups, const uint64_t *keys, const uint64_t *rows, uint
 	{
 		const uint64_t group[] = {rows[i], 0, keys[i]};
 
-		if (!gpuvec_groups_add(groups, group))
+		if (!gpuvec_groups_append(groups, group))
 			return false;
 	}
 	return true;
@@ -380,7 +380,7 @@ take_pairs(struct search *s, const struct chunk *c, const struct group_sums *sum
 		!copy_back(s, c, words.get() + n, c->pair_rows[to], n * sizeof(uint64_t)))
 		return false;
 	return s->stopped ||
-		   ((sums->null_rows == 0 || gpuvec_groups_add(groups, nulls)) &&
+		   ((sums->null_rows == 0 || gpuvec_groups_append(groups, nulls)) &&
 			add_keys(groups, words.get(), words.get() + n, n)) ||
 		   gpuvec_fail_memory(s->error, 2 * n * sizeof(uint64_t));
 }

@@ -24,9 +24,9 @@
  * such ids, the mirror is loaded anew (sets_commit.c).
  *
  * The map is a hash table (id_table.h).  One lock for readers and writers
- * guards it.  The reverse of it, ids by numbers, is made when it is first asked
- * for, with room for some numbers more.  When that is used up, it is made anew
- * when it is asked for again.
+ * guards it.  The reverse of it, ids by numbers, is made when it is first
+ * asked for, with room for some numbers more.  When that is used up, it is
+ * made anew when it is asked for again.
  *
  *-------------------------------------------------------------------------
  */

@@ -29,10 +29,8 @@ gpuvec_groups_new(const gpuvec_grouping *grouping)
 		return NULL;
 	groups->grouping = *grouping;
 	groups->capacity = FIRST_CAPACITY;
-	groups->mask = 2 * FIRST_CAPACITY - 1;
 	groups->words = malloc(FIRST_CAPACITY * gpuvec_group_words(grouping) * sizeof(uint64_t));
-	groups->slots = calloc(groups->mask + 1, sizeof(uint32_t));
-	if (groups->words == NULL || groups->slots == NULL)
+	if (groups->words == NULL)
 	{
 		gpuvec_groups_free(groups);
 		return NULL;
@@ -89,34 +87,41 @@ find_slot(const gpuvec_groups *groups, const uint64_t *group)
 	return &groups->slots[at];
 }
 
-/* Have all groups in the hash table */
-static void
+/* Have all groups in the hash table.  False: out of memory. */
+static bool
 fill_slots(gpuvec_groups *groups)
 {
+	if (groups->slots == NULL)
+	{
+		groups->mask = 2 * groups->capacity - 1;
+		groups->slots = calloc(2 * (size_t) groups->capacity, sizeof(uint32_t));
+		groups->nslots = 0;
+	}
+	if (groups->slots == NULL)
+		return false;
 	for (; groups->nslots < groups->n; groups->nslots++)
 		*find_slot(groups, group_at(groups, groups->nslots)) = groups->nslots + 1;
+	return true;
 }
 
-/* Make room for twice as many groups.  False: out of memory. */
+/* Make room for n more groups.  False: out of memory. */
 static bool
-grow(gpuvec_groups *groups)
+grow(gpuvec_groups *groups, uint32_t n)
 {
-	uint32_t	capacity = groups->capacity * 2;
-	uint64_t   *words = realloc(groups->words,
-								capacity * gpuvec_group_words(&groups->grouping) * sizeof(uint64_t));
-	uint32_t   *slots;
+	uint32_t	capacity = groups->capacity;
+	uint64_t   *words;
 
+	while (capacity < groups->n + n)
+		capacity *= 2;
+	if (capacity == groups->capacity)
+		return true;
+	words = realloc(groups->words, capacity * gpuvec_group_words(&groups->grouping) * sizeof(uint64_t));
 	if (words == NULL)
 		return false;
 	groups->words = words;
-	slots = calloc(2 * (size_t) capacity, sizeof(uint32_t));
-	if (slots == NULL)
-		return false;
-	free(groups->slots);
-	groups->slots = slots;
 	groups->capacity = capacity;
-	groups->mask = 2 * capacity - 1;
-	groups->nslots = 0;
+	free(groups->slots);
+	groups->slots = NULL;
 	return true;
 }
 
@@ -143,18 +148,19 @@ unite_group(const gpuvec_groups *groups, uint64_t *to, const uint64_t *from)
 	}
 }
 
-/* The number of a group with these keys, or groups->n */
+/* The number of a group with these keys, or groups->n; *ok: false, no memory */
 static uint32_t
-find_group(gpuvec_groups *groups, const uint64_t *group)
+find_group(gpuvec_groups *groups, const uint64_t *group, bool *ok)
 {
 	uint32_t	last = groups->next + GROUPS_AHEAD < groups->n ? groups->next + GROUPS_AHEAD : groups->n;
 	uint32_t	number;
 
+	*ok = true;
 	for (uint32_t i = groups->next; i < last; i++)
 		if (same_keys(groups, group_at(groups, i), group))
 			return i;
-	fill_slots(groups);
-	number = *find_slot(groups, group);
+	*ok = fill_slots(groups);
+	number = *ok ? *find_slot(groups, group) : 0;
 	return number != 0 ? number - 1 : groups->n;
 }
 
@@ -164,7 +170,7 @@ gpuvec_groups_append(gpuvec_groups *groups, const uint64_t *group)
 	groups->too_many |= groups->n == gpuvec_most_groups(&groups->grouping);
 	if (groups->too_many)
 		return true;
-	if (groups->n == groups->capacity && !grow(groups))
+	if (!grow(groups, 1))
 		return false;
 	memcpy(group_at(groups, groups->n), group,
 		   gpuvec_group_words(&groups->grouping) * sizeof(uint64_t));
@@ -175,28 +181,52 @@ gpuvec_groups_append(gpuvec_groups *groups, const uint64_t *group)
 bool
 gpuvec_groups_add(gpuvec_groups *groups, const uint64_t *group)
 {
-	uint32_t	number = find_group(groups, group);
+	bool		ok;
+	uint32_t	number = find_group(groups, group, &ok);
 
 	groups->next = number + 1;
-	if (number < groups->n)
-	{
-		unite_group(groups, group_at(groups, number), group);
+	if (number == groups->n)
+		return ok && gpuvec_groups_append(groups, group);
+	unite_group(groups, group_at(groups, number), group);
+	return true;
+}
+
+/* gpuvec_groups_add_ids() where there are no groups yet */
+static bool
+append_ids(gpuvec_groups *groups, uint32_t first, const uint32_t *counts, uint32_t n)
+{
+	uint64_t   *to;
+	uint32_t	there = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		there += counts[i] != 0;
+	groups->too_many = there > gpuvec_most_groups(&groups->grouping);
+	if (groups->too_many)
 		return true;
-	}
-	return gpuvec_groups_append(groups, group);
+	if (!grow(groups, there))
+		return false;
+	to = groups->words;
+	for (uint32_t i = 0; i < n; i++)
+		if (counts[i] != 0)
+		{
+			*to++ = counts[i];
+			*to++ = 0;
+			*to++ = first + i;
+		}
+	groups->n = there;
+	return true;
 }
 
 bool
 gpuvec_groups_add_ids(gpuvec_groups *groups, uint32_t first, const uint32_t *counts, uint32_t n)
 {
-	bool		none = groups->n == 0;
-
+	if (groups->n == 0)
+		return append_ids(groups, first, counts, n);
 	for (uint32_t i = 0; i < n && !groups->too_many; i++)
 	{
 		const uint64_t group[] = {counts[i], 0, first + i};
 
-		if (counts[i] != 0 &&
-			!(none ? gpuvec_groups_append(groups, group) : gpuvec_groups_add(groups, group)))
+		if (counts[i] != 0 && !gpuvec_groups_add(groups, group))
 			return false;
 	}
 	return true;

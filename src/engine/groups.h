@@ -42,7 +42,8 @@ typedef struct gpuvec_groups
 	uint64_t   *words;			/* [n * gpuvec_group_words()] */
 	uint32_t	nslots;			/* groups that are in the hash table: the
 								 * first ones */
-	uint32_t   *slots;			/* hash table of groups' numbers + 1 */
+	uint32_t   *slots;			/* hash table of groups' numbers + 1; NULL: to
+								 * be made */
 	uint32_t	mask;			/* its size - 1 */
 } gpuvec_groups;
 

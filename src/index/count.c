@@ -33,7 +33,6 @@
 #include "commands/explain.h"
 #include "executor/execPartition.h"
 #include "executor/executor.h"
-#include "idset/idset.h"
 #include "index/count.h"
 #include "index/custom_node.h"
 #include "index/entry_queue.h"
@@ -72,7 +71,9 @@ typedef struct CountState
 	GpuvecFound some;			/* of these: those of the scan's bitmap */
 	int			nfetch;
 	int			fetching;		/* number of these rows that are fetched */
-	CountRowIds ids;			/* of the row that it returned last */
+	CountIds   *ids;			/* of rows that it returned, in context; NULL:
+								 * there are none yet */
+	bool		ended;			/* it has returned all rows */
 	bool		running;		/* the scan is run */
 	bool		counted;		/* the row was returned that has the count */
 	bool		verify;			/* what is returned is checked at the end */
@@ -280,10 +281,10 @@ begin_scan(CountState *state, PlanState *scan)
 	state->index = begin_index(scan);
 	memset(&state->count, 0, sizeof(state->count));
 	CountCheckBegin(&state->check);
-	memset(&state->ids, 0, sizeof(state->ids));
+	state->ids = NULL;
 	state->part = state->nfetch = state->fetching = 0;
 	state->group = 0;
-	state->running = state->counted = false;
+	state->running = state->counted = state->ended = false;
 	if (state->index != NULL && count_found(state))
 		pgstat_count_index_scan(state->index->indexRelation);
 	else
@@ -458,20 +459,30 @@ next_fetched(CountState *state)
 	}
 }
 
-/* The next id of the rows of the scan as a group of one row.  False: none. */
+/* Count ids of rows of the scan.  False: there are no rows any more. */
+static bool
+count_ids(CountState *state)
+{
+	TupleTableSlot *row;
+
+	if (state->ended)
+		return false;
+	if (state->ids == NULL)
+		state->ids = CountIdsNew(state->context);
+	while (row = next_fetched(state), row != NULL)
+		if (!CountIdsAdd(state->ids, row))
+			return true;
+	state->ended = true;
+	return true;
+}
+
+/* The next id of the rows of the scan as a group, or part of it.  False: none. */
 static bool
 next_id(CountState *state, uint64 *group)
 {
-	group[GPUVEC_GROUP_ROWS] = 1;
-	group[GPUVEC_GROUP_NULLS] = 0;
-	while (!CountNextId(&state->ids, &group[GPUVEC_GROUP_KEYS]))
-	{
-		TupleTableSlot *row = next_fetched(state);
-
-		if (row == NULL)
+	while (state->ids == NULL || !CountIdsTake(state->ids, group))
+		if (!count_ids(state))
 			return false;
-		CountBeginIds(&state->ids, row);
-	}
 	return true;
 }
 
@@ -489,23 +500,14 @@ count_all(CountState *state, TupleTableSlot *slot)
 	store_count(rows, slot);
 }
 
-/* Add a row of the scan to what is checked: a group, or one for each id */
+/* Add a group of a row of the scan to what is checked */
 static void
 check_row(const CountState *state, TupleTableSlot *row, CountCheck *check)
 {
-	uint64		group[GPUVEC_GROUP_KEYS + 2 * GPUVEC_MOST_GROUPED] = {1};
-	CountRowIds ids = {0};
+	uint64		group[GPUVEC_GROUP_KEYS + 2 * GPUVEC_MOST_GROUPED];
 
-	if (!OidIsValid(state->unnest))
-	{
-		group_of_row(state, row, group);
-		CountCheckAdd(check, &state->grouping, group);
-		return;
-	}
-	CountBeginIds(&ids, row);
-	while (CountNextId(&ids, &group[GPUVEC_GROUP_KEYS]))
-		CountCheckAdd(check, &state->grouping, group);
-	CountForgetIds(&ids);
+	group_of_row(state, row, group);
+	CountCheckAdd(check, &state->grouping, group);
 }
 
 /* Raise an error unless a run of the scan has the rows that were returned */
@@ -518,7 +520,12 @@ verify_scan(CountState *state)
 	CountCheckBegin(&run);
 	ExecReScan(state->scan);
 	while (row = ExecProcNode(state->scan), !TupIsNull(row))
-		check_row(state, row, &run);
+	{
+		if (OidIsValid(state->unnest))
+			CountIdsCheck(row, &state->grouping, &run);
+		else
+			check_row(state, row, &run);
+	}
 	if (memcmp(&run, &state->check, sizeof(run)) != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
@@ -617,7 +624,6 @@ reset(CountState *state)
 {
 	if (state->index != NULL)
 		((KnnState *) state->index->opaque)->range.only = NULL;
-	CountForgetIds(&state->ids);
 	state->scan = NULL;
 	state->index = NULL;
 	state->next_child = -1;

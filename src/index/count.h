@@ -9,7 +9,6 @@
 #define GPUVEC_COUNT_H
 
 #include "core/grouping.h"
-#include "idset/idset.h"
 #include "index/index_am.h"
 #include "mirror/describe/filter_key.h"
 #include "nodes/extensible.h"
@@ -97,19 +96,17 @@ typedef struct CountToFetch
 extern bool CountNextToFetch(CountToFetch *fetch, long pages, GpuvecFound *some);
 
 /*
- * The set in a row's first column, whose ids come one after another.  All 0:
- * there is none.
+ * Counts of the ids of rows' sets, in a memory context.  Add: those of the set
+ * in a row's first column; false: as many are there as fit into work_mem, and
+ * should be taken.  Take: one of them as a group; false: all were taken, and
+ * there are none any more.  Check: add the ids of a row to what is checked.
  */
-typedef struct CountRowIds
-{
-	IdSet	   *set;
-	bool		copied;			/* to be freed */
-	uint32		next;			/* which id comes next */
-} CountRowIds;
+typedef struct CountIds CountIds;
 
-extern void CountBeginIds(CountRowIds *ids, TupleTableSlot *row);
-extern bool CountNextId(CountRowIds *ids, uint64 *id);
-extern void CountForgetIds(CountRowIds *ids);
+extern CountIds *CountIdsNew(MemoryContext context);
+extern bool CountIdsAdd(CountIds *ids, TupleTableSlot *row);
+extern bool CountIdsTake(CountIds *ids, uint64 *group);
+extern void CountIdsCheck(TupleTableSlot *row, const gpuvec_grouping *grouping, CountCheck *check);
 
 extern const CustomScanMethods CountScanMethods;
 

@@ -1,0 +1,10 @@
+/*-------------------------------------------------------------------------
+ *
+ * bit_pairs_avx2.c
+ *	  Bits that pairs of vectors have in common, with the processor's population count, which comes with AVX2.
+ *
+ *-------------------------------------------------------------------------
+ */
+#define BIT_PAIRS	bit_pairs_avx2
+
+#include "engine/cpu/bit_pairs.inc"

@@ -1,0 +1,10 @@
+/*-------------------------------------------------------------------------
+ *
+ * bit_pairs_portable.c
+ *	  Bits that pairs of vectors have in common, in portable C.
+ *
+ *-------------------------------------------------------------------------
+ */
+#define BIT_PAIRS	bit_pairs_portable
+
+#include "engine/cpu/bit_pairs.inc"

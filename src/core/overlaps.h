@@ -19,11 +19,8 @@
 /* The number of pairs of n sets */
 #define gpuvec_overlap_pairs(n)	((uint64_t) (n) * ((uint64_t) (n) + 1) / 2)
 
-/* The place of pair (a, a); that of (a, b) is b - a behind it */
-static inline uint64_t
-gpuvec_overlap_pair(uint64_t n, uint64_t a)
-{
-	return a * (2 * n - a + 1) / 2;
-}
+/* The place of pair (a, a), of uint64_t; that of (a, b) is b - a behind it */
+#define gpuvec_overlap_pair(n, a) \
+	((uint64_t) (a) * (2 * (uint64_t) (n) - (a) + 1) / 2)
 
 #endif							/* GPUVEC_OVERLAPS_H */

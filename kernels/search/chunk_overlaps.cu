@@ -5,8 +5,8 @@
  *
  * The vectors of bits of all queries (overlaps.cu) may take more than there is
  * memory for.  So as many segments are taken at a time as half of the
- * workspace has room for, and one at least.  Counts are added up on the device;
- * the tids of listed rows are copied back after each step.
+ * workspace has room for, and one at least.  Counts are added up on the
+ * device; the tids of listed rows are copied back after each step.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,8 +26,7 @@ struct overlaps_run
 	struct chunk chunk; /* of one query, which is canceled if all is */
 	struct work_query work;
 	gpuvec_topk_query query;
-	uint32_t nhot; /* numbers of all queries */
-	uint32_t ncold;
+	uint32_t ncold;      /* cold numbers of all queries */
 	uint32_t most_tiles; /* of the segments that are taken at a time */
 
 	/* offsets into the scratch memory */
@@ -85,10 +84,7 @@ lay_out_run(const struct search *s, struct overlaps_run *run)
 	uint32_t tiles;
 
 	for (uint32_t q = 0; q < overlaps->n; q++)
-	{
-		run->nhot += overlaps->queries[q].len;
 		run->ncold += searched_cold(s, &overlaps->queries[q]);
-	}
 	for (uint32_t i = 0; i < s->view->nsegments;)
 	{
 		i = take_segments(s, overlaps, i, &tiles);
@@ -96,31 +92,13 @@ lay_out_run(const struct search *s, struct overlaps_run *run)
 	}
 	run->pairs = at.reserve(sizeof(uint64_t) * gpuvec_overlap_pairs(overlaps->n));
 	run->first = at.reserve(sizeof(uint32_t) * (GPUVEC_HOT_NUMBERS + 1));
-	run->queries = at.reserve(sizeof(uint16_t) * run->nhot);
+	run->queries = at.reserve(sizeof(uint16_t) * gpuvec_overlaps_hot(overlaps));
 	run->cold = at.reserve(sizeof(uint2) * run->ncold);
 	run->pages = at.reserve(overlaps->counts.bytes);
 	run->bits = at.reserve(vectors_bytes(overlaps, run->most_tiles));
 	run->nlisted = at.reserve(sizeof(uint32_t));
 	run->tids = at.reserve(sizeof(uint64_t) * 32 * run->most_tiles);
 	run->bytes = at.used;
-}
-
-/* Fill the table that has the queries of each hot number */
-static void
-fill_numbers(const gpuvec_overlaps *overlaps, uint32_t *first, uint16_t *queries)
-{
-	uint32_t total = 0;
-
-	memset(first, 0, sizeof(uint32_t) * (GPUVEC_HOT_NUMBERS + 1));
-	for (uint32_t q = 0; q < overlaps->n; q++)
-		for (uint32_t i = 0; i < overlaps->queries[q].len; i++)
-			first[overlaps->queries[q].ids[i]]++;
-	for (uint32_t i = 0; i <= GPUVEC_HOT_NUMBERS; i++)
-		first[i] = total += first[i];
-	/* from the ends of the numbers' ranges down to their beginnings */
-	for (uint32_t q = overlaps->n; q-- > 0;)
-		for (uint32_t i = 0; i < overlaps->queries[q].len; i++)
-			queries[--first[overlaps->queries[q].ids[i]]] = (uint16_t) q;
 }
 
 /* Copy the queries to the device, and clear the counts */
@@ -134,8 +112,8 @@ upload_run(struct search *s, const struct overlaps_run *run)
 
 	if (!need_pinned(s, b->upload, b->upload_bytes, bytes))
 		return false;
-	fill_numbers(overlaps, (uint32_t *) b->upload.get(),
-				 (uint16_t *) (b->upload.get() + (run->queries - run->first)));
+	gpuvec_overlaps_numbers(overlaps, (uint32_t *) b->upload.get(),
+							(uint16_t *) (b->upload.get() + (run->queries - run->first)));
 	cold = (uint2 *) (b->upload.get() + (run->cold - run->first));
 	for (uint32_t q = 0; q < overlaps->n; q++)
 		for (uint32_t i = 0; i < searched_cold(s, &overlaps->queries[q]); i++)

@@ -6,14 +6,14 @@
  * Some segments are taken at a time (chunk_overlaps.cu), in these kernels:
  *
  *	1. Each query gets a vector of bits, a word for each tile: live rows of
- *	   pages whose rows are counted that share a number with it.  A warp takes a
- *	   tile, a lane a row, whose hot numbers it looks up in a table that has the
- *	   queries of each number.  One more vector has the rows of other pages
+ *	   pages whose rows are counted that share a number with it.  A warp takes
+ *	   a tile, a lane a row, whose hot numbers it looks up in a table that has
+ *	   the queries of each number.  One more vector has the rows of other pages
  *	   that share a number with any query.
  *	2. The same by cold numbers, whose postings a warp finds.
  *	3. The rows of that last vector are listed.
- *	4. The bits that two vectors have in common are counted, for a square of
- *	   64 by 64 pairs and a slice of the words by a thread block.  It has pieces
+ *	4. The bits that two vectors have in common are counted, for a square of 64
+ *	   by 64 pairs and a slice of the words by a thread block.  It has pieces
  *	   of its 128 vectors in shared memory; a thread has 4 by 4 pairs.
  *
  * What it costs: 10 million rows have 1.25 MB of bits for each query.  With

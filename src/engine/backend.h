@@ -201,6 +201,17 @@ typedef struct gpuvec_overlaps
 	uint64_t	ntids;
 } gpuvec_overlaps;
 
+/* Hot numbers of all queries, each one counted for each query that has it */
+extern uint32_t gpuvec_overlaps_hot(const gpuvec_overlaps *overlaps);
+
+/*
+ * The queries that have each hot number: those of number i are at first[i] ..
+ * first[i + 1] - 1 of queries[], which has room for gpuvec_overlaps_hot().
+ * first[] has one element more than there are hot numbers.
+ */
+extern void gpuvec_overlaps_numbers(const gpuvec_overlaps *overlaps, uint32_t *first,
+									uint16_t *queries);
+
 typedef struct gpuvec_backend_info
 {
 	char		name[16];		/* "cpu" or "cuda" */

@@ -4,9 +4,9 @@
  *	  A call of gpuvec_overlaps: how many rows match two sets both.
  *
  * The engine counts rows of pages all of whose rows everybody sees, as it does
- * for count(*) (mirror/ask/count_rows.c).  It returns the other rows that match
- * any set; these are fetched, and counted here.  If it cannot, all rows of the
- * table are.  Partitions are counted one after another.
+ * for count(*) (mirror/ask/count_rows.c).  It returns the other rows that
+ * match any set; these are fetched, and counted here.  If it cannot, all rows
+ * of the table are.  Partitions are counted one after another.
  *
  * Null sets, and empty ones, match nothing, and are left out.
  *

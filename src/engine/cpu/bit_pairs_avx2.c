@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * bit_pairs_avx2.c
- *	  Bits that pairs of vectors have in common, with the processor's population count, which comes with AVX2.
+ *	  Bits that pairs of vectors have in common, by the processor's population
+ *	  count, which comes with AVX2.
  *
  *-------------------------------------------------------------------------
  */

@@ -81,21 +81,13 @@ is_canceled(const overlaps_task *task)
 static number_queries *
 make_numbers(const gpuvec_overlaps *overlaps)
 {
-	number_queries *numbers = calloc(1, sizeof(*numbers));
-	uint32_t	total = 0;
+	number_queries *numbers = malloc(sizeof(*numbers));
 
 	if (numbers == NULL)
 		return NULL;
-	for (uint32_t q = 0; q < overlaps->n; q++)
-		for (uint32_t i = 0; i < overlaps->queries[q].len; i++)
-			numbers->first[overlaps->queries[q].ids[i]]++;
-	for (uint32_t i = 0; i <= GPUVEC_HOT_NUMBERS; i++)
-		numbers->first[i] = total += numbers->first[i];
-	numbers->queries = malloc((total + (size_t) 1) * sizeof(uint16_t));
-	/* from the ends of the numbers' ranges down to their beginnings */
-	for (uint32_t q = overlaps->n; numbers->queries && q-- > 0;)
-		for (uint32_t i = 0; i < overlaps->queries[q].len; i++)
-			numbers->queries[--numbers->first[overlaps->queries[q].ids[i]]] = (uint16_t) q;
+	numbers->queries = malloc((gpuvec_overlaps_hot(overlaps) + (size_t) 1) * sizeof(uint16_t));
+	if (numbers->queries)
+		gpuvec_overlaps_numbers(overlaps, numbers->first, numbers->queries);
 	return numbers;
 }
 

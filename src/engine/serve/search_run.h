@@ -51,8 +51,9 @@ extern bool gpuvec_search_queries_parse(search_run *q, const float *values, gpuv
 extern void gpuvec_search_faults(const search_run *q);
 
 /*
- * search_numbers.c: turn the queries' ids into numbers of q->mirror, where these differ.  The
- * caller frees q->numbers, q->hot and q->places, on failure too.
+ * search_numbers.c: turn the queries' ids into numbers of q->mirror, where
+ * these differ.  The caller frees q->numbers, q->hot and q->places, on failure
+ * too.
  */
 extern bool gpuvec_search_number(search_run *q, gpuvec_error *error);
 

@@ -7,5 +7,6 @@
  *-------------------------------------------------------------------------
  */
 #define BIT_PAIRS	bit_pairs_avx2
+#define LANES		1
 
 #include "engine/cpu/bit_pairs.inc"

@@ -6,5 +6,6 @@
  *-------------------------------------------------------------------------
  */
 #define BIT_PAIRS	bit_pairs_avx512
+#define LANES		8
 
 #include "engine/cpu/bit_pairs.inc"

@@ -6,5 +6,6 @@
  *-------------------------------------------------------------------------
  */
 #define BIT_PAIRS	bit_pairs_portable
+#define LANES		1
 
 #include "engine/cpu/bit_pairs.inc"

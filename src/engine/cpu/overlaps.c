@@ -15,8 +15,8 @@
  *	   pairs at a time.
  *
  * What it costs: 10 million rows have 1.25 MB of bits for each query.  With
- * 1,000 queries these are read 16 times, from a cache mostly, and counted in
- * 80 billion words.
+ * 1,000 queries each of these is read for 32 squares, and 80 billion pairs of
+ * words are counted: eight at a time by AVX-512, one at a time by others.
  *
  *-------------------------------------------------------------------------
  */

@@ -10,42 +10,44 @@
  */
 #include "gpuvec.h"
 
-#include "core/key_hash.h"
+#include "core/hash_secret.h"
 #include "idset/idset.h"
 #include "search/set_search.h"
 #include "utils/memutils.h"
 
-/* The sets of an id; n is 0 in a free slot */
+/* Ids that a new table has room for */
+#define FIRST_IDS		1024
+
+/* The sets of an id */
 typedef struct IdSets
 {
 	uint32		id;
+	char		status;			/* of simplehash.h */
 	uint32		n;
 	uint64		first;			/* in members[] */
 } IdSets;
+
+#define SH_PREFIX		id_sets
+#define SH_ELEMENT_TYPE IdSets
+#define SH_KEY_TYPE		uint32
+#define SH_KEY			id
+#define SH_HASH_KEY(table, key) gpuvec_secret_id_hash(key)
+#define SH_EQUAL(table, a, b) ((a) == (b))
+#define SH_SCOPE		static inline
+#define SH_DECLARE
+#define SH_DEFINE
+#include "lib/simplehash.h"
 
 struct OverlapCounts
 {
 	uint32		n;				/* sets */
 	uint64	   *pairs;
-	IdSets	   *slots;			/* [mask + 1] with linear probing; at most
-								 * every other one is used */
-	uint64		mask;
+	id_sets_hash *ids;
 	uint16	   *members;		/* sets of all ids, id by id */
 	uint64		nrows;			/* that were counted */
 	uint64	   *seen;			/* [n] the last row that matched a set, from 1 */
 	uint16	   *matched;		/* [n] sets that a row matches */
 };
-
-/* The slot of an id, or the free one where it would be */
-static inline IdSets *
-find_slot(const OverlapCounts *counts, uint32 id)
-{
-	uint64		at = gpuvec_hash_key(id) & counts->mask;
-
-	while (counts->slots[at].n > 0 && counts->slots[at].id != id)
-		at = (at + 1) & counts->mask;
-	return &counts->slots[at];
-}
 
 static inline uint32
 id_at(gpuvec_id_span span, uint32 i)
@@ -60,51 +62,56 @@ allocate(uint64 n, Size size)
 									  MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
 }
 
-/* Give each id its place in members[], of which it is the end */
-static void
-place_members(OverlapCounts *counts)
+/* Count the sets of each id; returns the sum */
+static uint64
+count_members(OverlapCounts *counts, const gpuvec_id_span *sets)
 {
 	uint64		total = 0;
 
-	for (uint64 i = 0; i <= counts->mask; i++)
-	{
-		GPUVEC_STEP(i);
-		total += counts->slots[i].n;
-		counts->slots[i].first = total;
-	}
-	counts->members = allocate(total, sizeof(uint16));
+	for (uint32 i = 0; i < counts->n; i++)
+		for (uint32 j = 0; j < sets[i].n; j++)
+		{
+			bool		found;
+			IdSets	   *id = id_sets_insert(counts->ids, id_at(sets[i], j), &found);
+
+			GPUVEC_STEP(j);
+			id->n = found ? id->n + 1 : 1;
+			total++;
+		}
+	return total;
+}
+
+/* Give each id its place in members[], of which first is the end */
+static void
+place_members(OverlapCounts *counts)
+{
+	id_sets_iterator iterator;
+	uint64		total = 0;
+	IdSets	   *id;
+
+	id_sets_start_iterate(counts->ids, &iterator);
+	while ((id = id_sets_iterate(counts->ids, &iterator)) != NULL)
+		id->first = total += id->n;
 }
 
 OverlapCounts *
 OverlapCountsMake(const gpuvec_id_span *sets, uint32 n)
 {
 	OverlapCounts *counts = palloc0_object(OverlapCounts);
-	uint64		total = 0;
 
-	for (uint32 i = 0; i < n; i++)
-		total += sets[i].n;
 	counts->n = n;
 	counts->pairs = allocate(gpuvec_overlap_pairs(n), sizeof(uint64));
 	counts->seen = allocate(n, sizeof(uint64));
 	counts->matched = allocate(n, sizeof(uint16));
-	while (counts->mask < 2 * total)
-		counts->mask = counts->mask * 2 + 1;
-	counts->slots = allocate(counts->mask, sizeof(IdSets));
-	for (uint32 i = 0; i < n; i++)
-		for (uint32 j = 0; j < sets[i].n; j++)
-		{
-			IdSets	   *slot = find_slot(counts, id_at(sets[i], j));
-
-			GPUVEC_STEP(j);
-			slot->id = id_at(sets[i], j);
-			slot->n++;
-		}
+	gpuvec_hash_secret_draw();
+	counts->ids = id_sets_create(CurrentMemoryContext, FIRST_IDS, NULL);
+	counts->members = allocate(count_members(counts, sets), sizeof(uint16));
 	place_members(counts);
 	for (uint32 i = n; i-- > 0;)
 		for (uint32 j = 0; j < sets[i].n; j++)
 		{
 			GPUVEC_STEP(j);
-			counts->members[--find_slot(counts, id_at(sets[i], j))->first] = (uint16) i;
+			counts->members[--id_sets_lookup(counts->ids, id_at(sets[i], j))->first] = (uint16) i;
 		}
 	return counts;
 }
@@ -118,11 +125,11 @@ list_matched(OverlapCounts *counts, gpuvec_id_span row)
 	counts->nrows++;
 	for (uint32 i = 0; i < row.n; i++)
 	{
-		const IdSets *slot = find_slot(counts, id_at(row, i));
+		const IdSets *id = id_sets_lookup(counts->ids, id_at(row, i));
 
-		for (uint32 j = 0; j < slot->n; j++)
+		for (uint32 j = 0; id != NULL && j < id->n; j++)
 		{
-			uint16		set = counts->members[slot->first + j];
+			uint16		set = counts->members[id->first + j];
 
 			if (counts->seen[set] == counts->nrows)
 				continue;

@@ -2201,6 +2201,7 @@ bad_counts(const engine *e, const model *m)
 		search_request(&b, &m->key, 0, GPUVEC_INTERSECTION, both, 2); \
 		head = (gpuvec_search *) b.data; query = (gpuvec_query *) (head + 1); \
 		(void) head; \
+		(void) query; \
 		change; \
 		expect_violation(e, GPUVEC_MSG_SEARCH, b.data, b.length, what); \
 	} while (0)

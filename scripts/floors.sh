@@ -39,7 +39,7 @@ library         prewarm,monitor,index,recommend src/gpuvec.c
 
 # The engine.  Of PostgreSQL: nothing
 memory          core                    src/engine/instruction_sets.h src/engine/engine_error.[ch] src/engine/host_memory.[ch] src/engine/hash_secret.c src/engine/control_group.[ch] src/engine/radix_sort.[ch] src/engine/thread_pool.[ch]
-backend         memory                  src/engine/backend.h src/engine/segment.[ch] src/engine/segment_read.c src/engine/view.c src/engine/filter_column.[ch] src/engine/equal_filters.[ch] src/engine/groups.[ch] src/engine/method_costs.[ch] src/engine/embedding_backend.h src/engine/neighbors_backend.h src/engine/als_backend.h src/engine/slot_bags.h
+backend         memory                  src/engine/backend.h src/engine/segment.[ch] src/engine/segment_read.c src/engine/view.c src/engine/filter_column.[ch] src/engine/equal_filters.[ch] src/engine/groups.[ch] src/engine/overlap_numbers.c src/engine/method_costs.[ch] src/engine/embedding_backend.h src/engine/neighbors_backend.h src/engine/als_backend.h src/engine/slot_bags.h
 tools           memory                  src/engine/log.[ch] src/engine/fault.[ch] src/engine/options.[ch]
 pooling         memory                  src/engine/embedding/pool_simd.[ch] src/engine/embedding/pool_portable.c src/engine/embedding/pool_avx*.c
 shard-vectors    backend,tools,pooling   src/engine/shards/vectors/*

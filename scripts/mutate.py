@@ -148,7 +148,7 @@ def jobs_that_run(jobs, file, function, lines):
 
 # of kernels, which no map knows: what tests their emulation
 EMULATED = {
-    "kernels/search/": "search_filter search_shards search_cold search_weights search search_small search_server",
+    "kernels/search/": "search_filter search_overlaps search_shards search_cold search_weights search search_small search_server",
     "kernels/embedding/": "embedding_kernels embedding_vectors embedding_server",
     "kernels/als/": "als_kernels",
     "kernels/neighbors/": "neighbors_kernel",

@@ -435,3 +435,16 @@ CREATE FUNCTION gpuvec_vec_topk_batch_rows(
 	SUPPORT gpuvec_topk_support;
 COMMENT ON FUNCTION gpuvec_vec_topk_batch_rows(anyelement, name, idvec[], int8, text, float8, tid[])
 	IS 'the k most similar rows for each vector of an array, as whole rows';
+
+CREATE FUNCTION gpuvec_overlaps_support(internal) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+COMMENT ON FUNCTION gpuvec_overlaps_support(internal) IS 'planner support of gpuvec_overlaps';
+
+CREATE FUNCTION gpuvec_overlaps(
+	relation regclass, column_name name, sets idset[],
+	OUT a int4, OUT b int4, OUT "rows" int8)
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED COST 10000 ROWS 55
+	SUPPORT gpuvec_overlaps_support;
+COMMENT ON FUNCTION gpuvec_overlaps(regclass, name, idset[])
+	IS 'how many rows of a table share an id with two sets of an array both, for all pairs of sets';

@@ -23,6 +23,7 @@ INSERT INTO unpopulated_statements (statement) VALUES
 	($$SELECT count(*) FROM gpuvec_topk_batch('mv_plain', 's', '{}', 5)$$),
 	($$SELECT count(*) FROM gpuvec_topk_rows(NULL::mv_sets, 's', '{1}', 5)$$),
 	($$SELECT count(*) FROM gpuvec_topk_batch_rows(NULL::mv_plain, 's', '{"{1}"}', 5)$$),
+	($$SELECT count(*) FROM gpuvec_overlaps('mv_sets', 's', '{"{1}","{2,3}"}')$$),
 	($$SELECT count(*) FROM gpuvec_vec_topk('mv_sets', 's', '{1:2,11:1}', 5)$$),
 	($$SELECT count(*) FROM gpuvec_vec_topk_batch('mv_plain', 's', '{"{1:0.5}"}', 5, 'cosine')$$),
 	($$SELECT count(*) FROM gpuvec_vec_topk_rows(NULL::mv_plain, 's', '{1:0.5}', 5, 'jaccard')$$),

@@ -54,6 +54,7 @@ _PG_init(void)
 	EmbeddingInit();
 	RecommendInit();
 	SetFunctionsAdd(TopKFunctions);
+	SetFunctionsAdd(OverlapFunctions);
 	SetScanInit();
 	GpuvecComparisonsInit();
 	GpuvecOrdersInit();

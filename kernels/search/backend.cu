@@ -126,6 +126,7 @@ search_open(const gpuvec_backend_options *options, gpuvec_error *error)
 	b->read_values = read_values;
 	b->trim = trim;
 	b->topk = topk;
+	b->overlaps = overlaps;
 	b->close = close;
 	if (!b->device.open(options->device, error) || !prepare(b, error))
 	{

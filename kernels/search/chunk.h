@@ -9,6 +9,7 @@
  * chunk_sparse.cu   their weights, by measures of sparse vectors
  * chunk_counts.cu   queries that count rows, each a chunk of its own
  * chunk_groups.cu   the groups of these rows
+ * chunk_overlaps.cu pairs of queries that count rows
  * list_rounds.cu    the rounds of a chunk that is counted by lists
  * dense_rounds.cu   the same by bit vectors
  * chunk.cu          a chunk's memory, and its way to the device

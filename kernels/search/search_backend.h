@@ -253,6 +253,12 @@ release_view(gpuvec_backend *backend, gpuvec_view *view);
 extern void
 count_classes(struct cuda_view *view);
 
+/* ---- chunk_overlaps.cu ---- */
+
+extern bool
+overlaps(gpuvec_backend *backend, const gpuvec_view *view, gpuvec_overlaps *overlaps,
+		 gpuvec_error *error);
+
 /* ---- topk.cu ---- */
 
 extern bool

@@ -408,6 +408,33 @@ struct mask_rows_params
 	struct row_counts counts;
 };
 
+/* Words of vectors of bits come in so many; see overlaps.cu */
+#define OVERLAP_WORDS 32
+
+/* Parameters of counting the rows of pairs of queries */
+struct overlap_params
+{
+	const struct device_segment *segments;
+	const uint2 *groups; /* [ngroups] */
+	uint32_t ngroups;
+	/* the segments that are taken, and the first tile of these */
+	uint32_t segment_lo;
+	uint32_t segment_hi;
+	uint32_t first_tile;
+	uint32_t n;                /* queries */
+	uint32_t stride;           /* words of a vector */
+	uint32_t ncold;            /* cold numbers of all queries */
+	uint32_t nsquares;         /* set by the launch */
+	const uint32_t *first;     /* [GPUVEC_HOT_NUMBERS + 1] positions in queries[] .. */
+	const uint16_t *queries;   /* .. of those that have a number */
+	const uint2 *cold;         /* [ncold] query and number */
+	uint32_t *bits;            /* [n + 1][stride] */
+	unsigned long long *pairs; /* as core/overlaps.h says */
+	uint32_t *nlisted;         /* rows in counts.tids, which has room for all */
+	const uint32_t *stop;      /* nonzero: end early, the count is canceled */
+	struct row_counts counts;  /* of which pages, tids and partition_bits count */
+};
+
 /* The bins of a segment (engine/groups.h) */
 struct segment_bins
 {
@@ -628,6 +655,10 @@ lists_count_plain(const struct list_params *params, bool counts, uint32_t sms, c
 /* mask_rows.cu */
 extern cudaError_t
 mask_rows_launch(const struct mask_rows_params *params, cudaStream_t stream);
+
+/* overlaps.cu: queue all kernels */
+extern cudaError_t
+overlaps_launch(const struct overlap_params *params, cudaStream_t stream);
 
 /* group_rows.cu */
 extern cudaError_t

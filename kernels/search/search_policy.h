@@ -200,6 +200,7 @@ extern "C"
 		uint32_t id_groups;      /* .. or by the ids of sets, .. */
 		uint32_t global_ids;     /* .. some of them beyond shared memory, .. */
 		uint32_t refused_counts; /* .. and those that were not answered */
+		uint32_t overlap_steps;  /* in which pairs of queries were counted */
 		uint32_t stopped_chunks; /* chunks that were canceled while they ran */
 		uint32_t entry_bits;     /* of the last chunk */
 		uint32_t planes;

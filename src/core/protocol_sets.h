@@ -18,6 +18,7 @@
 #include "core/grouping.h"
 #include "core/measure.h"
 #include "core/method.h"
+#include "core/overlaps.h"
 #include "core/protocol_mirrors.h"
 #include "core/sparse.h"
 
@@ -94,9 +95,9 @@ typedef struct gpuvec_search_weights
 #define GPUVEC_QUERY_PAGES		8	/* with ALL_ROWS: the rows without their
 									 * scores, by pages, if the engine can */
 
-#define GPUVEC_QUERY_COUNT		16	/* with PAGES, in a request with one query:
-									 * rows of some pages are counted, not
-									 * returned */
+#define GPUVEC_QUERY_COUNT		16	/* with PAGES, in a request with one query,
+									 * or of all of several: rows of some
+									 * pages are counted, not returned */
 
 /* In place of k, without AFTER: all rows; see GPUVEC_FIRST_ROWS */
 #define GPUVEC_ALL_ROWS			UINT32_MAX
@@ -134,6 +135,13 @@ typedef struct gpuvec_query
  * that are counted (core/grouping.h) come behind the hits, or before the
  * pages, in any order.
  *
+ * With GPUVEC_QUERY_COUNT, a request of several queries, at most
+ * GPUVEC_MOST_OVERLAPS, asks how many rows each pair of them finds.  They have
+ * the measure intersection, no least score and no filters.  In place of groups
+ * come the numbers of rows of those pages, uint64_t, as core/overlaps.h says.
+ * The rows of all other pages that any query finds come by pages, once, as
+ * those of the first query.  `counted` is 0, or GPUVEC_NOT_COUNTED.
+ *
  * `passed` counts the live rows that pass the query's filter; if it has none,
  * it is GPUVEC_NOT_COUNTED.  With GPUVEC_QUERY_DISJOINT it has the bit
  * GPUVEC_DISJOINT_TOO if such rows have taken part.  One without a common id
@@ -153,7 +161,8 @@ typedef struct gpuvec_result
 	uint64_t	npassed;		/* length of passed[]: nqueries or 0 */
 	uint64_t	page_bytes;		/* of rows by pages; 0: hits */
 	uint64_t	counted;		/* rows that are counted, not returned */
-	uint64_t	group_bytes;	/* of at most GPUVEC_MOST_GROUPS groups */
+	uint64_t	group_bytes;	/* of at most GPUVEC_MOST_GROUPS groups, or of
+								 * pairs of queries */
 	uint32_t	ways[GPUVEC_N_WAYS];	/* queries, by gpuvec_way */
 } gpuvec_result;
 

@@ -19,6 +19,7 @@
 #include "core/filter.h"
 #include "core/measure.h"
 #include "core/method.h"
+#include "core/overlaps.h"
 #include "core/placement.h"
 #include "core/sparse.h"
 #include "engine/engine_error.h"
@@ -177,6 +178,40 @@ gpuvec_query_len(const gpuvec_topk_query *query)
 	return query->len + query->others;
 }
 
+/*
+ * Several queries, and how many rows each pair of them finds: live rows that
+ * share an id with both.  Rows of some pages are counted; those of all others
+ * that share an id with any query are returned.
+ */
+typedef struct gpuvec_overlaps
+{
+	const gpuvec_topk_query *queries;	/* [n] of which only the ids count;
+										 * owned by the caller */
+	uint32_t	n;				/* 1 .. GPUVEC_MOST_OVERLAPS */
+	gpuvec_page_set counts;
+	const int  *canceled;		/* read atomically.  If nonzero, the answer
+								 * does not matter. */
+
+	/* the answer */
+	uint64_t   *pairs;			/* as core/overlaps.h says; owned by the
+								 * caller, to which is added */
+	uint64_t   *tids;			/* [ntids] of rows that are returned, each
+								 * once, in any order: NULL, or malloc'd; the
+								 * caller frees them, after a failure too */
+	uint64_t	ntids;
+} gpuvec_overlaps;
+
+/* Hot numbers of all queries, each one counted for each query that has it */
+extern uint32_t gpuvec_overlaps_hot(const gpuvec_overlaps *overlaps);
+
+/*
+ * The queries that have each hot number: those of number i are at first[i] ..
+ * first[i + 1] - 1 of queries[], which has room for gpuvec_overlaps_hot().
+ * first[] has one element more than there are hot numbers.
+ */
+extern void gpuvec_overlaps_numbers(const gpuvec_overlaps *overlaps, uint32_t *first,
+									uint16_t *queries);
+
 typedef struct gpuvec_backend_info
 {
 	char		name[16];		/* "cpu" or "cuda" */
@@ -273,6 +308,13 @@ struct gpuvec_backend
 	bool		(*topk) (gpuvec_backend *backend, const gpuvec_view *view,
 						 const gpuvec_scoring *scoring, gpuvec_method method,
 						 gpuvec_topk_query *queries, uint32_t nqueries, gpuvec_error *error);
+
+	/*
+	 * Count the rows of pairs of queries in a view of one mirror.  Called as
+	 * topk is, from one thread at a time.
+	 */
+	bool		(*overlaps) (gpuvec_backend *backend, const gpuvec_view *view,
+							 gpuvec_overlaps *overlaps, gpuvec_error *error);
 
 	void		(*close) (gpuvec_backend *backend);
 };

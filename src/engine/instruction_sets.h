@@ -19,6 +19,8 @@
 #else
 #define gpuvec_processor_has(name) 0
 
+#define bit_pairs_avx2 bit_pairs_portable
+#define bit_pairs_avx512 bit_pairs_portable
 #define gpuvec_als_math_avx2 gpuvec_als_math_portable
 #define gpuvec_als_math_avx512 gpuvec_als_math_portable
 #define gpuvec_exact_prepare_avx2 gpuvec_exact_prepare_portable

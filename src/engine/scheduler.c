@@ -55,6 +55,8 @@ typedef struct topk_request
 	gpuvec_method method;
 	gpuvec_topk_query *queries;
 	uint32_t	nqueries;
+	gpuvec_overlaps *overlaps;	/* in place of queries: pairs of them are
+								 * counted; or NULL */
 	uint64_t	replicas;		/* any of which can search it alone, as bits;
 								 * 0: it takes all */
 	struct topk_request *next;	/* in the queue, then in the batch */
@@ -131,6 +133,8 @@ typedef struct topk_batch
 static bool
 go_together(const topk_request *a, const topk_request *b)
 {
+	if (a->overlaps || b->overlaps)
+		return false;
 	return a->view == b->view && a->replicas == b->replicas && a->method == b->method &&
 		gpuvec_wire_measure(*a->scoring) == gpuvec_wire_measure(*b->scoring) &&
 		(a->scoring->measure != GPUVEC_TVERSKY ||
@@ -315,6 +319,8 @@ static bool
 search(gpuvec_backend *backend, const topk_request *like, gpuvec_topk_query *queries,
 	   uint32_t nqueries, gpuvec_error *error)
 {
+	if (like->overlaps)
+		return backend->overlaps(backend, like->view, like->overlaps, error);
 	if (like->method == GPUVEC_METHOD_AUTO && !like->scoring->sparse)
 		return gpuvec_topk_by_cost(backend, like->view, like->scoring, queries, nqueries, error);
 	return backend->topk(backend, like->view, like->scoring, like->method, queries, nqueries,
@@ -448,6 +454,27 @@ wait_for_answer(gpuvec_scheduler *scheduler, topk_request *mine)
 	}
 }
 
+/* Put a request into the queue, and wait for its answer */
+static bool
+run_request(gpuvec_scheduler *scheduler, topk_request *mine, gpuvec_error *error)
+{
+	pthread_mutex_init(&mine->mutex, NULL);
+	pthread_cond_init(&mine->wake, NULL);
+	pthread_mutex_lock(&scheduler->mutex);
+	if (scheduler->tail)
+		scheduler->tail->next = mine;
+	else
+		scheduler->head = mine;
+	scheduler->tail = mine;
+	hold_back(scheduler, mine);
+	wait_for_answer(scheduler, mine);
+	pthread_cond_destroy(&mine->wake);
+	pthread_mutex_destroy(&mine->mutex);
+	if (!mine->ok)
+		*error = mine->error;
+	return mine->ok;
+}
+
 bool
 gpuvec_scheduler_topk(gpuvec_scheduler *scheduler, const gpuvec_view *view,
 					  const gpuvec_scoring *scoring, gpuvec_method method,
@@ -460,19 +487,14 @@ gpuvec_scheduler_topk(gpuvec_scheduler *scheduler, const gpuvec_view *view,
 
 	if (copier)
 		mine.replicas = copier->replicas(scheduler->backend, view, nqueries);
-	pthread_mutex_init(&mine.mutex, NULL);
-	pthread_cond_init(&mine.wake, NULL);
-	pthread_mutex_lock(&scheduler->mutex);
-	if (scheduler->tail)
-		scheduler->tail->next = &mine;
-	else
-		scheduler->head = &mine;
-	scheduler->tail = &mine;
-	hold_back(scheduler, &mine);
-	wait_for_answer(scheduler, &mine);
-	pthread_cond_destroy(&mine.wake);
-	pthread_mutex_destroy(&mine.mutex);
-	if (!mine.ok)
-		*error = mine.error;
-	return mine.ok;
+	return run_request(scheduler, &mine, error);
+}
+
+bool
+gpuvec_scheduler_overlaps(gpuvec_scheduler *scheduler, const gpuvec_view *view,
+						  gpuvec_overlaps *overlaps, gpuvec_error *error)
+{
+	topk_request mine = {.view = view, .nqueries = overlaps->n, .overlaps = overlaps};
+
+	return run_request(scheduler, &mine, error);
 }

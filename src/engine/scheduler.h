@@ -37,6 +37,13 @@ extern bool gpuvec_scheduler_topk(gpuvec_scheduler *scheduler, const gpuvec_view
 								  gpuvec_topk_query *queries,
 								  uint32_t nqueries, gpuvec_error *error);
 
+/*
+ * Count the rows of pairs of queries, in a batch of its own, for which the
+ * backend has a function
+ */
+extern bool gpuvec_scheduler_overlaps(gpuvec_scheduler *scheduler, const gpuvec_view *view,
+									  gpuvec_overlaps *overlaps, gpuvec_error *error);
+
 extern void gpuvec_scheduler_get_stats(gpuvec_scheduler *scheduler,
 									   gpuvec_scheduler_stats *stats);
 

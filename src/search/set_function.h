@@ -50,9 +50,11 @@ typedef struct SetFunction
 
 /*
  * Lists of descriptions; each list ends with an entry without a function.
- * They are added when the library is loaded.  TopKFunctions is in topk.c.
+ * They are added when the library is loaded.  TopKFunctions is in topk.c,
+ * OverlapFunctions in overlaps.c.
  */
 extern const SetFunction TopKFunctions[];
+extern const SetFunction OverlapFunctions[];
 extern void SetFunctionsAdd(const SetFunction *list);
 
 /* srf.c */

@@ -37,6 +37,8 @@ extern MirrorTarget *SearchEmbeddingTargets(Oid relid, const char *key_column, c
 											int *ntargets);
 extern void SearchCloseTargets(MirrorTarget *targets, int ntargets);
 extern void SearchRequireArgument(FunctionCallInfo fcinfo, int argument, const char *name);
+extern int	SearchArrayArgument(FunctionCallInfo fcinfo, int argument, const char *name,
+								Datum **values, bool **nulls);
 extern Oid	SearchArgumentType(FunctionCallInfo fcinfo, int argument);
 extern Oid	SearchIdSetType(FunctionCallInfo fcinfo);
 
@@ -76,6 +78,21 @@ typedef struct SearchAnswer
 
 extern void SearchRun(MirrorTarget *targets, int ntargets, MirrorSearch *search,
 					  SearchAnswer *answers);
+
+/*
+ * overlap_counts.c: numbers of rows that match sets, and pairs of sets.  A row
+ * matches a set if it shares an id with it.
+ */
+typedef struct OverlapCounts OverlapCounts;
+
+/* Of n sets, none of which is null; they must stay valid */
+extern OverlapCounts *OverlapCountsMake(const gpuvec_id_span *sets, uint32 n);
+
+/* Count a row; arg is an OverlapCounts */
+extern void OverlapCountsAdd(void *arg, const gpuvec_sparse *row);
+
+/* Rows of all pairs, as core/overlaps.h says */
+extern uint64 *OverlapCountsPairs(OverlapCounts *counts);
 
 /* support.c: the value of an argument if the planner knows it, else NULL */
 struct PlannerInfo;

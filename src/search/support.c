@@ -21,6 +21,7 @@
 #include "utils/lsyscache.h"
 
 PG_FUNCTION_INFO_V1(gpuvec_topk_support);
+PG_FUNCTION_INFO_V1(gpuvec_overlaps_support);
 
 /* Assumed where an argument is not known */
 #define DEFAULT_K			100
@@ -100,24 +101,38 @@ expected_among(PlannerInfo *root, FuncExpr *call)
 	return Max(ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array)), 1);
 }
 
+/* The call of a request for its number of rows, else NULL */
+static FuncExpr *
+requested_call(Node *raw)
+{
+	Node	   *node = IsA(raw, SupportRequestRows) ? ((SupportRequestRows *) raw)->node : NULL;
+
+	return node != NULL && IsA(node, FuncExpr) ? (FuncExpr *) node : NULL;
+}
+
 Datum
 gpuvec_topk_support(PG_FUNCTION_ARGS)
 {
-	Node	   *raw = (Node *) PG_GETARG_POINTER(0);
+	SupportRequestRows *request = (SupportRequestRows *) PG_GETARG_POINTER(0);
+	FuncExpr   *call = requested_call((Node *) request);
 
-	if (IsA(raw, SupportRequestRows))
-	{
-		SupportRequestRows *request = (SupportRequestRows *) raw;
+	if (call == NULL)
+		PG_RETURN_POINTER(NULL);
+	request->rows = Min(expected_k(request->root, call), expected_among(request->root, call)) *
+		expected_queries(request->root, call);
+	PG_RETURN_POINTER(request);
+}
 
-		if (request->node && IsA(request->node, FuncExpr))
-		{
-			FuncExpr   *call = (FuncExpr *) request->node;
+Datum
+gpuvec_overlaps_support(PG_FUNCTION_ARGS)
+{
+	SupportRequestRows *request = (SupportRequestRows *) PG_GETARG_POINTER(0);
+	FuncExpr   *call = requested_call((Node *) request);
+	double		n;
 
-			request->rows = Min(expected_k(request->root, call),
-								expected_among(request->root, call)) *
-				expected_queries(request->root, call);
-			PG_RETURN_POINTER(request);
-		}
-	}
-	PG_RETURN_POINTER(NULL);
+	if (call == NULL)
+		PG_RETURN_POINTER(NULL);
+	n = expected_queries(request->root, call);
+	request->rows = n * (n + 1) / 2;
+	PG_RETURN_POINTER(request);
 }

@@ -30,6 +30,7 @@
 #include "search/set_search.h"
 #include "servers/foreign.h"
 #include "utils/acl.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
@@ -74,6 +75,27 @@ SearchIdSetType(FunctionCallInfo fcinfo)
 	if (!OidIsValid(type))
 		elog(ERROR, "type idset does not exist in the extension's schema");
 	return type;
+}
+
+/* The elements of an array that is an argument; returns their number */
+int
+SearchArrayArgument(FunctionCallInfo fcinfo, int argument, const char *name, Datum **values,
+					bool **nulls)
+{
+	ArrayType  *array = PG_GETARG_ARRAYTYPE_P(argument);
+	int16		typlen;
+	bool		typbyval;
+	char		typalign;
+	int			n;
+
+	if (ARR_NDIM(array) > 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+				 errmsg("%s must be a one-dimensional array", name),
+				 errdetail("The array has %d dimensions.", ARR_NDIM(array))));
+	get_typlenbyvalalign(ARR_ELEMTYPE(array), &typlen, &typbyval, &typalign);
+	deconstruct_array(array, ARR_ELEMTYPE(array), typlen, typbyval, typalign, values, nulls, &n);
+	return n;
 }
 
 /* True for relations that have rows of their own */

@@ -180,10 +180,6 @@ parse_queries(TopKCall *call)
 {
 	FunctionCallInfo fcinfo = call->fcinfo;
 	MirrorSearch *search = &call->search;
-	ArrayType  *array;
-	int16		typlen;
-	bool		typbyval;
-	char		typalign;
 	Datum	   *values;
 	bool	   *nulls;
 	int			n;
@@ -200,21 +196,12 @@ parse_queries(TopKCall *call)
 	search->nqueries = 0;
 	if (PG_ARGISNULL(ARG_QUERY))
 		return;
-	array = PG_GETARG_ARRAYTYPE_P(ARG_QUERY);
-	if (ARR_NDIM(array) > 1)
-		ereport(ERROR,
-				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
-				 errmsg("queries must be a one-dimensional array"),
-				 errdetail("The array has %d dimensions.", ARR_NDIM(array))));
-	n = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+	n = SearchArrayArgument(fcinfo, ARG_QUERY, "queries", &values, &nulls);
 	if (n > GPUVEC_MAX_QUERIES)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("cannot search for more than %d queries at once", GPUVEC_MAX_QUERIES),
 				 errdetail("The array has %d.", n)));
-	get_typlenbyvalalign(ARR_ELEMTYPE(array), &typlen, &typbyval, &typalign);
-	deconstruct_array(array, ARR_ELEMTYPE(array), typlen, typbyval, typalign,
-					  &values, &nulls, &n);
 	search->nqueries = n;
 	search->queries = palloc_array(MirrorQuery, Max(n, 1));
 	for (int i = 0; i < n; i++)

@@ -67,6 +67,8 @@ my %searches = (
 			LATERAL (SELECT ctid, braun_blanquet_similarity(q, tokens) AS s FROM big WHERE tokens && q ORDER BY s DESC, ctid LIMIT 20) x"],
 	'gpuvec_topk_batch, unlogged' => ["SELECT count(*), min(score) FROM gpuvec_topk_batch('unlogged', 'tokens', array_fill('$q'::idset, '{40}'), 20) t", 0,
 		"SELECT 800, min(s) FROM (SELECT braun_blanquet_similarity('$q', tokens) AS s FROM unlogged WHERE tokens && '$q' ORDER BY s DESC LIMIT 20) x"],
+	'gpuvec_overlaps' => ["SELECT string_agg(a || ' ' || b || ' ' || \"rows\", ', ' ORDER BY a, b) FROM gpuvec_overlaps('big', 'tokens', ARRAY['$q', '{1,7}']::idset[])", 0,
+		"SELECT concat_ws(', ', '1 1 ' || count(*) FILTER (WHERE tokens && '$q'), '1 2 ' || count(*) FILTER (WHERE tokens && '$q' AND tokens && '{1,7}'), '2 2 ' || count(*) FILTER (WHERE tokens && '{1,7}')) FROM big"],
 	'gpuvec_gather' => ["SELECT count(*), sum(embedding[200]) FROM gpuvec_gather('vectors', 'id', 'v', ARRAY(SELECT generate_series(1, 500)))", 0, "SELECT count(*), sum(v[200]) FROM vectors WHERE id <= 500"],
 	'gpuvec_pool' => ["SELECT (gpuvec_pool('vectors', 'id', 'v', '{3,1004,5}'))[100]", 0, 'SELECT 12'],
 	'gpuvec_sum_agg' => ["SELECT sum((p)[7]) FROM (SELECT gpuvec_sum_agg('vectors', 'id', 'v', id) AS p FROM generate_series(1, 60) id GROUP BY id % 4) x", 0, 'SELECT sum(v[7]) FROM vectors WHERE id <= 60'],

@@ -45,6 +45,7 @@ my %sets = (
 	gpuvec_topk_batch => q{SELECT count(*) FROM gpuvec_topk_batch('TABLE', 'tokens', ARRAY['{3}']::idset[], 10)},
 	gpuvec_topk_rows => q{SELECT count(*) FROM gpuvec_topk_rows(NULL::TABLE, 'tokens', '{3}', 10)},
 	gpuvec_topk_batch_rows => q{SELECT count(*) FROM gpuvec_topk_batch_rows(NULL::TABLE, 'tokens', ARRAY['{3}']::idset[], 10)},
+	gpuvec_overlaps => q{SELECT count(*) FROM gpuvec_overlaps('TABLE', 'tokens', ARRAY['{3}']::idset[])},
 	among => q{SELECT count(*) FROM gpuvec_topk('TABLE', 'tokens', '{3}', 10, among => ARRAY(SELECT ctid FROM ONLY TABLE))},
 	gpuvec_prewarm => q{SELECT gpuvec_prewarm('TABLE', 'tokens')});
 my %vectors = (

@@ -10,7 +10,7 @@ srcdir ?= .
 EXTVERSION ?= 0.2.0
 WITH_CUDA := yes
 
-cuda-tests: build/test/cuda_topk build/test/cuda_cold build/test/cuda_filter build/test/cuda_weights build/test/cuda_shards build/test/cuda_als build/test/cuda_bench build/test/cuda_neighbors
+cuda-tests: build/test/cuda_topk build/test/cuda_cold build/test/cuda_filter build/test/cuda_weights build/test/cuda_overlaps build/test/cuda_shards build/test/cuda_als build/test/cuda_bench build/test/cuda_neighbors
 
 include engine.mk
 
@@ -41,6 +41,15 @@ build/test/cuda_weights.o: $(srcdir)/test/unit/weights_test.c $(CUDA_TEST_HEADER
 build/test/cuda_weights: build/test/cuda_weights.o $(ENGINE_LIB)
 	$(CXX) -pthread -o $@ $^ $(ENGINE_LIBS)
 
+# the test of pairs of queries, likewise
+build/test/cuda_overlaps.o: $(srcdir)/test/unit/overlaps_test.c $(CUDA_TEST_HEADERS) $(srcdir)/test/unit/unit_test.h
+	@mkdir -p $(@D)
+	$(ENGINE_CC) -std=gnu11 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -DOVERLAPS_TEST_GPU \
+		-I$(srcdir)/src -I$(srcdir) -c -o $@ $<
+
+build/test/cuda_overlaps: build/test/cuda_overlaps.o $(ENGINE_LIB)
+	$(CXX) -pthread -o $@ $^ $(ENGINE_LIBS)
+
 # the test of several devices; one GPU counts as several
 build/test/cuda_shards.o: $(srcdir)/test/unit/shards_test.c $(CUDA_TEST_HEADERS) $(srcdir)/test/unit/test_groups.h $(srcdir)/test/unit/test_weights.h $(srcdir)/test/unit/unit_test.h
 	@mkdir -p $(@D)
@@ -56,13 +65,13 @@ build/test/cuda_neighbors build/test/cuda_als: build/test/cuda_%: $(srcdir)/test
 	$(CXX) $(CUDA_TEST_FLAGS) -isystem $(CUDA_HOME)/include -I$(srcdir)/test/bench -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS)
 
 # these need a GPU
-CUDA_TESTS = gpu_search gpu_cold gpu_filter gpu_weights gpu_shards gpu_als gpu_neighbors gpu_kernels gpu_vectors
+CUDA_TESTS = gpu_search gpu_cold gpu_filter gpu_weights gpu_overlaps gpu_shards gpu_als gpu_neighbors gpu_kernels gpu_vectors
 ON_GPU = $(MAKE) -f test/unit/embedding.mk WITH_CUDA=yes CUDA_ARCHS='$(CUDA_ARCHS)'
 
 tests:
 	@echo $(CUDA_TESTS)
 
-programs: build/test/cuda_topk build/test/cuda_cold build/test/cuda_filter build/test/cuda_weights build/test/cuda_shards build/test/cuda_als build/test/cuda_neighbors
+programs: build/test/cuda_topk build/test/cuda_cold build/test/cuda_filter build/test/cuda_weights build/test/cuda_overlaps build/test/cuda_shards build/test/cuda_als build/test/cuda_neighbors
 	+$(ON_GPU) programs-gpu
 
 check: $(CUDA_TESTS:%=check-%)
@@ -74,6 +83,9 @@ check-gpu_filter: build/test/cuda_filter
 	$< full
 
 check-gpu_weights: build/test/cuda_weights
+	$< full
+
+check-gpu_overlaps: build/test/cuda_overlaps
 	$< full
 
 check-gpu_shards: build/test/cuda_shards

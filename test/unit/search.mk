@@ -21,7 +21,7 @@ SEARCH_OBJS = $(patsubst $(srcdir)/%.cu,$(EMULATION_DIR)/search/%.o,$(DEVICE_SOU
 SEARCH_LIB = $(EMULATION_DIR)/libengine.a
 
 # with much shared memory, and with little
-SEARCH_TESTS = search search_small search_cold search_filter search_weights search_shards search_server
+SEARCH_TESTS = search search_small search_cold search_filter search_weights search_overlaps search_shards search_server
 
 tests:
 	@echo $(SEARCH_TESTS)
@@ -29,7 +29,7 @@ tests:
 check: $(SEARCH_TESTS:%=check-%)
 
 ifeq ($(CUDA),yes)
-programs: $(EMULATION_DIR)/cuda_topk $(EMULATION_DIR)/cuda_cold $(EMULATION_DIR)/cuda_filter $(EMULATION_DIR)/cuda_weights $(EMULATION_DIR)/cuda_shards \
+programs: $(EMULATION_DIR)/cuda_topk $(EMULATION_DIR)/cuda_cold $(EMULATION_DIR)/cuda_filter $(EMULATION_DIR)/cuda_weights $(EMULATION_DIR)/cuda_overlaps $(EMULATION_DIR)/cuda_shards \
 	$(EMULATION_DIR)/gpuvec-engine $(EMULATION_DIR)/server_test
 
 check-search: $(EMULATION_DIR)/cuda_topk
@@ -45,6 +45,9 @@ check-search_filter: $(EMULATION_DIR)/cuda_filter
 	$<
 
 check-search_weights: $(EMULATION_DIR)/cuda_weights
+	$<
+
+check-search_overlaps: $(EMULATION_DIR)/cuda_overlaps
 	$<
 
 check-search_shards: $(EMULATION_DIR)/cuda_shards
@@ -89,6 +92,15 @@ $(EMULATION_DIR)/cuda_weights.o: $(srcdir)/test/unit/weights_test.c $(srcdir)/te
 		-I$(srcdir)/src -I$(srcdir) -c -o $@ $<
 
 $(EMULATION_DIR)/cuda_weights: $(EMULATION_DIR)/cuda_weights.o $(SEARCH_OBJS) $(SEARCH_LIB)
+	$(CXX) -g -pthread -o $@ $^ -lm -lpthread
+
+# the test of pairs of queries, likewise
+$(EMULATION_DIR)/cuda_overlaps.o: $(srcdir)/test/unit/overlaps_test.c $(srcdir)/test/unit/unit_test.h $(srcdir)/test/unit/search_met.h $(EMULATION_HEADERS)
+	@mkdir -p $(@D)
+	$(ENGINE_CC) -std=gnu11 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -DOVERLAPS_TEST_GPU \
+		-I$(srcdir)/src -I$(srcdir) -c -o $@ $<
+
+$(EMULATION_DIR)/cuda_overlaps: $(EMULATION_DIR)/cuda_overlaps.o $(SEARCH_OBJS) $(SEARCH_LIB)
 	$(CXX) -g -pthread -o $@ $^ -lm -lpthread
 
 # several devices, against the CPU

@@ -1066,10 +1066,10 @@ check_groups(const model *m, const gpuvec_grouping *grouping, const gpuvec_hit *
 
 /*
  * The request to count the rows that a query finds on some pages, by groups
- * unless the grouping is empty
+ * unless the grouping is empty; or that pairs of several queries find
  */
 static void
-count_request(buffer *b, const model *m, gpuvec_measure measure, const model_query *query,
+count_request(buffer *b, const model *m, gpuvec_measure measure, const model_query *queries, uint32_t n,
 			  const gpuvec_grouping *grouping, const uint8_t *bits, uint64_t bytes)
 {
 	buffer		search = {0};
@@ -1077,14 +1077,17 @@ count_request(buffer *b, const model *m, gpuvec_measure measure, const model_que
 	size_t		before;
 	gpuvec_query *wire;
 
-	search_request(&search, &m->key, m->position, measure, query, 1);
+	search_request(&search, &m->key, m->position, measure, queries, n);
 	head = (gpuvec_search *) search.data;
 	wire = (gpuvec_query *) (search.data + sizeof(*head) + (measure == GPUVEC_TVERSKY ? sizeof(weights) : 0));
-	wire->k = GPUVEC_ALL_ROWS;
-	wire->flags = (wire->flags & ~(uint32_t) GPUVEC_QUERY_AFTER) | GPUVEC_QUERY_PAGES | GPUVEC_QUERY_COUNT;
+	for (uint32_t i = 0; i < n; i++)
+	{
+		wire[i].k = GPUVEC_ALL_ROWS;
+		wire[i].flags = (wire[i].flags & ~(uint32_t) GPUVEC_QUERY_AFTER) | GPUVEC_QUERY_PAGES | GPUVEC_QUERY_COUNT;
+	}
 	head->counted_bytes = bytes;
 	head->grouping = *grouping;
-	before = (size_t) ((char *) (wire + 1) - search.data) + head->filter_bytes;
+	before = (size_t) ((char *) (wire + n) - search.data) + head->filter_bytes;
 	buffer_add(b, search.data, before);
 	buffer_add(b, bits, bytes);
 	buffer_add(b, search.data + before, search.length - before);
@@ -1127,7 +1130,7 @@ model_count_request(buffer *b, const model *m, gpuvec_measure measure, model_que
 	gpuvec_grouping grouping = random_grouping();
 
 	query->wire.flags &= GPUVEC_QUERY_MIN_SCORE;
-	count_request(b, m, measure, query, &grouping, bits, bytes);
+	count_request(b, m, measure, query, 1, &grouping, bits, bytes);
 	free(bits);
 }
 
@@ -1145,13 +1148,108 @@ model_check_count(client *c, const model *m, gpuvec_measure measure, model_query
 
 	weights = some_weights[random_below(4)];
 	query->wire.flags &= GPUVEC_QUERY_MIN_SCORE;
-	count_request(&b, m, measure, query, &grouping, bits, bytes);
+	count_request(&b, m, measure, query, 1, &grouping, bits, bytes);
 	truth = brute_force(m, measure, query, 0, 0, &n, &passed);
 	ok = check(client_call(c, GPUVEC_MSG_SEARCH, b.data, b.length, GPUVEC_MSG_RESULT), "a count is answered") &&
 		check_counted(c, m, &grouping, truth, n, bits, bytes);
 	free(b.data);
 	free(truth);
 	free(bits);
+	return ok;
+}
+
+/* The place of a row in hits in the order of their tids; n: it is in none */
+static uint64_t
+find_place(const gpuvec_hit *hits, uint64_t n, const gpuvec_hit *row)
+{
+	const gpuvec_hit *found = n == 0 ? NULL : bsearch(row, hits, n, sizeof(*hits), compare_places);
+
+	return found ? (uint64_t) (found - hits) : n;
+}
+
+/*
+ * Check the pairs of an answer against what each query finds, in the order of
+ * tids
+ */
+static bool
+check_pairs(const uint64_t *pairs, gpuvec_hit *const *truth, const uint64_t *nhits, uint32_t n,
+			const uint8_t *bits, uint64_t bytes)
+{
+	bool		right = true;
+
+	for (uint32_t a = 0; a < n; a++)
+		for (uint32_t b = a; b < n; b++)
+		{
+			uint64_t	both = 0;
+
+			for (uint64_t i = 0; i < nhits[a]; i++)
+				both += is_counted(bits, bytes, gpuvec_hit_block(truth[a][i].place)) &&
+					find_place(truth[b], nhits[b], &truth[a][i]) < nhits[b];
+			right &= *pairs++ == both;
+		}
+	return check(right, "the rows of pairs of queries");
+}
+
+/* Check an answer, given what each query finds */
+static bool
+check_overlaps(client *c, gpuvec_hit **truth, const uint64_t *nhits, uint32_t n, const uint8_t *bits,
+			   uint64_t bytes)
+{
+	gpuvec_result result;
+	gpuvec_hit *others = malloc((nhits[0] + nhits[1] + nhits[2] + 1) * sizeof(gpuvec_hit));
+	uint64_t	nothers = 0;
+	char	   *pages;
+	bool		ok;
+
+	memcpy(&result, c->data, sizeof(result));
+	pages = c->data + c->frame.length - result.page_bytes;
+	for (uint32_t q = 0; q < n; q++)
+	{
+		qsort(truth[q], nhits[q], sizeof(gpuvec_hit), compare_places);
+		for (uint64_t i = 0; i < nhits[q]; i++)
+		{
+			bool		first = !is_counted(bits, bytes, gpuvec_hit_block(truth[q][i].place));
+
+			for (uint32_t p = 0; p < q; p++)
+				first = first && find_place(truth[p], nhits[p], &truth[q][i]) == nhits[p];
+			if (first)
+				others[nothers++] = truth[q][i];
+		}
+	}
+	ok = check(result.state.state == GPUVEC_READY && result.nqueries == n && result.counted == 0,
+			   "queries whose pairs are counted are answered") &&
+		check(result.group_bytes == gpuvec_overlap_pairs(n) * sizeof(uint64_t), "the number of pairs") &&
+		check_pairs((uint64_t *) (pages - result.group_bytes), truth, nhits, n, bits, bytes) &&
+		check(result.nhits == nothers && (result.page_bytes > 0) == (nothers > 0), "the number of other rows") &&
+		check(pages_equal(pages, result.page_bytes, others, nothers), "other rows are returned once");
+	free(others);
+	return ok;
+}
+
+bool
+model_check_overlaps(client *c, const model *m, model_query *queries, uint32_t n)
+{
+	uint64_t	bytes = (random_below(3) ? m->nblocks / 4 + 1 : random_below(m->nblocks / 4 + 1)) / 8 * 8;
+	uint8_t    *bits = random_pages(bytes);
+	gpuvec_grouping none = {0};
+	buffer		b = {0};
+	gpuvec_hit *truth[3];
+	uint64_t	nhits[3] = {0};
+	uint64_t	passed = 0;
+	bool		ok;
+
+	for (uint32_t i = 0; i < n; i++)
+	{
+		queries[i].wire.flags = queries[i].wire.nconditions = queries[i].wire.nvalues = 0;
+		truth[i] = brute_force(m, GPUVEC_INTERSECTION, &queries[i], 0, 0, &nhits[i], &passed);
+	}
+	count_request(&b, m, GPUVEC_INTERSECTION, queries, n, &none, bits, bytes);
+	ok = check(client_call(c, GPUVEC_MSG_SEARCH, b.data, b.length, GPUVEC_MSG_RESULT), "pairs are counted") &&
+		check_overlaps(c, truth, nhits, n, bits, bytes);
+	free(b.data);
+	free(bits);
+	for (uint32_t i = 0; i < n; i++)
+		free(truth[i]);
 	return ok;
 }
 
@@ -1178,7 +1276,8 @@ model_check_random(client *c, const model *m, const shape *s)
 	for (uint32_t i = 0; i < n; i++)
 		queries[i] = random_query(s);
 	ok = model_check(c, m, measure, queries, n) &&
-		(random_below(2) || model_check_count(c, m, measure, &queries[0]));
+		(random_below(2) || model_check_count(c, m, measure, &queries[0])) &&
+		(n == 1 || random_below(2) || model_check_overlaps(c, m, queries, n));
 	for (uint32_t i = 0; i < n; i++)
 		free(queries[i].ids);
 	return ok;

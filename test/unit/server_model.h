@@ -157,7 +157,13 @@ extern void model_count_request(buffer *b, const model *m, gpuvec_measure measur
 								model_query *query);
 extern void model_sort_groups(const gpuvec_grouping *grouping, void *groups, uint64_t bytes);
 
-/* A random search, compared with brute force; sometimes a count as well */
+/*
+ * Rows of some pages that pairs of 2 or 3 queries find, and all others,
+ * compared with brute force; changes the queries
+ */
+extern bool model_check_overlaps(client *c, const model *m, model_query *queries, uint32_t n);
+
+/* A random search, compared with brute force; sometimes counts as well */
 extern bool model_check_random(client *c, const model *m, const shape *s);
 
 #endif							/* SERVER_MODEL_H */

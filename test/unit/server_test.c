@@ -2192,6 +2192,25 @@ bad_counts(const engine *e, const model *m)
 	BAD_COUNT((head->grouping.nvalues = 1, head->grouping.columns[0] = 255), "values of a column far away");
 	BAD_COUNT((head->grouping.nkeys = 255, head->grouping.nvalues = 255), "groups by too many columns");
 	BAD_COUNT((head->grouping.nkeys = 1, head->grouping.columns[0] = 1, query->flags = 0, query->k = 10), "groups of a query that does not count");
+
+	/* of pairs of queries */
+#define BAD_PAIRS(change, what) \
+	do { \
+		gpuvec_search *head; gpuvec_query *query; model_query both[2] = {q, q}; \
+		b.length = 0; \
+		search_request(&b, &m->key, 0, GPUVEC_INTERSECTION, both, 2); \
+		head = (gpuvec_search *) b.data; query = (gpuvec_query *) (head + 1); \
+		(void) head; \
+		(void) query; \
+		change; \
+		expect_violation(e, GPUVEC_MSG_SEARCH, b.data, b.length, what); \
+	} while (0)
+	BAD_PAIRS(query[1].flags = GPUVEC_QUERY_PAGES, "pairs with a query that does not count");
+	BAD_PAIRS(query[1].flags |= GPUVEC_QUERY_MIN_SCORE, "pairs with a least score");
+	BAD_PAIRS(head->measure = GPUVEC_JACCARD, "pairs by another measure");
+	BAD_PAIRS(head->counted_bytes = 8, "pairs with pages that are not there");
+	BAD_PAIRS((head->grouping.nvalues = 1, head->grouping.columns[0] = 1), "groups of pairs");
+	BAD_PAIRS(query[0].k = query[1].k = 10, "pairs of the best rows");
 	free(b.data);
 }
 

@@ -202,6 +202,7 @@ gpuvec_cpu_open_with(const gpuvec_backend_options *options, const gpuvec_lists_p
 	cpu->base.read_values = cpu_read_values;
 	cpu->base.finish_segment = cpu_finish_segment;
 	cpu->base.topk = cpu_topk;
+	cpu->base.overlaps = cpu_overlaps;
 	cpu->base.close = cpu_close;
 	return &cpu->base;
 }

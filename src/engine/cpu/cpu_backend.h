@@ -11,6 +11,8 @@
  * filters.c		rows that pass a filter; counting them where they are few
  * filter_codes.c	which rows of a segment pass, by the codes of its columns;
  *					filter_mask.inc, compiled for each instruction set
+ * overlaps.c		rows of pairs of queries; bit_pairs.inc, compiled for each
+ *					instruction set
  * lists_*.c		inverted lists, and the search by them
  * scan_lone.c		the scan for one query
  * scan_batch.inc	the scan for a batch of queries, compiled for each
@@ -226,6 +228,10 @@ extern bool cpu_topk(gpuvec_backend *backend, const gpuvec_view *view,
 					 const gpuvec_scoring *scoring, gpuvec_method method,
 					 gpuvec_topk_query *queries, uint32_t nqueries, gpuvec_error *error);
 
+/* overlaps.c */
+extern bool cpu_overlaps(gpuvec_backend *backend, const gpuvec_view *view,
+						 gpuvec_overlaps *overlaps, gpuvec_error *error);
+
 /* choose.c */
 extern uint32_t cpu_width(cpu_simd simd, cpu_way way, uint32_t nqueries);
 
@@ -351,6 +357,20 @@ slice_canceled(const cpu_slice *slice)
 	}
 	return true;
 }
+
+/*
+ * bit_pairs_*.c: to sums[i * width + j] add how many bits vectors a + i *
+ * stride and b + j * stride have in common, for i < na, j < nb.  Vectors have
+ * nwords words, a multiple of OVERLAP_WORDS.
+ */
+#define OVERLAP_WORDS	8
+
+typedef void bit_pairs(const uint64_t *a, uint32_t na, const uint64_t *b, uint32_t nb,
+					   size_t stride, uint32_t nwords, uint64_t *sums, uint32_t width);
+
+extern bit_pairs bit_pairs_portable;
+extern bit_pairs bit_pairs_avx2;
+extern bit_pairs bit_pairs_avx512;
 
 /* scan_lone.c, scan_lone_avx512.c */
 extern bool scan_lone_portable(cpu_slice *slice);

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * search_run.h
- *	  A search of sets that is running: what serve_search.c and
- *	  search_numbers.c offer to one another, and to searches of partitions.
+ *	  A search of sets that is running: what the files that serve searches
+ *	  offer one another.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,6 +25,8 @@ typedef struct search_run
 	uint16_t   *places;
 	gpuvec_match *matches;
 	gpuvec_sets_reader mirror;
+	gpuvec_overlaps overlaps;	/* if pairs of queries are counted; pairs is
+								 * NULL if the backend cannot */
 	bool		filtered;		/* a query has a filter */
 	int			canceled;		/* the connection was closed; set atomically */
 } search_run;
@@ -49,8 +51,9 @@ extern bool gpuvec_search_queries_parse(search_run *q, const float *values, gpuv
 extern void gpuvec_search_faults(const search_run *q);
 
 /*
- * Turn the queries' ids into numbers of q->mirror, where these differ.  The
- * caller frees q->numbers, q->hot and q->places, on failure too.
+ * search_numbers.c: turn the queries' ids into numbers of q->mirror, where
+ * these differ.  The caller frees q->numbers, q->hot and q->places, on failure
+ * too.
  */
 extern bool gpuvec_search_number(search_run *q, gpuvec_error *error);
 
@@ -59,6 +62,16 @@ extern bool gpuvec_search_number(search_run *q, gpuvec_error *error);
  * ids these in place of numbers.  False: out of memory.
  */
 extern bool gpuvec_search_groups(const search_run *q, gpuvec_error *error);
+
+/*
+ * serve_overlaps.c: true if pairs of queries are counted; parse the bits of
+ * the pages whose rows are; run such a search of an open mirror; answer it
+ */
+extern bool gpuvec_search_overlaps(const search_run *q);
+extern bool gpuvec_overlaps_parse(search_run *q, const uint8_t *pages, gpuvec_error *error);
+extern bool gpuvec_overlaps_run(search_run *q, gpuvec_error *error);
+extern bool gpuvec_overlaps_answer(gpuvec_session *s, const gpuvec_request *request, search_run *q,
+								   int64_t started);
 
 /*
  * A row of a mirror for a session that knows refresh number `known`, and whose

@@ -287,6 +287,8 @@ parse_counted(search_run *q, const char *from, gpuvec_error *error)
 		q->queries[0].counts.bytes = q->head.counted_bytes;
 		return true;
 	}
+	if (gpuvec_search_overlaps(q))
+		return gpuvec_overlaps_parse(q, (const uint8_t *) from, error);
 	return q->head.counted_bytes == 0 ||
 		gpuvec_violation(error, "There are pages, but no query that counts.");
 }
@@ -530,6 +532,8 @@ run_search(search_run *q, gpuvec_error *error)
 {
 	gpuvec_search_faults(q);
 	gpuvec_scheduler_count(q->mirror.device->scheduler);
+	if (gpuvec_search_overlaps(q))
+		return gpuvec_overlaps_run(q, error);
 	choose_order(q);
 	if (counts(q) && !q->queries[0].bare)
 	{
@@ -551,6 +555,8 @@ free_run(search_run *q)
 {
 	for (uint32_t i = 0; q->queries && i < q->head.nqueries; i++)
 		gpuvec_free_unordered(&q->queries[i]);
+	free(q->overlaps.pairs);
+	free(q->overlaps.tids);
 	free(q->matches);
 	free(q->numbers);
 	free(q->hot);
@@ -592,8 +598,11 @@ gpuvec_serve_search(gpuvec_session *s, const gpuvec_request *request)
 	gpuvec_hangup_unwatch(s->fd);
 	if (q.canceled && (ok || !error.fatal))
 		ok = gpuvec_answer_canceled(s, request);
+	else if (!ok)
+		ok = gpuvec_answer_error(s, request, &error);
 	else
-		ok = ok ? answer_search(s, request, &q, started) : gpuvec_answer_error(s, request, &error);
+		ok = gpuvec_search_overlaps(&q) && q.mirror.view ? gpuvec_overlaps_answer(s, request, &q, started) :
+			answer_search(s, request, &q, started);
 	gpuvec_sets_close(&q.mirror);
 	free_run(&q);
 	gpuvec_memory_prepare();

@@ -12,6 +12,7 @@
  * shards_elsewhere.c	rows of a device that cannot search them
  * shards_search.c	asking all devices that have a shard, and merging their
  *					answers
+ * shards_overlaps.c	the same for rows of pairs of queries
  *
  * The devices are backends of their own, the children.  Each segment lies on
  * one of them, whose number it has (gpuvec_segment.child), and so do its live
@@ -188,6 +189,10 @@ extern bool shards_search_divided(shards_backend *shards, const shards_view *div
 								  const gpuvec_scoring *scoring, gpuvec_method method,
 								  gpuvec_topk_query *queries, uint32_t nqueries,
 								  gpuvec_error *error);
+
+/* shards_overlaps.c */
+extern bool shards_overlaps(gpuvec_backend *backend, const gpuvec_view *view,
+							gpuvec_overlaps *overlaps, gpuvec_error *error);
 
 /* shards_replicas.c */
 extern void shards_replicas_init(shards_backend *shards);

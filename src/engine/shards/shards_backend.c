@@ -258,6 +258,7 @@ set_functions(shards_backend *shards)
 	shards->base.finish_segment = shards_finish_segment;
 	shards->base.trim = shards_trim;
 	shards->base.topk = shards_topk;
+	shards->base.overlaps = shards_overlaps;
 	shards->base.close = shards_close;
 	shards_replicas_init(shards);
 	shards->base.copier = &gpuvec_shards_copier;

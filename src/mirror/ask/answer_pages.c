@@ -78,13 +78,13 @@ MirrorTakePages(const MirrorSearchRequest *request, const MirrorSearchAnswer *an
 	MirrorQuery *query = request->whose[0];
 
 	/* a row takes more than two bytes */
-	if (request->n != 1 || (request->queries[0].flags & GPUVEC_QUERY_PAGES) == 0 ||
+	if ((request->n != 1 && !search->overlaps) || (request->queries[0].flags & GPUVEC_QUERY_PAGES) == 0 ||
 		answer->head.nhits > answer->head.page_bytes / sizeof(uint16))
 		refuse_pages();
 	query->pages.data = (const char *) answer->hits;
 	query->pages.bytes = answer->head.page_bytes;
 	query->pages.nrows = answer->head.nhits;
 	query->done = true;
-	if (gpuvec_verify)
+	if (gpuvec_verify && request->n == 1)
 		verify_pages(&query->pages, visibility, query, search);
 }

@@ -55,14 +55,24 @@ count_fetched(MirrorTarget *target, const MirrorSearch *search)
 	return n;
 }
 
-/* Take the groups, and the rows that are in none, to `context` */
+/*
+ * Take the groups or pairs, and the rows that are in none, to `context`.  One
+ * query is a pair of its own.
+ */
 static void
 take_groups(const MirrorSearch *search, MemoryContext context, MirrorCount *count)
 {
 	const MirrorQuery *query = &search->queries[0];
-	Size		bytes = query->ngroups * gpuvec_group_words(search->grouping) * sizeof(uint64);
+	Size		bytes = query->ngroups * sizeof(uint64);
 
-	if (bytes > 0)
+	if (search->grouping != NULL)
+		bytes *= gpuvec_group_words(search->grouping);
+	if (search->overlaps && search->nqueries == 1)
+	{
+		count->groups = MemoryContextAlloc(context, sizeof(uint64));
+		count->groups[0] = count->seen;
+	}
+	else if (bytes > 0)
 	{
 		count->groups = MemoryContextAllocHuge(context, bytes);
 		memcpy(count->groups, query->groups, bytes);
@@ -118,7 +128,7 @@ MirrorCountRows(MirrorTarget *target, MirrorSearch *search, MirrorCount *count,
 		if (counted)
 		{
 			count->seen = search->queries[0].counted;
-			if (search->grouping != NULL)
+			if (search->grouping != NULL || search->overlaps)
 				take_groups(search, old, count);
 			else
 				count->fetched = count_fetched(target, search);

@@ -48,6 +48,33 @@ take_counted(MirrorSearch *search, MirrorQuery *query, const MirrorSearchAnswer 
 }
 
 /*
+ * Take the rows of all pairs of several queries.  The rows that were not
+ * counted are those of the first query; they stay in the answer.
+ */
+static void
+take_overlaps(MirrorSearch *search, const MirrorSearchRequest *request,
+			  const MirrorSearchAnswer *answer, MirrorVisibility *visibility)
+{
+	MirrorQuery *first = request->whose[0];
+	bool		counted = answer->head.counted != GPUVEC_NOT_COUNTED;
+	uint64		npairs = counted ? gpuvec_overlap_pairs(request->n) : 0;
+
+	if (answer->head.group_bytes != npairs * sizeof(uint64) ||
+		(answer->head.nhits > 0) != (answer->head.page_bytes > 0))
+		ereport(ERROR,
+				(errcode(ERRCODE_PROTOCOL_VIOLATION),
+				 errmsg("invalid message from the gpuvec engine")));
+	search->counts->state = answer->head.state;
+	first->counted = answer->head.counted;
+	first->groups = answer->groups;
+	first->ngroups = npairs;
+	if (answer->head.page_bytes > 0)
+		MirrorTakePages(request, answer, search, visibility);
+	for (uint32 i = 0; i < request->n; i++)
+		request->whose[i]->done = true;
+}
+
+/*
  * Take an answer.  True if a query needs more rows.  Sets *keep if hits were
  * left in the answer.
  */
@@ -64,6 +91,12 @@ take_answer(const MirrorConversation *conversation, MirrorSearch *search,
 		ereport(ERROR,
 				(errcode(ERRCODE_PROTOCOL_VIOLATION),
 				 errmsg("invalid message from the gpuvec engine")));
+	if (search->overlaps && request->n > 1)
+	{
+		take_overlaps(search, request, answer, conversation->visibility);
+		*keep = true;
+		return false;
+	}
 	for (uint32 i = 0; i < request->n; i++)
 	{
 		MirrorQuery *query = request->whose[i];
@@ -154,7 +187,7 @@ search_queries(MirrorConversation *conversation, MirrorSearch *search)
 
 	for (uint32 first = 0; ok && first < search->nqueries; first = last)
 	{
-		last = MirrorSearchGroup(search, first, rows);
+		last = search->overlaps ? search->nqueries : MirrorSearchGroup(search, first, rows);
 		ok = search_group(conversation, search, first, last);
 	}
 	return ok;

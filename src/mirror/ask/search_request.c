@@ -288,6 +288,14 @@ MirrorSearchQueries(MirrorSearchRequest *request, MirrorSearch *search, uint32 f
 	request->head.nids = request->nids;
 }
 
+/* Give all queries a flag */
+static void
+add_flag(MirrorSearchRequest *request, uint32 flag)
+{
+	for (uint32 i = 0; i < request->n; i++)
+		request->queries[i].flags |= flag;
+}
+
 /* Make the request */
 static void
 make_request(MirrorSearchRequest *request, const MirrorConversation *conversation, MirrorSearch *search,
@@ -300,12 +308,12 @@ make_request(MirrorSearchRequest *request, const MirrorConversation *conversatio
 		request->questions[i].nfilters = conversation->target->key.nfilters;
 	request->head.key = conversation->target->key;
 	/* rows may be laid over hits only */
-	if (search->unordered && search->roots && request->n == 1 && conversation->tail == NULL &&
-		request->queries[0].k == GPUVEC_ALL_ROWS)
-		request->queries[0].flags |= GPUVEC_QUERY_PAGES;
+	if (search->unordered && search->roots && (request->n == 1 || search->overlaps) &&
+		conversation->tail == NULL && request->queries[0].k == GPUVEC_ALL_ROWS)
+		add_flag(request, GPUVEC_QUERY_PAGES);
 	if (search->counts != NULL && (request->queries[0].flags & GPUVEC_QUERY_PAGES) != 0)
 	{
-		request->queries[0].flags |= GPUVEC_QUERY_COUNT;
+		add_flag(request, GPUVEC_QUERY_COUNT);
 		request->head.counted_bytes = search->counts->bytes;
 		if (search->grouping != NULL)
 			request->head.grouping = *search->grouping;

@@ -551,6 +551,41 @@ MirrorCountVisible(MirrorVisibility *visibility, const uint64 *roots, uint64 n)
 }
 
 /*
+ * Show the set of each member of such roots that the snapshot sees, unless it
+ * is null.  It lives until the next one.
+ */
+void
+MirrorVisitVisible(MirrorVisibility *visibility, const uint64 *roots, uint64 n,
+				   MirrorVisitor visit, void *arg)
+{
+	MemoryContext row = AllocSetContextCreate(CurrentMemoryContext, "gpuvec row",
+											  ALLOCSET_DEFAULT_SIZES);
+
+	for (uint64 i = 0; i < n; i++)
+	{
+		uint64		filter_keys[GPUVEC_MAX_FILTERS + 1];
+		ItemPointerData tid;
+		gpuvec_sparse value;
+		MemoryContext old;
+
+		CHECK_FOR_INTERRUPTS();
+		ItemPointerSet(&tid, gpuvec_tid_block(roots[i]),
+					   mirror_line_offset(gpuvec_tid_line(roots[i])));
+		if (!fetch_row(visibility, &tid))
+			continue;
+		old = MemoryContextSwitchTo(row);
+		if (slot_row(visibility, &value, filter_keys))
+			visit(arg, &value);
+		MemoryContextSwitchTo(old);
+		MemoryContextReset(row);
+		ExecClearTuple(visibility->slot);
+	}
+	MemoryContextDelete(row);
+	MirrorVisibilityRest(visibility);
+	MirrorUsed.unproven += n;
+}
+
+/*
  * Raise an error if the snapshot sees the row at this tid, which the engine
  * has found, but the row does not qualify
  */

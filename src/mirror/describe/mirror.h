@@ -149,7 +149,8 @@ typedef struct MirrorQuery
 	MirrorPages pages;			/* rows without scores, in place of hits, if
 								 * the search wants roots in any order */
 	uint64		counted;		/* rows that the engine has counted */
-	const uint64 *groups;		/* of these rows, by the search's grouping */
+	const uint64 *groups;		/* of these rows, by the search's grouping; or
+								 * those of all pairs of queries */
 	uint64		ngroups;
 
 	bool		resumes;		/* only rows behind (resume_score, resume_tid) */
@@ -206,6 +207,9 @@ typedef struct MirrorSearch
 								 * the engine can; else NULL */
 	const gpuvec_grouping *grouping;	/* of the rows that are counted; NULL:
 										 * they are not grouped */
+	bool		overlaps;		/* with counts, of several queries: the rows
+								 * of each pair are counted, and all others
+								 * returned as those of the first */
 	MemoryContext context;		/* hits live here */
 	uint64		engine_us;		/* time spent in the engine, all requests
 								 * together */
@@ -304,8 +308,8 @@ extern bool MirrorTopK(MirrorTarget *target, MirrorSearch *search, const char **
  * finds, and the snapshot sees.  False: as above; without a reason, that is
  * not known in this way.
  *
- * If the search has a grouping, other rows than those that were seen are not
- * fetched.  What is returned of them is palloc'd.
+ * If the search has a grouping, or counts overlaps, other rows than those that
+ * were seen are not fetched.  What is returned of them is palloc'd.
  */
 typedef struct MirrorCount
 {
@@ -313,9 +317,10 @@ typedef struct MirrorCount
 								 * sees */
 	uint64		fetched;		/* others */
 
-	/* with a grouping */
-	uint64	   *groups;			/* of the rows that were seen */
-	uint64		ngroups;
+	/* with a grouping, or overlaps */
+	uint64	   *groups;			/* of the rows that were seen; or how many
+								 * each pair of queries finds */
+	uint64		ngroups;		/* or pairs */
 	uint64	   *roots;			/* [nroots] tids of other rows, which the
 								 * snapshot may not see */
 	uint64		nroots;
@@ -351,6 +356,7 @@ extern uint64 MirrorSnapshotXmin(Snapshot snapshot);
 
 /* visibility.c */
 typedef struct MirrorVisibility MirrorVisibility;
+typedef void (*MirrorVisitor) (void *arg, const gpuvec_sparse *row);
 extern MirrorVisibility *MirrorVisibilityBegin(MirrorTarget *target, Snapshot snapshot);
 extern BlockNumber MirrorVisibilityMapPages(MirrorVisibility *visibility);
 extern uint64 MirrorVisibilityNumber(const MirrorVisibility *visibility);
@@ -364,6 +370,8 @@ extern void MirrorVerifyRow(MirrorVisibility *visibility, uint64 tid, const Mirr
 							const MirrorSearch *search);
 extern bool MirrorPageHasMember(MirrorVisibility *visibility, BlockNumber block,
 								OffsetNumber before);
+extern void MirrorVisitVisible(MirrorVisibility *visibility, const uint64 *roots, uint64 n,
+							   MirrorVisitor visit, void *arg);
 extern void MirrorRowsVisible(MirrorVisibility *visibility, const uint64 *tids, uint64 n,
 							  bool *visible);
 extern bool MirrorVisible(MirrorVisibility *visibility, gpuvec_hit *hit,

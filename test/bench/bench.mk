@@ -16,6 +16,7 @@
 #   make bench-counts          counts of rows by an index
 #   make bench-facets          groups of rows, counted by an index
 #   make bench-newest          the newest rows that have an id
+#   make bench-overlaps        users that audiences share, in the engine alone, see bench_overlaps.cpp
 #   make bench-devices LAYOUTS="0 0,1"                tables on several devices, through SQL
 #   make bench-partitions      a partitioned table beside a flat one
 #   make bench-neighbors                              nearest items of each item, see bench_neighbors.cpp
@@ -191,6 +192,16 @@ $(BENCH_BIN)/bench_sparse_engine: $(srcdir)/test/bench/bench_sparse_engine.cpp $
 	@mkdir -p $(@D)
 	$(CXX) $(BENCH_CXXFLAGS) -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS)
 
+# Rows that pairs of sets match, without PostgreSQL; beside Roaring bitmaps if
+# there are any (Debian: libroaring-dev)
+ROARING = $(if $(wildcard /usr/include/roaring/roaring.h),-DHAVE_ROARING)
+
+bench-overlaps: $(BENCH_BIN)/bench_overlaps
+
+$(BENCH_BIN)/bench_overlaps: $(srcdir)/test/bench/bench_overlaps.cpp $(BENCH_HEADERS) $(ENGINE_LIB)
+	@mkdir -p $(@D)
+	$(CXX) $(BENCH_CXXFLAGS) $(ROARING) -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS) $(ROARING:-DHAVE_ROARING=-lroaring)
+
 # Segments under churn, without PostgreSQL
 bench-churn: $(BENCH_BIN)/bench_churn
 
@@ -235,4 +246,4 @@ clean: clean-bench
 clean-bench:
 	rm -rf $(BENCH_BIN)
 
-.PHONY: bench bench-engine bench-neighbors bench-choice bench-filters bench-embedding bench-embedding-sql bench-vectors bench-als bench-als-sql bench-filters-sql bench-peers bench-index bench-devices bench-partitions bench-sparse bench-sparse-engine bench-churn bench-writers soak-writers clean-bench
+.PHONY: bench bench-engine bench-neighbors bench-choice bench-overlaps bench-filters bench-embedding bench-embedding-sql bench-vectors bench-als bench-als-sql bench-filters-sql bench-peers bench-index bench-devices bench-partitions bench-sparse bench-sparse-engine bench-churn bench-writers soak-writers clean-bench

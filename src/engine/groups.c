@@ -148,20 +148,16 @@ unite_group(const gpuvec_groups *groups, uint64_t *to, const uint64_t *from)
 	}
 }
 
-/* The number of a group with these keys, or groups->n; *ok: false, no memory */
+/* The number of a group with these keys that is the next one, or nearly; or n */
 static uint32_t
-find_group(gpuvec_groups *groups, const uint64_t *group, bool *ok)
+find_ahead(const gpuvec_groups *groups, const uint64_t *group)
 {
 	uint32_t	last = groups->next + GROUPS_AHEAD < groups->n ? groups->next + GROUPS_AHEAD : groups->n;
-	uint32_t	number;
 
-	*ok = true;
 	for (uint32_t i = groups->next; i < last; i++)
 		if (same_keys(groups, group_at(groups, i), group))
 			return i;
-	*ok = fill_slots(groups);
-	number = *ok ? *find_slot(groups, group) : 0;
-	return number != 0 ? number - 1 : groups->n;
+	return groups->n;
 }
 
 bool
@@ -181,13 +177,29 @@ gpuvec_groups_append(gpuvec_groups *groups, const uint64_t *group)
 bool
 gpuvec_groups_add(gpuvec_groups *groups, const uint64_t *group)
 {
-	bool		ok;
-	uint32_t	number = find_group(groups, group, &ok);
+	uint32_t	number = find_ahead(groups, group);
+	uint32_t   *slots;
+	uint32_t   *slot = NULL;
 
-	groups->next = number + 1;
 	if (number == groups->n)
-		return ok && gpuvec_groups_append(groups, group);
-	unite_group(groups, group_at(groups, number), group);
+	{
+		if (!fill_slots(groups))
+			return false;
+		slot = find_slot(groups, group);
+		number = *slot != 0 ? *slot - 1 : groups->n;
+	}
+	groups->next = number + 1;
+	if (number < groups->n)
+	{
+		unite_group(groups, group_at(groups, number), group);
+		return true;
+	}
+	slots = groups->slots;
+	if (!gpuvec_groups_append(groups, group))
+		return false;
+	/* unless there are too many, or another hash table is to be made */
+	if (groups->n > number && groups->slots == slots)
+		*slot = groups->nslots = groups->n;
 	return true;
 }
 

@@ -47,7 +47,7 @@ a AS (SELECT f.oid, f.proname, n, t.type::regtype AS type, v.usual, v.extremes
 c AS (SELECT DISTINCT oid, varied, e FROM (SELECT oid, n AS varied, e FROM a, unnest(extremes) e UNION ALL SELECT DISTINCT oid, 0, NULL FROM a) x)
 SELECT a.oid::regprocedure AS function, c.varied, format('SELECT %I(%s)', a.proname, string_agg(format(
 	CASE WHEN a.type IN ('anyelement'::regtype, 'anyarray'::regtype) THEN '%s' ELSE '%s::' || a.type END,
-	CASE WHEN (a.proname ~ '^gpuvec_(vec_)?topk' OR a.proname = 'gpuvec_prewarm' AND p.pronargs = 2) AND a.type = 'name'::regtype THEN quote_literal('s') WHEN a.n = c.varied THEN quote_literal(c.e) WHEN c.varied = 0 AND extremes <> '{}' THEN quote_literal(extremes[cardinality(extremes)]) ELSE a.usual END),
+	CASE WHEN (a.proname ~ '^gpuvec_((vec_)?topk|overlaps)' OR a.proname = 'gpuvec_prewarm' AND p.pronargs = 2) AND a.type = 'name'::regtype THEN quote_literal('s') WHEN a.n = c.varied THEN quote_literal(c.e) WHEN c.varied = 0 AND extremes <> '{}' THEN quote_literal(extremes[cardinality(extremes)]) ELSE a.usual END),
 	', ' ORDER BY a.n)) AS call, count(*) = max(p.pronargs) AS complete
 FROM a JOIN c USING (oid) JOIN pg_proc p ON p.oid = a.oid GROUP BY a.oid, a.proname, c.varied, c.e;
 SELECT function FROM extreme_calls WHERE NOT complete GROUP BY 1 ORDER BY 1;

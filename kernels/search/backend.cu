@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/search/group_kernels.h"
 #include "kernels/search/search_backend.h"
 
 namespace gpuvec

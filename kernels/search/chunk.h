@@ -23,6 +23,7 @@
 
 #include "engine/equal_filters.h"
 #include "kernels/device/arena.h"
+#include "kernels/search/group_kernels.h"
 #include "kernels/search/search_backend.h"
 
 namespace gpuvec

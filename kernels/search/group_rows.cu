@@ -21,7 +21,7 @@
  *-------------------------------------------------------------------------
  */
 #include "kernels/device/launch.h"
-#include "kernels/search/search_kernels.h"
+#include "kernels/search/group_kernels.h"
 
 namespace gpuvec
 {

@@ -148,7 +148,7 @@ unite_group(const gpuvec_groups *groups, uint64_t *to, const uint64_t *from)
 	}
 }
 
-/* The number of a group with these keys that is the next one, or nearly; or n */
+/* The number of a group with these keys, one of the next ones; or groups->n */
 static uint32_t
 find_ahead(const gpuvec_groups *groups, const uint64_t *group)
 {

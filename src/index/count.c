@@ -476,7 +476,7 @@ count_ids(CountState *state)
 	return true;
 }
 
-/* The next id of the rows of the scan as a group, or part of it.  False: none. */
+/* The next id of the scan's rows as a group, or part of it.  False: none. */
 static bool
 next_id(CountState *state, uint64 *group)
 {

@@ -30,6 +30,7 @@ sub send_query
 {
 	my ($client, $sql) = @_;
 
+	$client->{sql} = $sql;
 	syswrite($client->{socket}, 'Q' . pack('N', 5 + length $sql) . "$sql\0");
 	return;
 }
@@ -63,11 +64,14 @@ sub take
 	return $data;
 }
 
-# What the client's session does: "idle", "active" and its wait, or "gone"; and how many mirrors' locks it has
+# What the client's session does: "before" it takes what it was sent last, "idle", "active" and its wait, or "gone"; and
+# how many mirrors' locks it has
 sub client_state
 {
 	my ($node, $client) = @_;
-	return $node->safe_psql('postgres', qq{SELECT coalesce((SELECT CASE state WHEN 'active' THEN coalesce(wait_event, 'active') ELSE state END
+	my $sql = substr($client->{sql}, 0, 500);
+
+	return $node->safe_psql('postgres', qq{SELECT coalesce((SELECT CASE WHEN left(query, 500) <> \$sql\$$sql\$sql\$ THEN 'before' WHEN state = 'active' THEN coalesce(wait_event, 'active') ELSE state END
 		FROM pg_stat_activity WHERE pid = $client->{pid}), 'gone') || ' ' || (SELECT count(*) FROM pg_locks WHERE locktype = 'userlock' AND pid = $client->{pid} AND granted)});
 }
 

@@ -289,16 +289,18 @@ most_rows(const Query *parse)
 	const Const *count = (const Const *) parse->limitCount;
 	const Const *offset = (const Const *) parse->limitOffset;
 	int64		most;
+	int64		skipped = 0;
 
 	if (count == NULL || !IsA(count, Const) || count->constisnull ||
 		(offset != NULL && (!IsA(offset, Const) || offset->constisnull)))
 		return 0;
 	most = DatumGetInt64(count->constvalue);
-	if (most <= 0 || most > GPUVEC_MOST_ID_GROUPS)
-		return 0;
 	if (offset != NULL)
-		most += Max(DatumGetInt64(offset->constvalue), 0);
-	return most <= GPUVEC_MOST_ID_GROUPS ? (int) most : 0;
+		skipped = Max(DatumGetInt64(offset->constvalue), 0);
+	/* the sum of both may not fit */
+	if (most <= 0 || most > GPUVEC_MOST_ID_GROUPS || skipped > GPUVEC_MOST_ID_GROUPS - most)
+		return 0;
+	return (int) (most + skipped);
 }
 
 /*

@@ -135,11 +135,12 @@ mark_tile(const number_queries *numbers, entry_rows *mine, uint32_t tile)
 
 /* Mark the rows that share cold numbers with queries */
 static void
-mark_cold(const gpuvec_overlaps *overlaps, entry_rows *mine)
+mark_cold(const overlaps_task *task, entry_rows *mine)
 {
+	const gpuvec_overlaps *overlaps = task->overlaps;
 	const gpuvec_segment *segment = mine->entry->segment;
 
-	for (uint32_t q = 0; segment->ncold > 0 && q < overlaps->n; q++)
+	for (uint32_t q = 0; segment->ncold > 0 && q < overlaps->n && !is_canceled(task); q++)
 		for (uint32_t i = 0; i < overlaps->queries[q].ncold; i++)
 		{
 			gpuvec_cold_run run = gpuvec_segment_find_cold(segment, overlaps->queries[q].cold[i]);
@@ -206,7 +207,7 @@ find_rows(void *arg, uint64_t number, int thread)
 	memset(mine->bits, 0, task->overlaps->n * mine->stride * sizeof(uint64_t));
 	for (uint32_t tile = 0; tile < mine->entry->segment->ntiles && !is_canceled(task); tile++)
 		mark_tile(task->numbers, mine, tile);
-	mark_cold(task->overlaps, mine);
+	mark_cold(task, mine);
 	if (!divide_rows(task, mine, counted, others))
 		return;
 	if (!note_others(task, mine, others))

@@ -46,7 +46,7 @@ struct filter_rows
 /* How counted rows are put into groups */
 enum group_way
 {
-	GROUPS_OF_BINS,    /* the host makes groups of bins (engine/groups.h), .. */
+	GROUPS_OF_BINS,    /* the host makes groups of bins, .. */
 	GROUPS_MERGED,     /* .. or the device does (group_merge.cu) */
 	GROUPS_OF_ROWS,    /* the host makes groups of marked rows */
 	GROUPS_OF_NUMBERS, /* by the ids of sets (group_ids.cu) */

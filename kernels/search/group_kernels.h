@@ -66,13 +66,13 @@ struct id_params
 {
 	const struct device_segment *segments;
 	const uint2 *groups;           /* of 32 tiles, as scan_params.groups */
-	const uint32_t *cold_segments; /* [ncold_segments]: those with cold numbers */
+	const uint32_t *cold_segments; /* [ncold_segments] with cold numbers */
 	const uint32_t *marks;         /* as row_counts.marks */
 	uint32_t *counts;              /* of all numbers; 0 before */
 	uint32_t ngroups;
 	uint32_t ncold_segments;
-	uint32_t nshared;      /* numbers below this are counted in shared memory, .. */
-	uint32_t shared_words; /* .. which takes so many words */
+	uint32_t nshared;      /* lower numbers are in shared memory, .. */
+	uint32_t shared_words; /* .. where they take so many words */
 };
 
 /* Words of bins that a thread block has in shared memory, at most */

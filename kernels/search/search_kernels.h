@@ -423,14 +423,14 @@ struct overlap_params
 	uint32_t stride;           /* words of a vector */
 	uint32_t ncold;            /* cold numbers of all queries */
 	uint32_t nsquares;         /* set by the launch */
-	const uint32_t *first;     /* [GPUVEC_HOT_NUMBERS + 1] positions in queries[] .. */
+	const uint32_t *first;     /* [GPUVEC_HOT_NUMBERS + 1] in queries[] .. */
 	const uint16_t *queries;   /* .. of those that have a number */
 	const uint2 *cold;         /* [ncold] query and number */
 	uint32_t *bits;            /* [n + 1][stride] */
 	unsigned long long *pairs; /* as core/overlaps.h says */
-	uint32_t *nlisted;         /* rows in counts.tids, which has room for all */
+	uint32_t *nlisted;         /* rows in counts.tids, which has room */
 	const uint32_t *stop;      /* nonzero: end early, the count is canceled */
-	struct row_counts counts;  /* of which pages, tids and partition_bits count */
+	struct row_counts counts;  /* pages, tids and partition_bits of it */
 };
 
 /*

@@ -161,8 +161,8 @@ typedef struct gpuvec_result
 	uint64_t	npassed;		/* length of passed[]: nqueries or 0 */
 	uint64_t	page_bytes;		/* of rows by pages; 0: hits */
 	uint64_t	counted;		/* rows that are counted, not returned */
-	uint64_t	group_bytes;	/* of at most GPUVEC_MOST_GROUPS groups, or of
-								 * pairs of queries */
+	uint64_t	group_bytes;	/* of at most gpuvec_most_groups() groups, or
+								 * of pairs of queries */
 	uint32_t	ways[GPUVEC_N_WAYS];	/* queries, by gpuvec_way */
 } gpuvec_result;
 

@@ -168,7 +168,7 @@ find_columns(CountState *state)
 static void
 add_to_fetch(CountState *state, int64 *roots, uint64 n, bool exact)
 {
-	CountToFetch    *fetch = &state->fetch[state->nfetch];
+	CountToFetch *fetch = &state->fetch[state->nfetch];
 
 	if (n == 0)
 		return;
@@ -249,7 +249,7 @@ count_found(CountState *state)
 
 	if (!find_columns(state))
 		return false;
-	/* rows whose keys are rounded are in no group, nor has the engine them */
+	/* the engine does not know how many rows have keys that are rounded */
 	if (knn->conditions.nrounded == 0 && !gpuvec_verify)
 		state->grouping.most = state->most;
 	old = MemoryContextSwitchTo(state->context);

@@ -35,8 +35,8 @@ typedef struct CountAsked
 	List	   *columns;		/* of the table, those of keys first */
 	int			nkeys;
 	List	   *groups;			/* expressions of GROUP BY */
-	RelOptInfo *ids;			/* rows are ids of sets: a function in FROM that
-								 * returns them; NULL: there is none */
+	RelOptInfo *ids;			/* the function in FROM that returns the ids
+								 * of sets, which are rows; NULL: none */
 	Oid			unnest;			/* this function, also if called elsewhere */
 	int			most;			/* as many groups with the most rows are
 								 * wanted; 0: all */

@@ -90,7 +90,8 @@ unnested(const Node *expr, Oid *function)
 	FmgrInfo	info;
 
 	if (!IsA(expr, FuncExpr) || !call->funcretset || list_length(call->args) != 1 ||
-		!IsA(linitial(call->args), Var))
+		!IsA(linitial(call->args), Var) || call->funcresulttype != INT8OID ||
+		!idset_is_type(exprType(linitial(call->args))))
 		return NULL;
 	fmgr_info(call->funcid, &info);
 	if (info.fn_addr != idset_unnest)

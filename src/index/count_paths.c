@@ -159,7 +159,7 @@ decides(const IndexPath *path)
 typedef struct GroupTest
 {
 	const CountAsked *asked;
-	const List *columns;		/* of asked, as they are in the table at hand */
+	const List *columns;		/* of asked, as the table at hand has them */
 } GroupTest;
 
 /* IndexTest: an index has all columns that are asked for, with exact keys */

@@ -45,7 +45,7 @@ struct OverlapCounts
 	id_sets_hash *ids;
 	uint16	   *members;		/* sets of all ids, id by id */
 	uint64		nrows;			/* that were counted */
-	uint64	   *seen;			/* [n] the last row that matched a set, from 1 */
+	uint64	   *seen;			/* [n] the last row that matched, from 1 */
 	uint16	   *matched;		/* [n] sets that a row matches */
 };
 

@@ -16,7 +16,7 @@
 #   make bench-counts          counts of rows by an index
 #   make bench-facets          groups of rows, counted by an index
 #   make bench-newest          the newest rows that have an id
-#   make bench-overlaps        users that audiences share, in the engine alone, see bench_overlaps.cpp
+#   make bench-overlaps        users that audiences share, in the engine alone
 #   make bench-devices LAYOUTS="0 0,1"                tables on several devices, through SQL
 #   make bench-partitions      a partitioned table beside a flat one
 #   make bench-neighbors                              nearest items of each item, see bench_neighbors.cpp
@@ -48,7 +48,8 @@
 #              all), GOAL (1: milliseconds of a count), GIN (yes)
 #
 # bench-facets: ROWS (1,000,000), MEASURE_SECONDS (2), ENGINE, THREADS (0:
-#              all), GOAL (6: milliseconds of a facet), SCANS (yes), UNPROVEN (yes)
+#              all), GOAL (6: milliseconds of a facet), SCANS (yes),
+#              UNPROVEN (yes)
 #
 # bench-newest: ROWS (1,000,000), MEASURE_SECONDS (2), ENGINE, THREADS (0:
 #              all), GOAL (1: milliseconds of a statement), PEERS (yes: GIN, a

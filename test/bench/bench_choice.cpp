@@ -398,14 +398,6 @@ parse_list(int argc, char **argv, const char *name, std::vector<double> *list)
 	}
 }
 
-static double
-parse_number(int argc, char **argv, const char *name, double otherwise)
-{
-	const char *value = gen::opt(argc, argv, name);
-
-	return value ? atof(value) : otherwise;
-}
-
 static Options
 parse_options(int argc, char **argv)
 {
@@ -415,16 +407,16 @@ parse_options(int argc, char **argv)
 	options.cuda = backend && !strcmp(backend, "cuda");
 	if (backend && !options.cuda && strcmp(backend, "cpu") != 0)
 		die("--backend must be cpu or cuda");
-	options.backend.threads = (int) parse_number(argc, argv, "--threads", 0);
-	options.backend.simd = (int) parse_number(argc, argv, "--simd", 0);
-	options.backend.device = (int) parse_number(argc, argv, "--device", 0);
-	options.rows = (uint64_t) parse_number(argc, argv, "--rows", (double) options.rows);
-	options.max_ids = (uint64_t) parse_number(argc, argv, "--max-ids", (double) options.max_ids);
-	options.single = (uint32_t) parse_number(argc, argv, "--single", options.single);
-	options.batch = (uint32_t) parse_number(argc, argv, "--batch", options.batch);
-	options.k = (uint32_t) parse_number(argc, argv, "--k", options.k);
-	options.seconds = parse_number(argc, argv, "--seconds", options.seconds);
-	options.seed = (uint64_t) parse_number(argc, argv, "--seed", (double) options.seed);
+	options.backend.threads = (int) bench::number_option(argc, argv, "--threads", 0);
+	options.backend.simd = (int) bench::number_option(argc, argv, "--simd", 0);
+	options.backend.device = (int) bench::number_option(argc, argv, "--device", 0);
+	options.rows = (uint64_t) bench::number_option(argc, argv, "--rows", (double) options.rows);
+	options.max_ids = (uint64_t) bench::number_option(argc, argv, "--max-ids", (double) options.max_ids);
+	options.single = (uint32_t) bench::number_option(argc, argv, "--single", options.single);
+	options.batch = (uint32_t) bench::number_option(argc, argv, "--batch", options.batch);
+	options.k = (uint32_t) bench::number_option(argc, argv, "--k", options.k);
+	options.seconds = bench::number_option(argc, argv, "--seconds", options.seconds);
+	options.seed = (uint64_t) bench::number_option(argc, argv, "--seed", (double) options.seed);
 	parse_list(argc, argv, "--vocab", &options.vocabularies);
 	parse_list(argc, argv, "--zipf", &options.exponents);
 	parse_list(argc, argv, "--length", &options.lengths);

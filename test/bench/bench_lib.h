@@ -60,6 +60,15 @@ report(const std::string &name, double value, int decimals)
 	fflush(stdout);
 }
 
+/* The number that an option has, or another one */
+inline double
+number_option(int argc, char **argv, const char *name, double otherwise)
+{
+	const char *value = gen::opt(argc, argv, name);
+
+	return value ? atof(value) : otherwise;
+}
+
 [[noreturn]] inline void
 die(const char *what)
 {

@@ -10,9 +10,8 @@
  *
  * Beside it, the same pairs by bitmaps of users that are there already, on one
  * core: by Roaring bitmaps (roaring_bitmap_and_cardinality; if built with
- * them), and by plain ones, word by word.  All pairs of the latter are what the
- * engine's are compared with; on GPUs, where that would take long, --check of
- * them.
+ * them), and by plain ones, word by word.  The engine's pairs are compared
+ * with the latter: all of them, or --check where that would take long.
  *
  *	bench_overlaps --backend cpu|cuda	which backend; default cpu
  *		--rows N		1000000
@@ -206,7 +205,7 @@ Trial::count(gpuvec_backend *backend)
 	return bench::median(times);
 }
 
-/* The same by plain bitmaps, all of them or some; in how many pairs they differ */
+/* All pairs by plain bitmaps, or some; in how many these differ */
 double
 Trial::count_plain(uint64_t *different)
 {
@@ -258,14 +257,6 @@ Trial::count_roaring()
 }
 #endif
 
-static double
-parse_number(int argc, char **argv, const char *name, double otherwise)
-{
-	const char *value = gen::opt(argc, argv, name);
-
-	return value ? atof(value) : otherwise;
-}
-
 static Options
 parse_options(int argc, char **argv)
 {
@@ -275,14 +266,14 @@ parse_options(int argc, char **argv)
 	options.cuda = backend && !strcmp(backend, "cuda");
 	if (backend && !options.cuda && strcmp(backend, "cpu") != 0)
 		die("--backend must be cpu or cuda");
-	options.backend.threads = (int) parse_number(argc, argv, "--threads", 0);
-	options.backend.device = (int) parse_number(argc, argv, "--device", 0);
-	options.rows = (uint64_t) parse_number(argc, argv, "--rows", (double) options.rows);
-	options.audiences = (uint32_t) parse_number(argc, argv, "--audiences", options.audiences);
-	options.traits = (uint32_t) parse_number(argc, argv, "--traits", options.traits);
-	options.repeats = (int) parse_number(argc, argv, "--repeats", options.repeats);
-	options.check = (uint64_t) parse_number(argc, argv, "--check", (double) options.check);
-	options.seed = (uint64_t) parse_number(argc, argv, "--seed", (double) options.seed);
+	options.backend.threads = (int) bench::number_option(argc, argv, "--threads", 0);
+	options.backend.device = (int) bench::number_option(argc, argv, "--device", 0);
+	options.rows = (uint64_t) bench::number_option(argc, argv, "--rows", (double) options.rows);
+	options.audiences = (uint32_t) bench::number_option(argc, argv, "--audiences", options.audiences);
+	options.traits = (uint32_t) bench::number_option(argc, argv, "--traits", options.traits);
+	options.repeats = (int) bench::number_option(argc, argv, "--repeats", options.repeats);
+	options.check = (uint64_t) bench::number_option(argc, argv, "--check", (double) options.check);
+	options.seed = (uint64_t) bench::number_option(argc, argv, "--seed", (double) options.seed);
 	if (options.rows < 1 || options.rows > UINT32_MAX || options.audiences < 1 ||
 		options.audiences > GPUVEC_MOST_OVERLAPS || options.traits < 2 ||
 		options.traits > GPUVEC_MAX_ID || options.repeats < 1)

@@ -10,10 +10,10 @@
 #	missing NAME TABLE		a contender that is not there
 #	print_table				what was measured
 #	make_shares TABLE SHARE...
-#							table shares: an id for each share of a table's rows, but not WITHOUT
+#							table shares: an id for each share of rows, not WITHOUT
 #	milliseconds SETTINGS STATEMENT
-#							of a prepared statement, one client, for MEASURE_SECONDS
-#	in_engine STATEMENT		milliseconds of all its nodes, as EXPLAIN says (the median of 15)
+#							of a prepared statement, for MEASURE_SECONDS
+#	in_engine STATEMENT		milliseconds of its nodes: the median of 15
 #	unsee TABLE EVERY		one page of this number is not all-visible any more
 #	goal LABEL VALUE OPERATOR BOUND
 #	figure LABEL VALUE		lines of a table of goals

@@ -64,8 +64,8 @@ sub take
 	return $data;
 }
 
-# What the client's session does: "before" it takes what it was sent last, "idle", "active" and its wait, or "gone"; and
-# how many mirrors' locks it has
+# What the client's session does, and how many mirrors' locks it has: "before"
+# it takes what it was sent last, "idle", "active" and its wait, or "gone"
 sub client_state
 {
 	my ($node, $client) = @_;

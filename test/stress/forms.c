@@ -324,7 +324,7 @@ ids_sql(struct worker *w, const struct form *f, const struct words *words, const
 			   f->table, condition_sql(w, f, words), f->more, search, order);
 }
 
-/* Groups of rows by one filter column, or by two, by ids, or all as one group */
+/* Groups of rows by one filter column, two, or ids; or all as one group */
 static const char *
 facets_sql(struct worker *w, const struct form *f, const struct words *words, const char *query)
 {

@@ -263,7 +263,7 @@ compare_tids(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Count as it should be: *expected has room for all pairs, and *tids for rows */
+/* Count as it should be: *expected has room for all pairs, *tids for rows */
 static uint64_t
 count_plainly(const table *t, const gpuvec_overlaps *asked, const query_numbers *numbers,
 			  uint64_t *expected, uint64_t *tids)

@@ -314,6 +314,13 @@ gpuvec_id_numbers_ids(gpuvec_id_numbers *numbers, gpuvec_error *error)
 	return ids;
 }
 
+/* True if ids[] has those of all numbers in use; the caller holds the lock */
+static inline bool
+has_ids(const gpuvec_id_numbers *numbers)
+{
+	return numbers->ids != NULL && numbers->next <= numbers->capacity;
+}
+
 /* Have the ids of all numbers in use in ids[].  False: out of memory. */
 static bool
 keep_ids(gpuvec_id_numbers *numbers, gpuvec_error *error)
@@ -322,7 +329,7 @@ keep_ids(gpuvec_id_numbers *numbers, gpuvec_error *error)
 	uint32_t   *ids;
 
 	pthread_rwlock_wrlock(&numbers->lock);
-	if (numbers->ids == NULL || numbers->next > numbers->capacity)
+	if (!has_ids(numbers))
 	{
 		capacity = numbers->next + (uint64_t) numbers->next / 4 + FEW_IDS;
 		if (capacity > GPUVEC_NO_NUMBER)
@@ -345,9 +352,14 @@ bool
 gpuvec_id_numbers_reverse(gpuvec_id_numbers *numbers, uint64_t *values, uint32_t n, uint32_t step,
 						  gpuvec_error *error)
 {
-	if (!keep_ids(numbers, error))
-		return false;
 	pthread_rwlock_rdlock(&numbers->lock);
+	if (!has_ids(numbers))
+	{
+		pthread_rwlock_unlock(&numbers->lock);
+		if (!keep_ids(numbers, error))
+			return false;
+		pthread_rwlock_rdlock(&numbers->lock);
+	}
 	for (uint32_t i = 0; i < n; i++)
 		values[(size_t) i * step] = numbers->ids[values[(size_t) i * step]];
 	pthread_rwlock_unlock(&numbers->lock);

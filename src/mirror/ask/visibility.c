@@ -527,6 +527,17 @@ MirrorVisible(MirrorVisibility *visibility, gpuvec_hit *hit, const MirrorQuery *
 	return true;
 }
 
+/* Fetch the member of a root (gpuvec_tid) that the snapshot sees, if any */
+static bool
+fetch_root(MirrorVisibility *visibility, uint64 root)
+{
+	ItemPointerData tid;
+
+	CHECK_FOR_INTERRUPTS();
+	ItemPointerSet(&tid, gpuvec_tid_block(root), mirror_line_offset(gpuvec_tid_line(root)));
+	return fetch_row(visibility, &tid);
+}
+
 /*
  * Of n roots of a rooted mirror (gpuvec_tid), in the order of pages, the
  * number of those of which the snapshot sees a member
@@ -537,14 +548,7 @@ MirrorCountVisible(MirrorVisibility *visibility, const uint64 *roots, uint64 n)
 	uint64		count = 0;
 
 	for (uint64 i = 0; i < n; i++)
-	{
-		ItemPointerData tid;
-
-		CHECK_FOR_INTERRUPTS();
-		ItemPointerSet(&tid, gpuvec_tid_block(roots[i]),
-					   mirror_line_offset(gpuvec_tid_line(roots[i])));
-		count += fetch_row(visibility, &tid);
-	}
+		count += fetch_root(visibility, roots[i]);
 	MirrorVisibilityRest(visibility);
 	MirrorUsed.unproven += n;
 	return count;
@@ -564,14 +568,10 @@ MirrorVisitVisible(MirrorVisibility *visibility, const uint64 *roots, uint64 n,
 	for (uint64 i = 0; i < n; i++)
 	{
 		uint64		filter_keys[GPUVEC_MAX_FILTERS + 1];
-		ItemPointerData tid;
 		gpuvec_sparse value;
 		MemoryContext old;
 
-		CHECK_FOR_INTERRUPTS();
-		ItemPointerSet(&tid, gpuvec_tid_block(roots[i]),
-					   mirror_line_offset(gpuvec_tid_line(roots[i])));
-		if (!fetch_row(visibility, &tid))
+		if (!fetch_root(visibility, roots[i]))
 			continue;
 		old = MemoryContextSwitchTo(row);
 		if (slot_row(visibility, &value, filter_keys))

@@ -141,6 +141,13 @@ typedef struct GpuvecCount
 extern bool GpuvecCountFound(IndexScanDesc scan, const GpuvecConditions *conditions,
 							 const gpuvec_grouping *grouping, GpuvecCount *count);
 
+/*
+ * The same, roughly: of the rows that the engine has, visible or not, which may
+ * satisfy the search keys.  None have to be looked at.
+ */
+extern bool GpuvecEstimateFound(IndexScanDesc scan, const GpuvecConditions *conditions,
+								const gpuvec_grouping *grouping, GpuvecCount *count);
+
 /* True if a key of the first column says which rows to look for */
 extern bool GpuvecHasBound(IndexScanDesc scan);
 

@@ -77,6 +77,7 @@ typedef struct KeySearch
 	MirrorTarget target;
 	const GpuvecConditions *conditions;
 	const gpuvec_grouping *grouping;	/* of rows that are counted, or NULL */
+	bool		estimate;		/* whether they are visible or not */
 	MemoryContext context;		/* has what is found */
 	GpuvecFound *found;
 	uint64		capacity;		/* of found->roots */
@@ -341,7 +342,8 @@ count_bound(KeySearch *search, const Bound *bound, const gpuvec_filter *filter, 
 	made.queries[0].filter = filter;
 	made.grouping = search->grouping;
 	old = MemoryContextSwitchTo(search->context);
-	known = MirrorCountRows(&search->target, &made, &count->parts[count->n++], &reason);
+	known = (search->estimate ? MirrorEstimateRows : MirrorCountRows)
+		(&search->target, &made, &count->parts[count->n++], &reason);
 	MemoryContextSwitchTo(old);
 	if (!known && reason != NULL)
 		GpuvecLinkWarn(reason);
@@ -383,31 +385,35 @@ count_bounds(KeySearch *search, const Bounds *bounds, const gpuvec_filter *filte
 		return filter->n > 0 && search->conditions->set_keys == 0 &&
 			count_filtered(search, filter, count);
 	/* rows that several bounds find would be counted several times */
-	return bounds->exact && bounds->n + bounds->empty == 1 && search->conditions->set_keys == 1 &&
+	return bounds->n + bounds->empty == 1 &&
+		(search->estimate || (bounds->exact && search->conditions->set_keys == 1)) &&
 		count_bound(search, bounds->empty ? &nothing : &bounds->bounds[0],
 					filter->n > 0 ? filter : NULL, count);
 }
 
-bool
-GpuvecCountFound(IndexScanDesc scan, const GpuvecConditions *conditions,
-				 const gpuvec_grouping *grouping, GpuvecCount *count)
+/* Count the rows that a scan finds, or estimate their number */
+static bool
+count_rows(IndexScanDesc scan, const GpuvecConditions *conditions, const gpuvec_grouping *grouping,
+		   bool estimate, GpuvecCount *count)
 {
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec count",
 												  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(context);
 	KeySearch	search = {
-		.scan = scan, .conditions = conditions, .context = old, .grouping = grouping
+		.scan = scan, .conditions = conditions, .context = old, .grouping = grouping,
+		.estimate = estimate
 	};
+	bool		exact = conditions->exact_but_rounded && IsMVCCSnapshot(scan->xs_snapshot) &&
+		!scan->xs_snapshot->takenDuringRecovery;
 	Bounds		bounds;
 	bool		known;
 
 	memset(count, 0, sizeof(*count));
 	GpuvecChooseBounds(scan, &bounds);
 	known = conditions->nothing || bounds.kind == BOUND_NOTHING;
-	if (!known && conditions->exact_but_rounded && IsMVCCSnapshot(scan->xs_snapshot) &&
-		!scan->xs_snapshot->takenDuringRecovery)
+	if (!known && (exact || estimate))
 	{
-		const gpuvec_filter *sure = GpuvecFilterSure(conditions);
+		const gpuvec_filter *sure = exact ? GpuvecFilterSure(conditions) : &conditions->filter;
 
 		GpuvecDescribe(scan, &search.target);
 		known = sure == NULL || count_bounds(&search, &bounds, sure, count);
@@ -415,4 +421,18 @@ GpuvecCountFound(IndexScanDesc scan, const GpuvecConditions *conditions,
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(context);
 	return known;
+}
+
+bool
+GpuvecCountFound(IndexScanDesc scan, const GpuvecConditions *conditions,
+				 const gpuvec_grouping *grouping, GpuvecCount *count)
+{
+	return count_rows(scan, conditions, grouping, false, count);
+}
+
+bool
+GpuvecEstimateFound(IndexScanDesc scan, const GpuvecConditions *conditions,
+					const gpuvec_grouping *grouping, GpuvecCount *count)
+{
+	return count_rows(scan, conditions, grouping, true, count);
 }

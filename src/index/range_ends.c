@@ -9,11 +9,15 @@
  * all others are.  Each next one should have RANGE_GROWTH times as many.
  *
  * If the statistics are wrong, or these rows are spread otherwise, a range has
- * none, which takes a request; or far too many.  Then it is divided, before
- * any of them is fetched.  The first range may have rows that came after the
- * statistics, which have later times: its end is extrapolated by their number.
- * Any other range is divided in proportion, or into halves while nothing was
- * found at all.
+ * none, or far too many.  Then the engine is asked how many there are, and
+ * where the first and the last ones are.  What is between these is divided in
+ * proportion, before any row is fetched.
+ *
+ * The engine may not be able to tell.  Then the next range after an empty one
+ * has more values.  One with too many rows is divided in proportion, or into
+ * halves while nothing was found at all.  The first range may have rows that
+ * came after the statistics, which have later times: its end is extrapolated
+ * by their number.
  *
  *-------------------------------------------------------------------------
  */
@@ -96,6 +100,23 @@ divide_first(RangeEnds *ends)
 	return ThresholdsValue(&ends->thresholds, ends->begin + ends->share, &ends->end);
 }
 
+/*
+ * Ask how many rows there are, and where, behind `last`.  False: that cannot be
+ * told.
+ */
+static bool
+survey(RangeEnds *ends)
+{
+	double		n;
+
+	if (!ends->survey(ends->survey_arg, &n, &ends->many_first, &ends->many_end))
+		return false;
+	ends->has_first = n > 0;
+	ends->many_last = ends->rest;
+	ends->many = n;
+	return true;
+}
+
 /* Find the end of a part of the rows whose number is known */
 static void
 find_part(RangeEnds *ends)
@@ -104,7 +125,13 @@ find_part(RangeEnds *ends)
 
 	if (ends->many > ends->most && ends->divided < DIVIDE_TRIES)
 	{
-		if (!ends->has_last)
+		if (ends->has_first)
+		{
+			ends->end = ThresholdsBetween(&ends->thresholds, ends->many_first, ends->many_end,
+										  ends->wanted / ends->many);
+			found = true;
+		}
+		else if (!ends->has_last)
 			found = divide_first(ends);
 		else
 		{
@@ -116,6 +143,7 @@ find_part(RangeEnds *ends)
 		if (!found)
 			ends->divided = DIVIDE_TRIES;
 	}
+	ends->has_first = false;
 	if (found)
 		return;
 	ends->end = ends->many_end;
@@ -133,7 +161,7 @@ choose(RangeEnds *ends)
 		ends->rest = false;
 	}
 	else
-		ends->rest = !find_end(ends);
+		ends->rest = ends->many_last || !find_end(ends);
 	if (ends->divided >= DIVIDE_TRIES)
 		ends->most = 0;
 }
@@ -141,7 +169,7 @@ choose(RangeEnds *ends)
 void
 RangeEndsBegin(RangeEnds *ends, double begin)
 {
-	ends->has_last = ends->found = false;
+	ends->has_last = ends->found = ends->has_first = ends->many_last = false;
 	ends->divided = 0;
 	ends->many = 0;
 	ends->wanted = ends->rows;
@@ -155,16 +183,19 @@ RangeEndsNext(RangeEnds *ends, double n, bool returned)
 {
 	ends->last = ends->end;
 	ends->has_last = true;
-	if (returned)
-	{
-		ends->found = true;
+	ends->found |= returned;
+	if (n > 0)
 		ends->wanted *= RANGE_GROWTH;
-	}
 	if (ends->many > 0)
 	{
 		/* a part that has none is a try, too */
-		ends->divided += returned ? 0 : 1;
+		ends->divided += n > 0 ? 0 : 1;
 		ends->many = Max(ends->many - n, 1);
+	}
+	else if (n == 0 && !ends->many_last)
+	{
+		ends->rest = true;
+		(void) survey(ends);
 	}
 	choose(ends);
 }
@@ -175,6 +206,13 @@ RangeEndsDivide(RangeEnds *ends, double n)
 	const Thresholds *thresholds = &ends->thresholds;
 
 	ends->divided++;
+	ends->many = 0;
+	if (survey(ends) && ends->many > ends->most)
+	{
+		choose(ends);
+		return;
+	}
+	ends->has_first = ends->many_last = false;
 	ends->many_end = ends->end;
 	if (ends->rest && thresholds->n > 0)
 		ends->many_end = thresholds->points[thresholds->n - 1].value;

@@ -33,7 +33,18 @@ typedef struct RangeEnds
 	int			divided;		/* DIVIDE_TRIES */
 	double		many;			/* rows behind `last`, up to many_end; 0: that
 								 * is not known */
+	bool		has_first;		/* many_first is set */
+	Datum		many_first;		/* the first value of these */
 	Datum		many_end;
+	bool		many_last;		/* nothing is known to be behind it */
+
+	/*
+	 * Set by the caller: tells about how many rows are behind `last`, and up
+	 * to `end` unless `rest` is set, and, if there are some, their first and
+	 * last values.  False: that cannot be told.
+	 */
+	bool		(*survey) (void *arg, double *n, Datum *first, Datum *end);
+	void	   *survey_arg;
 } RangeEnds;
 
 /*

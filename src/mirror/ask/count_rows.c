@@ -101,6 +101,29 @@ has_feed(const MirrorTarget *target, const char **reason)
 }
 
 bool
+MirrorEstimateRows(MirrorTarget *target, MirrorSearch *search, MirrorCount *count,
+				   const char **reason)
+{
+	MirrorVisiblePages pages = {.all = true};
+	bool		counted;
+
+	*reason = NULL;
+	memset(count, 0, sizeof(*count));
+	if (target->mode != MIRROR_SHARED || !target->key.rooted)
+		return false;
+	search->counts = &pages;
+	counted = MirrorTopK(target, search, reason) && search->queries[0].counted != GPUVEC_NOT_COUNTED;
+	search->counts = NULL;
+	if (counted)
+	{
+		count->seen = search->queries[0].counted;
+		take_groups(search, CurrentMemoryContext, count);
+	}
+	VisiblePagesFree(&pages);
+	return counted;
+}
+
+bool
 MirrorCountRows(MirrorTarget *target, MirrorSearch *search, MirrorCount *count,
 				const char **reason)
 {

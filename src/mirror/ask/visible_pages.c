@@ -51,6 +51,8 @@
 #include "mirror/ask/visible_pages.h"
 #include "mirror/feed/feed.h"
 #include "port/atomics.h"
+#include "storage/bufmgr.h"
+#include "utils/memutils.h"
 
 /* The bits of a byte of the map that say all-visible */
 #define VISIBLE_BITS	0x55
@@ -61,6 +63,13 @@ VisiblePagesRead(MirrorVisiblePages *pages, const MirrorTarget *target)
 	if (pages == NULL)
 		return;
 	VisiblePagesFree(pages);
+	if (pages->all)
+	{
+		pages->bytes = MAXALIGN((Size) RelationGetNumberOfBlocks(target->rel) / 4 + 1);
+		pages->map = MemoryContextAllocHuge(CurrentMemoryContext, pages->bytes);
+		memset(pages->map, VISIBLE_BITS, pages->bytes);
+		return;
+	}
 	pages->map = MirrorReadMap(target->rel, &pages->bytes);
 	/* bits are read without a lock */
 	pg_memory_barrier();
@@ -70,9 +79,12 @@ VisiblePagesRead(MirrorVisiblePages *pages, const MirrorTarget *target)
 void
 VisiblePagesFree(MirrorVisiblePages *pages)
 {
+	bool		all = pages->all;
+
 	if (pages->map)
 		pfree(pages->map);
 	memset(pages, 0, sizeof(*pages));
+	pages->all = all;
 }
 
 /* True if the map has no page less than it had */

@@ -17,6 +17,8 @@ struct MirrorVisiblePages
 	Size		bytes;
 	gpuvec_freshness then;		/* the feed, and the number of its last record
 								 * after the map was read */
+	bool		all;			/* set by the caller: every page is taken for
+								 * one, which proves nothing */
 	gpuvec_state state;			/* set by the caller: of the mirror that was
 								 * searched */
 };
@@ -29,7 +31,7 @@ VisiblePagesHave(const MirrorVisiblePages *pages, BlockNumber block)
 }
 
 /*
- * Read the map, after the snapshot was taken and before it is known what the
+ * Read the map (or make it, with `all`), after the snapshot was taken and before it is known what the
  * mirror must have applied; again: what was read before is freed.  Nothing if
  * pages is NULL.
  */

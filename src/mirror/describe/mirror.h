@@ -330,6 +330,14 @@ extern bool MirrorCountRows(MirrorTarget *target, MirrorSearch *search, MirrorCo
 							const char **reason);
 
 /*
+ * Count the rows that the mirror has, and the engine finds, whether the
+ * snapshot sees them or not.  The search has a grouping.  False: they cannot be
+ * counted.
+ */
+extern bool MirrorEstimateRows(MirrorTarget *target, MirrorSearch *search, MirrorCount *count,
+							   const char **reason);
+
+/*
  * answer_pages.c.  The rows of pages as gpuvec_tid(block, line), in the order
  * of the pages; tids[] has room for all.
  */

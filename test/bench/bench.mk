@@ -15,6 +15,7 @@
 #   make bench-filters-sql                            index scans with conditions
 #   make bench-counts          counts of rows by an index
 #   make bench-facets          groups of rows, counted by an index
+#   make bench-facets-engine   the same of many rows, in the engine alone, see bench_facets.cpp
 #   make bench-newest          the newest rows that have an id
 #   make bench-overlaps        users that audiences share, in the engine alone
 #   make bench-devices LAYOUTS="0 0,1"                tables on several devices, through SQL
@@ -203,6 +204,13 @@ $(BENCH_BIN)/bench_overlaps: $(srcdir)/test/bench/bench_overlaps.cpp $(BENCH_HEA
 	@mkdir -p $(@D)
 	$(CXX) $(BENCH_CXXFLAGS) $(ROARING) -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS) $(ROARING:-DHAVE_ROARING=-lroaring)
 
+# Groups of matches, without PostgreSQL
+bench-facets-engine: $(BENCH_BIN)/bench_facets
+
+$(BENCH_BIN)/bench_facets: $(srcdir)/test/bench/bench_facets.cpp $(BENCH_HEADERS) $(ENGINE_LIB)
+	@mkdir -p $(@D)
+	$(CXX) $(BENCH_CXXFLAGS) -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS)
+
 # Segments under churn, without PostgreSQL
 bench-churn: $(BENCH_BIN)/bench_churn
 
@@ -247,4 +255,4 @@ clean: clean-bench
 clean-bench:
 	rm -rf $(BENCH_BIN)
 
-.PHONY: bench bench-engine bench-neighbors bench-choice bench-overlaps bench-filters bench-embedding bench-embedding-sql bench-vectors bench-als bench-als-sql bench-filters-sql bench-peers bench-index bench-devices bench-partitions bench-sparse bench-sparse-engine bench-churn bench-writers soak-writers clean-bench
+.PHONY: bench bench-engine bench-neighbors bench-choice bench-overlaps bench-facets-engine bench-filters bench-embedding bench-embedding-sql bench-vectors bench-als bench-als-sql bench-filters-sql bench-peers bench-index bench-devices bench-partitions bench-sparse bench-sparse-engine bench-churn bench-writers soak-writers clean-bench

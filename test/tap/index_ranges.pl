@@ -54,6 +54,30 @@ for my $query (sort keys %queries)
 }
 compare($primary, 'with an engine');
 
+# after a range without rows the engine tells where the others are; also of
+# rows in the same order whose values lie far apart, and if most are deleted
+sub ranges
+{
+	my ($query) = @_;
+
+	$primary->safe_psql('postgres', "$by_ranges; EXPLAIN (ANALYZE, COSTS OFF) $query") =~ /Ranges: (\d+)/ or return 'none';
+	return $1;
+}
+is(ranges("$queries{'newest of the old'} LIMIT 20"), 2, 'ranges of rows that are all old');
+is(ranges("$queries{'newest of the old'} LIMIT 700"), 2, '.. most of them');
+$primary->safe_psql('postgres', q{
+	CREATE TABLE uneven AS SELECT i AS id, timestamptz '2020-01-01' + interval '1 second' * (2.0 ^ (i % 29) + i) AS created, CASE WHEN i % 29 > 14 THEN '{8}' ELSE '{9}' END::idset AS tokens FROM generate_series(1, 20000) i;
+	CREATE INDEX ON uneven USING gpuvec (tokens, created);
+	VACUUM ANALYZE uneven});
+my $uneven = q{SELECT id FROM uneven WHERE tokens && '{8}' ORDER BY created, id LIMIT};
+for my $limit (20, 500, 3000)
+{
+	is($primary->safe_psql('postgres', "$by_ranges; $uneven $limit"), $primary->safe_psql('postgres', "$by_sort; $uneven $limit"), "values far apart, $limit rows");
+}
+is(join(' ', map { ranges("$uneven $_") } 20, 100, 500), '3 3 2', 'ranges of values far apart');
+$primary->safe_psql('postgres', q{DELETE FROM uneven WHERE id % 29 < 17});
+is($primary->safe_psql('postgres', "$by_ranges; $uneven 20"), $primary->safe_psql('postgres', "$by_sort; $uneven 20"), 'many of the first rows are deleted');
+
 # cursors that have returned a few rows go on without the engine: each row once
 for my $fetched (0, 1, 50, 150)
 {

@@ -142,8 +142,8 @@ extern bool GpuvecCountFound(IndexScanDesc scan, const GpuvecConditions *conditi
 							 const gpuvec_grouping *grouping, GpuvecCount *count);
 
 /*
- * The same, roughly: of the rows that the engine has, visible or not, which may
- * satisfy the search keys.  None have to be looked at.
+ * The same, roughly: of the rows that the engine has, visible or not, and
+ * that may satisfy the search keys.  None have to be looked at.
  */
 extern bool GpuvecEstimateFound(IndexScanDesc scan, const GpuvecConditions *conditions,
 								const gpuvec_grouping *grouping, GpuvecCount *count);

@@ -101,8 +101,8 @@ divide_first(RangeEnds *ends)
 }
 
 /*
- * Ask how many rows there are, and where, behind `last`.  False: that cannot be
- * told.
+ * Ask how many rows there are, and where, behind `last`.  False: that cannot
+ * be told.
  */
 static bool
 survey(RangeEnds *ends)

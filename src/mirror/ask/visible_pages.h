@@ -31,9 +31,9 @@ VisiblePagesHave(const MirrorVisiblePages *pages, BlockNumber block)
 }
 
 /*
- * Read the map (or make it, with `all`), after the snapshot was taken and before it is known what the
- * mirror must have applied; again: what was read before is freed.  Nothing if
- * pages is NULL.
+ * Read the map, after the snapshot was taken and before it is known what the
+ * mirror must have applied; again: what was read before is freed.  With `all`,
+ * make one that has every page.  Nothing if pages is NULL.
  */
 extern void VisiblePagesRead(MirrorVisiblePages *pages, const MirrorTarget *target);
 

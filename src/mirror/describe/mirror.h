@@ -331,8 +331,8 @@ extern bool MirrorCountRows(MirrorTarget *target, MirrorSearch *search, MirrorCo
 
 /*
  * Count the rows that the mirror has, and the engine finds, whether the
- * snapshot sees them or not.  The search has a grouping.  False: they cannot be
- * counted.
+ * snapshot sees them or not.  The search has a grouping.  False: they cannot
+ * be counted.
  */
 extern bool MirrorEstimateRows(MirrorTarget *target, MirrorSearch *search, MirrorCount *count,
 							   const char **reason);

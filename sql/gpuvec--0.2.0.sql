@@ -1318,6 +1318,73 @@ CREATE FUNCTION gpuvec_vec_topk_batch_rows(
 	SUPPORT gpuvec_topk_support;
 COMMENT ON FUNCTION gpuvec_vec_topk_batch_rows(anyelement, name, idvec[], int8, text, float8, tid[])
 	IS 'the k most similar rows for each vector of an array, as whole rows';
+-- Arrays.  An index on a column of arrays keeps the sets of their elements,
+-- which distances are defined on.  Searches by the server's own operators are
+-- checked on the rows.
+
+CREATE FUNCTION idset_of_array(anyarray) RETURNS idset
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idset_of_array(anyarray) IS 'the elements of an array: the bits of int2 and int4, hashes of other types; without nulls';
+
+CREATE FUNCTION array_braun_blanquet_distance(anyarray, anyarray) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION array_braun_blanquet_distance(anyarray, anyarray) IS 'implementation of <-> operator';
+
+CREATE OPERATOR <-> (
+	LEFTARG = anyarray, RIGHTARG = anyarray, FUNCTION = array_braun_blanquet_distance, COMMUTATOR = <->
+);
+COMMENT ON OPERATOR <-> (anyarray, anyarray) IS 'Braun-Blanquet distance of the sets of elements';
+
+CREATE FUNCTION array_jaccard_distance(anyarray, anyarray) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION array_jaccard_distance(anyarray, anyarray) IS 'implementation of <%> operator';
+
+CREATE OPERATOR <%> (
+	LEFTARG = anyarray, RIGHTARG = anyarray, FUNCTION = array_jaccard_distance, COMMUTATOR = <%>
+);
+COMMENT ON OPERATOR <%> (anyarray, anyarray) IS 'Jaccard distance of the sets of elements';
+
+CREATE FUNCTION array_cosine_distance(anyarray, anyarray) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION array_cosine_distance(anyarray, anyarray) IS 'implementation of <=> operator';
+
+CREATE OPERATOR <=> (
+	LEFTARG = anyarray, RIGHTARG = anyarray, FUNCTION = array_cosine_distance, COMMUTATOR = <=>
+);
+COMMENT ON OPERATOR <=> (anyarray, anyarray) IS 'cosine distance of the sets of elements';
+
+CREATE FUNCTION array_negative_intersection(anyarray, anyarray) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION array_negative_intersection(anyarray, anyarray) IS 'implementation of <#> operator';
+
+CREATE OPERATOR <#> (
+	LEFTARG = anyarray, RIGHTARG = anyarray, FUNCTION = array_negative_intersection, COMMUTATOR = <#>
+);
+COMMENT ON OPERATOR <#> (anyarray, anyarray) IS 'negated number of common elements';
+
+CREATE FUNCTION array_hamming_distance(anyarray, anyarray) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION array_hamming_distance(anyarray, anyarray) IS 'implementation of <~> operator';
+
+CREATE OPERATOR <~> (
+	LEFTARG = anyarray, RIGHTARG = anyarray, FUNCTION = array_hamming_distance, COMMUTATOR = <~>
+);
+COMMENT ON OPERATOR <~> (anyarray, anyarray) IS 'number of elements that only one of the arrays has';
+
+CREATE OPERATOR CLASS array_ops DEFAULT FOR TYPE anyarray USING gpuvec AS
+	OPERATOR 1 <-> FOR ORDER BY float_ops,
+	OPERATOR 2 <%> FOR ORDER BY float_ops,
+	OPERATOR 3 <=> FOR ORDER BY float_ops,
+	OPERATOR 4 <#> FOR ORDER BY float_ops,
+	OPERATOR 5 <~> FOR ORDER BY float_ops,
+	OPERATOR 6 pg_catalog.&&,
+	OPERATOR 7 pg_catalog.@>,
+	OPERATOR 8 pg_catalog.=,
+	OPERATOR 9 pg_catalog.<@,
+	FUNCTION 1 idset_of_array(anyarray),
+	STORAGE idset;
+COMMENT ON OPERATOR CLASS array_ops USING gpuvec IS 'distances of arrays, and searches for their elements';
+COMMENT ON OPERATOR FAMILY array_ops USING gpuvec IS 'distances of arrays';
 
 CREATE FUNCTION gpuvec_overlaps_support(internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C STRICT;

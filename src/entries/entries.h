@@ -45,7 +45,16 @@ typedef struct IndexEntry
 	uint32		bytes;
 } IndexEntry;
 
-/* True if the index keeps entries: it has an expression or a predicate */
+/*
+ * The support function of an operator class that makes a set of a value of the
+ * first column, as the index keeps it.  Others have none.
+ */
+#define ENTRY_SET_PROC		1
+
+/*
+ * True if the index keeps entries: it has an expression or a predicate, or
+ * makes sets of the values of its first column
+ */
 extern bool EntriesKept(Relation index);
 
 /* Filter keys of each entry: one for the set and for each filter column */

@@ -40,6 +40,7 @@ typedef struct Build
 	double		rows;			/* number of rows */
 	bool		kept;			/* the index keeps its rows */
 	MemoryContext context;		/* of the batch's memory */
+	MemoryContext row;			/* of one row's set */
 	FilterColumns filters;
 	uint32		bucket;			/* bucket of the batch */
 	EntryBatch	batch;
@@ -62,8 +63,14 @@ keep_row(Build *build, Relation index, ItemPointer tid, Datum *values, bool *isn
 	uint64		filter_keys[GPUVEC_MAX_FILTERS + 1];
 	EntryValue	value = {.filter_keys = filter_keys, .nfilter_keys = gpuvec_filter_keys(build->filters.n)};
 
+	MemoryContextReset(build->row);
 	if (!isnull[0])
-		value.set = PG_DETOAST_DATUM_PACKED(values[0]);
+	{
+		MemoryContext old = MemoryContextSwitchTo(build->row);
+
+		value.set = GpuvecStoredRow(index, values[0]);
+		MemoryContextSwitchTo(old);
+	}
 	if (value.nfilter_keys > 0)
 		FilterKeys(&build->filters, values, isnull, filter_keys);
 	if (bucket != build->bucket || build->batch.used > BATCH_BYTES)
@@ -71,8 +78,6 @@ keep_row(Build *build, Relation index, ItemPointer tid, Datum *values, bool *isn
 	build->bucket = bucket;
 	/* the value is copied into the batch */
 	EntryBatchAdd(&build->batch, build->context, tid, &value, 0);
-	if (value.set != NULL && (Pointer) value.set != DatumGetPointer(values[0]))
-		pfree(value.set);
 }
 
 /* Callback of the table scan: add a row to the index */
@@ -151,6 +156,7 @@ gpuvec_build(Relation heap, Relation index, IndexInfo *info)
 		elog(ERROR, "index \"%s\" already contains data", RelationGetRelationName(index));
 	FilterDescribe(index->rd_indextuple, &build.filters);
 	check_definition(index, info, &build.filters);
+	build.row = AllocSetContextCreate(CurrentMemoryContext, "gpuvec row", ALLOCSET_DEFAULT_SIZES);
 	EntriesForget(index);
 	pgstat_progress_update_param(PROGRESS_CREATEIDX_SUBPHASE, PHASE_META);
 	GPUVEC_INJECTION("build-meta");
@@ -168,6 +174,7 @@ gpuvec_build(Relation heap, Relation index, IndexInfo *info)
 												 &build, NULL);
 	result->index_tuples = build.rows;
 	write_batch(&build, index);
+	MemoryContextDelete(build.row);
 	if (build.kept)
 		EntriesLogBuild(index);
 	return result;

@@ -72,6 +72,7 @@
 
 #include "access/table.h"
 #include "catalog/pg_class.h"
+#include "entries/entries.h"
 #include "index/index_am.h"
 #include "mirror/describe/costs.h"
 #include "mirror/describe/row_value.h"
@@ -132,16 +133,24 @@ cost_without_mirror(const RelOptInfo *rel, double rows, bool ordered)
 	return cost;
 }
 
+/* True if an index makes sets of the values of its first column */
+static bool
+makes_sets(const IndexOptInfo *info)
+{
+	return OidIsValid(get_opfamily_proc(info->opfamily[0], info->opcintype[0], info->opcintype[0],
+										ENTRY_SET_PROC));
+}
+
 /* Find the costs of the mirror that an index scan would use */
 static CostsKnown
 find_costs(PlannerInfo *root, const IndexOptInfo *info, Costs *costs)
 {
 	Relation	heap = table_open(planner_rt_fetch(info->rel->relid, root)->relid, NoLock);
-	bool		own = info->indexprs != NIL || info->indpred != NIL;
+	bool		own = info->indexprs != NIL || info->indpred != NIL || makes_sets(info);
 	CostsKey	key = {
 		.database = MyDatabaseId, .relation = RelationGetRelid(heap),
 		.relfilenumber = GpuvecRelFile(heap), .index = own ? info->indexoid : InvalidOid,
-		.attnum = info->indexkeys[0], .rooted = own || !RecoveryInProgress(),
+		.attnum = makes_sets(info) ? 0 : info->indexkeys[0], .rooted = own || !RecoveryInProgress(),
 		.nfilters = info->nkeycolumns - 1
 	};
 

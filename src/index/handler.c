@@ -7,7 +7,7 @@
  * mirror of the column can return the table's rows in the order of a
  * distance, or the rows with certain ids.  An index with an expression or a
  * predicate keeps its rows (entries.c), as no session that only reads may
- * compute them.  Scans search the mirror (scan.c, key_search.c).  Insertions
+ * compute them; so does one that makes sets of its values, those of arrays.  Scans search the mirror (scan.c, key_search.c).  Insertions
  * hand rows over to the mirror, and vacuum those that are gone, in shared
  * memory (feed.c, gone.c): neither needs the engine.
  *
@@ -85,6 +85,7 @@ typedef struct Columns
 {
 	bool		values;			/* the first one has vectors */
 	FilterColumns filters;
+	MemoryContext row;			/* of what is made of a row's values */
 } Columns;
 
 static const Columns *
@@ -95,6 +96,7 @@ columns_of(Relation index, IndexInfo *info)
 		Columns    *columns = MemoryContextAlloc(info->ii_Context, sizeof(Columns));
 
 		columns->values = GpuvecHasValues(index);
+		columns->row = AllocSetContextCreate(info->ii_Context, "gpuvec row", ALLOCSET_SMALL_SIZES);
 		FilterDescribe(index->rd_indextuple, &columns->filters);
 		info->ii_AmCache = columns;
 	}
@@ -141,8 +143,14 @@ insert_row(Relation heap, Relation index, ItemPointer tid, Datum *values, bool *
 		return;
 	}
 	if (!isnull[0])
-		value.set = PG_DETOAST_DATUM_PACKED(values[0]);
+	{
+		MemoryContext old = MemoryContextSwitchTo(columns_of(index, info)->row);
+
+		value.set = GpuvecStoredRow(index, values[0]);
+		MemoryContextSwitchTo(old);
+	}
 	EntryQueueAdd(heap, index, tid, &value);
+	MemoryContextReset(columns_of(index, info)->row);
 }
 
 #if PG_VERSION_NUM >= 140000
@@ -278,6 +286,23 @@ class_complete(Form_pg_opclass form, uint32 seen)
 	return false;
 }
 
+/* True if a function that makes sets has the type of what is kept */
+static bool
+set_proc_valid(Form_pg_opclass form)
+{
+	Oid			function = get_opfamily_proc(form->opcfamily, form->opcintype, form->opcintype, ENTRY_SET_PROC);
+
+	if (OidIsValid(function) == OidIsValid(form->opckeytype) &&
+		(!OidIsValid(function) ||
+		 (idset_is_type(form->opckeytype) && get_func_rettype(function) == form->opckeytype)))
+		return true;
+	ereport(INFO,
+			(errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
+			 errmsg("operator class \"%s\" of access method %s has another storage type than its function %d returns",
+					NameStr(form->opcname), "gpuvec", ENTRY_SET_PROC)));
+	return false;
+}
+
 static bool
 gpuvec_validate(Oid opclass)
 {
@@ -304,7 +329,7 @@ gpuvec_validate(Oid opclass)
 		else if (amop->amoplefttype == form->opcintype)
 			seen |= 1u << amop->amopstrategy;
 	}
-	ok = class_complete(form, seen) && ok;
+	ok = class_complete(form, seen) && set_proc_valid(form) && ok;
 	ReleaseCatCacheList(list);
 	ReleaseSysCache(family_tuple);
 	ReleaseSysCache(class_tuple);
@@ -363,12 +388,13 @@ gpuvec_handler(PG_FUNCTION_ARGS)
 	static const IndexAmRoutine am = {
 		.type = T_IndexAmRoutine,
 		.amstrategies = GPUVEC_N_STRATEGIES,
-		.amsupport = 0,
+		.amsupport = ENTRY_SET_PROC,
 		.amcanorderbyop = true,
 		.amcanmulticol = true,
 		.amoptionalkey = true,
 		.amsearcharray = true,
 		.amsearchnulls = true,
+		.amstorage = true,
 		.amkeytype = InvalidOid,
 		.amparallelvacuumoptions = VACUUM_OPTION_NO_PARALLEL,
 

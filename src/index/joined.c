@@ -58,6 +58,9 @@ may_fail(Node *node, void *context)
 static bool
 keys_may_fail(const IndexScanState *scan)
 {
+	/* making a set may, of too many elements, for instance */
+	if (GpuvecMakesSets(scan->iss_RelationDesc))
+		return true;
 	for (int i = 0; i < scan->iss_NumRuntimeKeys; i++)
 		if (may_fail((Node *) scan->iss_RuntimeKeys[i].key_expr->expr, NULL))
 			return true;

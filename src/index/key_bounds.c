@@ -18,6 +18,10 @@
  *						from the empty set: hamming >= 0, with the query '{}'.
  *		tokens <<->> t	t names the measure and the bound
  *
+ * If the index makes sets of arrays, arrays that satisfy a key have sets that
+ * satisfy the key of the sets.  Others may, too: null elements and the order
+ * of elements make no difference there, and different ones may have one id.
+ *
  * Of vectors only the last one.  All of them rank.  One that the measure
  * refuses comes, too, so that the executor raises the error; with a query that
  * it refuses, all rows have to be looked at.
@@ -159,19 +163,19 @@ set_bound(StrategyNumber strategy, Datum value, Bound *bound)
 	}
 }
 
-/*
- * The bound of a value, which is not null, of a search key.  `values`: the
- * column has vectors.
- */
+/* The bound of a value, which is not null, of a search key of an index */
 static void
-value_bound(ScanKey key, bool values, Datum value, Bound *bound)
+value_bound(Relation index, ScanKey key, Datum value, Bound *bound)
 {
 	bool		raise = (key->sk_flags & SK_SEARCHARRAY) == 0;
+	bool		makes = GpuvecMakesSets(index);
 
 	memset(bound, 0, sizeof(*bound));
 	bound->kind = BOUND_NOTHING;
-	bound->exact = key->sk_strategy != GPUVEC_CONTAINED;
-	if (key->sk_strategy == GPUVEC_REACHES && values)
+	bound->exact = key->sk_strategy != GPUVEC_CONTAINED && !makes;
+	if (makes)
+		set_bound(key->sk_strategy, PointerGetDatum(GpuvecStoredValue(index, value)), bound);
+	else if (key->sk_strategy == GPUVEC_REACHES && GpuvecHasValues(index))
 		vector_bound(value, raise, bound);
 	else if (key->sk_strategy == GPUVEC_REACHES)
 		threshold_bound(value, raise, bound);
@@ -247,7 +251,7 @@ sort_bounds(Bounds *bounds)
 
 /* The bounds of an array */
 static void
-array_bounds(ScanKey key, bool values, Bounds *bounds)
+array_bounds(Relation index, ScanKey key, Bounds *bounds)
 {
 	ArrayType  *array = DatumGetArrayTypeP(key->sk_argument);
 	Datum	   *elements;
@@ -267,7 +271,7 @@ array_bounds(ScanKey key, bool values, Bounds *bounds)
 		CHECK_FOR_INTERRUPTS();
 		if (isnull[i])
 			continue;
-		value_bound(key, values, elements[i], &bound);
+		value_bound(index, key, elements[i], &bound);
 		add_bound(bounds, &bound);
 	}
 	sort_bounds(bounds);
@@ -275,7 +279,7 @@ array_bounds(ScanKey key, bool values, Bounds *bounds)
 
 /* The bounds of a search key of the first column */
 static void
-key_bounds(ScanKey key, bool values, Bounds *bounds)
+key_bounds(Relation index, ScanKey key, Bounds *bounds)
 {
 	memset(bounds, 0, sizeof(*bounds));
 	bounds->kind = BOUND_NONE;
@@ -286,13 +290,13 @@ key_bounds(ScanKey key, bool values, Bounds *bounds)
 	if (key->sk_flags & SK_ISNULL)
 		return;
 	if (key->sk_flags & SK_SEARCHARRAY)
-		array_bounds(key, values, bounds);
+		array_bounds(index, key, bounds);
 	else
 	{
 		Bound		bound;
 
 		bounds->bounds = palloc_object(Bound);
-		value_bound(key, values, key->sk_argument, &bound);
+		value_bound(index, key, key->sk_argument, &bound);
 		add_bound(bounds, &bound);
 	}
 }
@@ -300,8 +304,6 @@ key_bounds(ScanKey key, bool values, Bounds *bounds)
 void
 GpuvecChooseBounds(IndexScanDesc scan, Bounds *best)
 {
-	bool		values = GpuvecHasValues(scan->indexRelation);
-
 	memset(best, 0, sizeof(*best));
 	best->kind = BOUND_NONE;
 	for (int i = 0; i < scan->numberOfKeys; i++)
@@ -310,7 +312,7 @@ GpuvecChooseBounds(IndexScanDesc scan, Bounds *best)
 
 		if (scan->keyData[i].sk_attno != 1)
 			continue;
-		key_bounds(&scan->keyData[i], values, &bounds);
+		key_bounds(scan->indexRelation, &scan->keyData[i], &bounds);
 		if (bounds.kind < best->kind || (bounds.kind == best->kind && bounds.n < best->n))
 			*best = bounds;
 	}

@@ -12,6 +12,7 @@
 #include "gpuvec.h"
 
 #include "access/heapam.h"
+#include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/tableam.h"
@@ -428,7 +429,9 @@ MirrorIndexFile(const MirrorTarget *target, Oid *tablespace, Oid *file)
 void
 MirrorDescribeIndex(Relation rel, Relation index, MirrorTarget *target)
 {
-	describe(rel, index->rd_index->indkey.values[0], target);
+	/* sets that an index makes are those of an expression, too */
+	describe(rel, OidIsValid(index_getprocid(index, 1, ENTRY_SET_PROC)) ? 0 :
+			 index->rd_index->indkey.values[0], target);
 	target->index = index;
 	target->key.rooted = true;
 	add_filters(rel, index->rd_indextuple, target);

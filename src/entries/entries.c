@@ -78,7 +78,7 @@ EntriesKept(Relation index)
 	for (int i = 0; i < index->rd_index->indnkeyatts; i++)
 		if (index->rd_index->indkey.values[i] == 0)
 			return true;
-	if (OidIsValid(index_getprocid(index, 1, ENTRY_SET_PROC)))
+	if (EntriesMakeSets(index))
 		return true;
 	return !heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL);
 }

@@ -52,6 +52,15 @@ typedef struct IndexEntry
 #define ENTRY_SET_PROC		1
 
 /*
+ * entry_value.c.  Does an index make sets of the values of its first column?
+ * What it keeps of a value: such a set, or the value itself, not toasted;
+ * palloc'd, or the value.  The same of a row; errors name the index.
+ */
+extern bool EntriesMakeSets(Relation index);
+extern struct varlena *EntriesValue(Relation index, Datum value);
+extern struct varlena *EntriesRowValue(Relation index, Datum value);
+
+/*
  * True if the index keeps entries: it has an expression or a predicate, or
  * makes sets of the values of its first column
  */

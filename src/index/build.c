@@ -20,9 +20,12 @@
 #include "entries/entries.h"
 #include "index/index_am.h"
 #include "nodes/execnodes.h"
+#include "nodes/nodeFuncs.h"
 #include "pgstat.h"
 #include "storage/bufmgr.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
 
 /*
  * Phases of a build, numbered after the server's
@@ -68,7 +71,7 @@ keep_row(Build *build, Relation index, ItemPointer tid, Datum *values, bool *isn
 	{
 		MemoryContext old = MemoryContextSwitchTo(build->row);
 
-		value.set = GpuvecStoredRow(index, values[0]);
+		value.set = EntriesRowValue(index, values[0]);
 		MemoryContextSwitchTo(old);
 	}
 	if (value.nfilter_keys > 0)
@@ -118,7 +121,7 @@ check_columns(Relation index, const FilterColumns *filters)
 	if (FilterKindOf(index->rd_opcintype[0]) != FILTER_UNKNOWN)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("the first column of an index of access method \"%s\" must be of type %s or %s", "gpuvec",
+				 errmsg("the first column of an index of access method \"%s\" must be of type %s or %s, or an array", "gpuvec",
 						"idset", "idvec"),
 				 errdetail("The first column has the type %s.",
 						   format_type_be(index->rd_opcintype[0]))));
@@ -135,15 +138,34 @@ check_columns(Relation index, const FilterColumns *filters)
 							format_type_be(filters->columns[i].type))));
 }
 
+/*
+ * Fail if there are values in the first column that no set can be made of:
+ * arrays of a type without a hash function
+ */
+static void
+check_elements(Relation heap, Relation index, const IndexInfo *info)
+{
+	AttrNumber	attnum = info->ii_IndexAttrNumbers[0];
+	Oid			type;
+
+	if (!EntriesMakeSets(index))
+		return;
+	type = attnum != 0 ? TupleDescAttr(RelationGetDescr(heap), attnum - 1)->atttypid :
+		exprType(linitial(info->ii_Expressions));
+	type = get_base_element_type(type);
+	(void) EntriesValue(index, PointerGetDatum(construct_empty_array(type)));
+}
+
 /* Refuse definitions that scans cannot serve */
 static void
-check_definition(Relation index, const IndexInfo *info, const FilterColumns *filters)
+check_definition(Relation heap, Relation index, const IndexInfo *info, const FilterColumns *filters)
 {
 	if (info->ii_ExclusionOps != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("access method \"%s\" does not support exclusion constraints", "gpuvec")));
 	check_columns(index, filters);
+	check_elements(heap, index, info);
 }
 
 IndexBuildResult *
@@ -155,7 +177,7 @@ gpuvec_build(Relation heap, Relation index, IndexInfo *info)
 	if (RelationGetNumberOfBlocks(index) != 0)
 		elog(ERROR, "index \"%s\" already contains data", RelationGetRelationName(index));
 	FilterDescribe(index->rd_indextuple, &build.filters);
-	check_definition(index, info, &build.filters);
+	check_definition(heap, index, info, &build.filters);
 	build.row = AllocSetContextCreate(CurrentMemoryContext, "gpuvec row", ALLOCSET_DEFAULT_SIZES);
 	EntriesForget(index);
 	pgstat_progress_update_param(PROGRESS_CREATEIDX_SUBPHASE, PHASE_META);

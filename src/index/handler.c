@@ -146,7 +146,7 @@ insert_row(Relation heap, Relation index, ItemPointer tid, Datum *values, bool *
 	{
 		MemoryContext old = MemoryContextSwitchTo(columns_of(index, info)->row);
 
-		value.set = GpuvecStoredRow(index, values[0]);
+		value.set = EntriesRowValue(index, values[0]);
 		MemoryContextSwitchTo(old);
 	}
 	EntryQueueAdd(heap, index, tid, &value);

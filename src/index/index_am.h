@@ -70,15 +70,6 @@ GpuvecSameValue(const struct varlena *a, const struct varlena *b)
  */
 extern bool GpuvecStrategyScoring(StrategyNumber strategy, bool weights, gpuvec_scoring *scoring);
 extern bool GpuvecHasValues(Relation index);
-
-/*
- * Does an index make sets of the values of its first column?  What it keeps of
- * a value: such a set, or the value itself, not toasted; palloc'd, or the
- * value.  Of a row that is inserted; errors name the index.
- */
-extern bool GpuvecMakesSets(Relation index);
-extern struct varlena *GpuvecStoredValue(Relation index, Datum value);
-extern struct varlena *GpuvecStoredRow(Relation index, Datum value);
 extern void GpuvecReadOrder(Relation index, const ScanKeyData *key, GpuvecOrder *order);
 extern bool GpuvecIsOurs(Relation index);
 extern bool GpuvecIsOrderedScan(const PlanState *node);

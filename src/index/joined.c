@@ -24,6 +24,7 @@
 
 #include "executor/executor.h"
 #include "index/count.h"
+#include "entries/entries.h"
 #include "index/index_am.h"
 #include "index/merge.h"
 #include "index/ranges.h"
@@ -59,7 +60,7 @@ static bool
 keys_may_fail(const IndexScanState *scan)
 {
 	/* making a set may, of too many elements, for instance */
-	if (GpuvecMakesSets(scan->iss_RelationDesc))
+	if (EntriesMakeSets(scan->iss_RelationDesc))
 		return true;
 	for (int i = 0; i < scan->iss_NumRuntimeKeys; i++)
 		if (may_fail((Node *) scan->iss_RuntimeKeys[i].key_expr->expr, NULL))

@@ -48,6 +48,7 @@
 #include "catalog/pg_type.h"
 #include "idset/idset_threshold.h"
 #include "idvec/idvec_threshold.h"
+#include "entries/entries.h"
 #include "index/index_am.h"
 #include "index/key_bounds.h"
 #include "miscadmin.h"
@@ -168,13 +169,13 @@ static void
 value_bound(Relation index, ScanKey key, Datum value, Bound *bound)
 {
 	bool		raise = (key->sk_flags & SK_SEARCHARRAY) == 0;
-	bool		makes = GpuvecMakesSets(index);
+	bool		makes = EntriesMakeSets(index);
 
 	memset(bound, 0, sizeof(*bound));
 	bound->kind = BOUND_NOTHING;
 	bound->exact = key->sk_strategy != GPUVEC_CONTAINED && !makes;
 	if (makes)
-		set_bound(key->sk_strategy, PointerGetDatum(GpuvecStoredValue(index, value)), bound);
+		set_bound(key->sk_strategy, PointerGetDatum(EntriesValue(index, value)), bound);
 	else if (key->sk_strategy == GPUVEC_REACHES && GpuvecHasValues(index))
 		vector_bound(value, raise, bound);
 	else if (key->sk_strategy == GPUVEC_REACHES)

@@ -10,11 +10,9 @@
  */
 #include "gpuvec.h"
 
-#include "access/genam.h"
 #include "access/relscan.h"
 #include "access/table.h"
 #include "entries/entries.h"
-#include "fmgr.h"
 #include "index/index_am.h"
 #include "index/knn_scan.h"
 #include "mirror/describe/row_value.h"
@@ -56,42 +54,6 @@ GpuvecHasValues(Relation index)
 	return RowTypeHasValues(index->rd_opcintype[0]);
 }
 
-bool
-GpuvecMakesSets(Relation index)
-{
-	return OidIsValid(index_getprocid(index, 1, ENTRY_SET_PROC));
-}
-
-struct varlena *
-GpuvecStoredValue(Relation index, Datum value)
-{
-	if (GpuvecMakesSets(index))
-		value = FunctionCall1Coll(index_getprocinfo(index, 1, ENTRY_SET_PROC),
-								  index->rd_indcollation[0], value);
-	return PG_DETOAST_DATUM_PACKED(value);
-}
-
-/* error_context_stack callback: whose index makes a set */
-static void
-name_index(void *arg)
-{
-	errcontext("making a set for index \"%s\"", RelationGetRelationName((Relation) arg));
-}
-
-struct varlena *
-GpuvecStoredRow(Relation index, Datum value)
-{
-	ErrorContextCallback callback = {
-		.previous = error_context_stack, .callback = name_index, .arg = index
-	};
-	struct varlena *stored;
-
-	error_context_stack = &callback;
-	stored = GpuvecStoredValue(index, value);
-	error_context_stack = callback.previous;
-	return stored;
-}
-
 /*
  * A strategy does not tell the measure: <#> is of two sets, of two vectors, or
  * of a set and a vector, which is another type than that of the column
@@ -109,7 +71,7 @@ GpuvecReadOrder(Relation index, const ScanKeyData *key, GpuvecOrder *order)
 		elog(ERROR, "strategy %d is not one of vectors", key->sk_strategy);
 	if (key->sk_flags & SK_ISNULL)
 		return;
-	order->value = GpuvecMakesSets(index) ? GpuvecStoredValue(index, key->sk_argument) :
+	order->value = EntriesMakeSets(index) ? EntriesValue(index, key->sk_argument) :
 		PG_DETOAST_DATUM_COPY(key->sk_argument);
 	order->vector = is_set ? idvec_sparse_of_set((const IdSet *) order->value) :
 		idvec_sparse((const IdVec *) order->value);

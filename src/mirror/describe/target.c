@@ -12,7 +12,6 @@
 #include "gpuvec.h"
 
 #include "access/heapam.h"
-#include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/tableam.h"
@@ -430,8 +429,7 @@ void
 MirrorDescribeIndex(Relation rel, Relation index, MirrorTarget *target)
 {
 	/* sets that an index makes are those of an expression, too */
-	describe(rel, OidIsValid(index_getprocid(index, 1, ENTRY_SET_PROC)) ? 0 :
-			 index->rd_index->indkey.values[0], target);
+	describe(rel, EntriesMakeSets(index) ? 0 : index->rd_index->indkey.values[0], target);
 	target->index = index;
 	target->key.rooted = true;
 	add_filters(rel, index->rd_indextuple, target);

@@ -128,7 +128,8 @@ extern void GpuvecFind(IndexScanDesc scan, const GpuvecConditions *conditions,
 
 /*
  * Count the rows that the snapshot sees and that satisfy the search keys, but
- * for those that have to be looked at as their keys are rounded; with a
+ * for those that have to be looked at as their keys are rounded; and that
+ * match queries, a list of IdSetQuery; with a
  * grouping (else NULL), put them into groups, which are allocated in the
  * current memory context.  False: that is not known without looking at them.
  */
@@ -139,7 +140,7 @@ typedef struct GpuvecCount
 } GpuvecCount;
 
 extern bool GpuvecCountFound(IndexScanDesc scan, const GpuvecConditions *conditions,
-							 const gpuvec_grouping *grouping, GpuvecCount *count);
+							 const List *queries, const gpuvec_grouping *grouping, GpuvecCount *count);
 
 /* True if a key of the first column says which rows to look for */
 extern bool GpuvecHasBound(IndexScanDesc scan);

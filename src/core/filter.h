@@ -124,6 +124,7 @@ gpuvec_key_passes(const gpuvec_condition *c, const uint64_t *values, uint64_t ke
 		case GPUVEC_KEY_WITHIN_BITS:
 			return (key & ~c->low) == 0;
 		case GPUVEC_IS_NOT_NULL:
+		case GPUVEC_SET_MATCHES:	/* gpuvec_ids_match() knows */
 			return true;
 		default:
 			return false;
@@ -141,8 +142,8 @@ gpuvec_filter_match(const gpuvec_filter *filter)
 }
 
 /*
- * True if a row with these filter keys passes the filter, which has no
- * expression of ids
+ * True if a row with these filter keys passes the filter, but for an
+ * expression of ids, of which only the set must not be null
  */
 static inline GPUVEC_HD bool
 gpuvec_filter_passes(const gpuvec_filter *filter, const uint64_t *filter_keys)

@@ -26,7 +26,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/measure.h"
+#include "core/filter.h"
+#include "core/ids.h"
 
 /* Most ids, values on the stack, and steps */
 #define GPUVEC_MOST_MATCH_IDS	64
@@ -119,6 +120,40 @@ gpuvec_set_matches(const uint64_t *steps, uint32_t nsteps, uint64_t has, bool mo
 				stack = stack << 1 | (has >> steps[i] & 1);
 		}
 	return stack & 1;
+}
+
+/* The number of an id among n others, which ascend; n if it is none of them */
+static inline uint64_t
+gpuvec_match_number(const uint64_t *ids, uint64_t n, uint32_t id)
+{
+	uint64_t	at = gpuvec_first_key(ids, (uint32_t) n, id);
+
+	return at < n && ids[at] == id ? at : n;
+}
+
+/* True if a set with these ids satisfies a filter's expression, if it has one */
+static inline bool
+gpuvec_ids_match(const gpuvec_filter *filter, gpuvec_id_span set)
+{
+	const gpuvec_condition *match = gpuvec_filter_match(filter);
+	const uint64_t *ids;
+	uint64_t	has = 0;
+	bool		more = false;
+
+	if (match == NULL)
+		return true;
+	ids = filter->values + match->first;
+	for (uint32_t i = 0; i < set.n; i++)
+	{
+		uint64_t	at = gpuvec_match_number(ids, match->low, set.wide ? ((const uint32_t *) set.ids)[i] :
+											 ((const uint16_t *) set.ids)[i]);
+
+		if (at < match->low)
+			has |= UINT64_C(1) << at;
+		else
+			more = true;
+	}
+	return gpuvec_set_matches(ids + match->low, match->n - (uint32_t) match->low, has, more);
 }
 
 #endif							/* GPUVEC_SET_MATCH_H */

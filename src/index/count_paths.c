@@ -19,7 +19,8 @@
  *
  * The planner considers the node only where the search keys decide: each
  * condition, those of security barriers too, is a key of the index that needs
- * no second look at the row, but for rows whose keys are rounded.  Groups are
+ * no second look at the row, but for rows whose keys are rounded; or a boolean
+ * query of ids, set @@ query.  Groups are
  * made by filter columns of the index whose keys are exact.  The executor
  * knows that better than the planner, which only has to be right about costs:
  * where it is wrong, the scan is run.
@@ -114,12 +115,27 @@ see_key(ScanKeyData *key, const List *args, KeysSeen *seen)
 	GpuvecMatchAddKey(&seen->match, key);
 }
 
+/*
+ * The same of a query that search keys do not say all of.  False: the
+ * condition is another one.
+ */
+static bool
+see_query(const IndexOptInfo *index, const RestrictInfo *rinfo, KeysSeen *seen)
+{
+	const IdSetQuery *query = GpuvecMatchedQuery((const Node *) rinfo->clause, index->indexkeys[0]);
+
+	if (query == NULL)
+		return false;
+	seen->several = true;
+	GpuvecMatchAddQuery(&seen->match, query);
+	return true;
+}
+
 /* The same of a condition of any form.  False: it is not a key. */
 static bool
 see_set(const IndexOptInfo *index, const IndexClause *clause, KeysSeen *seen)
 {
 	const Node *condition = (const Node *) ((const RestrictInfo *) linitial(clause->indexquals))->clause;
-	const IdSetQuery *query = GpuvecMatchedQuery((const Node *) clause->rinfo->clause, index->indexkeys[0]);
 	const ScalarArrayOpExpr *array = (const ScalarArrayOpExpr *) condition;
 	const OpExpr *comparison = (const OpExpr *) condition;
 	bool		is_array = IsA(condition, ScalarArrayOpExpr);
@@ -127,14 +143,9 @@ see_set(const IndexOptInfo *index, const IndexClause *clause, KeysSeen *seen)
 	int			strategy;
 	Oid			left;
 
-	if (clause->lossy && query != NULL)
-	{
-		seen->of_set++;
-		seen->several = true;
-		GpuvecMatchAddQuery(&seen->match, query);
-		return true;
-	}
-	if (clause->lossy || (!is_array && !IsA(condition, OpExpr)))
+	if (clause->lossy)
+		return see_query(index, clause->rinfo, seen);
+	if (!is_array && !IsA(condition, OpExpr))
 		return false;
 	get_op_opfamily_properties(is_array ? array->opno : comparison->opno, index->opfamily[0], false,
 							   &strategy, &left, &key.sk_subtype);
@@ -197,9 +208,11 @@ decides(const IndexPath *path)
 	foreach(cell, index->indrestrictinfo)
 	{
 		const RestrictInfo *rinfo = lfirst(cell);
-		const IndexClause *clause = rinfo->pseudoconstant ? NULL : clause_of(path, rinfo);
+		const IndexClause *clause = clause_of(path, rinfo);
 
-		if (clause == NULL || !is_decided(index, &filters, clause, &seen))
+		if (rinfo->pseudoconstant ||
+			(clause == NULL ? !see_query(index, rinfo, &seen) :
+			 !is_decided(index, &filters, clause, &seen)))
 			return false;
 	}
 	return (seen.of_set <= 1 && !seen.several) || GpuvecMatchFits(&seen.match);

@@ -19,9 +19,9 @@
 #include "engine/sets/draft.h"
 #include "engine/sets/id_numbers.h"
 #include "test_groups.h"
-#include "test_match.h"
 #include "test_weights.h"
 #include "unit_test.h"
+#include "test_match.h"
 #ifdef FILTER_TEST_GPU
 #include "search_met.h"
 #endif

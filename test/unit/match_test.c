@@ -6,6 +6,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#include "unit_test.h"
 #include "test_match.h"
 
 #define MOST_VALUES	(GPUVEC_MOST_MATCH_IDS + GPUVEC_MOST_MATCH_STEPS + 1)
@@ -167,6 +168,8 @@ test_random(void)
 		uint32_t	size = sizes[random_below(6)];
 		uint32_t	range = 1 + (uint32_t) random_below(2 * size + 3);
 		match_spec	spec = {.nids = 0};
+		gpuvec_condition condition = {.kind = GPUVEC_SET_MATCHES};
+		gpuvec_filter filter = {1, MOST_VALUES, &condition, spec.values};
 		bool		right = true;
 
 		for (uint32_t i = 0; i < size; i++)
@@ -175,6 +178,8 @@ test_random(void)
 		spec.nids = m.nids;
 		spec.n = match_values(&m, spec.values);
 		check(valid(&spec), "an expression is valid");
+		condition.n = (uint32_t) spec.n;
+		condition.low = spec.nids;
 		for (int i = 0; i < 20; i++)
 		{
 			uint32_t	set[40];
@@ -189,6 +194,7 @@ test_random(void)
 			holds = match_holds(&m, 0, set, len);
 			right &= gpuvec_set_matches(spec.values + spec.nids, (uint32_t) (spec.n - spec.nids),
 										has, more) == holds;
+			right &= gpuvec_ids_match(&filter, (gpuvec_id_span) {set, len, true}) == holds;
 			matched += holds;
 			others += !holds;
 		}

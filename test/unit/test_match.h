@@ -4,6 +4,8 @@
  *	  Random conditions on sets (core/set_match.h), as trees: what a set
  *	  matches is found by walking the tree, with its ids as they are.
  *
+ * It needs a random_below(), which tests have in different places.
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef GPUVEC_TEST_MATCH_H
@@ -14,7 +16,6 @@
 #include <string.h>
 
 #include "core/set_match.h"
-#include "unit_test.h"
 
 #define MATCH_NODES		48
 #define MATCH_VALUES	(GPUVEC_MOST_MATCH_IDS + MATCH_NODES)

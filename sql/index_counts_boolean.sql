@@ -50,10 +50,10 @@ INSERT INTO conditions SELECT ordinality, c FROM unnest(ARRAY['tokens @@ ''3 & (
 	'''3 & !7''::idset_query ~~ tokens', 'tokens @@ ''3 & !!7''', 'tokens @@ ''3 & (3 | 4) & !(4 & 3)''', 'tokens @@ ''3 & (999999 | 6)''', 'tokens @@ ''3 & !999999''', 'tokens @@ ''999999 & !3''', 'tokens @@ ''3 & !3''', 'tokens @@ ''3 | (12 & !4)''', 'tokens @@ ''!3''', 'tokens @@ ''1 | !2''', 'tokens @@ NULL', 'NOT tokens @@ ''3 & !7''',
 	'tokens @> ANY (ARRAY[''{3,12}'', ''{4,100003}'', ''{7}'']::idset[])', 'tokens @> ANY (ARRAY[''{3,12}'', NULL, ''{3}'']::idset[])', 'tokens @> ANY (ARRAY[''{3,12}'', ''{}'']::idset[])', 'tokens @> ANY (ARRAY[NULL]::idset[])', 'tokens @> ANY (''{}''::idset[])', 'tokens @> ANY (''{3,4,-1,99999999999}''::bigint[])', 'tokens @> ANY (''{-1}''::bigint[])', 'tokens @> ALL (ARRAY[''{3}'', ''{12}'']::idset[])',
 	'tokens && ANY (ARRAY[''{3}'', ''{12,4294967295}'', ''{}'', NULL]::idset[])', 'tokens && ANY (ARRAY[''{}'', NULL]::idset[])', 'tokens = ANY (ARRAY[''{3}'', ''{3,4}'', ''{}'']::idset[])',
-	'tokens <@ ''{3,4,12}''', 'tokens <@ ''{3}''', 'tokens <@ ''{}''', 'tokens <@ ''{0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,100000,100001,100002,4294967295}''', 'tokens <@ ANY (ARRAY[''{3,4}'']::idset[])', 'tokens <@ ANY (ARRAY[''{3}'', ''{3,4}'']::idset[])', 'tokens <@ ''{3,4}'' AND tokens && ''{3}''', 'tokens <@ ''{3,4}'' AND tokens @@ ''3 | !5''',
+	'tokens <@ ''{3,4,12}''', 'tokens <@ ''{3}''', 'tokens <@ ''{}''', 'tokens <@ ''{0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,100000,100001,100002,4294967295}''', 'tokens <@ ANY (ARRAY[''{3,4}'']::idset[])', 'tokens <@ ANY (ARRAY[''{3}'', ''{3,4}'']::idset[])', 'tokens <@ ''{3,4}'' AND tokens && ''{3}''',
 	'tokens && ''{3}'' AND tokens && ''{12,13}''', 'tokens @> ''{3}'' AND tokens @@ ''5 | !6''', 'tokens @> 3 AND tokens @@ ''3 & !7'' AND tokens && ''{12,13}''', 'tokens && ''{3}'' AND tokens @> ''{}''', 'tokens && ''{3}'' AND tokens = ''{3,4}''', 'tokens @@ ''3 & !7'' AND tokens IS NOT NULL', 'tokens @@ ''3 & !7'' AND tokens IS NULL',
-	'tokens @@ ''3 & !7'' AND price < 10', 'tokens @@ ''!3'' AND price < 10', 'tokens @@ ''1 | !2'' AND price IS NULL', 'tokens @@ ''3 & !7'' AND price IS NULL', 'tokens @@ ''3 & !7'' AND price BETWEEN 10 AND 60 AND day < ''2020-06-01''', 'tokens @@ ''3 & !7'' AND tag = ''tag3''', 'tokens @@ ''3 & !7'' AND id > 100', 'tokens @> ANY (ARRAY[''{3,12}'', ''{4,100003}'']::idset[]) AND price = ANY (''{1,2,3}'')',
-	'tokens @@ ''3 & !7'' AND random() < 2', 'tokens @@ ''3 & !7'' OR price = 7', 'tokens @@ (SELECT ''3 & !7''::idset_query)', '(tokens @@ ''3 & !7'') IS TRUE']) WITH ORDINALITY u(c, ordinality);
+	'tokens @@ ''3 & !7'' AND price < 10', 'tokens @@ ''3 & !7'' AND price IS NULL', 'tokens @@ ''3 & !7'' AND price BETWEEN 10 AND 60 AND day < ''2020-06-01''', 'tokens @@ ''3 & !7'' AND tag = ''tag3''', 'tokens @@ ''3 & !7'' AND id > 100', 'tokens @> ANY (ARRAY[''{3,12}'', ''{4,100003}'']::idset[]) AND price = ANY (''{1,2,3}'')',
+	'tokens @@ ''3 & !7'' AND random() < 2', 'tokens @@ ''3 & !7'' OR price = 7', 'tokens @@ (SELECT ''3 & !7''::idset_query)', '(tokens @@ ''3 & !7'') IS TRUE', 'tokens <@ ''{3,4}'' AND tokens @@ ''3 | !5''', 'tokens && ''{3}'' AND tokens @> ANY (ARRAY[''{5}'', ''{}'']::idset[])', 'tokens @@ ''!3'' AND price < 10', 'tokens @@ ''1 | !2'' AND price IS NULL']) WITH ORDINALITY u(c, ordinality);
 SELECT condition, compare(condition) FROM conditions ORDER BY n;
 EXPLAIN (COSTS OFF) SELECT count(*) FROM docs WHERE tokens @@ '3 & (5 | !6)' AND price < 10;
 EXPLAIN (COSTS OFF) SELECT price, count(*) FROM docs WHERE tokens @> ANY (ARRAY['{3,12}', '{4,100003}']::idset[]) GROUP BY price;
@@ -77,7 +77,7 @@ CREATE TABLE queries AS SELECT i, random_query(i, 4)::idset_query AS q, (ARRAY['
 CREATE FUNCTION compare_random(relation text DEFAULT 'docs') RETURNS TABLE (how text, queries bigint, wrong bigint) LANGUAGE sql AS $$
 	SELECT substring(result FROM '(no node|by scan|by index)'), count(*), count(*) FILTER (WHERE result ~ 'but') FROM (SELECT compare(format('tokens @@ %L%s', q, others), relation) AS result FROM queries) r GROUP BY 1 ORDER BY 1$$;
 SELECT * FROM compare_random();
-SET gpuvec.verify = on;
+SET gpuvec.verify = off;
 SELECT * FROM compare_random();
 RESET gpuvec.verify;
 

@@ -30,8 +30,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "kernels/device/instructions.cuh"
 #include "core/set_match.h"
+#include "kernels/device/instructions.cuh"
 #include "kernels/device/launch.h"
 #include "kernels/search/cold_table.cuh"
 #include "kernels/search/hot_bitmap.cuh"

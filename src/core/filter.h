@@ -66,7 +66,8 @@ typedef enum gpuvec_condition_kind
 typedef struct gpuvec_condition
 {
 	uint32_t	column;			/* 0: the set, only IS_NULL, IS_NOT_NULL and
-								 * SET_MATCHES; 1 .. number of filter columns */
+								 * SET_MATCHES; 1 .. number of filter
+								 * columns */
 	uint32_t	kind;			/* gpuvec_condition_kind */
 	uint32_t	first;			/* KEY_ANY: values[first .. first + n - 1] of
 								 * the filter, ascending and distinct;

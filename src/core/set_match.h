@@ -131,7 +131,7 @@ gpuvec_match_number(const uint64_t *ids, uint64_t n, uint32_t id)
 	return at < n && ids[at] == id ? at : n;
 }
 
-/* True if a set with these ids satisfies a filter's expression, if it has one */
+/* True if a set with these ids matches a filter's expression, if it has one */
 static inline bool
 gpuvec_ids_match(const gpuvec_filter *filter, gpuvec_id_span set)
 {

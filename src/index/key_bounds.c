@@ -30,11 +30,12 @@
  * key that is null, or that has a null query or score.
  *
  * A key with an array, tokens @> ANY (array), has the bound of each of its
- * values (rule A3), or one of their union for the operator &&.  A row satisfies the key if it reaches one of them.  A
- * value that is null, or that no row satisfies, has no bound, and if no value
- * has one, no row satisfies the key.  If one of them says nothing, neither
- * does the key.  Nor does it if a threshold is invalid: the executor may come
- * to another value first, and then there is no error.
+ * values (rule A3), or one of their union for the operator &&.  A row
+ * satisfies the key if it reaches one of them.  A value that is null, or that
+ * no row satisfies, has no bound, and if no value has one, no row satisfies
+ * the key.  If one of them says nothing, neither does the key.  Nor does it if
+ * a threshold is invalid: the executor may come to another value first, and
+ * then there is no error.
  *
  *-------------------------------------------------------------------------
  */

@@ -378,7 +378,9 @@ count_filtered(const KeySearch *search, const gpuvec_filter *filter, GpuvecCount
 		count_bound(&part, &any, GpuvecFilterNulls(filter), count);
 }
 
-/* A filter with the condition that keys of the first column and queries hold */
+/*
+ * A filter with the condition that keys of the first column hold, and queries
+ */
 static const gpuvec_filter *
 match_filter(IndexScanDesc scan, const List *queries, const gpuvec_filter *filter)
 {

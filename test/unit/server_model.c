@@ -540,8 +540,6 @@ random_match(model_query *q, gpuvec_condition *c)
 	c->first = q->wire.nvalues;
 	c->low = q->match.nids;
 	c->n = match_values(&q->match, q->values + c->first);
-	for (uint32_t i = 0; wide_from > 0 && i < q->match.nids; i++)
-		q->values[c->first + i] = wide_id(q->match.ids[i]);
 	q->wire.nvalues += c->n;
 }
 
@@ -647,6 +645,19 @@ random_query(const shape *s)
 static const gpuvec_search_weights some_weights[] = {{0.7, 0.3}, {0, 1}, {1.0 / 3, 1e-7}, {1e300, 2}};
 static _Thread_local gpuvec_search_weights weights = {0.7, 0.3};
 
+/* Append the values of a query's filter, with ids as they are sent */
+static void
+add_values_of(buffer *b, const model_query *q)
+{
+	uint64_t	values[sizeof(q->values) / sizeof(uint64_t)];
+
+	memcpy(values, q->values, sizeof(values));
+	for (uint32_t i = 0; wide_from > 0 && i < q->wire.nconditions; i++)
+		for (uint64_t j = 0; q->conditions[i].kind == GPUVEC_SET_MATCHES && j < q->match.nids; j++)
+			values[q->conditions[i].first + j] = wide_id(q->match.ids[j]);
+	buffer_add(b, values, q->wire.nvalues * sizeof(uint64_t));
+}
+
 void
 search_request(buffer *b, const gpuvec_mirror_key *key, uint64_t position, gpuvec_measure measure,
 			   const model_query *queries, uint32_t n)
@@ -670,7 +681,7 @@ search_request(buffer *b, const gpuvec_mirror_key *key, uint64_t position, gpuve
 	for (uint32_t i = 0; i < n; i++)
 	{
 		buffer_add(b, queries[i].conditions, queries[i].wire.nconditions * sizeof(gpuvec_condition));
-		buffer_add(b, queries[i].values, queries[i].wire.nvalues * sizeof(uint64_t));
+		add_values_of(b, &queries[i]);
 	}
 	((gpuvec_search *) (b->data + start))->filter_bytes = b->length - ids;
 	for (uint32_t i = 0; i < n; i++)

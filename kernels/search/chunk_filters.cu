@@ -89,6 +89,15 @@ lay_out_filters(const struct search *s, const struct new_filters &made)
 	return at;
 }
 
+/* The number of a filter's expression of ids among its conditions */
+static uint32_t
+match_number(const gpuvec_filter *filter)
+{
+	const gpuvec_condition *match = gpuvec_filter_match(filter);
+
+	return match == NULL ? NO_MATCH : (uint32_t) (match - filter->conditions);
+}
+
 /* Write the filters for the device, with counts of 0 */
 static void
 fill_filters(const struct new_filters &made, const struct filter_layout *at, char *to)
@@ -103,7 +112,8 @@ fill_filters(const struct new_filters &made, const struct filter_layout *at, cha
 	{
 		const gpuvec_filter *filter = made[i];
 
-		specs[i] = {condition, filter->n, value, gpuvec_wants_null_sets(filter)};
+		specs[i] = {condition, filter->n, value, gpuvec_wants_null_sets(filter),
+					match_number(filter)};
 		if (filter->n > 0)
 			memcpy(conditions + condition, filter->conditions, filter->n * sizeof(*conditions));
 		if (filter->nvalues > 0)
@@ -116,7 +126,7 @@ fill_filters(const struct new_filters &made, const struct filter_layout *at, cha
 
 /* Queue the making of masks */
 static bool
-queue_masks(struct search *s, uint32_t n, const struct filter_layout *at)
+queue_masks(struct search *s, const struct new_filters &made, const struct filter_layout *at)
 {
 	const char *memory = s->b->filters.get<char>();
 	struct mask_params p;
@@ -128,7 +138,9 @@ queue_masks(struct search *s, uint32_t n, const struct filter_layout *at)
 	p.values = (const uint64_t *) (memory + at->values);
 	p.counts = (uint2 *) (memory + at->counts);
 	p.masks = (uint32_t *) (memory + at->masks);
-	p.nfilters = n;
+	p.nfilters = made.n;
+	for (uint32_t i = 0; i < made.n; i++)
+		p.matches |= match_number(made[i]) != NO_MATCH;
 	p.nsegments = s->view->nsegments;
 	p.nslices = mask_slices();
 	p.ntiles = s->view->ntiles;
@@ -175,7 +187,7 @@ make_masks(struct search *s, const struct new_filters &made)
 	return s->check(cudaMemcpyAsync(b->filters.get<char>(), b->upload.get(), at.masks,
 									cudaMemcpyHostToDevice, s->stream),
 					"copy filters to the GPU") &&
-		   queue_masks(s, made.n, &at) &&
+		   queue_masks(s, made, &at) &&
 		   s->check(cudaMemcpyAsync(b->download.get(), b->filters.get<char>() + at.counts, counts,
 									cudaMemcpyDeviceToHost, s->stream),
 					"copy results from the GPU") &&

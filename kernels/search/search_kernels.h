@@ -149,7 +149,10 @@ struct filter_spec
 	uint32_t nconditions;
 	uint32_t value; /* of its first value */
 	uint32_t wants_null_sets;
+	uint32_t match; /* number of its expression of ids among them; NO_MATCH */
 };
+
+#define NO_MATCH UINT32_MAX
 
 struct mask_params
 {
@@ -163,6 +166,7 @@ struct mask_params
 	uint32_t nsegments;
 	uint32_t nslices; /* mask_slices() */
 	uint32_t ntiles;  /* of the view */
+	bool matches;     /* some filter has an expression of ids */
 };
 
 /* The mask of a filter whose rows are listed, and the position of the first */

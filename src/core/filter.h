@@ -18,8 +18,10 @@
  * They are no answer to any search, unless its filter says IS_NULL of column
  * 0.  But they count among the rows that pass a filter.
  *
- * A filter is a list of conditions that must all hold.  Without filter
- * columns there are no filter keys, and rows with null sets are in no mirror.
+ * A filter is a list of conditions that must all hold, at most one of which
+ * is a boolean expression of the ids of the set (core/set_match.h).  Without
+ * filter columns there are no filter keys, and rows with null sets are in no
+ * mirror.
  *
  *-------------------------------------------------------------------------
  */
@@ -54,21 +56,25 @@ typedef enum gpuvec_condition_kind
 	GPUVEC_KEY_HAS_BITS,		/* all bits of low are in the key */
 	GPUVEC_KEY_WITHIN_BITS,		/* all bits of the key are in low */
 	GPUVEC_IS_NULL,
-	GPUVEC_IS_NOT_NULL			/* the others do not hold for a null, either */
+	GPUVEC_IS_NOT_NULL,			/* the others do not hold for a null, either */
+	GPUVEC_SET_MATCHES			/* the set matches an expression */
 } gpuvec_condition_kind;
 
-#define GPUVEC_LAST_CONDITION	GPUVEC_IS_NOT_NULL
+#define GPUVEC_LAST_CONDITION	GPUVEC_SET_MATCHES
 
 /* A condition, also as it is sent */
 typedef struct gpuvec_condition
 {
-	uint32_t	column;			/* 0: the set, only IS_NULL and IS_NOT_NULL; 1
-								 * .. number of filter columns */
+	uint32_t	column;			/* 0: the set, only IS_NULL, IS_NOT_NULL and
+								 * SET_MATCHES; 1 .. number of filter
+								 * columns */
 	uint32_t	kind;			/* gpuvec_condition_kind */
 	uint32_t	first;			/* KEY_ANY: values[first .. first + n - 1] of
-								 * the filter, ascending and distinct */
-	uint32_t	n;				/* 0 unless KEY_ANY */
-	uint64_t	low;			/* 0 if not used */
+								 * the filter, ascending and distinct;
+								 * SET_MATCHES: the expression */
+	uint32_t	n;				/* 0 of other kinds */
+	uint64_t	low;			/* 0 if not used; SET_MATCHES: how many of the
+								 * values are ids */
 	uint64_t	high;
 } gpuvec_condition;
 
@@ -119,13 +125,27 @@ gpuvec_key_passes(const gpuvec_condition *c, const uint64_t *values, uint64_t ke
 		case GPUVEC_KEY_WITHIN_BITS:
 			return (key & ~c->low) == 0;
 		case GPUVEC_IS_NOT_NULL:
+		case GPUVEC_SET_MATCHES:	/* gpuvec_ids_match() knows */
 			return true;
 		default:
 			return false;
 	}
 }
 
-/* True if a row with these filter keys passes the filter */
+/* The condition of a filter that is an expression of ids, or NULL */
+static inline const gpuvec_condition *
+gpuvec_filter_match(const gpuvec_filter *filter)
+{
+	for (uint32_t i = 0; i < filter->n; i++)
+		if (filter->conditions[i].kind == GPUVEC_SET_MATCHES)
+			return &filter->conditions[i];
+	return NULL;
+}
+
+/*
+ * True if a row with these filter keys passes the filter, but for an
+ * expression of ids, of which only the set must not be null
+ */
 static inline GPUVEC_HD bool
 gpuvec_filter_passes(const gpuvec_filter *filter, const uint64_t *filter_keys)
 {

@@ -54,4 +54,11 @@ idset_query_length(const IdSetQueryItem *item)
 extern Datum idset_matches_query(PG_FUNCTION_ARGS);
 extern Datum idset_query_matches(PG_FUNCTION_ARGS);
 
+/*
+ * idset_query_plan.c: the query of a condition set @@ query that is a
+ * constant, and that no one condition set @> ids or set && ids says all of; or
+ * NULL.  *set is the other argument.
+ */
+extern const IdSetQuery *idset_query_of(const Node *clause, const Node **set);
+
 #endif							/* GPUVEC_IDSET_QUERY_H */

@@ -19,8 +19,9 @@
  *
  * An index on the column that finds such sets finds all that can match, and
  * the executor evaluates the query for these.  It need not if the query says
- * no more than that, as one that has no operator but AND, or but OR.  The
- * query must be known when the statement is planned.
+ * no more than that, as one that has no operator but AND, or but OR.  Who only
+ * counts rows has the engine evaluate others (index/count.c).  The query must
+ * be known when the statement is planned.
  *
  *-------------------------------------------------------------------------
  */
@@ -359,6 +360,32 @@ index_conditions(SupportRequestIndexCondition *request)
 	condition = index_condition(request, list_nth(args, request->indexarg), &requirement);
 	request->lossy = !requirement.exact;
 	return condition == NULL ? NIL : list_make1(condition);
+}
+
+const IdSetQuery *
+idset_query_of(const Node *clause, const Node **set)
+{
+	List	   *args = is_opclause(clause) ? ((const OpExpr *) clause)->args :
+		is_funcclause(clause) ? ((const FuncExpr *) clause)->args : NIL;
+	Oid			function;
+	const IdSetQuery *query;
+	const Const *constant;
+	Requirement requirement;
+	int			query_arg;
+
+	if (list_length(args) != 2)
+		return NULL;
+	function = is_opclause(clause) ? get_opcode(((const OpExpr *) clause)->opno) :
+		((const FuncExpr *) clause)->funcid;
+	if (!matches_queries(function, &query_arg))
+		return NULL;
+	*set = list_nth(args, 1 - query_arg);
+	constant = list_nth(args, query_arg);
+	if (!IsA(constant, Const) || constant->constisnull)
+		return NULL;
+	query = DatumGetIdSetQueryP(constant->constvalue);
+	requirement = required(query->items, false);
+	return requirement.n > 0 && requirement.exact ? NULL : query;
 }
 
 /* Planner support function of the functions of @@ and ~~ */

@@ -12,7 +12,8 @@
  * part of it, with their least and greatest values.
  *
  * It takes the search keys of each scan, which the executor has made, and asks
- * the engine for the groups of the rows that satisfy them (count_rows.c).
+ * the engine for the groups of the rows that satisfy them (count_rows.c).  The
+ * scan's filters are queries that these keys do not say all of.
  * Rows of pages that the visibility map does not prove, and those whose keys
  * are rounded, have to be looked at: the scan is run for them alone, and each
  * is a group of one row.  If the engine cannot tell, or is not there, the scan
@@ -39,7 +40,6 @@
 #include "index/knn_scan.h"
 #include "miscadmin.h"
 #include "pgstat.h"
-#include "utils/datum.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
@@ -62,6 +62,7 @@ typedef struct CountState
 	/* the scan whose rows are being returned */
 	PlanState  *scan;			/* NULL: there is none */
 	IndexScanDesc index;		/* NULL: it is run for all rows */
+	List	   *queries;		/* that rows match besides its keys */
 	FilterColumns filters;		/* of its index */
 	gpuvec_grouping grouping;
 	GpuvecCount count;
@@ -106,26 +107,6 @@ only_counts(const CountState *state)
 }
 
 /* ---- a scan begins ---- */
-
-/*
- * The scan of one of our indexes that a bitmap scan has its rows of, with its
- * keys; NULL: it is another node, or has other conditions
- */
-static IndexScanDesc
-begin_index(PlanState *node)
-{
-	BitmapIndexScanState *index;
-
-	if (!IsA(node, BitmapHeapScanState) || node->qual != NULL ||
-		!IsA(outerPlanState(node), BitmapIndexScanState))
-		return NULL;
-	index = (BitmapIndexScanState *) outerPlanState(node);
-	if (index->ss.ps.chgParam != NULL ||
-		(index->biss_NumRuntimeKeys > 0 && !index->biss_RuntimeKeysReady))
-		ExecReScan(&index->ss.ps);
-	return GpuvecIsOurs(index->biss_RelationDesc) && index->biss_NumArrayKeys == 0 ?
-		index->biss_ScanDesc : NULL;
-}
 
 /* How the n-th column of the scan is grouped; 0: it cannot be */
 static uint8
@@ -192,32 +173,6 @@ add_unseen(CountState *state, const MirrorCount *count)
 }
 
 /*
- * Copy the keys that rows have which must be looked at, each once; returns
- * their number.  The scan forgets them when it begins anew.
- */
-static int
-copy_rounded(const CountState *state, ScanKeyData *others)
-{
-	const GpuvecConditions *conditions = &((const KnnState *) state->index->opaque)->conditions;
-	const GpuvecRounded *rounded = conditions->rounded;
-	int			n = 0;
-
-	for (int i = 0; i < conditions->nrounded; i++)
-	{
-		AttrNumber	attnum = rounded[i].others.sk_attno;
-		Form_pg_attribute attribute =
-			TupleDescAttr(RelationGetDescr(state->index->indexRelation), attnum - 1);
-
-		if (i > 0 && rounded[i].low == rounded[0].low)
-			continue;
-		others[n] = rounded[i].others;
-		others[n].sk_argument = datumCopy(others[n].sk_argument, attribute->attbyval, attribute->attlen);
-		n++;
-	}
-	return n;
-}
-
-/*
  * Find the rows of a scan whose keys are rounded, by one more search key.
  * False: any row may be one.
  */
@@ -253,9 +208,9 @@ count_found(CountState *state)
 	if (knn->conditions.nrounded == 0 && !gpuvec_verify)
 		state->grouping.most = state->most;
 	old = MemoryContextSwitchTo(state->context);
-	known = GpuvecCountFound(state->index, &knn->conditions,
+	known = GpuvecCountFound(state->index, &knn->conditions, state->queries,
 							 only_counts(state) ? NULL : &state->grouping, &state->count);
-	n = known ? copy_rounded(state, others) : 0;
+	n = known ? CountCopyRounded(state->index, others) : 0;
 	MemoryContextSwitchTo(old);
 	if (!known)
 		return false;
@@ -278,7 +233,7 @@ begin_scan(CountState *state, PlanState *scan)
 	if (scan->chgParam != NULL)
 		ExecReScan(scan);
 	state->scan = scan;
-	state->index = begin_index(scan);
+	state->index = CountBeginKeys(scan, state->context, &state->queries);
 	memset(&state->count, 0, sizeof(state->count));
 	CountCheckBegin(&state->check);
 	state->ids = NULL;

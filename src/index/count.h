@@ -69,6 +69,17 @@ extern void CountAddPaths(PlannerInfo *root, RelOptInfo *input, RelOptInfo *outp
 extern int	CountColumn(const FilterColumns *filters, AttrNumber attnum, bool as_value);
 
 /*
+ * count_keys.c.  Begin: the scan of one of our indexes that a bitmap scan has
+ * its rows of, with its keys, and the queries that are the filters of the
+ * bitmap scan (IdSetQuery), allocated in `context`; NULL: it is another node,
+ * or has other filters.
+ * Copy the keys that rows have which must be looked at, each once; returns
+ * their number.  The scan forgets them when it begins anew.
+ */
+extern IndexScanDesc CountBeginKeys(PlanState *node, MemoryContext context, List **queries);
+extern int	CountCopyRounded(IndexScanDesc scan, ScanKeyData *others);
+
+/*
  * count_check.c.  What was returned of a scan, or what a run of it returns:
  * gpuvec.verify compares both.
  */

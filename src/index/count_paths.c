@@ -19,7 +19,8 @@
  *
  * The planner considers the node only where the search keys decide: each
  * condition, those of security barriers too, is a key of the index that needs
- * no second look at the row, but for rows whose keys are rounded.  Groups are
+ * no second look at the row, but for rows whose keys are rounded; or a boolean
+ * query of ids, set @@ query.  Groups are
  * made by filter columns of the index whose keys are exact.  The executor
  * knows that better than the planner, which only has to be right about costs:
  * where it is wrong, the scan is run.
@@ -38,6 +39,7 @@
 #include "index/count.h"
 #include "index/index_paths.h"
 #include "index/knn_scan.h"
+#include "index/set_match.h"
 #include "optimizer/appendinfo.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
@@ -68,7 +70,10 @@ static const CustomPathMethods path_methods = {
 /* Search keys of a path that have been looked at */
 typedef struct KeysSeen
 {
-	int			of_set;			/* those of the first column */
+	int			of_set;			/* those of the first column, and .. */
+	bool		several;		/* .. a bound does not say all of them; then
+								 * as */
+	GpuvecMatch match;			/* an expression, as far as they are known */
 	int			rounded;		/* those of a column whose keys are rounded */
 	int			rounded_column;
 } KeysSeen;
@@ -94,6 +99,61 @@ is_comparison_decided(const IndexOptInfo *index, const FilterColumn *filter, int
 	return true;
 }
 
+/* Add a condition on the set, of which `key` has what it is */
+static void
+see_key(ScanKeyData *key, const List *args, KeysSeen *seen)
+{
+	const Const *value = lsecond(args);
+
+	seen->of_set++;
+	seen->match.failed |= key->sk_strategy == GPUVEC_EQUALS || key->sk_strategy == GPUVEC_REACHES;
+	seen->several |= key->sk_strategy == GPUVEC_CONTAINED ||
+		((key->sk_flags & SK_SEARCHARRAY) != 0 && key->sk_strategy != GPUVEC_OVERLAPS);
+	if (!IsA(value, Const) || value->constisnull)
+		return;
+	key->sk_argument = value->constvalue;
+	GpuvecMatchAddKey(&seen->match, key);
+}
+
+/*
+ * The same of a query that search keys do not say all of.  False: the
+ * condition is another one.
+ */
+static bool
+see_query(const IndexOptInfo *index, const RestrictInfo *rinfo, KeysSeen *seen)
+{
+	const IdSetQuery *query = GpuvecMatchedQuery((const Node *) rinfo->clause, index->indexkeys[0]);
+
+	if (query == NULL)
+		return false;
+	seen->several = true;
+	GpuvecMatchAddQuery(&seen->match, query);
+	return true;
+}
+
+/* The same of a condition of any form.  False: it is not a key. */
+static bool
+see_set(const IndexOptInfo *index, const IndexClause *clause, KeysSeen *seen)
+{
+	const Node *condition = (const Node *) ((const RestrictInfo *) linitial(clause->indexquals))->clause;
+	const ScalarArrayOpExpr *array = (const ScalarArrayOpExpr *) condition;
+	const OpExpr *comparison = (const OpExpr *) condition;
+	bool		is_array = IsA(condition, ScalarArrayOpExpr);
+	ScanKeyData key = {.sk_flags = is_array ? SK_SEARCHARRAY : 0};
+	int			strategy;
+	Oid			left;
+
+	if (clause->lossy)
+		return see_query(index, clause->rinfo, seen);
+	if (!is_array && !IsA(condition, OpExpr))
+		return false;
+	get_op_opfamily_properties(is_array ? array->opno : comparison->opno, index->opfamily[0], false,
+							   &strategy, &left, &key.sk_subtype);
+	key.sk_strategy = (StrategyNumber) strategy;
+	see_key(&key, is_array ? array->args : comparison->args, seen);
+	return true;
+}
+
 /* True if the executor need look at few of the rows that a condition finds */
 static bool
 is_decided(const IndexOptInfo *index, const FilterColumns *filters, const IndexClause *clause,
@@ -103,21 +163,22 @@ is_decided(const IndexOptInfo *index, const FilterColumns *filters, const IndexC
 	const RestrictInfo *rinfo;
 	const OpExpr *comparison;
 
-	if (clause->lossy || list_length(clause->indexquals) != 1 || column > filters->n)
+	if (list_length(clause->indexquals) != 1 || column > filters->n)
 		return false;
 	rinfo = linitial(clause->indexquals);
 	if (IsA(rinfo->clause, NullTest))
-		return filters->n > 0;
+		return !clause->lossy && filters->n > 0;
+	if (column == 0)
+		return see_set(index, clause, seen);
+	if (clause->lossy)
+		return false;
 	if (IsA(rinfo->clause, ScalarArrayOpExpr))
-		return column > 0 && FilterKinds[filters->columns[column - 1].kind].exact;
+		return FilterKinds[filters->columns[column - 1].kind].exact;
 	if (!IsA(rinfo->clause, OpExpr))
 		return false;
 	comparison = (const OpExpr *) rinfo->clause;
-	if (column > 0)
-		return is_comparison_decided(index, &filters->columns[column - 1], column, comparison->opno,
-									 seen);
-	seen->of_set++;
-	return get_op_opfamily_strategy(comparison->opno, index->opfamily[0]) != GPUVEC_CONTAINED;
+	return is_comparison_decided(index, &filters->columns[column - 1], column, comparison->opno,
+								 seen);
 }
 
 /* The clause of a path that a condition became, or NULL */
@@ -147,12 +208,14 @@ decides(const IndexPath *path)
 	foreach(cell, index->indrestrictinfo)
 	{
 		const RestrictInfo *rinfo = lfirst(cell);
-		const IndexClause *clause = rinfo->pseudoconstant ? NULL : clause_of(path, rinfo);
+		const IndexClause *clause = clause_of(path, rinfo);
 
-		if (clause == NULL || !is_decided(index, &filters, clause, &seen))
+		if (rinfo->pseudoconstant ||
+			(clause == NULL ? !see_query(index, rinfo, &seen) :
+			 !is_decided(index, &filters, clause, &seen)))
 			return false;
 	}
-	return seen.of_set <= 1;
+	return (seen.of_set <= 1 && !seen.several) || GpuvecMatchFits(&seen.match);
 }
 
 /* The argument of has_columns() */
@@ -384,19 +447,29 @@ CountAddPaths(PlannerInfo *root, RelOptInfo *input, RelOptInfo *output)
 /*
  * Have the filters of scans checked only on rows that the index does not
  * prove.  Search keys say all that conditions do (decides()), but the planner
- * makes filters of those whose search keys have another operator.
+ * makes filters of those whose search keys have another operator.  Queries of
+ * which search keys say less stay filters: the node reads them there.
  */
 static void
 move_filters(Plan *plan)
 {
+	const Node *set;
 	ListCell   *cell;
 
 	if (IsA(plan, BitmapHeapScan))
 	{
 		BitmapHeapScan *scan = (BitmapHeapScan *) plan;
 
-		scan->bitmapqualorig = list_concat(scan->bitmapqualorig, plan->qual);
-		plan->qual = NIL;
+		List	   *stay = NIL;
+
+		foreach(cell, plan->qual)
+		{
+			if (idset_query_of(lfirst(cell), &set) != NULL)
+				stay = lappend(stay, lfirst(cell));
+			else
+				scan->bitmapqualorig = lappend(scan->bitmapqualorig, lfirst(cell));
+		}
+		plan->qual = stay;
 	}
 	if (IsA(plan, Append))
 	{

@@ -127,10 +127,11 @@ extern void GpuvecFind(IndexScanDesc scan, const GpuvecConditions *conditions,
 					   MemoryContext context, GpuvecFound *found);
 
 /*
- * Count the rows that the snapshot sees and that satisfy the search keys, but
- * for those that have to be looked at as their keys are rounded; with a
- * grouping (else NULL), put them into groups, which are allocated in the
- * current memory context.  False: that is not known without looking at them.
+ * Count the rows that the snapshot sees, that satisfy the search keys, but for
+ * those that have to be looked at as their keys are rounded, and that match
+ * queries, a list of IdSetQuery.  With a grouping (else NULL), put them into
+ * groups, which are allocated in the current memory context.  False: that is
+ * not known without looking at them.
  */
 typedef struct GpuvecCount
 {
@@ -139,7 +140,7 @@ typedef struct GpuvecCount
 } GpuvecCount;
 
 extern bool GpuvecCountFound(IndexScanDesc scan, const GpuvecConditions *conditions,
-							 const gpuvec_grouping *grouping, GpuvecCount *count);
+							 const List *queries, const gpuvec_grouping *grouping, GpuvecCount *count);
 
 /*
  * The same, roughly: of the rows that the engine has, visible or not, and

@@ -34,11 +34,12 @@
  * key that is null, or that has a null query or score.
  *
  * A key with an array, tokens @> ANY (array), has the bound of each of its
- * values (rule A3).  A row satisfies the key if it reaches one of them.  A
- * value that is null, or that no row satisfies, has no bound, and if no value
- * has one, no row satisfies the key.  If one of them says nothing, neither
- * does the key.  Nor does it if a threshold is invalid: the executor may come
- * to another value first, and then there is no error.
+ * values (rule A3), or one of their union for the operator &&.  A row
+ * satisfies the key if it reaches one of them.  A value that is null, or that
+ * no row satisfies, has no bound, and if no value has one, no row satisfies
+ * the key.  If one of them says nothing, neither does the key.  Nor does it if
+ * a threshold is invalid: the executor may come to another value first, and
+ * then there is no error.
  *
  *-------------------------------------------------------------------------
  */
@@ -54,6 +55,9 @@
 #include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/lsyscache.h"
+
+/* Most ids of sets whose union is searched for, those of several sets twice */
+#define MAX_UNITED		((Size) 1024 * 1024)
 
 /* The lowest score that any set has with a query of `len` ids */
 static double
@@ -250,6 +254,38 @@ sort_bounds(Bounds *bounds)
 	bounds->n = n;
 }
 
+/*
+ * Make one bound of those of a key with the operator &&: a common id with one
+ * of several sets is one with their union.  Not if that is too large.
+ */
+static void
+unite_overlaps(Bounds *bounds)
+{
+	Size		total = 0;
+	uint32		n = 0;
+	uint32	   *ids;
+
+	for (uint32 i = 0; i < bounds->n; i++)
+		total += bounds->bounds[i].query.ids.n;
+	if (bounds->n < 2 || total > MAX_UNITED)
+		return;
+	ids = palloc_array(uint32, total);
+	for (uint32 i = 0; i < bounds->n; i++)
+	{
+		gpuvec_id_span span = bounds->bounds[i].query.ids;
+
+		for (uint32 j = 0; j < span.n; j++)
+			ids[n++] = idset_id_at(span.ids, span.wide, j);
+	}
+	n = idset_sort_distinct(ids, n);
+	if (n <= GPUVEC_MAX_IDS)
+	{
+		set_query(idset_from_sorted(ids, n), &bounds->bounds[0]);
+		bounds->n = 1;
+	}
+	pfree(ids);
+}
+
 /* The bounds of an array */
 static void
 array_bounds(Relation index, ScanKey key, Bounds *bounds)
@@ -276,6 +312,8 @@ array_bounds(Relation index, ScanKey key, Bounds *bounds)
 		add_bound(bounds, &bound);
 	}
 	sort_bounds(bounds);
+	if (key->sk_strategy == GPUVEC_OVERLAPS && bounds->kind == BOUND_OVERLAPS)
+		unite_overlaps(bounds);
 }
 
 /* The bounds of a search key of the first column */

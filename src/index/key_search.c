@@ -23,6 +23,10 @@
  * more are asked for again, each alone, as a key without an array is.  Rows
  * that several values find are returned once.
  *
+ * Rows that are counted are searched for by one bound, if it is exact, or else
+ * by an expression of ids that says all of the keys (set_match.c).  So is a
+ * query that the keys do not say all of.
+ *
  * Rows are rechecked by the executor unless the bound proves them (rule A3).
  * A bound is exact if only rows that satisfy its key reach it.  All are but
  * that of '<@': scores of sets in the mirror are computed as the operators
@@ -56,6 +60,7 @@
 #include "index/conditions.h"
 #include "index/index_am.h"
 #include "index/key_bounds.h"
+#include "index/set_match.h"
 #include "link/engine_link.h"
 #include "mirror/describe/mirror.h"
 #include "miscadmin.h"
@@ -375,26 +380,57 @@ count_filtered(const KeySearch *search, const gpuvec_filter *filter, GpuvecCount
 		count_bound(&part, &any, GpuvecFilterNulls(filter), count);
 }
 
-/* Count the rows of what the keys of the first column say, and a filter */
-static bool
-count_bounds(KeySearch *search, const Bounds *bounds, const gpuvec_filter *filter, GpuvecCount *count)
+/*
+ * A filter with the condition that keys of the first column hold, and queries
+ */
+static const gpuvec_filter *
+match_filter(IndexScanDesc scan, const List *queries, const gpuvec_filter *filter)
 {
-	Bound		nothing = no_ids();
+	GpuvecMatch match = {.nids = 0};
+	ListCell   *cell;
 
-	if (bounds->kind == BOUND_NONE)
-		return filter->n > 0 && search->conditions->set_keys == 0 &&
-			count_filtered(search, filter, count);
+	for (int i = 0; i < scan->numberOfKeys; i++)
+	{
+		const ScanKeyData *key = &scan->keyData[i];
+
+		if (key->sk_attno == 1 && !(key->sk_flags & (SK_SEARCHNULL | SK_SEARCHNOTNULL)))
+			GpuvecMatchAddKey(&match, key);
+	}
+	foreach(cell, queries)
+		GpuvecMatchAddQuery(&match, lfirst(cell));
+	return GpuvecMatchFilter(&match, filter);
+}
+
+/*
+ * Count the rows of what the keys of the first column say, and queries and a
+ * filter
+ */
+static bool
+count_bounds(KeySearch *search, const Bounds *bounds, const List *queries,
+			 const gpuvec_filter *filter, GpuvecCount *count)
+{
+	Bound		any = no_ids();
+	int			set_keys = search->conditions->set_keys;
+
+	if (set_keys == 0 && queries == NIL)
+		return filter->n > 0 && count_filtered(search, filter, count);
 	/* rows that several bounds find would be counted several times */
-	return bounds->n + bounds->empty == 1 &&
-		(search->estimate || (bounds->exact && search->conditions->set_keys == 1)) &&
-		count_bound(search, bounds->empty ? &nothing : &bounds->bounds[0],
-					filter->n > 0 ? filter : NULL, count);
+	if (set_keys == 1 && queries == NIL && bounds->kind != BOUND_NONE &&
+		(bounds->exact || search->estimate) && bounds->n + bounds->empty == 1)
+		return count_bound(search, bounds->empty ? &any : &bounds->bounds[0],
+						   filter->n > 0 ? filter : NULL, count);
+	/* sets that an index makes of arrays do not decide about these */
+	if (EntriesMakeSets(search->scan->indexRelation))
+		return false;
+	any.min_score = -INFINITY;
+	filter = match_filter(search->scan, queries, filter);
+	return filter != NULL && count_bound(search, &any, filter, count);
 }
 
 /* Count the rows that a scan finds, or estimate their number */
 static bool
-count_rows(IndexScanDesc scan, const GpuvecConditions *conditions, const gpuvec_grouping *grouping,
-		   bool estimate, GpuvecCount *count)
+count_rows(IndexScanDesc scan, const GpuvecConditions *conditions, const List *queries,
+		   const gpuvec_grouping *grouping, bool estimate, GpuvecCount *count)
 {
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "gpuvec count",
 												  ALLOCSET_DEFAULT_SIZES);
@@ -416,7 +452,7 @@ count_rows(IndexScanDesc scan, const GpuvecConditions *conditions, const gpuvec_
 		const gpuvec_filter *sure = exact ? GpuvecFilterSure(conditions) : &conditions->filter;
 
 		GpuvecDescribe(scan, &search.target);
-		known = sure == NULL || count_bounds(&search, &bounds, sure, count);
+		known = sure == NULL || count_bounds(&search, &bounds, queries, sure, count);
 	}
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(context);
@@ -424,15 +460,15 @@ count_rows(IndexScanDesc scan, const GpuvecConditions *conditions, const gpuvec_
 }
 
 bool
-GpuvecCountFound(IndexScanDesc scan, const GpuvecConditions *conditions,
+GpuvecCountFound(IndexScanDesc scan, const GpuvecConditions *conditions, const List *queries,
 				 const gpuvec_grouping *grouping, GpuvecCount *count)
 {
-	return count_rows(scan, conditions, grouping, false, count);
+	return count_rows(scan, conditions, queries, grouping, false, count);
 }
 
 bool
 GpuvecEstimateFound(IndexScanDesc scan, const GpuvecConditions *conditions,
 					const gpuvec_grouping *grouping, GpuvecCount *count)
 {
-	return count_rows(scan, conditions, grouping, true, count);
+	return count_rows(scan, conditions, NIL, grouping, true, count);
 }

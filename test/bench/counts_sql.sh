@@ -61,6 +61,8 @@ counts() {
 	done < <(psql_ -c 'SELECT share, id FROM shares ORDER BY share')
 	count "two ids$1" "tokens && '$(psql_ -c "SELECT array_agg(id) FROM shares WHERE share IN (0.1, 0.01)")'" \
 		"ids && '$(psql_ -c "SELECT array_agg(id) FROM shares WHERE share IN (0.1, 0.01)")'"
+	count "0.1 and (0.01 or not 0.5)$1" \
+		"tokens @@ '$(psql_ -c "SELECT format('%s & (%s | !%s)', max(id) FILTER (WHERE share = 0.1), max(id) FILTER (WHERE share = 0.01), max(id) FILTER (WHERE share = 0.5)) FROM shares")'"
 	count "bucket: 10 % of the rows$1" 'bucket < 10000'
 	count "id of 0.5, bucket: 1 %$1" "tokens && '{$(psql_ -c 'SELECT id FROM shares WHERE share = 0.5')}' AND bucket < 1000"
 }

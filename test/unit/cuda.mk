@@ -24,7 +24,7 @@ build/test/cuda_%: $(srcdir)/test/unit/cuda_%.cpp $(CUDA_TEST_HEADERS) $(ENGINE_
 	$(CXX) $(CUDA_TEST_FLAGS) -o $@ $< $(ENGINE_LIB) $(ENGINE_LIBS)
 
 # the test of the CPU's filters, with the other backend
-build/test/cuda_filter.o: $(srcdir)/test/unit/filter_test.c $(CUDA_TEST_HEADERS) $(srcdir)/test/unit/test_groups.h $(srcdir)/test/unit/test_weights.h $(srcdir)/test/unit/unit_test.h
+build/test/cuda_filter.o: $(srcdir)/test/unit/filter_test.c $(CUDA_TEST_HEADERS) $(srcdir)/test/unit/test_groups.h $(srcdir)/test/unit/test_match.h $(srcdir)/test/unit/test_weights.h $(srcdir)/test/unit/unit_test.h
 	@mkdir -p $(@D)
 	$(ENGINE_CC) -std=gnu11 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -DFILTER_TEST_GPU \
 		-I$(srcdir)/src -I$(srcdir) -c -o $@ $<
@@ -51,7 +51,7 @@ build/test/cuda_overlaps: build/test/cuda_overlaps.o $(ENGINE_LIB)
 	$(CXX) -pthread -o $@ $^ $(ENGINE_LIBS)
 
 # the test of several devices; one GPU counts as several
-build/test/cuda_shards.o: $(srcdir)/test/unit/shards_test.c $(CUDA_TEST_HEADERS) $(srcdir)/test/unit/test_groups.h $(srcdir)/test/unit/test_weights.h $(srcdir)/test/unit/unit_test.h
+build/test/cuda_shards.o: $(srcdir)/test/unit/shards_test.c $(CUDA_TEST_HEADERS) $(srcdir)/test/unit/test_groups.h $(srcdir)/test/unit/test_match.h $(srcdir)/test/unit/test_weights.h $(srcdir)/test/unit/unit_test.h
 	@mkdir -p $(@D)
 	$(ENGINE_CC) -std=gnu11 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -DSHARDS_TEST_GPU \
 		-I$(srcdir)/src -I$(srcdir) -c -o $@ $<

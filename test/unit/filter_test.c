@@ -21,6 +21,7 @@
 #include "test_groups.h"
 #include "test_weights.h"
 #include "unit_test.h"
+#include "test_match.h"
 #ifdef FILTER_TEST_GPU
 #include "search_met.h"
 #endif
@@ -73,6 +74,7 @@ typedef struct test_query
 	test_weights weights;
 	gpuvec_condition conditions[MOST_CONDITIONS];
 	uint64_t	values[MOST_VALUES];
+	test_match	match;			/* a condition's, if it has nodes */
 	uint8_t		pages[MOST_PAGES / 4];	/* whose rows are counted */
 	gpuvec_grouping grouping;	/* of these, if q.grouping is there */
 } test_query;
@@ -398,13 +400,43 @@ random_list(const table *t, test_query *q, gpuvec_condition *c)
 	q->q.filter.nvalues += kept;
 }
 
+/* An expression of numbers, some of which no row has */
+static void
+random_match(const table *t, test_query *q, gpuvec_condition *c)
+{
+	static const uint32_t sizes[] = {0, 1, 2, 3, 3, 5, 8, GPUVEC_MOST_MATCH_IDS};
+	uint32_t	n = sizes[random_below(8)];
+	test_match *match = &q->match;
+
+	memset(match, 0, sizeof(*match));
+	while (match->nids < n)
+	{
+		uint32_t	number = (uint32_t) random_below(random_below(t->kind.vocabulary + n) + 1);
+
+		if (t->kind.cold && random_below(3) == 0)
+			number += GPUVEC_HOT_NUMBERS;
+		match_add_id(match, random_below(50) == 0 ? GPUVEC_NO_NUMBER - (uint32_t) random_below(n) : number);
+	}
+	match_make_tree(match, 5);
+	c->kind = GPUVEC_SET_MATCHES;
+	c->first = q->q.filter.nvalues;
+	c->n = match_values(match, q->values + c->first);
+	c->low = match->nids;
+	q->q.filter.nvalues += c->n;
+}
+
 static void
 random_condition(const table *t, test_query *q, gpuvec_condition *c)
 {
 	uint32_t	column = (uint32_t) random_below(t->kind.nfilters + 1);
 
 	memset(c, 0, sizeof(*c));
-	/* conditions on the set itself are rare */
+	/* those that the set is null, or not, are rare */
+	if (q->match.n == 0 && q->q.filter.nvalues + MATCH_VALUES <= MOST_VALUES && random_below(3) == 0)
+	{
+		random_match(t, q, c);
+		return;
+	}
 	if (column == 0 && t->kind.nfilters > 0 && random_below(4) > 0)
 		column = 1;
 	c->column = column;
@@ -526,8 +558,9 @@ ask_for_filter(test_query *q)
 
 /* Does a row satisfy a condition? */
 static bool
-satisfies(const model_row *row, const gpuvec_condition *c, const uint64_t *values)
+satisfies(const model_row *row, const test_query *q, const gpuvec_condition *c)
 {
+	const uint64_t *values = q->values;
 	bool		null = c->column == 0 ? row->null_set : row->null[c->column - 1];
 	uint64_t	key = c->column == 0 ? 0 : row->key[c->column - 1];
 	bool		found = false;
@@ -538,6 +571,8 @@ satisfies(const model_row *row, const gpuvec_condition *c, const uint64_t *value
 		return false;
 	switch (c->kind)
 	{
+		case GPUVEC_SET_MATCHES:
+			return match_holds(&q->match, 0, row->ids, row->len);
 		case GPUVEC_KEY_BETWEEN:
 			return c->low <= key && key <= c->high;
 		case GPUVEC_KEY_ANY:
@@ -559,7 +594,7 @@ passes(const model_row *row, const test_query *q)
 	bool		ok = true;
 
 	for (uint32_t i = 0; i < q->q.filter.n; i++)
-		ok &= satisfies(row, &q->conditions[i], q->values);
+		ok &= satisfies(row, q, &q->conditions[i]);
 	return ok;
 }
 
@@ -832,6 +867,8 @@ static uint64_t counted_by[GPUVEC_N_WIRE_MEASURES]; /* with rows that were
 													 * counted, or whose tids
 													 * were listed */
 static uint64_t counted_way[GPUVEC_N_WAYS];
+static uint64_t matched;		/* with expressions of ids, .. */
+static uint64_t matched_counts; /* .. of rows that were counted or listed */
 static uint64_t short_ones;		/* with fewer rows than were asked for */
 static uint64_t behind_rows;	/* that begin behind a row */
 static uint64_t by_cold;		/* by measures of sparse vectors, with cold
@@ -843,6 +880,7 @@ count_answer(gpuvec_measure measure, const gpuvec_topk_query *q)
 {
 	if (q->bare && q->counted != GPUVEC_NOT_COUNTED && q->counted + q->nmatches > 0)
 	{
+		matched_counts += gpuvec_filter_match(&q->filter) != NULL;
 		counted_by[measure]++;
 		for (int way = 0; way < GPUVEC_N_WAYS; way++)
 			counted_way[way] += q->ways >> way & 1;
@@ -850,6 +888,7 @@ count_answer(gpuvec_measure measure, const gpuvec_topk_query *q)
 	if (q->nmatches == 0)
 		return;
 	filtered[measure] += q->filter.n > 0;
+	matched += gpuvec_filter_match(&q->filter) != NULL;
 	for (int way = 0; way < GPUVEC_N_WAYS; way++)
 		of_way[way] += q->ways >> way & 1;
 	short_ones += q->nmatches < q->k;
@@ -934,6 +973,7 @@ test_searches(gpuvec_backend *backend, const gpuvec_view *view, const table *t, 
 			{
 				memcpy(queries[i].conditions, queries[i - 1].conditions, sizeof(queries[i].conditions));
 				memcpy(queries[i].values, queries[i - 1].values, sizeof(queries[i].values));
+				queries[i].match = queries[i - 1].match;
 				queries[i].q.filter.n = queries[i - 1].q.filter.n;
 				queries[i].q.filter.nvalues = queries[i - 1].q.filter.nvalues;
 			}
@@ -1293,6 +1333,7 @@ main(int argc, char **argv)
 	for (int way = 0; way < GPUVEC_N_WAYS; way++)
 		check(of_way[way] > 20 || (way == GPUVEC_WAY_DENSE && !multiplies_bits), "queries are answered in each way");
 	check(short_ones > 100, "fewer rows match than were asked for");
+	check(matched > 100 && matched_counts > 100, "rows match expressions of ids");
 	check(behind_rows > 100, "queries begin behind a row");
 	check(by_cold > 20, "queries by measures of sparse vectors have cold numbers");
 	check(mixed_views > 2, "views have segments with lists, and without");
@@ -1444,6 +1485,7 @@ main(void)
 	check(ranked_disjoint > 100 && not_ranked > 100, "rows without a common id rank, or not");
 	for (int measure = 0; measure < GPUVEC_N_WIRE_MEASURES; measure++)
 		check(counted_by[measure] > 20, "rows are counted by each measure");
+	check(matched > 100 && matched_counts > 100, "rows match expressions of ids");
 	check(counted_rows > 1000 && listed_rows > 1000, "rows are counted, or listed");
 	check(refused > 0 && refused == without_groups, "only those with too many groups are refused");
 	for (int measure = 0; measure < GPUVEC_N_WIRE_MEASURES; measure++)

@@ -77,7 +77,7 @@ $(SEARCH_LIB): $(ENGINE_OBJS)
 	$(AR) rcs $@ $^
 
 # the test of the CPU's filters, with the other backend
-$(EMULATION_DIR)/cuda_filter.o: $(srcdir)/test/unit/filter_test.c $(srcdir)/test/unit/test_groups.h $(srcdir)/test/unit/test_weights.h $(srcdir)/test/unit/unit_test.h $(srcdir)/test/unit/search_met.h $(EMULATION_HEADERS)
+$(EMULATION_DIR)/cuda_filter.o: $(srcdir)/test/unit/filter_test.c $(srcdir)/test/unit/test_groups.h $(srcdir)/test/unit/test_match.h $(srcdir)/test/unit/test_weights.h $(srcdir)/test/unit/unit_test.h $(srcdir)/test/unit/search_met.h $(EMULATION_HEADERS)
 	@mkdir -p $(@D)
 	$(ENGINE_CC) -std=gnu11 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -DFILTER_TEST_GPU \
 		-I$(srcdir)/src -I$(srcdir) -c -o $@ $<
@@ -104,7 +104,7 @@ $(EMULATION_DIR)/cuda_overlaps: $(EMULATION_DIR)/cuda_overlaps.o $(SEARCH_OBJS) 
 	$(CXX) -g -pthread -o $@ $^ -lm -lpthread
 
 # several devices, against the CPU
-$(EMULATION_DIR)/cuda_shards.o: $(srcdir)/test/unit/shards_test.c $(srcdir)/test/unit/test_groups.h $(srcdir)/test/unit/test_weights.h $(srcdir)/test/unit/unit_test.h $(EMULATION_HEADERS)
+$(EMULATION_DIR)/cuda_shards.o: $(srcdir)/test/unit/shards_test.c $(srcdir)/test/unit/test_groups.h $(srcdir)/test/unit/test_match.h $(srcdir)/test/unit/test_weights.h $(srcdir)/test/unit/unit_test.h $(EMULATION_HEADERS)
 	@mkdir -p $(@D)
 	$(ENGINE_CC) -std=gnu11 -O2 -g -pthread -ffp-contract=off -Wall -Wextra -DSHARDS_TEST_GPU \
 		-I$(srcdir)/src -I$(srcdir) -c -o $@ $<

@@ -527,12 +527,33 @@ model_refresh(client *c, model *m)
 	return model_commit(c, m);
 }
 
+/* An expression of ids, some of which no row has */
+static void
+random_match(model_query *q, gpuvec_condition *c)
+{
+	uint32_t	n = (uint32_t) random_below(7);
+
+	for (uint32_t i = 0; i < n; i++)
+		match_add_id(&q->match, random_below(20) == 0 ? 65000 + i : (uint32_t) random_below(random_below(300) + 1));
+	match_make_tree(&q->match, 4);
+	c->kind = GPUVEC_SET_MATCHES;
+	c->first = q->wire.nvalues;
+	c->low = q->match.nids;
+	c->n = match_values(&q->match, q->values + c->first);
+	q->wire.nvalues += c->n;
+}
+
 /* A condition on a column, which some rows satisfy */
 static void
 random_condition(model_query *q, gpuvec_condition *c)
 {
 	c->column = (uint32_t) random_below(model_filters + 1);
-	c->kind = c->column == 0 ? GPUVEC_IS_NULL + random_below(2) : 1 + random_below(GPUVEC_LAST_CONDITION);
+	if (c->column == 0 && q->match.n == 0 && random_below(3) > 0)
+	{
+		random_match(q, c);
+		return;
+	}
+	c->kind = c->column == 0 ? GPUVEC_IS_NULL + random_below(2) : 1 + random_below(GPUVEC_IS_NOT_NULL);
 	c->low = c->column % 3 == 2 ? UINT64_C(1) << random_below(64) : random_below(8);
 	c->high = random_below(2) ? UINT64_MAX : c->low + random_below(4);
 	if (c->kind != GPUVEC_KEY_ANY)
@@ -624,6 +645,19 @@ random_query(const shape *s)
 static const gpuvec_search_weights some_weights[] = {{0.7, 0.3}, {0, 1}, {1.0 / 3, 1e-7}, {1e300, 2}};
 static _Thread_local gpuvec_search_weights weights = {0.7, 0.3};
 
+/* Append the values of a query's filter, with ids as they are sent */
+static void
+add_values_of(buffer *b, const model_query *q)
+{
+	uint64_t	values[sizeof(q->values) / sizeof(uint64_t)];
+
+	memcpy(values, q->values, sizeof(values));
+	for (uint32_t i = 0; wide_from > 0 && i < q->wire.nconditions; i++)
+		for (uint64_t j = 0; q->conditions[i].kind == GPUVEC_SET_MATCHES && j < q->match.nids; j++)
+			values[q->conditions[i].first + j] = wide_id(q->match.ids[j]);
+	buffer_add(b, values, q->wire.nvalues * sizeof(uint64_t));
+}
+
 void
 search_request(buffer *b, const gpuvec_mirror_key *key, uint64_t position, gpuvec_measure measure,
 			   const model_query *queries, uint32_t n)
@@ -647,7 +681,7 @@ search_request(buffer *b, const gpuvec_mirror_key *key, uint64_t position, gpuve
 	for (uint32_t i = 0; i < n; i++)
 	{
 		buffer_add(b, queries[i].conditions, queries[i].wire.nconditions * sizeof(gpuvec_condition));
-		buffer_add(b, queries[i].values, queries[i].wire.nvalues * sizeof(uint64_t));
+		add_values_of(b, &queries[i]);
 	}
 	((gpuvec_search *) (b->data + start))->filter_bytes = b->length - ids;
 	for (uint32_t i = 0; i < n; i++)
@@ -682,6 +716,27 @@ typedef enum verdict
 	TAKES_PART
 } verdict;
 
+/* True if a row passes a filter: all conditions but that on sets, and this */
+static bool
+passes(const model_query *q, const model_row *row, const uint64_t *filter_keys)
+{
+	uint32_t   *ids = malloc((row->len + (size_t) 1) * sizeof(uint32_t));
+	bool		ok = true;
+
+	for (uint32_t i = 0; i < row->len; i++)
+		ids[i] = row->ids[i];
+	for (uint32_t i = 0; i < q->wire.nconditions; i++)
+	{
+		gpuvec_filter one = {1, q->wire.nvalues, &q->conditions[i], q->values};
+
+		ok &= q->conditions[i].kind == GPUVEC_SET_MATCHES ?
+			row->len > 0 && match_holds(&q->match, 0, ids, row->len) :
+			gpuvec_filter_passes(&one, filter_keys);
+	}
+	free(ids);
+	return ok;
+}
+
 static verdict
 judge(const model_query *q, const model_row *row)
 {
@@ -692,7 +747,7 @@ judge(const model_query *q, const model_row *row)
 	if (model_filters == 0)
 		return TAKES_PART;
 	row_filter_keys(row->ids, row->len, filter_keys);
-	if (!gpuvec_filter_passes(&filter, filter_keys))
+	if (!passes(q, row, filter_keys))
 		return FAILS;
 	for (uint32_t i = 0; i < filter.n; i++)
 		wants_nulls |= filter.conditions[i].column == 0 && filter.conditions[i].kind == GPUVEC_IS_NULL;

@@ -61,6 +61,8 @@ typedef struct shape
 extern __thread uint64_t random_state;
 extern uint64_t random_below(uint64_t n);
 
+#include "test_match.h"
+
 /*
  * If not 0, ids from this one on are sent to the engine as larger ones, in
  * the same order.  Models have the small ones.
@@ -114,7 +116,9 @@ typedef struct model_query
 	uint16_t   *ids;
 	gpuvec_query wire;
 	gpuvec_condition conditions[2]; /* wire.nconditions of them */
-	uint64_t	values[4];
+	uint64_t	values[4 + MATCH_VALUES];
+	test_match	match;			/* of a condition on sets; with ids as models
+								 * have them */
 	float	   *weights;		/* of its ids, by measures of sparse vectors;
 								 * random_query() has them behind the ids;
 								 * NULL: some */

@@ -2154,6 +2154,37 @@ bad_filters(const engine *e, const model *m)
 	free(b.data);
 }
 
+/* Expressions of ids that make no sense; match_test.c has more of them */
+static void
+bad_matches(const engine *e, const model *m)
+{
+	uint16_t	ids[3] = {1, 2, 3};
+	model_query q = {
+		.ids = ids,.wire = {.len = 3,.k = 10,.nconditions = 2,.nvalues = 5},
+		.conditions = {{.column = 1,.kind = GPUVEC_KEY_BETWEEN,.high = 5},
+		{.column = 0,.kind = GPUVEC_SET_MATCHES,.n = 5,.low = 2}},
+		.values = {2, 70000, 0, 1, GPUVEC_SET_OR}
+	};
+	buffer		b = {0};
+
+	BAD_FILTER(c[1].column = 1, "an expression of another column's ids");
+	BAD_FILTER(c[1].low = 3, "an expression with a step as an id");
+	BAD_FILTER(c[1].low = UINT64_MAX, "an expression with far too many ids");
+	BAD_FILTER(c[1].n = 4, "an expression that is cut off");
+	BAD_FILTER(c[1].n = 6, "an expression of more values than there are");
+	BAD_FILTER(c[1].n = 0, "an expression without steps");
+	BAD_FILTER(c[1].first = UINT32_MAX, "an expression far away");
+	BAD_FILTER((c[1].first = 2, c[1].n = 3, c[1].low = 0), "an expression with no ids but steps of ids");
+	BAD_FILTER(values[1] = 2, "an expression with an id twice");
+	BAD_FILTER(values[1] = UINT64_C(1) << 32, "an expression with too large an id");
+	BAD_FILTER(values[2] = 2, "an expression with an id that is not there");
+	BAD_FILTER(values[2] = GPUVEC_SET_AND, "an expression that takes what is not there");
+	BAD_FILTER(values[4] = GPUVEC_SET_ONLY + 1, "an expression with an unknown step");
+	BAD_FILTER(values[4] = 0, "an expression that leaves too much");
+	BAD_FILTER(c[0] = c[1], "two expressions");
+	free(b.data);
+}
+
 /* Pages to count that make no sense */
 static void
 bad_counts(const engine *e, const model *m)
@@ -2355,6 +2386,7 @@ test_filters_violations(void)
 	m = model_new(100, 20, &small);
 	check(model_load(&c, &m), "load");
 	bad_filters(&e, &m);
+	bad_matches(&e, &m);
 	bad_counts(&e, &m);
 	bad_filter_keys(&e, &m, good, 24, 0, "words that are cut off");
 	bad_filter_keys(&e, &m, good, 0, 2, "no words");

@@ -28,6 +28,7 @@
 #include "test_groups.h"
 #include "test_weights.h"
 #include "unit_test.h"
+#include "test_match.h"
 
 #define LONGEST			24
 #define MOST_SHARDS		5
@@ -489,6 +490,7 @@ typedef struct test_query
 	uint32_t	numbers[LONGEST];
 	test_weights weights;
 	gpuvec_condition condition;
+	uint64_t	values[MATCH_VALUES];	/* of an expression of ids */
 	uint8_t		pages[64];		/* whose rows are counted */
 	gpuvec_grouping grouping;	/* of these, if the query has one */
 } test_query;
@@ -499,6 +501,22 @@ static uint64_t several_ids;	/* .. by ids */
 static uint64_t refused;		/* queries that devices did not count */
 
 static const gpuvec_scoring by_hamming = {.measure = GPUVEC_HAMMING};
+
+/* Let a query have an expression of numbers, some of which rows have */
+static void
+draw_match(const table *t, test_query *scratch, gpuvec_topk_query *q)
+{
+	test_match	match = {.nids = 0};
+	uint32_t	numbers[LONGEST];
+	uint32_t	n = random_numbers(t, numbers);
+
+	for (uint32_t i = 0; i < n && i < 5; i++)
+		match_add_id(&match, numbers[i]);
+	match_make_tree(&match, 3);
+	scratch->condition = (gpuvec_condition) {.kind = GPUVEC_SET_MATCHES,.low = match.nids};
+	scratch->condition.n = match_values(&match, scratch->values);
+	q->filter = (gpuvec_filter) {1, scratch->condition.n, &scratch->condition, scratch->values};
+}
 
 /* Draw a query of a table; q->matches has room for all its rows */
 static void
@@ -543,6 +561,8 @@ draw_query(const table *t, gpuvec_measure measure, test_query *scratch, gpuvec_t
 		q->filter.conditions = &scratch->condition;
 		q->disjoint = random_below(2);
 	}
+	else if (random_below(6) == 0)
+		draw_match(t, scratch, q);
 	if (!q->has_after && random_below(6) == 0)
 	{
 		q->unordered = true;

@@ -15,7 +15,7 @@
 srcdir ?= .
 WITH_CUDA ?= auto
 EXTVERSION ?= 0.2.0
-UNIT_TESTS = control_group pool measure sparse method stage numbers topk weights filter shards overlaps embed vectors shard_vectors als neighbors
+UNIT_TESTS = control_group pool measure sparse method stage numbers topk weights match filter shards overlaps embed vectors shard_vectors als neighbors
 
 check:
 
@@ -55,7 +55,7 @@ $(UNIT_BUILD)/%.o: %.c
 -include $(UNIT_OBJS:.o=.d)
 endif
 
-$(UNIT_DIR)/%_test: test/unit/%_test.c test/unit/unit_test.h test/unit/test_groups.h test/unit/test_weights.h $(UNIT_LIB)
+$(UNIT_DIR)/%_test: test/unit/%_test.c test/unit/unit_test.h test/unit/test_groups.h test/unit/test_match.h test/unit/test_weights.h $(UNIT_LIB)
 	$(ENGINE_CC) $(UNIT_CFLAGS) $(SANITIZER) -o $@ $(filter-out %.h,$^) -lm -lpthread
 
 .PHONY: tests programs check $(UNIT_TESTS:%=check-%)

@@ -11,6 +11,7 @@
  * filters.c		rows that pass a filter; counting them where they are few
  * filter_codes.c	which rows of a segment pass, by the codes of its columns;
  *					filter_mask.inc, compiled for each instruction set
+ * filter_sets.c	which rows of a segment have sets that match
  * overlaps.c		rows of pairs of queries; bit_pairs.inc, compiled for each
  *					instruction set
  * lists_*.c		inverted lists, and the search by them

@@ -257,6 +257,18 @@ mask_null_sets(const gpuvec_segment *segment, bool want_nulls, uint64_t *mask)
 	}
 }
 
+/*
+ * Clear the bits of rows that do not satisfy a condition on their sets.
+ * False: out of memory.
+ */
+static bool
+mask_by_match(const gpuvec_filter *filter, const gpuvec_condition *c, const gpuvec_segment *segment,
+			  uint64_t *mask)
+{
+	mask_null_sets(segment, c->kind == GPUVEC_IS_NULL, mask);
+	return c->kind != GPUVEC_SET_MATCHES || mask_by_sets(c, filter->values, segment, mask);
+}
+
 /* Clear the bits of rows that do not pass.  False: out of memory. */
 static bool
 apply_filter(const gpuvec_filter *filter, const gpuvec_segment *segment, const code_range *ranges,
@@ -273,9 +285,8 @@ apply_filter(const gpuvec_filter *filter, const gpuvec_segment *segment, const c
 	{
 		const gpuvec_condition *c = &filter->conditions[i];
 
-		if (c->column == 0)
-			mask_null_sets(segment, c->kind == GPUVEC_IS_NULL, mask);
-		else if (needs_set(c) && !mask_by_set(filter, c, segment, simd, mask))
+		if (c->column == 0 ? !mask_by_match(filter, c, segment, mask) :
+			needs_set(c) && !mask_by_set(filter, c, segment, simd, mask))
 			return false;
 	}
 	return true;

@@ -62,6 +62,13 @@ extern bool filter_entry(const cpu_filter *filter, const gpuvec_view_entry *entr
 						 uint64_t *mask, cpu_passing *passing);
 
 /*
+ * filter_sets.c: clear the bits of rows of a mask whose sets do not match a
+ * condition.  False: out of memory.
+ */
+extern bool mask_by_sets(const gpuvec_condition *match, const uint64_t *values,
+						 const gpuvec_segment *segment, uint64_t *mask);
+
+/*
  * filter_mask_*.c: clear the bits of rows whose codes are in none of the
  * ranges; how many bits are set
  */

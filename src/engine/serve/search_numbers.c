@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * search_numbers.c
- *	  From the ids of queries to the numbers of a mirror, and from the numbers
- *	  in answers to ids.
+ *	  From the ids of queries and their filters to the numbers of a mirror,
+ *	  and from the numbers in answers to ids.
  *
  * A mirror of large ids has numbers in their place (sets/id_numbers.h).
  *
@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/set_match.h"
 #include "engine/serve/search_run.h"
 
 /* True if a query's ids are not what segments hold */
@@ -18,6 +19,19 @@ static bool
 needs_numbers(const search_run *q, uint32_t i)
 {
 	return q->wire[i].len > 0 && (q->mirror.id_numbers || (q->wire[i].form & GPUVEC_FORM_WIDE));
+}
+
+/* Look up n ids, which numbers[] has, and gets the numbers of */
+static void
+look_up(const search_run *q, uint32_t *numbers, uint32_t n)
+{
+	if (q->mirror.id_numbers)
+		gpuvec_id_numbers_find(q->mirror.id_numbers, numbers, n, numbers);
+	else
+		/* all rows are narrow */
+		for (uint32_t i = 0; i < n; i++)
+			if (numbers[i] > GPUVEC_MAX_ID)
+				numbers[i] = GPUVEC_NO_NUMBER;
 }
 
 /*
@@ -37,13 +51,7 @@ find_numbers(const search_run *q, uint32_t i, uint32_t *numbers, uint16_t *place
 	else
 		for (uint32_t j = 0; j < wire->len; j++)
 			numbers[j] = ids[j];
-	if (q->mirror.id_numbers)
-		gpuvec_id_numbers_find(q->mirror.id_numbers, numbers, wire->len, numbers);
-	else
-		/* all rows are narrow */
-		for (uint32_t j = 0; j < wire->len; j++)
-			if (numbers[j] > GPUVEC_MAX_ID)
-				numbers[j] = GPUVEC_NO_NUMBER;
+	look_up(q, numbers, wire->len);
 	if (places == NULL)
 	{
 		gpuvec_sort_numbers(numbers, wire->len);
@@ -76,11 +84,56 @@ divide_numbers(gpuvec_topk_query *query, uint32_t len, const uint32_t *numbers, 
 		query->ncold++;
 }
 
+/* Give an expression of ids numbers in place of these */
+static void
+number_match(const search_run *q, const gpuvec_condition *match, uint64_t *values)
+{
+	uint32_t	numbers[GPUVEC_MOST_MATCH_IDS];
+
+	for (uint32_t i = 0; i < match->low; i++)
+		numbers[i] = (uint32_t) values[i];
+	look_up(q, numbers, (uint32_t) match->low);
+	for (uint32_t i = 0; i < match->low; i++)
+		values[i] = numbers[i];
+}
+
+/* The same of all queries' filters.  False: out of memory. */
+static bool
+number_filters(search_run *q, gpuvec_error *error)
+{
+	uint64_t	total = 0;
+	uint64_t   *values;
+
+	for (uint32_t i = 0; i < q->head.nqueries; i++)
+		if (gpuvec_filter_match(&q->queries[i].filter))
+			total += q->queries[i].filter.nvalues;
+	if (total == 0)
+		return true;
+	values = q->values = malloc(total * sizeof(uint64_t));
+	if (values == NULL)
+		return gpuvec_fail_memory(error, total * sizeof(uint64_t));
+	for (uint32_t i = 0; i < q->head.nqueries; i++)
+	{
+		gpuvec_filter *filter = &q->queries[i].filter;
+		const gpuvec_condition *match = gpuvec_filter_match(filter);
+
+		if (match == NULL)
+			continue;
+		memcpy(values, filter->values, filter->nvalues * sizeof(uint64_t));
+		number_match(q, match, values + match->first);
+		filter->values = values;
+		values += filter->nvalues;
+	}
+	return true;
+}
+
 bool
 gpuvec_search_number(search_run *q, gpuvec_error *error)
 {
 	uint64_t	total = 0;
 
+	if (!number_filters(q, error))
+		return false;
 	for (uint32_t i = 0; i < q->head.nqueries; i++)
 		if (needs_numbers(q, i))
 			total += q->wire[i].len;

@@ -19,6 +19,8 @@ typedef struct search_run
 	gpuvec_scoring scoring;
 	const gpuvec_query *wire;	/* [head.nqueries] as the session sent them */
 	gpuvec_topk_query *queries;
+	uint64_t   *values;			/* of filters with expressions of ids, which
+								 * have numbers in place of these */
 	uint32_t   *numbers;		/* of the ids of queries that are mapped ... */
 	uint16_t   *hot;			/* ... and those that are hot; places in the
 								 * order of ids, if these have values */
@@ -51,9 +53,9 @@ extern bool gpuvec_search_queries_parse(search_run *q, const float *values, gpuv
 extern void gpuvec_search_faults(const search_run *q);
 
 /*
- * search_numbers.c: turn the queries' ids into numbers of q->mirror, where
- * these differ.  The caller frees q->numbers, q->hot and q->places, on failure
- * too.
+ * search_numbers.c: turn the ids of queries, and of their filters, into
+ * numbers of q->mirror, where these differ.  The caller frees q->values,
+ * q->numbers, q->hot and q->places, on failure too.
  */
 extern bool gpuvec_search_number(search_run *q, gpuvec_error *error);
 

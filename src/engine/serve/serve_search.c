@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/clock.h"
+#include "core/set_match.h"
 #include "engine/fault.h"
 #include "engine/host_memory.h"
 #include "engine/serve/page_rows.h"
@@ -38,14 +39,18 @@ values_valid(const uint64_t *values, uint32_t n)
 static bool
 condition_valid(const gpuvec_filter *filter, const gpuvec_condition *c, uint32_t nfilters)
 {
+	bool		of_set = c->kind == GPUVEC_IS_NULL || c->kind == GPUVEC_IS_NOT_NULL;
+
 	if (c->column > nfilters || c->kind < GPUVEC_KEY_BETWEEN || c->kind > GPUVEC_LAST_CONDITION)
 		return false;
-	if (c->column == 0 && c->kind != GPUVEC_IS_NULL && c->kind != GPUVEC_IS_NOT_NULL)
+	if (c->kind == GPUVEC_SET_MATCHES ? c->column > 0 : c->column == 0 && !of_set)
 		return false;
-	if (c->kind != GPUVEC_KEY_ANY)
+	if (c->kind != GPUVEC_KEY_ANY && c->kind != GPUVEC_SET_MATCHES)
 		return c->n == 0;
-	return c->first <= filter->nvalues && c->n <= filter->nvalues - c->first &&
-		values_valid(filter->values + c->first, c->n);
+	if (c->first > filter->nvalues || c->n > filter->nvalues - c->first)
+		return false;
+	return c->kind == GPUVEC_KEY_ANY ? values_valid(filter->values + c->first, c->n) :
+		gpuvec_match_valid(filter->values + c->first, c->n, c->low) && gpuvec_filter_match(filter) == c;
 }
 
 /*
@@ -559,6 +564,7 @@ free_run(search_run *q)
 	free(q->overlaps.tids);
 	free(q->matches);
 	free(q->numbers);
+	free(q->values);
 	free(q->hot);
 	free(q->places);
 	free(q->queries);

@@ -76,6 +76,7 @@
 #include "access/relscan.h"
 #include "access/tableam.h"
 #include "access/visibilitymap.h"
+#include "core/set_match.h"
 #include "entries/entries.h"
 #include "mirror/describe/mirror.h"
 #include "mirror/describe/row_value.h"
@@ -322,6 +323,8 @@ fetched_row(MirrorVisibility *visibility, ItemPointer root, gpuvec_sparse *row, 
 		return false;
 	if (entry->filter_keys != NULL)
 		memcpy(filter_keys, entry->filter_keys, gpuvec_filter_bytes(target->key.nfilters));
+	else
+		filter_keys[0] = entry->isnull;
 	if (!entry->isnull)
 		*row = RowOfPayload(target->key.values, entry->ids, entry->bytes);
 	return !entry->isnull;
@@ -342,7 +345,8 @@ count_fetched(MirrorVisibility *visibility, ItemPointer root, const MirrorQuery 
 	found = fetched_row(visibility, root, row, filter_keys) ||
 		(MirrorWantsNulls(query->filter) && (filter_keys[0] & 1) != 0);
 
-	if (query->filter != NULL && !gpuvec_filter_passes(query->filter, filter_keys))
+	if (query->filter != NULL && (!gpuvec_filter_passes(query->filter, filter_keys) ||
+								  !gpuvec_ids_match(query->filter, row->ids)))
 		found = false;
 	*common = found && row->ids.n > 0 ? idset_span_common(query->vector.ids, row->ids) : 0;
 	return found;

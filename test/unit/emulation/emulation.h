@@ -397,6 +397,12 @@ __popc(unsigned x)
 }
 
 static inline int
+__popcll(unsigned long long x)
+{
+	return __builtin_popcountll(x);
+}
+
+static inline int
 __ffs(unsigned x)
 {
 	return x ? __builtin_ctz(x) + 1 : 0;

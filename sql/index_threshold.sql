@@ -22,7 +22,7 @@ DELETE FROM docs WHERE id % 50 = 1 AND id < 10000 OR id = 10002;
 SELECT count(*), count(tokens), count(*) FILTER (WHERE tokens = '{}') AS empty FROM docs;
 SELECT amvalidate(oid) FROM pg_opclass WHERE opcname = 'idset_ops';
 SELECT amopstrategy, amopopr::regoperator FROM pg_amop o JOIN pg_am a ON a.oid = o.amopmethod
-WHERE amname = 'gpuvec' AND amoppurpose = 's' AND amopstrategy <= 10 ORDER BY 1;
+WHERE amname = 'gpuvec' AND amoppurpose = 's' AND amopstrategy <= 10 ORDER BY 1, amopopr::regoperator::text COLLATE "C";
 
 -- the planner takes the index by itself
 EXPLAIN (COSTS OFF) SELECT id FROM docs WHERE tokens <<->> ('{1,2,3,4,5,6,7,8}', 0.6, 'jaccard');

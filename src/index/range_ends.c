@@ -111,6 +111,7 @@ survey(RangeEnds *ends)
 
 	if (!ends->survey(ends->survey_arg, &n, &ends->many_first, &ends->many_end))
 		return false;
+	ends->surveyed = true;
 	ends->has_first = n > 0;
 	ends->many_last = ends->rest;
 	ends->many = n;
@@ -136,7 +137,7 @@ find_part(RangeEnds *ends)
 		else
 		{
 			ends->end = ThresholdsBetween(&ends->thresholds, ends->last, ends->many_end,
-										  ends->found ? ends->wanted / ends->many : 0.5);
+										  ends->found || ends->surveyed ? ends->wanted / ends->many : 0.5);
 			found = true;
 		}
 		found = found && is_behind(ends, ends->end) && compare(ends, ends->end, ends->many_end) < 0;
@@ -169,7 +170,7 @@ choose(RangeEnds *ends)
 void
 RangeEndsBegin(RangeEnds *ends, double begin)
 {
-	ends->has_last = ends->found = ends->has_first = ends->many_last = false;
+	ends->has_last = ends->found = ends->surveyed = ends->has_first = ends->many_last = false;
 	ends->divided = 0;
 	ends->many = 0;
 	ends->wanted = ends->rows;
@@ -181,18 +182,21 @@ RangeEndsBegin(RangeEnds *ends, double begin)
 void
 RangeEndsNext(RangeEnds *ends, double n, bool returned)
 {
+	bool		some = returned || (ends->surveyed && n > 0);
+
 	ends->last = ends->end;
 	ends->has_last = true;
 	ends->found |= returned;
-	if (n > 0)
+	/* rows that the snapshot does not see are in such a number, too */
+	if (some)
 		ends->wanted *= RANGE_GROWTH;
 	if (ends->many > 0)
 	{
 		/* a part that has none is a try, too */
-		ends->divided += n > 0 ? 0 : 1;
+		ends->divided += some ? 0 : 1;
 		ends->many = Max(ends->many - n, 1);
 	}
-	else if (n == 0 && !ends->many_last)
+	else if (!returned && !ends->many_last)
 	{
 		ends->rest = true;
 		(void) survey(ends);
@@ -212,7 +216,7 @@ RangeEndsDivide(RangeEnds *ends, double n)
 		choose(ends);
 		return;
 	}
-	ends->has_first = ends->many_last = false;
+	ends->surveyed = ends->has_first = ends->many_last = false;
 	ends->many_end = ends->end;
 	if (ends->rest && thresholds->n > 0)
 		ends->many_end = thresholds->points[thresholds->n - 1].value;

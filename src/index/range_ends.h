@@ -33,6 +33,7 @@ typedef struct RangeEnds
 	int			divided;		/* DIVIDE_TRIES */
 	double		many;			/* rows behind `last`, up to many_end; 0: that
 								 * is not known */
+	bool		surveyed;		/* .. as the engine has told last */
 	bool		has_first;		/* many_first is set */
 	Datum		many_first;		/* the first value of these */
 	Datum		many_end;

@@ -7,9 +7,10 @@
  * mirror of the column can return the table's rows in the order of a
  * distance, or the rows with certain ids.  An index with an expression or a
  * predicate keeps its rows (entries.c), as no session that only reads may
- * compute them; so does one that makes sets of its values, those of arrays.  Scans search the mirror (scan.c, key_search.c).  Insertions
- * hand rows over to the mirror, and vacuum those that are gone, in shared
- * memory (feed.c, gone.c): neither needs the engine.
+ * compute them.  So does one that makes sets of its values, of arrays
+ * (entry_value.c).  Scans search the mirror (scan.c, key_search.c).
+ * Insertions hand rows over to the mirror, and vacuum those that are gone, in
+ * shared memory (feed.c, gone.c): neither needs the engine.
  *
  * Columns behind the first are filter columns
  * (mirror/describe/filter_key.c).  The mirror has a key for each of their

@@ -36,7 +36,8 @@
  * filter.  For a million rows of 54 ids that takes 24 ms with two threads of a
  * CPU, a hundred times the 0.2 ms above.
  *
- * So it does to count the rows that match an expression of ids (count.c).
+ * To count the rows that match an expression of ids (count.c) takes as long as
+ * that without inverted lists, and a tenth with them; the former is charged.
  *
  * For each value of an array that the set is compared with, all rows are
  * ranked once more, in one round trip.

@@ -14,7 +14,7 @@ VACUUM ANALYZE docs;
  * The rows of a query, and how they came about: by the index, by a scan that
  * the node has run, or without a node
  */
-CREATE FUNCTION counted(query text) RETURNS text LANGUAGE plpgsql SET enable_seqscan = off AS $$
+CREATE FUNCTION counted(query text) RETURNS text LANGUAGE plpgsql SET enable_seqscan = off SET enable_indexscan = off SET enable_bitmapscan = off AS $$
 DECLARE
 	line text;
 	plan text = '';
@@ -88,6 +88,8 @@ SELECT id, count(*) FROM (SELECT price, tokens FROM docs) d, unnest(tokens) id W
 -- parameters: of the array, of filter columns, of a query that is not known
 SET enable_seqscan = off;
 SET plan_cache_mode = force_generic_plan;
+SET enable_indexscan = off;
+SET enable_bitmapscan = off;
 PREPARE any_of (idset[], int) AS SELECT count(*) FROM docs WHERE tokens @> ANY ($1) AND price < $2;
 EXPLAIN (COSTS OFF) EXECUTE any_of (ARRAY['{3,12}']::idset[], 50);
 EXECUTE any_of (ARRAY['{3,12}', '{4}']::idset[], 50);
@@ -99,6 +101,8 @@ EXECUTE within ('{}', 50);
 PREPARE matching (int) AS SELECT count(*) FROM docs WHERE tokens @@ '3 & (5 | !6)' AND price < $1;
 EXECUTE matching (50);
 EXECUTE matching (10);
+RESET enable_indexscan;
+RESET enable_bitmapscan;
 PREPARE query_of (idset_query) AS SELECT count(*) FROM docs WHERE tokens @@ $1 AND tokens @> 3;
 EXPLAIN (COSTS OFF) EXECUTE query_of ('3 & (5 | !6)');
 EXECUTE query_of ('3 & (5 | !6)');

@@ -36,6 +36,9 @@
  * filter.  For a million rows of 54 ids that takes 24 ms with two threads of a
  * CPU, a hundred times the 0.2 ms above.
  *
+ * To count the rows that match an expression of ids (count.c) takes as long as
+ * that without inverted lists, and a tenth with them; the former is charged.
+ *
  * For each value of an array that the set is compared with, all rows are
  * ranked once more, in one round trip.
  *
@@ -206,6 +209,15 @@ GpuvecHasMirror(PlannerInfo *root, const IndexOptInfo *info)
 		return false;
 	find_costs(root, info, &costs);
 	return !CostsRefused(&costs);
+}
+
+Cost
+GpuvecReadCost(PlannerInfo *root, const IndexOptInfo *info)
+{
+	Costs		costs = {0};
+
+	find_costs(root, info, &costs);
+	return info->rel->tuples * CostsWeighOperators(&costs) * cpu_operator_cost;
 }
 
 /*

@@ -193,15 +193,16 @@ clause_of(const IndexPath *path, const RestrictInfo *rinfo)
 	return NULL;
 }
 
-/* IndexPathTest: all conditions of a table are search keys that decide */
+/* Look at all conditions of a table.  False: one is no key that decides. */
 static bool
-decides(const IndexPath *path)
+see_conditions(const IndexPath *path, KeysSeen *seen)
 {
 	const IndexOptInfo *index = path->indexinfo;
 	Relation	rel = index_open(index->indexoid, NoLock);
 	FilterColumns filters;
-	KeysSeen	seen = {0};
 	ListCell   *cell;
+
+	memset(seen, 0, sizeof(*seen));
 
 	FilterDescribe(rel->rd_indextuple, &filters);
 	index_close(rel, NoLock);
@@ -211,11 +212,21 @@ decides(const IndexPath *path)
 		const IndexClause *clause = clause_of(path, rinfo);
 
 		if (rinfo->pseudoconstant ||
-			(clause == NULL ? !see_query(index, rinfo, &seen) :
-			 !is_decided(index, &filters, clause, &seen)))
+			(clause == NULL ? !see_query(index, rinfo, seen) :
+			 !is_decided(index, &filters, clause, seen)))
 			return false;
 	}
-	return (seen.of_set <= 1 && !seen.several) || GpuvecMatchFits(&seen.match);
+	seen->several |= seen->of_set > 1;
+	return !seen->several || GpuvecMatchFits(&seen->match);
+}
+
+/* IndexPathTest: all conditions of a table are search keys that decide */
+static bool
+decides(const IndexPath *path)
+{
+	KeysSeen	seen;
+
+	return see_conditions(path, &seen);
 }
 
 /* The argument of has_columns() */
@@ -267,14 +278,17 @@ typedef struct Scans
  * visibility map does not prove
  */
 static void
-add_cost(const RelOptInfo *rel, const IndexPath *index, const Path *scan, const CountAsked *asked,
-		 Scans *scans)
+add_cost(PlannerInfo *root, const RelOptInfo *rel, const IndexPath *index, const Path *scan,
+		 const CountAsked *asked, Scans *scans)
 {
 	double		found = index->indexselectivity * rel->tuples;
 	Cost		begin = IndexPathBegin(rel, index);
 	double		unseen = 1 - Min(Max(rel->allvisfrac, 0), 1);
 	double		operators = COUNT_OPERATORS * (1 + list_length(asked->columns));
+	KeysSeen	seen;
 
+	if (see_conditions(index, &seen) && seen.several)
+		scans->cost += GpuvecReadCost(root, index->indexinfo);
 	scans->cost += begin + found * operators * cpu_operator_cost +
 		unseen * Max(scan->total_cost - begin, 0);
 	scans->found += found;
@@ -339,7 +353,7 @@ add_scans(PlannerInfo *root, RelOptInfo *rel, const CountAsked *asked, List *col
 	scan = (Path *) create_bitmap_heap_path(root, rel, (Path *) index, NULL, 1.0, 0);
 	scan->pathtarget = columns_target(root, columns);
 	scans->paths = lappend(scans->paths, scan);
-	add_cost(rel, index, scan, asked, scans);
+	add_cost(root, rel, index, scan, asked, scans);
 	return true;
 }
 

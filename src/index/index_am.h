@@ -228,6 +228,9 @@ extern void gpuvec_costestimate(PlannerInfo *root, IndexPath *path, double loop_
  */
 extern bool GpuvecHasMirror(PlannerInfo *root, const IndexOptInfo *info);
 
+/* The same: what it costs the engine to read the ids of all rows */
+extern Cost GpuvecReadCost(PlannerInfo *root, const IndexOptInfo *info);
+
 /* True for an index of this access method, while a query is planned */
 static inline bool
 GpuvecIsOurIndex(const IndexOptInfo *index)

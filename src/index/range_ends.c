@@ -112,6 +112,7 @@ survey(RangeEnds *ends)
 	if (!ends->survey(ends->survey_arg, &n, &ends->many_first, &ends->many_end))
 		return false;
 	ends->surveyed = true;
+	ends->aim = ends->wanted;
 	ends->has_first = n > 0;
 	ends->many_last = ends->rest;
 	ends->many = n;
@@ -126,18 +127,15 @@ find_part(RangeEnds *ends)
 
 	if (ends->many > ends->most && ends->divided < DIVIDE_TRIES)
 	{
-		if (ends->has_first)
-		{
-			ends->end = ThresholdsBetween(&ends->thresholds, ends->many_first, ends->many_end,
-										  ends->wanted / ends->many);
-			found = true;
-		}
-		else if (!ends->has_last)
+		if (!ends->surveyed && !ends->has_last)
 			found = divide_first(ends);
 		else
 		{
-			ends->end = ThresholdsBetween(&ends->thresholds, ends->last, ends->many_end,
-										  ends->found || ends->surveyed ? ends->wanted / ends->many : 0.5);
+			double		aim = ends->surveyed ? ends->aim : ends->found ? ends->wanted : ends->many / 2;
+
+			ends->end = ThresholdsBetween(&ends->thresholds,
+										  ends->has_first ? ends->many_first : ends->last,
+										  ends->many_end, Min(aim / ends->many, 0.5));
 			found = true;
 		}
 		found = found && is_behind(ends, ends->end) && compare(ends, ends->end, ends->many_end) < 0;
@@ -173,7 +171,7 @@ RangeEndsBegin(RangeEnds *ends, double begin)
 	ends->has_last = ends->found = ends->surveyed = ends->has_first = ends->many_last = false;
 	ends->divided = 0;
 	ends->many = 0;
-	ends->wanted = ends->rows;
+	ends->wanted = ends->aim = ends->rows;
 	ends->begin = begin;
 	ends->share = ends->first * (1 - begin) / RANGE_GROWTH;
 	choose(ends);
@@ -182,14 +180,16 @@ RangeEndsBegin(RangeEnds *ends, double begin)
 void
 RangeEndsNext(RangeEnds *ends, double n, bool returned)
 {
-	bool		some = returned || (ends->surveyed && n > 0);
+	bool		some = returned || (ends->surveyed && n >= ends->aim / 2);
 
 	ends->last = ends->end;
 	ends->has_last = true;
 	ends->found |= returned;
-	/* rows that the snapshot does not see are in such a number, too */
+	/* if the snapshot sees none of so many rows, there may be more of these */
 	if (some)
 		ends->wanted *= RANGE_GROWTH;
+	/* if there were fewer than should be, they are spread otherwise */
+	ends->aim = some ? ends->wanted : ends->aim * RANGE_GROWTH;
 	if (ends->many > 0)
 	{
 		/* a part that has none is a try, too */

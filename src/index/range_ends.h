@@ -29,6 +29,8 @@ typedef struct RangeEnds
 	double		begin;			/* share of values before the first range */
 	double		share;			/* .. and in all ranges so far */
 	double		wanted;			/* rows that the range should have */
+	double		aim;			/* .. and that a part of rows which were
+								 * surveyed is chosen by */
 	bool		found;			/* rows were returned */
 	int			divided;		/* DIVIDE_TRIES */
 	double		many;			/* rows behind `last`, up to many_end; 0: that

@@ -1903,7 +1903,7 @@ test_embed_violations(void)
 		load.key.relation = 2; \
 		change; \
 		check(client_call(&d, GPUVEC_MSG_LOAD_BEGIN, &load, sizeof(load), GPUVEC_MSG_STATE), "begin"); \
-		(void) client_send(&d, GPUVEC_MSG_PAGES, &p, sizeof(p)); \
+		(void) client_send(&d, GPUVEC_MSG_PAGES, &p, sizeof(p.page) + p.page.bytes); \
 		check(client_read(&d) && client_failed_with(&d, "08P01") && !client_read(&d), what); \
 		client_close(&d); \
 	} while (0)
@@ -1911,6 +1911,8 @@ test_embed_violations(void)
 		BAD_VECTOR(p.row.width = 1, "a row wider than its vector");
 		BAD_VECTOR(p.row.width = UINT32_MAX, "a vector far too wide");
 		BAD_VECTOR(p.row.kind = GPUVEC_VECTOR_NULLS, "a bad vector with elements");
+		BAD_VECTOR((p.row.kind = GPUVEC_VECTOR_NULLS, p.row.width = 1, p.page.bytes = sizeof(gpuvec_vector_row) + 4),
+				   "a bad vector with one element");
 		BAD_VECTOR(p.row.kind = GPUVEC_N_VECTOR_KINDS, "a vector of an unknown kind");
 		BAD_VECTOR(p.row.line = 0, "line pointer 0");
 		BAD_VECTOR(p.page.nrows = 2, "fewer rows than said");

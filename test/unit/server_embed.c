@@ -1479,22 +1479,23 @@ check_small(client *c, const vector_model *m)
 
 /*
  * Tables that do not fit together, on a device that has hardly more memory
- * than the budget: one makes room for another before that grows
+ * than the budget: one makes room for another before that grows.  Every other
+ * one has `small` pages.
  */
-void
-test_embed_room(void)
+static void
+tables_make_room(const char *memory, uint32_t small)
 {
 	engine		e;
 	client		c;
 
-	setenv("EMULATED_MEMORY", "5500000", 1);
+	setenv("EMULATED_MEMORY", memory, 1);
 	e = engine_start(NULL, (const char *const[]) {"--device-memory", "4", "--cpu-threads", "2", NULL});
 	unsetenv("EMULATED_MEMORY");
 	c = client_open(&e);
 	for (int i = 0; i < 6; i++)
 	{
-		/* 257 to 512 rows of 4.8 kB */
-		vector_model m = model_of_vectors(5000 + (uint32_t) i, 38, 1200, 1000, false, GPUVEC_FLOAT32);
+		/* 257 to 512 rows of 4.8 kB, of 38 pages */
+		vector_model m = model_of_vectors(5000 + (uint32_t) i, i % 2 == 0 ? small : 38, 1200, 1000, false, GPUVEC_FLOAT32);
 
 		if (!check(load(&c, &m), "load"))
 			fprintf(stderr, "%s\n", c.data);
@@ -1504,6 +1505,14 @@ test_embed_room(void)
 	check(engine_alive(&e), "the engine is alive");
 	client_close(&c);
 	engine_stop(&e);
+}
+
+void
+test_embed_room(void)
+{
+	tables_make_room("5500000", 38);
+	/* a small one would fit beside the large one, but not while that grows */
+	tables_make_room("4600000", 19);
 }
 
 /*

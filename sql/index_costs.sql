@@ -136,6 +136,15 @@ TRUNCATE nothing;
 SELECT (scan('nothing') ->> 'Total Cost')::float8 < 1e6 AS finite;
 RESET enable_seqscan;
 
+-- before the rows that a condition on the set finds, others are ranked in vain
+ANALYZE docs;
+SET enable_seqscan = off;
+SET enable_bitmapscan = off;
+SELECT (p ->> 'Plan Rows')::int AS rows, p ->> 'Node Type' AS node, (p ->> 'Total Cost')::float8 - (p ->> 'Startup Cost')::float8 > 100 AS in_vain
+	FROM plan('SELECT id FROM docs WHERE tokens && ''{7}'' ORDER BY tokens <-> ''{3}'' ') p;
+RESET enable_bitmapscan;
+RESET enable_seqscan;
+
 -- one sees one's own tables
 CREATE ROLE regress_gpuvec_costs;
 SET ROLE regress_gpuvec_costs;

@@ -53,5 +53,16 @@ SET enable_indexscan = off;
 SELECT count(*) FROM index_stats.docs WHERE tokens && '{1}';
 \c
 SELECT index_stats.counts(8, 2055, 2034);
+-- VACUUM hands over no pages but those from which it removes rows
+SET gpuvec.feed_idle = 0;
+SET enable_seqscan = off;
+SET enable_sort = off;
+SELECT count(*) FROM (SELECT id FROM index_stats.docs ORDER BY tokens <-> '{1,101}' LIMIT 7) x;
+SELECT count(DISTINCT (ctid::text::point)[0]) AS pages FROM index_stats.docs WHERE id BETWEEN 1001 AND 1500 \gset
+DELETE FROM index_stats.docs WHERE id BETWEEN 1001 AND 1500;
+VACUUM (INDEX_CLEANUP on) index_stats.docs;
+SELECT pages_waiting <= :pages AS no_others FROM gpuvec_mirrors WHERE relation = 'index_stats.docs'::regclass;
+-- what is known of the index for the planner stays known, though it counts no rows itself
+SELECT relname, reltuples, relpages FROM pg_class WHERE oid IN ('index_stats.docs'::regclass, 'index_stats.docs_tokens'::regclass) ORDER BY 1;
 SET client_min_messages = warning;
 DROP SCHEMA index_stats CASCADE;

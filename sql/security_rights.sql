@@ -57,6 +57,20 @@ SET gpuvec.engine_program = '/tmp/engine';
 SELECT count(*) FROM pg_settings WHERE name = 'gpuvec.engine_program';
 RESET ROLE;
 
+-- The owner of a table sees its mirror, whatever the number of its file; others do not.
+CREATE TABLE tables_of_tenant (tokens idset);
+ALTER TABLE tables_of_tenant OWNER TO regress_sec_tenant;
+TRUNCATE tables_of_tenant;
+INSERT INTO tables_of_tenant VALUES ('{7}');
+SELECT pg_relation_filenode(oid) <> oid AS other_number FROM pg_class WHERE oid = 'tables_of_tenant'::regclass;
+SET ROLE regress_sec_tenant;
+SELECT score FROM gpuvec_topk('tables_of_tenant', 'tokens', '{7}');
+SELECT relation, rows FROM gpuvec_mirrors;
+SET ROLE regress_sec_mallory;
+SELECT relation, rows FROM gpuvec_mirrors;
+RESET ROLE;
+DROP TABLE tables_of_tenant;
+
 -- Training calls the extension's functions, whatever others of the same names there are in its schema.
 SELECT extnamespace::regnamespace AS extschema FROM pg_extension WHERE extname = 'gpuvec' \gset
 GRANT CREATE ON SCHEMA :extschema TO regress_sec_mallory;

@@ -14,12 +14,15 @@
 #include "access/heapam.h"
 #include "access/tableam.h"
 #include "access/transam.h"
+#include "access/xact.h"
 #include "catalog/pg_am_d.h"
+#include "executor/spi.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/lock.h"
 #include "storage/lwlock.h"
 #include "utils/guc.h"
+#include "utils/snapmgr.h"
 
 int			gpuvec_freshness_choice = GPUVEC_FRESHNESS_AUTO;
 int			gpuvec_shared_memory_choice = GPUVEC_SHARED_MEMORY_AUTO;
@@ -35,6 +38,7 @@ int			gpuvec_read_ahead_bytes = GPUVEC_READ_AHEAD_BYTES;
 int			gpuvec_cpu_parts = 0;
 
 static char *injection_point = NULL;
+static char *at_commit = NULL;
 static int	looks_left = 0;		/* 0: looks are not counted */
 
 static const struct config_enum_entry freshness_options[] = {
@@ -93,10 +97,27 @@ define_times(void)
 							PGC_SUSET, GUC_UNIT_MS | GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 }
 
+/*
+ * Run the statement of a test when a transaction is about to commit, as other
+ * extensions may.  The first callback that is registered is called last.
+ */
+static void
+run_at_commit(XactEvent event, void *arg)
+{
+	if (event != XACT_EVENT_PRE_COMMIT || at_commit[0] == '\0')
+		return;
+	PushActiveSnapshot(GetTransactionSnapshot());
+	SPI_connect();
+	SPI_execute(at_commit, false, 0);
+	SPI_finish();
+	PopActiveSnapshot();
+}
+
 void
 GpuvecDefineTestSettings(void)
 {
 	define_times();
+	RegisterXactCallback(run_at_commit, NULL);
 
 	DefineCustomEnumVariable("gpuvec.freshness",
 							 "How changes of tables are found out.",
@@ -114,6 +135,12 @@ GpuvecDefineTestSettings(void)
 							   "Name of the injection point at which this session waits for an advisory lock.",
 							   NULL,
 							   &injection_point, "",
+							   PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+
+	DefineCustomStringVariable("gpuvec.at_commit",
+							   "A statement that transactions of this session run at last.",
+							   NULL,
+							   &at_commit, "",
 							   PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 
 	DefineCustomBoolVariable("gpuvec.feeder",

@@ -275,5 +275,6 @@ sleep 3;
 is(resident($node), '', 'off: nothing is loaded');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'gpuvec autoprewarm%'}), '0', 'off: no worker');
 is(listed($node), $oid{docs}, 'off: the list stays');
+is(says($node, 'reference leak'), 0, 'no worker left a relation open');
 $node->stop;
 done_testing();

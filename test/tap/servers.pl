@@ -176,7 +176,11 @@ is(problems(), qq{docs_1|s1|Estimates of the server price ORDER BY without LIMIT
 docs_1|s1|ORDER BY with LIMIT fetches 50000 rows at a time.
 docs_1|s1|Operators of gpuvec are not sent to the server: ORDER BY and filters fetch all rows.
 $no_index}, 'the check: options');
-$main->safe_psql('postgres', q{ALTER SERVER s1 OPTIONS (SET extensions 'cube, gpuvec', SET use_remote_estimate 'off'); ALTER FOREIGN TABLE docs_1 OPTIONS (SET fetch_size '100', SET table_name 'nothing')});
+# nor has a server the option that names none
+$main->safe_psql('postgres', q{ALTER SERVER s1 OPTIONS (DROP extensions)});
+like(problems(), qr/docs_1\|s1\|Operators of gpuvec are not sent/, 'the check: no extensions');
+like(result(q{SELECT hint FROM gpuvec_check_foreign('docs') WHERE problem LIKE 'Operators%'}), qr/ADD extensions/, 'and how to name one');
+$main->safe_psql('postgres', q{ALTER SERVER s1 OPTIONS (ADD extensions 'cube, gpuvec', SET use_remote_estimate 'off'); ALTER FOREIGN TABLE docs_1 OPTIONS (SET fetch_size '100', SET table_name 'nothing')});
 like(problems(), qr/\Adocs_1\|s1\|The server lacks the table public.nothing.\n/, 'the check: a missing table');
 like(result($best), qr/type "public.nothing" does not exist .*search of foreign table "docs_1" on server "s1"/, 'the search: a missing table');
 $main->safe_psql('postgres', q{ALTER FOREIGN TABLE docs_1 OPTIONS (SET table_name 'docs'); ALTER FOREIGN TABLE docs_1 ALTER tokens OPTIONS (ADD column_name 'nothing')});

@@ -47,7 +47,7 @@ check-embedding_vectors: $(EMULATION_DIR)/vectors_test
 	$< $(EMULATED_CASES)
 
 check-embedding_server:
-	+$(EMULATED_SERVER) check-emulated SERVER_TEST_ARGS="embed embed_concurrency als als_violations als_budget als_memory"
+	+$(EMULATED_SERVER) check-emulated SERVER_TEST_ARGS="embed embed_room embed_failed embed_gram_charged embed_concurrency als als_violations als_budget als_memory"
 else
 programs:
 

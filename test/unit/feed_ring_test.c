@@ -325,12 +325,15 @@ test_kinds(void)
 		  FeedRingPack(&span, data, &rows) < 0, "a page is not a row");
 	check(FeedRingPagesMost(ring, 1) >= 2 && FeedRingPages(ring, 1, 2, blocks) == 1 && blocks[0] == 7,
 		  "the page is told");
+	check(ring->marked == 2, "the last record that is no row is that of the page");
 	append_record(ring, &all, NULL);
+	check(ring->marked == 4, "that of all pages is none");
 	check(FeedRingPagesMost(ring, 3) < 0, "all pages are not listed");
 	check(FeedRingPagesMost(ring, 4) >= 0 && FeedRingPages(ring, 4, 4, blocks) == 0, "after that, none");
 	for (int i = 0; i < 2000; i++)
 		append(ring, MIXED_ROWS);
 	check(FeedRingPagesMost(ring, 3) < 0, "all pages are not forgotten with their record");
+	check(ring->marked == 4, "all others were rows");
 	free(blocks);
 	free_ring(ring);
 }

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/cpu/cpu_backend.h"
+#include "engine/cpu/lists_builder.h"
 #include "engine/method_costs.h"
 #include "unit_test.h"
 
@@ -296,9 +298,40 @@ test_search(uint32_t nqueries, uint32_t fails_at, bool learns)
 	free(queries);
 }
 
+/* ---- costs of the CPU's lists ---- */
+
+/* Nanoseconds to walk the list of a query's only id */
+static double
+cost_of_id(cpu_backend *cpu, const gpuvec_segment *segment, uint16_t id)
+{
+	gpuvec_topk_query query = {.ids = &id,.len = 1};
+
+	return cpu_all_rows_cost(cpu, segment, &query);
+}
+
+/*
+ * Lists cost what they have; ids outside of those of the segment have none,
+ * whatever lies beyond the end of the lists
+ */
+static void
+test_lists(void)
+{
+	uint32_t	start[] = {0, 5, 25, 1000000, 3000000};
+	cpu_lists	lists = {.nrows = 100,.first_id = 10,.end_id = 12,.start = start};
+	cpu_segment mine = {.lists = &lists};
+	gpuvec_segment segment = {.nrows = 100,.device = &mine};
+	cpu_backend cpu = {.simd = 0};
+
+	check(cost_of_id(&cpu, &segment, 10) < cost_of_id(&cpu, &segment, 11), "a longer list costs more");
+	check(cost_of_id(&cpu, &segment, 9) < cost_of_id(&cpu, &segment, 10), "an id below all others costs less");
+	check(cost_of_id(&cpu, &segment, 12) == cost_of_id(&cpu, &segment, 9), "so does one above all others");
+	check(cost_of_id(&cpu, &segment, 13) == cost_of_id(&cpu, &segment, 9), "or far above them");
+}
+
 int
 main(void)
 {
+	test_lists();
 	test_cheapest();
 	test_first_searches();
 	test_change();

@@ -1479,22 +1479,23 @@ check_small(client *c, const vector_model *m)
 
 /*
  * Tables that do not fit together, on a device that has hardly more memory
- * than the budget: one makes room for another before that grows
+ * than the budget: one makes room for another before that grows.  Every other
+ * one has `small` pages.
  */
-void
-test_embed_room(void)
+static void
+tables_make_room(const char *memory, uint32_t small)
 {
 	engine		e;
 	client		c;
 
-	setenv("EMULATED_MEMORY", "5500000", 1);
+	setenv("EMULATED_MEMORY", memory, 1);
 	e = engine_start(NULL, (const char *const[]) {"--device-memory", "4", "--cpu-threads", "2", NULL});
 	unsetenv("EMULATED_MEMORY");
 	c = client_open(&e);
 	for (int i = 0; i < 6; i++)
 	{
-		/* 257 to 512 rows of 4.8 kB */
-		vector_model m = model_of_vectors(5000 + (uint32_t) i, 38, 1200, 1000, false, GPUVEC_FLOAT32);
+		/* 257 to 512 rows of 4.8 kB, of 38 pages */
+		vector_model m = model_of_vectors(5000 + (uint32_t) i, i % 2 == 0 ? small : 38, 1200, 1000, false, GPUVEC_FLOAT32);
 
 		if (!check(load(&c, &m), "load"))
 			fprintf(stderr, "%s\n", c.data);
@@ -1504,6 +1505,14 @@ test_embed_room(void)
 	check(engine_alive(&e), "the engine is alive");
 	client_close(&c);
 	engine_stop(&e);
+}
+
+void
+test_embed_room(void)
+{
+	tables_make_room("5500000", 38);
+	/* a small one would fit beside the large one, but not while that grows */
+	tables_make_room("4600000", 19);
 }
 
 /*
@@ -1903,7 +1912,7 @@ test_embed_violations(void)
 		load.key.relation = 2; \
 		change; \
 		check(client_call(&d, GPUVEC_MSG_LOAD_BEGIN, &load, sizeof(load), GPUVEC_MSG_STATE), "begin"); \
-		(void) client_send(&d, GPUVEC_MSG_PAGES, &p, sizeof(p)); \
+		(void) client_send(&d, GPUVEC_MSG_PAGES, &p, sizeof(p.page) + p.page.bytes); \
 		check(client_read(&d) && client_failed_with(&d, "08P01") && !client_read(&d), what); \
 		client_close(&d); \
 	} while (0)
@@ -1911,6 +1920,8 @@ test_embed_violations(void)
 		BAD_VECTOR(p.row.width = 1, "a row wider than its vector");
 		BAD_VECTOR(p.row.width = UINT32_MAX, "a vector far too wide");
 		BAD_VECTOR(p.row.kind = GPUVEC_VECTOR_NULLS, "a bad vector with elements");
+		BAD_VECTOR((p.row.kind = GPUVEC_VECTOR_NULLS, p.row.width = 1, p.page.bytes = sizeof(gpuvec_vector_row) + 4),
+				   "a bad vector with one element");
 		BAD_VECTOR(p.row.kind = GPUVEC_N_VECTOR_KINDS, "a vector of an unknown kind");
 		BAD_VECTOR(p.row.line = 0, "line pointer 0");
 		BAD_VECTOR(p.page.nrows = 2, "fewer rows than said");

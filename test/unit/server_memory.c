@@ -236,6 +236,45 @@ ask_list(client *c, void *arg)
 	return client_call(c, GPUVEC_MSG_LIST, NULL, 0, GPUVEC_MSG_MIRRORS) && c->frame.length > 0;
 }
 
+/* Requests that count, by several groupings if there are filter columns */
+typedef struct counting
+{
+	buffer		requests[4];
+} counting;
+
+static counting
+make_counting(searching *s)
+{
+	counting	counts = {0};
+
+	for (int i = 0; i < 4; i++)
+		model_count_request(&counts.requests[i], &s->m, GPUVEC_JACCARD, &s->queries[i]);
+	return counts;
+}
+
+static bool
+ask_counts(client *c, void *arg)
+{
+	const counting *counts = arg;
+
+	for (int i = 0; i < 4; i++)
+		if (!client_call(c, GPUVEC_MSG_SEARCH, counts->requests[i].data, counts->requests[i].length, GPUVEC_MSG_RESULT))
+			return false;
+	return true;
+}
+
+/* Counts for which there is no memory */
+static void
+count_scarcely(const engine *e, client *c, searching *s)
+{
+	counting	counts = make_counting(s);
+
+	memory_try(e, c, "counts", ask_counts, ask_counts, &counts, false);
+	memory_none_lost(c, "counts lose no memory", ask_counts, &counts, true);
+	for (int i = 0; i < 4; i++)
+		free(counts.requests[i].data);
+}
+
 /* A search that is right, unless there is no memory for it */
 static bool
 ask_scarce(client *c, void *arg)
@@ -449,6 +488,7 @@ test_memory(void)
 	memory_none_lost(&c, "searches lose no memory", search_again, &s, false);
 	memory_none_lost(&c, "a search loses no memory", ask_search, &s, true);
 	memory_none_lost(&c, "lists lose no memory", ask_list, &s, true);
+	count_scarcely(&e, &c, &s);
 	memory_none_lost(&c, "sessions lose no memory", ask_session, &e, false);
 	memory_none_lost(&c, "mirrors lose no memory", ask_life, &s, false);
 	/* so many rows that their ids are numbered by several threads */

@@ -78,14 +78,22 @@ typedef struct sums
 	uint64_t	tids;
 } sums;
 
+/* Bytes that are in use while segments are built */
+typedef struct usage
+{
+	size_t		most;
+	size_t		built;			/* of segments, when it was told last */
+} usage;
+
 static bool
 progress(void *arg, size_t built, size_t staged, gpuvec_error *error)
 {
-	size_t	   *most = arg;
+	usage	   *u = arg;
 
 	(void) error;
-	if (built + staged > *most)
-		*most = built + staged;
+	if (built + staged > u->most)
+		u->most = built + staged;
+	u->built = built;
 	return true;
 }
 
@@ -271,13 +279,13 @@ test_unite(gpuvec_backend *backend, gpuvec_thread_pool *pool, uint64_t n, int sh
 {
 	sums		staged = {0};
 	sums		found = {0};
-	size_t		most = 0;
+	usage		used = {0};
 	gpuvec_stage *stage = stage_share(n, 0, wide, nblocks, &staged);
 	gpuvec_segment **segments;
 	uint32_t	nsegments;
 	gpuvec_error error;
 	gpuvec_stage_target target = {
-		.pool = pool,.backend = backend,.nblocks = nblocks,.shares = shares,.progress = progress,.arg = &most
+		.pool = pool,.backend = backend,.nblocks = nblocks,.shares = shares,.progress = progress,.arg = &used
 	};
 	bool		ordered = true;
 
@@ -318,13 +326,14 @@ test_build(gpuvec_backend *backend, gpuvec_thread_pool *pool, uint64_t n, bool o
 	gpuvec_stage *stage = gpuvec_stage_new((gpuvec_row_kind) {0});
 	sums		staged = {0};
 	sums		found = {0};
-	size_t		most = 0;
+	usage		used = {0};
 	size_t		size = 0;
+	size_t		charge = 0;
 	gpuvec_segment **segments;
 	uint32_t	nsegments;
 	gpuvec_error error;
 	gpuvec_stage_target target = {
-		.pool = pool,.backend = backend,.nblocks = nblocks,.shares = gpuvec_thread_pool_threads(pool),.progress = progress,.arg = &most
+		.pool = pool,.backend = backend,.nblocks = nblocks,.shares = gpuvec_thread_pool_threads(pool),.progress = progress,.arg = &used
 	};
 
 	stage_rows(stage, n, ordered, nblocks, &staged);
@@ -349,11 +358,13 @@ test_build(gpuvec_backend *backend, gpuvec_thread_pool *pool, uint64_t n, bool o
 	{
 		check_segment(segments[i], false, &found);
 		size += segments[i]->host_bytes;
+		charge += gpuvec_segment_charge(segments[i]);
 		gpuvec_segment_unref(segments[i]);
 	}
 	free(segments);
 	check(memcmp(&found, &staged, sizeof(found)) == 0, "all rows are found");
-	check(most < size * 3 / 2 + 8 * 1024 * 1024, "memory while segments are built");
+	check(used.most < size * 3 / 2 + 8 * 1024 * 1024, "memory while segments are built");
+	check(used.built == charge, "at last it is that of the segments");
 	if (nblocks == UINT32_MAX)
 		check(gpuvec_stage_bytes(stage) < 4 * 1024 * 1024, "hardly anything stays staged");
 	free_stage(stage);

@@ -91,8 +91,8 @@ FETCH 1 FROM c;
 COMMIT;
 -- a query of a row that is not reached makes no error
 CREATE TABLE asked (n int, q int[]);
-INSERT INTO asked VALUES (1, '{7}'), (2, ARRAY(SELECT generate_series(1, 70000)));
-SELECT n, d FROM (SELECT n, d FROM (SELECT * FROM asked ORDER BY n) a, LATERAL (SELECT ints <#> q AS d FROM docs ORDER BY ints <#> q LIMIT 2) x LIMIT 2) y;
+INSERT INTO asked SELECT i, '{7}' FROM generate_series(1, 40) i UNION ALL SELECT 41, ARRAY(SELECT generate_series(1, 70000));
+SELECT count(*), max(n) FROM (SELECT n, d FROM (SELECT * FROM asked ORDER BY n) a, LATERAL (SELECT ints <#> q AS d FROM docs ORDER BY ints <#> q LIMIT 2) x LIMIT 80) y;
 SELECT message('SELECT n, d FROM asked, LATERAL (SELECT ints <#> q AS d FROM docs ORDER BY ints <#> q LIMIT 2) x');
 -- errors
 SELECT message('INSERT INTO docs (id, ints) VALUES (0, ARRAY(SELECT generate_series(1, 70000)))');

@@ -72,6 +72,10 @@ SELECT op, count(*) AS queries, string_agg(DISTINCT compared(format('SELECT %s %
 SELECT compared(format('SELECT id FROM docs WHERE %s ORDER BY id', c)), c FROM unnest(ARRAY['tags && ''{"tag 3"}'' AND price < 50', 'price = 7 AND tags IS NULL', 'tags IS NULL', 'bigs = (SELECT bigs FROM docs WHERE id = 600)', 'tags @> (SELECT tags FROM docs WHERE id = 601)', 'words && (ARRAY[''tag 5'']::varchar[])', 'ints @> ARRAY[7]']) c;
 -- every row of = is compared: as many by the index as without
 SELECT bool_and(compared(format('SELECT id FROM docs WHERE bigs = %L ORDER BY id', bigs)) ~ '^same') AS equal FROM (SELECT bigs FROM docs WHERE id % 400 = 1) s;
+-- counts look at the rows
+SELECT compared(format('SELECT count(*) FROM docs WHERE %s', c)), c FROM unnest(ARRAY['tags && ''{"tag 3"}''', 'tags @> ''{"tag 3","tag 4"}'' AND price < 50', 'bigs = ''{7,5}''', 'words <@ ''{"tag 1","tag 2"}''', 'ints && ''{7}'' AND ints @> ''{-5}''', 'price = 7']) c;
+SELECT compared('SELECT price, count(*) FROM docs WHERE tags && ''{"tag 3"}'' GROUP BY price ORDER BY price');
+SELECT compared('SELECT id FROM docs WHERE tags && ''{"tag 3","tag 7"}'' ORDER BY price, id LIMIT 20');
 -- parameters, cursors, joins, aggregates
 SET enable_seqscan = off;
 SET plan_cache_mode = force_generic_plan;

@@ -36,6 +36,7 @@
  */
 #include "gpuvec.h"
 
+#include "entries/entries.h"
 #include "index/count.h"
 #include "index/index_paths.h"
 #include "index/knn_scan.h"
@@ -70,6 +71,8 @@ static const CustomPathMethods path_methods = {
 /* Search keys of a path that have been looked at */
 typedef struct KeysSeen
 {
+	bool		arrays;			/* the first column has arrays: sets of them do
+								 * not decide */
 	int			of_set;			/* those of the first column, and .. */
 	bool		several;		/* .. a bound does not say all of them; then
 								 * as */
@@ -143,6 +146,8 @@ see_set(const IndexOptInfo *index, const IndexClause *clause, KeysSeen *seen)
 	int			strategy;
 	Oid			left;
 
+	if (seen->arrays)
+		return false;
 	if (clause->lossy)
 		return see_query(index, clause->rinfo, seen);
 	if (!is_array && !IsA(condition, OpExpr))
@@ -203,7 +208,7 @@ see_conditions(const IndexPath *path, KeysSeen *seen)
 	ListCell   *cell;
 
 	memset(seen, 0, sizeof(*seen));
-
+	seen->arrays = EntriesMakeSets(rel);
 	FilterDescribe(rel->rd_indextuple, &filters);
 	index_close(rel, NoLock);
 	foreach(cell, index->indrestrictinfo)

@@ -16,6 +16,7 @@
  *	bench_facets --backend cpu|cuda	which backend; default cpu
  *		--rows N		1000000
  *		--repeats N		15; the median is printed
+ *		--expression	find the id by an expression of a filter
  *		--threads T, --device D	see bench_engine
  *		--seed S
  *
@@ -70,13 +71,14 @@ struct Trial
 	uint64_t	rows;
 	uint64_t	seed;
 	int			repeats;
+	bool		expression;
 	std::vector<std::vector<std::atomic<uint64_t>>> expected;
 	std::vector<uint8_t> pages;
 	gpuvec_view *view = nullptr;
 	bool		wrong = false;
 
-	Trial(uint64_t rows, uint64_t seed, int repeats)
-		: rows(rows), seed(seed), repeats(repeats), pages(rows / bench::PAGE_DOCS / 4 + 8, 0x55)
+	Trial(uint64_t rows, uint64_t seed, int repeats, bool expression)
+		: rows(rows), seed(seed), repeats(repeats), expression(expression), pages(rows / bench::PAGE_DOCS / 4 + 8, 0x55)
 	{
 		for (uint32_t values : VALUES)
 			expected.emplace_back(values);
@@ -130,7 +132,10 @@ Trial::check(uint32_t column, const gpuvec_groups *groups)
 double
 Trial::ask(gpuvec_backend *backend, uint32_t column, bool check_it)
 {
-	static const gpuvec_scoring scoring = {GPUVEC_INTERSECTION, {}, 0};
+	/* the set has the first id of the list */
+	static const uint64_t values[] = {QUERY[0], 0};
+	gpuvec_condition match = {};
+	gpuvec_scoring scoring = {};
 	gpuvec_grouping grouping = {};
 	gpuvec_topk_query query = {};
 	gpuvec_error error = {};
@@ -139,10 +144,17 @@ Trial::ask(gpuvec_backend *backend, uint32_t column, bool check_it)
 
 	grouping.nkeys = 1;
 	grouping.columns[0] = (uint8_t) (column + 1);
+	scoring.measure = expression ? GPUVEC_HAMMING : GPUVEC_INTERSECTION;
+	match.kind = GPUVEC_SET_MATCHES;
+	match.n = 2;
+	match.low = 1;
+	if (expression)
+		query.filter = {1, 2, &match, values};
 	query.ids = QUERY;
-	query.len = 1;
+	query.len = !expression;
 	query.k = 1;
-	query.has_min_score = query.unordered = query.bare = true;
+	query.unordered = query.bare = true;
+	query.has_min_score = !expression;
 	query.min_score = 1;
 	query.counts.bits = pages.data();
 	query.counts.bytes = pages.size();
@@ -201,7 +213,8 @@ main(int argc, char **argv)
 		die("--rows or --repeats is out of range");
 	backend = bench::open_backend(cuda, wanted);
 
-	Trial		trial((uint64_t) rows, (uint64_t) bench::number_option(argc, argv, "--seed", 12345), (int) repeats);
+	Trial		trial((uint64_t) rows, (uint64_t) bench::number_option(argc, argv, "--seed", 12345), (int) repeats,
+					  bench::has_flag(argc, argv, "--expression"));
 
 	trial.load(backend, 0);
 	for (const std::atomic<uint64_t> &n : trial.expected[0])

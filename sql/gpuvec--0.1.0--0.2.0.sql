@@ -437,7 +437,8 @@ COMMENT ON FUNCTION gpuvec_vec_topk_batch_rows(anyelement, name, idvec[], int8, 
 	IS 'the k most similar rows for each vector of an array, as whole rows';
 -- Arrays.  An index on a column of arrays keeps the sets of their elements,
 -- which distances are defined on.  Searches by the server's own operators are
--- checked on the rows.
+-- checked on the rows.  There is no <=> of two arrays: the extension rum has
+-- an operator of this name.
 
 CREATE FUNCTION idset_of_array(anyarray) RETURNS idset
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
@@ -461,15 +462,6 @@ CREATE OPERATOR <%> (
 );
 COMMENT ON OPERATOR <%> (anyarray, anyarray) IS 'Jaccard distance of the sets of elements';
 
-CREATE FUNCTION array_cosine_distance(anyarray, anyarray) RETURNS float8
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100;
-COMMENT ON FUNCTION array_cosine_distance(anyarray, anyarray) IS 'implementation of <=> operator';
-
-CREATE OPERATOR <=> (
-	LEFTARG = anyarray, RIGHTARG = anyarray, FUNCTION = array_cosine_distance, COMMUTATOR = <=>
-);
-COMMENT ON OPERATOR <=> (anyarray, anyarray) IS 'cosine distance of the sets of elements';
-
 CREATE FUNCTION array_negative_intersection(anyarray, anyarray) RETURNS float8
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100;
 COMMENT ON FUNCTION array_negative_intersection(anyarray, anyarray) IS 'implementation of <#> operator';
@@ -491,7 +483,6 @@ COMMENT ON OPERATOR <~> (anyarray, anyarray) IS 'number of elements that only on
 CREATE OPERATOR CLASS array_ops DEFAULT FOR TYPE anyarray USING gpuvec AS
 	OPERATOR 1 <-> FOR ORDER BY float_ops,
 	OPERATOR 2 <%> FOR ORDER BY float_ops,
-	OPERATOR 3 <=> FOR ORDER BY float_ops,
 	OPERATOR 4 <#> FOR ORDER BY float_ops,
 	OPERATOR 5 <~> FOR ORDER BY float_ops,
 	OPERATOR 6 pg_catalog.&&,

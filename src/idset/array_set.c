@@ -86,6 +86,5 @@ array_##distance(PG_FUNCTION_ARGS) \
 
 ARRAY_DISTANCE(braun_blanquet_distance)
 ARRAY_DISTANCE(jaccard_distance)
-ARRAY_DISTANCE(cosine_distance)
 ARRAY_DISTANCE(negative_intersection)
 ARRAY_DISTANCE(hamming_distance)

@@ -3,7 +3,7 @@
 CREATE SCHEMA index_arrays;
 SET search_path = index_arrays, public;
 SET client_min_messages = error;
--- what a set has: bits of int2 and int4, hashes of others, no nulls; any dimensions
+-- what a set has: bits of int2 and int4, hashes of others, no nulls
 SELECT idset_of_array('{3,1,NULL,3}'::int[]), idset_of_array('{-1,-2147483648}'::int[]), idset_of_array('{-1}'::int2[]), idset_of_array('{{1,2},{2,3}}'::int[]) AS plane, idset_of_array('{}'::text[]) AS empty, idset_of_array(NULL::text[]) IS NULL AS nothing, idset_of_array('{NULL}'::text[]) AS nulls;
 SELECT idset_of_array('{a,b}'::text[]) = idset_hash('{a,b}'::text[]) AS text, idset_of_array('{1,5000000000}'::int8[]) = idset_hash('{1,5000000000}'::int8[]) AS int8, idset_of_array('{1.0}'::numeric[]) = idset_of_array('{1.00}'::numeric[]) AS "numeric", idset_of_array('{a}'::varchar[]) = idset_of_array('{a}'::text[]) AS "varchar", idset_of_array('{1e0}'::float8[]) = idset_of_array('{1}'::float8[]) AS float8;
 SELECT a <-> b AS bb, a <%> b AS jaccard, a <#> b AS common, a <~> b AS differ FROM (VALUES ('{red,blue,red}'::text[], '{blue,green,NULL,grey}'::text[]), ('{}', '{}'), ('{}', '{a}'), ('{a}', NULL)) v(a, b);
@@ -76,6 +76,9 @@ SELECT bool_and(compared(format('SELECT id FROM docs WHERE bigs = %L ORDER BY id
 SELECT compared(format('SELECT count(*) FROM docs WHERE %s', c)), c FROM unnest(ARRAY['tags && ''{"tag 3"}''', 'tags @> ''{"tag 3","tag 4"}'' AND price < 50', 'bigs = ''{7,5}''', 'words <@ ''{"tag 1","tag 2"}''', 'ints && ''{7}'' AND ints @> ''{-5}''', 'price = 7']) c;
 SELECT compared('SELECT price, count(*) FROM docs WHERE tags && ''{"tag 3"}'' GROUP BY price ORDER BY price');
 SELECT compared('SELECT id FROM docs WHERE tags && ''{"tag 3","tag 7"}'' ORDER BY price, id LIMIT 20');
+-- arrays with more elements than a set has ids are searched for, too
+SELECT compared(format('SELECT id FROM docs WHERE ints %s (SELECT array_agg(i) FROM generate_series(-35000, 35000) i) ORDER BY id', op)), op FROM unnest('{&&,@>,<@,=}'::text[]) op;
+SELECT compared('SELECT ints <#> ''{7,1}'' AS d FROM docs WHERE ints && (SELECT array_agg(i) FROM generate_series(-35000, 35000) i) ORDER BY ints <#> ''{7,1}'' LIMIT 20');
 -- parameters, cursors, joins, aggregates
 SET enable_seqscan = off;
 SET plan_cache_mode = force_generic_plan;

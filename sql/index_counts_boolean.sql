@@ -1,9 +1,10 @@
--- SELECT count(*) of boolean queries, and of other conditions on a set that are
--- not one search key, without looking at most rows
+-- SELECT count(*) of boolean queries, and of other conditions on a set that
+-- are not one search key, without looking at most rows
 CREATE SCHEMA index_counts_boolean;
 SET search_path = index_counts_boolean, public;
 CREATE TABLE docs (id int NOT NULL, price int, day date, tag text, tokens idset) WITH (autovacuum_enabled = off, fillfactor = 90);
--- more rows than a segment has; null sets and empty ones, large ids, rows that are alike but for one id
+-- more rows than a segment has; null sets and empty ones, large ids, rows
+-- that are alike but for one id
 INSERT INTO docs SELECT i, CASE WHEN i % 13 > 0 THEN i % 100 END, date '2020-01-01' + i % 365, 'tag' || i % 7,
 	CASE WHEN i % 100 = 0 THEN NULL WHEN i % 50 = 1 THEN '{}' WHEN i % 20 = 3 THEN ARRAY[3] WHEN i % 20 = 4 THEN ARRAY[3, 4]
 	ELSE ARRAY[i % 5, 5 + i % 7, 12 + i % 17, 100000 + i % 11, CASE WHEN i % 3 = 0 THEN 4294967295 ELSE 200 + i % 2003 END] END::bigint[]::idset FROM generate_series(1, 70000) i;

@@ -62,7 +62,8 @@ SELECT count(DISTINCT (ctid::text::point)[0]) AS pages FROM index_stats.docs WHE
 DELETE FROM index_stats.docs WHERE id BETWEEN 1001 AND 1500;
 VACUUM (INDEX_CLEANUP on) index_stats.docs;
 SELECT pages_waiting <= :pages AS no_others FROM gpuvec_mirrors WHERE relation = 'index_stats.docs'::regclass;
--- what is known of the index for the planner stays known, though it counts no rows itself
+-- what is known of the index for the planner stays known, though it counts no
+-- rows itself
 SELECT relname, reltuples, relpages FROM pg_class WHERE oid IN ('index_stats.docs'::regclass, 'index_stats.docs_tokens'::regclass) ORDER BY 1;
 SET client_min_messages = warning;
 DROP SCHEMA index_stats CASCADE;

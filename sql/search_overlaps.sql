@@ -13,7 +13,7 @@ BEGIN
 		m AS MATERIALIZED (SELECT r, n FROM d, s WHERE tokens && s)
 		SELECT x.n, y.n, coalesce(c, 0) FROM s x JOIN s y ON x.n <= y.n LEFT JOIN (SELECT v.n AS vn, w.n AS wn, count(*) AS c FROM m v JOIN m w ON v.r = w.r AND v.n <= w.n GROUP BY 1, 2) p ON vn = x.n AND wn = y.n', relation) USING sets;
 END $$;
-/* Whether the answer is right, its pairs, how it came, and if rows were fetched */
+/* Is the answer right, its pairs, how it came, and were rows fetched */
 CREATE FUNCTION compare(sets idset[], relation regclass DEFAULT 'docs') RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	line text;

@@ -57,7 +57,8 @@ SET gpuvec.engine_program = '/tmp/engine';
 SELECT count(*) FROM pg_settings WHERE name = 'gpuvec.engine_program';
 RESET ROLE;
 
--- The owner of a table sees its mirror, whatever the number of its file; others do not.
+-- The owner of a table sees its mirror, whatever the number of its file;
+-- others do not.
 CREATE TABLE tables_of_tenant (tokens idset);
 ALTER TABLE tables_of_tenant OWNER TO regress_sec_tenant;
 TRUNCATE tables_of_tenant;

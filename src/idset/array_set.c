@@ -17,49 +17,16 @@
  */
 #include "gpuvec.h"
 
-#include "catalog/pg_type.h"
 #include "idset/text_ids.h"
-#include "utils/builtins.h"
-#include "utils/fmgrprotos.h"
-#include "utils/typcache.h"
-
-/* The id of an element that is not null */
-static uint32
-element_id(TypeCacheEntry *type, Oid collation, Datum element)
-{
-	if (type->type_id == INT2OID)
-		return (uint32) (int32) DatumGetInt16(element);
-	if (type->type_id == INT4OID)
-		return (uint32) DatumGetInt32(element);
-	return (uint32) DatumGetUInt64(FunctionCall2Coll(&type->hash_extended_proc_finfo, collation,
-													 element, Int64GetDatum(0)));
-}
 
 /* The set of an array's elements, palloc'd; an error if they are too many */
 static IdSet *
 set_of_array(ArrayType *array, Oid collation)
 {
-	TypeCacheEntry *type = lookup_type_cache(ARR_ELEMTYPE(array), TYPECACHE_HASH_EXTENDED_PROC_FINFO);
 	TextIds		ids;
-	Datum	   *elements;
-	bool	   *nulls;
-	int			n;
 
-	if (!OidIsValid(type->hash_extended_proc_finfo.fn_oid))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_FUNCTION),
-				 errmsg("could not identify an extended hash function for type %s",
-						format_type_be(type->type_id)),
-				 errhint("Cast the array to text[], or to an array of another type that can be hashed.")));
-	deconstruct_array(array, type->type_id, type->typlen, type->typbyval, type->typalign,
-					  &elements, &nulls, &n);
 	text_ids_init(&ids);
-	for (int i = 0; i < n; i++)
-	{
-		GPUVEC_STEP(i);
-		if (!nulls[i])
-			text_ids_add(&ids, element_id(type, collation, elements[i]));
-	}
+	text_add_elements(&ids, array, collation, true);
 	return text_ids_finish(&ids);
 }
 

@@ -21,6 +21,7 @@
 #include "gpuvec.h"
 
 #include "access/tupmacs.h"
+#include "catalog/pg_type.h"
 #include "idset/text_ids.h"
 #include "tsearch/ts_utils.h"
 #include "utils/builtins.h"
@@ -32,23 +33,42 @@ PG_FUNCTION_INFO_V1(idset_shingles);
 
 /* ---- arrays ---- */
 
-/* The entry of the type of an array's elements, which has a hash function */
-static TypeCacheEntry *
-element_type(FunctionCallInfo fcinfo, Oid type)
+/* The id of an element */
+static inline uint32
+element_id(TypeCacheEntry *type, Oid collation, bool bits, Datum element)
 {
-	TypeCacheEntry *entry = fcinfo->flinfo->fn_extra;
+	if (bits && type->type_id == INT2OID)
+		return (uint32) (int32) DatumGetInt16(element);
+	if (bits && type->type_id == INT4OID)
+		return (uint32) DatumGetInt32(element);
+	return (uint32) DatumGetUInt64(FunctionCall2Coll(&type->hash_extended_proc_finfo, collation,
+													 element, Int64GetDatum(0)));
+}
 
-	if (entry != NULL && entry->type_id == type)
-		return entry;
-	entry = lookup_type_cache(type, TYPECACHE_HASH_EXTENDED_PROC_FINFO);
-	if (!OidIsValid(entry->hash_extended_proc_finfo.fn_oid))
+void
+text_add_elements(TextIds *list, ArrayType *array, Oid collation, bool bits)
+{
+	TypeCacheEntry *type = lookup_type_cache(ARR_ELEMTYPE(array), TYPECACHE_HASH_EXTENDED_PROC_FINFO);
+	int			n = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+	const uint8 *nonnull = (const uint8 *) ARR_NULLBITMAP(array);
+	const char *at = ARR_DATA_PTR(array);
+
+	if (!OidIsValid(type->hash_extended_proc_finfo.fn_oid))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_FUNCTION),
 				 errmsg("could not identify an extended hash function for type %s",
-						format_type_be(type)),
+						format_type_be(type->type_id)),
 				 errhint("Cast the array to text[], or to an array of another type that can be hashed.")));
-	fcinfo->flinfo->fn_extra = entry;
-	return entry;
+	for (int i = 0; i < n; i++)
+	{
+		GPUVEC_STEP(i);
+		if (nonnull != NULL && (nonnull[i / 8] >> i % 8 & 1) == 0)
+			continue;
+		text_ids_add(list, element_id(type, collation, bits,
+									  fetch_att(at, type->typbyval, type->typlen)));
+		at = att_addlength_pointer(at, type->typlen, at);
+		at = (const char *) att_align_nominal(at, type->typalign);
+	}
 }
 
 /* idset_hash(anyarray) */
@@ -56,24 +76,11 @@ Datum
 idset_hash_array(PG_FUNCTION_ARGS)
 {
 	ArrayType  *array = PG_GETARG_ARRAYTYPE_P(0);
-	TypeCacheEntry *type = element_type(fcinfo, ARR_ELEMTYPE(array));
-	int			n = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
-	const char *at = ARR_DATA_PTR(array);
 	TextIds		ids;
 
 	text_check_array(array, "hash");
 	text_ids_init(&ids);
-	for (int i = 0; i < n; i++)
-	{
-		Datum		element = fetch_att(at, type->typbyval, type->typlen);
-		Datum		hash = FunctionCall2Coll(&type->hash_extended_proc_finfo, PG_GET_COLLATION(),
-											 element, Int64GetDatum(0));
-
-		GPUVEC_STEP(i);
-		text_ids_add(&ids, (uint32) DatumGetUInt64(hash));
-		at = att_addlength_pointer(at, type->typlen, at);
-		at = (const char *) att_align_nominal(at, type->typalign);
-	}
+	text_add_elements(&ids, array, PG_GET_COLLATION(), false);
 	PG_RETURN_IDSET_P(text_ids_finish(&ids));
 }
 

@@ -68,6 +68,12 @@ extern bool text_next_word(TextReader *reader, StringInfo out);
 /* Bytes of the character at p, which must be before `end` */
 extern int	text_char_bytes(const char *p, const char *end);
 
+/*
+ * Add the ids of an array's elements that are not null: hashes under the
+ * collation, or with `bits` those that the elements of type int2 or int4 are
+ */
+extern void text_add_elements(TextIds *list, ArrayType *array, Oid collation, bool bits);
+
 /* Add the ids of a text's lexemes, trigrams, shingles, n-grams */
 extern void text_add_words(TextIds *list, Oid config, const text *document);
 extern void text_add_trigrams(TextIds *list, const text *document);

@@ -360,20 +360,14 @@ is_condition(const FilterColumn *column, ScanKey key)
 static uint32
 array_keys(const FilterColumn *column, ScanKey key, uint64 **keys)
 {
-	ArrayType  *array = DatumGetArrayTypeP(key->sk_argument);
 	Oid			type = OidIsValid(key->sk_subtype) ? key->sk_subtype : column->type;
 	FilterColumn of_values = *column;
 	Datum	   *values;
 	bool	   *isnull;
-	int16		length;
-	bool		byval;
-	char		align;
-	int			count;
+	int			count = GpuvecKeyElements(key, &values, &isnull);
 	uint32		n = 0;
 
 	FilterSetType(&of_values, type);
-	get_typlenbyvalalign(ARR_ELEMTYPE(array), &length, &byval, &align);
-	deconstruct_array(array, ARR_ELEMTYPE(array), length, byval, align, &values, &isnull, &count);
 	*keys = palloc_array(uint64, count + 1);
 	for (int i = 0; i < count; i++)
 		if (!isnull[i])

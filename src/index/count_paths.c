@@ -20,10 +20,9 @@
  * The planner considers the node only where the search keys decide: each
  * condition, those of security barriers too, is a key of the index that needs
  * no second look at the row, but for rows whose keys are rounded; or a boolean
- * query of ids, set @@ query.  Groups are
- * made by filter columns of the index whose keys are exact.  The executor
- * knows that better than the planner, which only has to be right about costs:
- * where it is wrong, the scan is run.
+ * query of ids, set @@ query.  Groups are made by filter columns of the index
+ * whose keys are exact.  The executor knows that better than the planner,
+ * which only has to be right about costs: where it is wrong, the scan is run.
  *
  * The aggregates are count(*), and min and max of filter columns.
  *

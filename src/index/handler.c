@@ -86,7 +86,7 @@ typedef struct Columns
 {
 	bool		values;			/* the first one has vectors */
 	FilterColumns filters;
-	MemoryContext row;			/* of what is made of a row's values */
+	MemoryContext row;			/* of what is made of a row, if it is kept */
 } Columns;
 
 static const Columns *
@@ -97,7 +97,8 @@ columns_of(Relation index, IndexInfo *info)
 		Columns    *columns = MemoryContextAlloc(info->ii_Context, sizeof(Columns));
 
 		columns->values = GpuvecHasValues(index);
-		columns->row = AllocSetContextCreate(info->ii_Context, "gpuvec row", ALLOCSET_SMALL_SIZES);
+		columns->row = EntriesKept(index) ?
+			AllocSetContextCreate(info->ii_Context, "gpuvec row", ALLOCSET_SMALL_SIZES) : NULL;
 		FilterDescribe(index->rd_indextuple, &columns->filters);
 		info->ii_AmCache = columns;
 	}

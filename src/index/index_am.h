@@ -66,13 +66,15 @@ GpuvecSameValue(const struct varlena *a, const struct varlena *b)
  * with weights (false: it has none); are the values of an index's first column
  * vectors; what a scan of an index with this key orders by, in the current
  * memory context; is an index of this access method; is a node of a plan an
- * ordered scan of one; the table of a scan, and the mirror that it asks
+ * ordered scan of one; the elements of a key's array, palloc'd; the table of a
+ * scan, and the mirror that it asks
  */
 extern bool GpuvecStrategyScoring(StrategyNumber strategy, bool weights, gpuvec_scoring *scoring);
 extern bool GpuvecHasValues(Relation index);
 extern void GpuvecReadOrder(Relation index, const ScanKeyData *key, GpuvecOrder *order);
 extern bool GpuvecIsOurs(Relation index);
 extern bool GpuvecIsOrderedScan(const PlanState *node);
+extern int	GpuvecKeyElements(const ScanKeyData *key, Datum **elements, bool **isnull);
 extern Relation GpuvecScanHeap(IndexScanDesc scan);
 extern void GpuvecDescribe(IndexScanDesc scan, MirrorTarget *target);
 

@@ -22,9 +22,9 @@
  */
 #include "gpuvec.h"
 
+#include "entries/entries.h"
 #include "executor/executor.h"
 #include "index/count.h"
-#include "entries/entries.h"
 #include "index/index_am.h"
 #include "index/merge.h"
 #include "index/ranges.h"

@@ -47,14 +47,13 @@
 
 #include "access/relscan.h"
 #include "catalog/pg_type.h"
+#include "entries/entries.h"
 #include "idset/idset_threshold.h"
 #include "idvec/idvec_threshold.h"
-#include "entries/entries.h"
 #include "index/index_am.h"
 #include "index/key_bounds.h"
 #include "miscadmin.h"
 #include "utils/array.h"
-#include "utils/lsyscache.h"
 
 /* Most ids of sets whose union is searched for, those of several sets twice */
 #define MAX_UNITED		((Size) 1024 * 1024)
@@ -168,6 +167,21 @@ set_bound(StrategyNumber strategy, Datum value, Bound *bound)
 	}
 }
 
+/*
+ * The bound of an operator with an array, of an index that makes sets.  One
+ * that may be too large for a set says nothing: the operator takes it.
+ */
+static void
+made_bound(Relation index, StrategyNumber strategy, Datum value, Bound *bound)
+{
+	ArrayType  *array = DatumGetArrayTypeP(value);
+
+	if (ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array)) > GPUVEC_MAX_IDS)
+		bound->kind = BOUND_NONE;
+	else
+		set_bound(strategy, PointerGetDatum(EntriesValue(index, PointerGetDatum(array))), bound);
+}
+
 /* The bound of a value, which is not null, of a search key of an index */
 static void
 value_bound(Relation index, ScanKey key, Datum value, Bound *bound)
@@ -179,7 +193,7 @@ value_bound(Relation index, ScanKey key, Datum value, Bound *bound)
 	bound->kind = BOUND_NOTHING;
 	bound->exact = key->sk_strategy != GPUVEC_CONTAINED && !makes;
 	if (makes)
-		set_bound(key->sk_strategy, PointerGetDatum(EntriesValue(index, value)), bound);
+		made_bound(index, key->sk_strategy, value, bound);
 	else if (key->sk_strategy == GPUVEC_REACHES && GpuvecHasValues(index))
 		vector_bound(value, raise, bound);
 	else if (key->sk_strategy == GPUVEC_REACHES)
@@ -290,16 +304,10 @@ unite_overlaps(Bounds *bounds)
 static void
 array_bounds(Relation index, ScanKey key, Bounds *bounds)
 {
-	ArrayType  *array = DatumGetArrayTypeP(key->sk_argument);
 	Datum	   *elements;
 	bool	   *isnull;
-	int16		length;
-	bool		byval;
-	char		align;
-	int			n;
+	int			n = GpuvecKeyElements(key, &elements, &isnull);
 
-	get_typlenbyvalalign(ARR_ELEMTYPE(array), &length, &byval, &align);
-	deconstruct_array(array, ARR_ELEMTYPE(array), length, byval, align, &elements, &isnull, &n);
 	bounds->bounds = MemoryContextAllocHuge(CurrentMemoryContext, (n + (Size) 1) * sizeof(Bound));
 	for (int i = 0; i < n && bounds->kind != BOUND_NONE; i++)
 	{

@@ -30,8 +30,6 @@
 #include "index/index_am.h"
 #include "index/set_match.h"
 #include "miscadmin.h"
-#include "utils/array.h"
-#include "utils/lsyscache.h"
 
 /* ---- steps ---- */
 
@@ -193,17 +191,11 @@ add_value(GpuvecMatch *match, const ScanKeyData *key, Datum value)
 static KeySays
 add_array(GpuvecMatch *match, const ScanKeyData *key)
 {
-	ArrayType  *array = DatumGetArrayTypeP(key->sk_argument);
 	KeySays		all = SAYS_NEVER;
 	Datum	   *elements;
 	bool	   *isnull;
-	int16		length;
-	bool		byval;
-	char		align;
-	int			n;
+	int			n = GpuvecKeyElements(key, &elements, &isnull);
 
-	get_typlenbyvalalign(ARR_ELEMTYPE(array), &length, &byval, &align);
-	deconstruct_array(array, ARR_ELEMTYPE(array), length, byval, align, &elements, &isnull, &n);
 	for (int i = 0; i < n && !match->failed && all != SAYS_NOTHING; i++)
 	{
 		KeySays		one = isnull[i] ? SAYS_NEVER : add_value(match, key, elements[i]);
@@ -237,15 +229,6 @@ GpuvecMatchAddKey(GpuvecMatch *match, const ScanKeyData *key)
 
 /* ---- the filter ---- */
 
-static int
-compare_ids(const void *a, const void *b)
-{
-	uint32		x = *(const uint32 *) a;
-	uint32		y = *(const uint32 *) b;
-
-	return x < y ? -1 : x > y;
-}
-
 /* Write ids, ascending, and steps as values */
 static void
 write_values(const GpuvecMatch *match, uint64 *values)
@@ -253,17 +236,15 @@ write_values(const GpuvecMatch *match, uint64 *values)
 	uint32		sorted[GPUVEC_MOST_MATCH_IDS];
 
 	memcpy(sorted, match->ids, match->nids * sizeof(uint32));
-	qsort(sorted, match->nids, sizeof(uint32), compare_ids);
+	idset_sort(sorted, match->nids);
 	for (uint32 i = 0; i < match->nids; i++)
-		*values++ = sorted[i];
+		values[i] = sorted[i];
 	for (uint32 i = 0; i < match->nsteps; i++)
 	{
 		uint64		step = match->steps[i];
 
-		if (step < match->nids)
-			step = (const uint32 *) bsearch(&match->ids[step], sorted, match->nids, sizeof(uint32),
-											compare_ids) - sorted;
-		*values++ = step;
+		values[match->nids + i] = step < match->nids ?
+			gpuvec_match_number(values, match->nids, match->ids[step]) : step;
 	}
 }
 

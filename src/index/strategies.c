@@ -16,6 +16,8 @@
 #include "index/index_am.h"
 #include "index/knn_scan.h"
 #include "mirror/describe/row_value.h"
+#include "utils/array.h"
+#include "utils/lsyscache.h"
 
 /* The measure of two sets that a distance strategy is of */
 static gpuvec_measure
@@ -82,6 +84,20 @@ bool
 GpuvecIsOurs(Relation index)
 {
 	return index != NULL && index->rd_indam->ambuild == gpuvec_build;
+}
+
+int
+GpuvecKeyElements(const ScanKeyData *key, Datum **elements, bool **isnull)
+{
+	ArrayType  *array = DatumGetArrayTypeP(key->sk_argument);
+	int16		length;
+	bool		byval;
+	char		align;
+	int			n;
+
+	get_typlenbyvalalign(ARR_ELEMTYPE(array), &length, &byval, &align);
+	deconstruct_array(array, ARR_ELEMTYPE(array), length, byval, align, elements, isnull, &n);
+	return n;
 }
 
 bool

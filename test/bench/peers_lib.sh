@@ -114,10 +114,13 @@ recall_falling() {
 make_shares() {
 	local table=$1
 	shift
+	# of rows from all over the table, which may be in an order
 	psql_ <<-SQL >/dev/null || die "could not find ids"
+		CREATE TABLE sampled AS SELECT tokens FROM $table TABLESAMPLE BERNOULLI (least(100, 1e7 / (SELECT count(*) FROM $table))) REPEATABLE (1);
 		CREATE TABLE shares AS SELECT DISTINCT ON (share) share, id FROM unnest(ARRAY[$(IFS=,; echo "$*")]) share,
-			(SELECT i AS id, count(*) AS n FROM (SELECT unnest(tokens) AS i FROM $table LIMIT 5000000) u WHERE i <> ${WITHOUT:--1} GROUP BY i) f
-			ORDER BY share, abs(ln(n * (SELECT avg(cardinality(tokens)) FROM (SELECT tokens FROM $table LIMIT 100000) x) / 5000000 / share));
+			(SELECT i AS id, count(*)::float8 / (SELECT count(*) FROM sampled) AS part FROM sampled, unnest(tokens) i WHERE i <> ${WITHOUT:--1} GROUP BY i) f
+			ORDER BY share, abs(ln(part / share)), id;
+		DROP TABLE sampled;
 	SQL
 }
 

@@ -1,4 +1,4 @@
-# Indexes with expressions and predicates, and on vectors: crashes, standbys,
+# Indexes with expressions and predicates, on vectors and arrays: crashes, standbys,
 # prepared transactions, builds beside writers.
 use strict;
 use warnings;
@@ -12,9 +12,11 @@ my $primary = new_node('primary', streaming => 1, conf => "max_prepared_transact
 $primary->safe_psql('postgres', q{
 	CREATE FUNCTION of_text(t text) RETURNS idset LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN t::public.idset; END $$;
 	CREATE FUNCTION made(i int) RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT format('{%s,%s,%s}', i % 31, i % 37 + 100, i % 41 + 200) $$;
-	CREATE TABLE t (id int, body text, terms idvec GENERATED ALWAYS AS (of_text(body)::idvec * (1 + id % 3)::float8) STORED) WITH (fillfactor = 60);
+	CREATE TABLE t (id int, body text, terms idvec GENERATED ALWAYS AS (of_text(body)::idvec * (1 + id % 3)::float8) STORED,
+		tags text[] GENERATED ALWAYS AS (string_to_array(btrim(body, '{}'), ',')) STORED) WITH (fillfactor = 60);
 	CREATE INDEX t_i ON t USING gpuvec (of_text(body));
 	CREATE INDEX t_v ON t USING gpuvec (terms);
+	CREATE INDEX t_a ON t USING gpuvec (tags);
 	CREATE INDEX t_w ON t USING gpuvec ((of_text(body)::idvec * (0.5 + id % 2)));
 	CREATE INDEX t_p ON t USING gpuvec (of_text(body)) WHERE id % 2 = 0;
 	INSERT INTO t SELECT i, made(i) FROM generate_series(1, 3000) i;
@@ -42,6 +44,7 @@ sub both
 	my ($node, $what) = @_;
 	same($node, 't', '', "$what: expression");
 	same($node, 't', 'WHERE id % 2 = 0', "$what: partial");
+	same($node, 't', '', "$what: arrays", q{tags <%> '{5,105,205}'});
 	same($node, 't', '', "$what: vectors", q{terms <=> '{5:1,105:2,205:0.5}'});
 	same($node, 't', '', "$what: vectors of an expression", q{of_text(body)::idvec * (0.5 + id % 2) <#> '{5:1,105:-2,205:0.5}'});
 	return;

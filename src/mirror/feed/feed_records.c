@@ -25,11 +25,17 @@
 static FeedSlot *
 slot_of(FeedTable *table, uint64 feed, pg_atomic_uint64 **current)
 {
-	for (int i = 0; table != NULL && feed != 0 && i < (int) pg_atomic_read_u32(&table->taken); i++)
+	static uint32 last = 0;
+	uint32		taken = table == NULL || feed == 0 ? 0 : pg_atomic_read_u32(&table->taken);
+	uint32		slot = last < taken ? last : 0;
+
+	for (uint32 n = taken; n > 0; n--, slot = FeedNextSlot(slot, taken))
 	{
-		*current = &table->owners[i].feed;
-		if (pg_atomic_read_u64(*current) == feed)
-			return FeedSlotAt(table, i);
+		*current = &table->owners[slot].feed;
+		if (pg_atomic_read_u64(*current) != feed)
+			continue;
+		last = slot;
+		return FeedSlotAt(table, (int) slot);
 	}
 	return NULL;
 }

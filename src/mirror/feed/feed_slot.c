@@ -90,11 +90,20 @@ read_number(FeedTable *table, int i, const MirrorTarget *target, gpuvec_freshnes
 static bool
 read_slot(FeedTable *table, const MirrorTarget *target, int64 now, gpuvec_freshness *need)
 {
-	for (int i = 0; i < (int) pg_atomic_read_u32(&table->taken); i++)
+	static uint32 last = 0;
+	uint32		taken = pg_atomic_read_u32(&table->taken);
+	uint32		slot = last < taken ? last : 0;
+
+	for (uint32 n = taken; n > 0; n--, slot = FeedNextSlot(slot, taken))
 	{
-		if (!read_number(table, i, target, need))
+		pg_atomic_uint64 *used = &FeedSlotAt(table, slot)->used;
+
+		if (!read_number(table, slot, target, need))
 			continue;
-		pg_atomic_write_u64(&FeedSlotAt(table, i)->used, now);
+		/* other sessions read what is beside it */
+		if ((int64) pg_atomic_read_u64(used) != now)
+			pg_atomic_write_u64(used, now);
+		last = slot;
 		return true;
 	}
 	return false;

@@ -99,4 +99,15 @@ FeedIsOwner(FeedOwner *owner, const FeedIndex *index)
 		owner->database == MyDatabaseId && pg_atomic_read_u64(&owner->feed) != 0;
 }
 
+/*
+ * The slot to look at behind another one, of those that were ever taken.  Who
+ * looks for a slot begins with the one that the session has found last: the
+ * indexes of a table's partitions mostly took theirs one after another.
+ */
+static inline uint32
+FeedNextSlot(uint32 slot, uint32 taken)
+{
+	return slot + 1 < taken ? slot + 1 : 0;
+}
+
 #endif							/* GPUVEC_FEED_TABLE_H */

@@ -98,6 +98,8 @@ meta_version(Relation index)
 	return EntriesFilterKeys(index) > 0 ? META_VERSION_FILTER_KEYS : META_VERSION_KEPT;
 }
 
+void		(*EntriesWriteWaiting) (void) = NULL;
+
 void
 EntriesForget(Relation index)
 {

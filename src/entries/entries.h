@@ -137,6 +137,12 @@ extern void EntryBatchCut(EntryBatch *batch, SubTransactionId failed);
  */
 extern void EntriesWrite(Relation index, uint32 bucket, const EntryBatch *batch, bool building);
 
+/*
+ * Writes the entries that wait in this process.  Set by the access method,
+ * which has them (index/entry_queue.c), when the library is loaded.
+ */
+extern void (*EntriesWriteWaiting) (void);
+
 /* Counts of a bulk deletion */
 typedef struct EntriesVacuum
 {

@@ -52,8 +52,9 @@ typedef struct AmongCost
 {
 	double		rows;			/* rows of the table */
 	double		queries;
-	double		fetch;			/* cost of fetching all rows and ranking them
-								 * for all queries */
+	double		fetch;			/* cost of fetching all rows (of an index, all
+								 * that it keeps), and ranking them for all
+								 * queries */
 	double		filter;
 } AmongCost;
 
@@ -72,7 +73,8 @@ estimate(MirrorTarget *target, MirrorSearch *search, AmongCost *cost)
 	table_relation_estimate_size(target->rel, NULL, &pages, &cost->rows, &allvisfrac);
 	cost->rows = Max(cost->rows, (double) search->among->n);
 	search->share = search->among->n / cost->rows;
-	cost->fetch = search->among->n * (FETCH_ROW + RANK_ROW * cost->queries);
+	cost->fetch = (target->key.index != 0 ? cost->rows : search->among->n) *
+		(FETCH_ROW + RANK_ROW * cost->queries);
 	looked = cost->rows;
 	if (search->k != UINT64_MAX)
 		looked = Min(looked, MirrorRowsToLookAt(search, search->k));
@@ -112,7 +114,7 @@ AmongTopK(MirrorTarget *target, MirrorSearch *search)
 	const char *reason = NULL;
 	AmongCost	cost;
 
-	if (target->mode == MIRROR_NONE || search->among->n <= FETCH_ROWS)
+	if (target->mode == MIRROR_NONE || (target->key.index == 0 && search->among->n <= FETCH_ROWS))
 	{
 		LocalTopKAmong(target, search);
 		return;

@@ -13,10 +13,12 @@
 #include "gpuvec.h"
 
 #include "access/tableam.h"
+#include "entries/entries.h"
 #include "idset/idset.h"
 #include "mirror/describe/row_value.h"
 #include "miscadmin.h"
 #include "search/set_search.h"
+#include "storage/bufmgr.h"
 #include "storage/predicate.h"
 
 /* True if hit a comes before hit b in the results */
@@ -87,10 +89,12 @@ offer(MirrorSearch *search, MirrorQuery *query, const MirrorHit *hit)
 	sift_up(query->hits, query->nhits++);
 }
 
-/* Rank one row for all queries */
+/* Rank one row for all queries; arg is a MirrorSearch */
 static void
-rank_row(MirrorSearch *search, const gpuvec_sparse *row, ItemPointer tid)
+rank_row(const gpuvec_sparse *row, ItemPointer tid, void *arg)
 {
+	MirrorSearch *search = arg;
+
 	for (uint32 i = 0; i < search->nqueries; i++)
 	{
 		MirrorQuery *query = &search->queries[i];
@@ -104,6 +108,16 @@ rank_row(MirrorSearch *search, const gpuvec_sparse *row, ItemPointer tid)
 			continue;
 		offer(search, query, &hit);
 	}
+}
+
+/* The same, if it is one of search->among */
+static void
+rank_row_among(const gpuvec_sparse *row, ItemPointer tid, void *arg)
+{
+	const MirrorSearch *search = arg;
+
+	if (MirrorTidSetHas(search->among, ItemPointerGetBlockNumber(tid), ItemPointerGetOffsetNumber(tid)))
+		rank_row(row, tid, arg);
 }
 
 /* qsort comparator: best hit first */
@@ -126,11 +140,11 @@ reset_hits(MirrorSearch *search)
 }
 
 /*
- * Rank the row in the slot for all queries.  Memory for its value comes from
- * the context `row`, which is reset.
+ * Hand over the row in the slot, unless it is null, in the memory context
+ * `row`, which is reset
  */
 static void
-rank_slot(MirrorTarget *target, MirrorSearch *search, TupleTableSlot *slot, MemoryContext row)
+take_slot(const MirrorTarget *target, TupleTableSlot *slot, MemoryContext row, LocalRow take, void *arg)
 {
 	MemoryContext old = MemoryContextSwitchTo(row);
 	bool		isnull;
@@ -140,10 +154,84 @@ rank_slot(MirrorTarget *target, MirrorSearch *search, TupleTableSlot *slot, Memo
 	{
 		gpuvec_sparse value = RowOfDatum(target->key.values, datum);
 
-		rank_row(search, &value, &slot->tts_tid);
+		take(&value, &slot->tts_tid, arg);
 	}
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(row);
+}
+
+/* Hand over the rows of a column */
+static void
+scan_table(const MirrorTarget *target, Snapshot snapshot, LocalRow take, void *arg)
+{
+	TupleTableSlot *slot = table_slot_create(target->rel, NULL);
+	TableScanDesc scan = GpuvecBeginScan(target->rel, snapshot);
+	MemoryContext row = AllocSetContextCreate(CurrentMemoryContext, "gpuvec row",
+											  ALLOCSET_DEFAULT_SIZES);
+
+	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	{
+		CHECK_FOR_INTERRUPTS();
+		take_slot(target, slot, row, take, arg);
+	}
+	MemoryContextDelete(row);
+	table_endscan(scan);
+	ExecDropSingleTupleTableSlot(slot);
+}
+
+/*
+ * Hand over the rows that an index keeps, under the tids of the versions that
+ * the snapshot sees
+ */
+static void
+scan_entries(const MirrorTarget *target, Snapshot snapshot, LocalRow take, void *arg)
+{
+	EntryReader *reader = EntryReaderBegin(target->index);
+	IndexFetchTableData *fetch = GpuvecBeginFetch(target->rel);
+	TupleTableSlot *slot = table_slot_create(target->rel, NULL);
+	MemoryContext row = AllocSetContextCreate(CurrentMemoryContext, "gpuvec row",
+											  ALLOCSET_DEFAULT_SIZES);
+	BlockNumber nblocks;
+
+	PredicateLockRelation(target->rel, snapshot);
+	nblocks = RelationGetNumberOfBlocks(target->rel);
+	for (BlockNumber block = 0; block < nblocks; block++)
+	{
+		uint32		n;
+		const IndexEntry *entries = EntryReaderBlock(reader, block, &n);
+
+		for (uint32 i = 0; i < n; i++)
+		{
+			ItemPointerData tid = entries[i].root;
+			bool		again = false;
+			gpuvec_sparse value;
+			MemoryContext old;
+
+			CHECK_FOR_INTERRUPTS();
+			if (entries[i].isnull ||
+				!table_index_fetch_tuple(fetch, &tid, snapshot, slot, &again, NULL))
+				continue;
+			old = MemoryContextSwitchTo(row);
+			value = RowOfPayload(target->key.values, entries[i].ids, entries[i].bytes);
+			take(&value, &slot->tts_tid, arg);
+			MemoryContextSwitchTo(old);
+			MemoryContextReset(row);
+			ExecClearTuple(slot);
+		}
+	}
+	MemoryContextDelete(row);
+	table_index_fetch_end(fetch);
+	ExecDropSingleTupleTableSlot(slot);
+	EntryReaderEnd(reader);
+}
+
+void
+LocalScan(const MirrorTarget *target, Snapshot snapshot, LocalRow take, void *arg)
+{
+	if (target->key.index != 0)
+		scan_entries(target, snapshot, take, arg);
+	else
+		scan_table(target, snapshot, take, arg);
 }
 
 /* Sort each query's hits, best first */
@@ -163,35 +251,23 @@ sort_hits(MirrorSearch *search)
 void
 LocalTopK(MirrorTarget *target, MirrorSearch *search)
 {
-	TupleTableSlot *slot = table_slot_create(target->rel, NULL);
-	TableScanDesc scan = GpuvecBeginScan(target->rel, search->snapshot);
-	MemoryContext row = AllocSetContextCreate(CurrentMemoryContext, "gpuvec row",
-											  ALLOCSET_DEFAULT_SIZES);
-
 	reset_hits(search);
-	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
-	{
-		CHECK_FOR_INTERRUPTS();
-		rank_slot(target, search, slot, row);
-	}
-	MemoryContextDelete(row);
-	table_endscan(scan);
-	ExecDropSingleTupleTableSlot(slot);
+	LocalScan(target, search->snapshot, rank_row, search);
 	sort_hits(search);
 }
 
 /*
- * Find the k best of the rows in search->among, for all queries.  Rows are
- * fetched one by one, in the order of the table.  Some tids may name no row:
- * the table access method recognizes those beyond the end of the table, and
- * for others the fetch finds nothing.
+ * Rank the rows in search->among for all queries.  They are fetched one by
+ * one, in the order of the table.  Some tids may name no row: the table access
+ * method recognizes those beyond the end of the table, and for others the
+ * fetch finds nothing.
  *
  * The predicate lock is on the whole relation, as for all searches.  Locks on
  * the fetched rows would not notice a row that is inserted later at another
  * given tid.
  */
-void
-LocalTopKAmong(MirrorTarget *target, MirrorSearch *search)
+static void
+fetch_among(MirrorTarget *target, MirrorSearch *search)
 {
 	const MirrorTidSet *among = search->among;
 	TupleTableSlot *slot = table_slot_create(target->rel, NULL);
@@ -200,7 +276,6 @@ LocalTopKAmong(MirrorTarget *target, MirrorSearch *search)
 											  ALLOCSET_DEFAULT_SIZES);
 
 	PredicateLockRelation(target->rel, search->snapshot);
-	reset_hits(search);
 	for (uint64 i = 0; i < among->n; i++)
 	{
 		ItemPointerData tid;
@@ -210,11 +285,25 @@ LocalTopKAmong(MirrorTarget *target, MirrorSearch *search)
 		if (!table_tuple_tid_valid(scan, &tid) ||
 			!table_tuple_fetch_row_version(target->rel, &tid, search->snapshot, slot))
 			continue;
-		rank_slot(target, search, slot, row);
+		take_slot(target, slot, row, rank_row, search);
 		ExecClearTuple(slot);
 	}
 	MemoryContextDelete(row);
 	table_endscan(scan);
 	ExecDropSingleTupleTableSlot(slot);
+}
+
+/*
+ * Find the k best of the rows in search->among, for all queries.  An index
+ * keeps rows by the roots of their versions, so all of them are looked at.
+ */
+void
+LocalTopKAmong(MirrorTarget *target, MirrorSearch *search)
+{
+	reset_hits(search);
+	if (target->key.index != 0)
+		LocalScan(target, search->snapshot, rank_row_among, search);
+	else
+		fetch_among(target, search);
 	sort_hits(search);
 }

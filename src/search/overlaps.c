@@ -79,34 +79,11 @@ parse_sets(FunctionCallInfo fcinfo, OverlapsCall *call)
 	}
 }
 
-/* Count all rows of a table */
+/* Count a row; arg is an OverlapCounts */
 static void
-count_all(const OverlapsCall *call, const MirrorTarget *target, OverlapCounts *counts)
+count_row(const gpuvec_sparse *row, ItemPointer tid, void *arg)
 {
-	TupleTableSlot *slot = table_slot_create(target->rel, NULL);
-	TableScanDesc scan = GpuvecBeginScan(target->rel, call->snapshot);
-	MemoryContext row = AllocSetContextCreate(CurrentMemoryContext, "gpuvec row",
-											  ALLOCSET_DEFAULT_SIZES);
-
-	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
-	{
-		MemoryContext old = MemoryContextSwitchTo(row);
-		bool		isnull;
-		Datum		datum = slot_getattr(slot, target->attnum, &isnull);
-
-		CHECK_FOR_INTERRUPTS();
-		if (!isnull)
-		{
-			gpuvec_sparse value = RowOfDatum(target->key.values, datum);
-
-			OverlapCountsAdd(counts, &value);
-		}
-		MemoryContextSwitchTo(old);
-		MemoryContextReset(row);
-	}
-	MemoryContextDelete(row);
-	table_endscan(scan);
-	ExecDropSingleTupleTableSlot(slot);
+	OverlapCountsAdd(arg, row);
 }
 
 /* True if the engine takes so many sets */
@@ -173,7 +150,7 @@ verify_counts(const OverlapsCall *call, const MirrorTarget *targets, int ntarget
 	OverlapCounts *scanned = OverlapCountsMake(call->sets, call->n);
 
 	for (int i = 0; i < ntargets; i++)
-		count_all(call, &targets[i], scanned);
+		LocalScan(&targets[i], call->snapshot, count_row, scanned);
 	if (memcmp(OverlapCountsPairs(counts), OverlapCountsPairs(scanned),
 			   gpuvec_overlap_pairs(call->n) * sizeof(uint64)) != 0)
 		ereport(ERROR,
@@ -196,7 +173,7 @@ count_tables(OverlapsCall *call, MirrorTarget *targets, int ntargets)
 		MemoryContext old = MemoryContextSwitchTo(context);
 
 		if (!count_by_engine(call, &targets[i], counts))
-			count_all(call, &targets[i], counts);
+			LocalScan(&targets[i], call->snapshot, count_row, counts);
 		MemoryContextSwitchTo(old);
 		MemoryContextDelete(context);
 	}

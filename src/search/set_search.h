@@ -23,6 +23,8 @@ typedef struct SearchColumns
 	bool		whole_rows;		/* of sets only: the function returns whole
 								 * rows */
 	const char *key_column;		/* of embedding tables; NULL: sets */
+	Relation	index;			/* what `column` names, if it is no column
+								 * (named_index.c); set by SearchTargets() */
 	List	  **foreign;		/* open foreign tables that can be asked are
 								 * added here; NULL: refuse them */
 } SearchColumns;
@@ -56,7 +58,13 @@ extern void SearchFindCatalogs(SearchCatalogs *catalogs);
 extern Oid	SearchLocalShard(Relation rel, const SearchCatalogs *catalogs);
 extern void SearchCheckElsewhere(Relation rel, const SearchCatalogs *catalogs, bool sets);
 
-/* local_scan.c: the same search by a scan in this session */
+/*
+ * local_scan.c: the same search by a scan in this session.  LocalScan hands
+ * over each row of a target that the snapshot sees and that is not null.
+ */
+typedef void (*LocalRow) (const gpuvec_sparse *row, ItemPointer tid, void *arg);
+
+extern void LocalScan(const MirrorTarget *target, Snapshot snapshot, LocalRow take, void *arg);
 extern void LocalTopK(MirrorTarget *target, MirrorSearch *search);
 extern void LocalTopKAmong(MirrorTarget *target, MirrorSearch *search);
 

@@ -14,6 +14,7 @@
  */
 #include "gpuvec.h"
 
+#include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/table.h"
@@ -27,6 +28,7 @@
 #include "mirror/describe/row_value.h"
 #include "miscadmin.h"
 #include "partitioning/partdesc.h"
+#include "search/named_index.h"
 #include "search/set_search.h"
 #include "servers/foreign.h"
 #include "utils/acl.h"
@@ -165,7 +167,8 @@ find_attribute(Relation rel, const char *column, Oid *type)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_COLUMN),
 				 errmsg("column \"%s\" of relation \"%s\" does not exist",
-						column, RelationGetRelationName(rel))));
+						column, RelationGetRelationName(rel)),
+				 SearchHintIndex(rel)));
 	if (attnum < 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
@@ -194,7 +197,8 @@ refuse_type(Relation rel, const SearchColumns *columns, Oid type)
 				 errmsg("column \"%s\" of relation \"%s\" is of type %s, neither %s nor %s",
 						columns->column, RelationGetRelationName(rel), format_type_be(type),
 						"idvec", format_type_be(columns->idset_type)),
-				 errhint("A generated column can have its sets or vectors.")));
+				 errhint("A generated column can have its sets or vectors."),
+				 columns->index == NULL ? SearchHintIndex(rel) : 0));
 	if (RowTypeHasValues(type))
 		hint = "gpuvec_vec_topk searches it, and ORDER BY with one of the operators <#>, <=> and <%> does.";
 	ereport(ERROR,
@@ -202,16 +206,34 @@ refuse_type(Relation rel, const SearchColumns *columns, Oid type)
 			 errmsg("column \"%s\" of relation \"%s\" is of type %s, not %s",
 					columns->column, RelationGetRelationName(rel), format_type_be(type),
 					format_type_be(columns->idset_type)),
-			 errhint("%s", hint)));
+			 errhint("%s", hint),
+			 columns->index == NULL && !RowTypeHasValues(type) ? SearchHintIndex(rel) : 0));
 }
 
-/* Find the column of sets or vectors, and check its type */
+/* True if the function takes sets or vectors of this type */
+static bool
+takes_type(const SearchColumns *columns, Oid type)
+{
+	return getBaseType(type) == columns->idset_type || (columns->vectors && RowTypeHasValues(type));
+}
+
+/*
+ * Find the column of sets or vectors, and check its type; 0 if an index stands
+ * for it
+ */
 static AttrNumber
 find_column(Relation rel, const SearchColumns *columns)
 {
 	Oid			type;
-	AttrNumber	attnum = find_attribute(rel, columns->column, &type);
+	AttrNumber	attnum;
 
+	if (columns->index != NULL)
+	{
+		if (!takes_type(columns, SearchIndexType(columns->index)))
+			refuse_type(rel, columns, SearchIndexType(columns->index));
+		return InvalidAttrNumber;
+	}
+	attnum = find_attribute(rel, columns->column, &type);
 	if (columns->key_column != NULL)
 	{
 		if (MirrorVectorTypeOf(type) == MIRROR_NO_VECTOR)
@@ -221,8 +243,7 @@ find_column(Relation rel, const SearchColumns *columns)
 							columns->column, RelationGetRelationName(rel), format_type_be(type)),
 					 errhint("Vectors can be of type real[] or double precision[], or vector or halfvec of the extension vector.")));
 	}
-	else if (getBaseType(type) != columns->idset_type &&
-			 !(columns->vectors && RowTypeHasValues(type)))
+	else if (!takes_type(columns, type))
 		refuse_type(rel, columns, type);
 	return attnum;
 }
@@ -274,6 +295,8 @@ check_privileges(Relation rel, const SearchColumns *columns)
 	allowed = pg_class_aclcheck(relid, user, ACL_SELECT) == ACLCHECK_OK;
 	if (!allowed && columns->whole_rows)
 		allowed = pg_attribute_aclcheck_all(relid, user, ACL_SELECT, ACLMASK_ALL) == ACLCHECK_OK;
+	else if (!allowed && columns->index != NULL)
+		allowed = SearchIndexReadable(rel, columns->index);
 	else if (!allowed)
 		allowed = pg_attribute_aclcheck(relid, attnum, user, ACL_SELECT) == ACLCHECK_OK &&
 			(key == InvalidAttrNumber ||
@@ -330,6 +353,11 @@ describe_sets(Relation rel, const SearchColumns *columns, MirrorTarget *target)
 {
 	uint64		begun;
 
+	if (columns->index != NULL)
+	{
+		SearchDescribeIndex(rel, columns->index, target);
+		return;
+	}
 	if (MirrorDescribeAgain(rel, columns->column, columns->idset_type, target))
 		return;
 	begun = MirrorDescribedBegin();
@@ -444,6 +472,15 @@ open_family(Relation rel)
 	return rels;
 }
 
+/* True if a relation has the column of sets or vectors */
+static bool
+has_column(Relation rel, const SearchColumns *columns)
+{
+	AttrNumber	attnum = get_attnum(RelationGetRelid(rel), columns->column);
+
+	return attnum > 0 && takes_type(columns, get_atttype(RelationGetRelid(rel), attnum));
+}
+
 /*
  * Open all relations to search: the named one and all its children, in
  * ascending order of oid.  SearchCloseTargets() closes them; the locks stay.
@@ -451,9 +488,11 @@ open_family(Relation rel)
  * on, also if the locks were held before.
  */
 MirrorTarget *
-SearchTargets(Oid relid, const SearchColumns *columns, int *ntargets)
+SearchTargets(Oid relid, const SearchColumns *given, int *ntargets)
 {
 	Relation	rel = open_relation(relid);
+	SearchColumns named = *given;
+	const SearchColumns *columns = &named;
 	SearchCatalogs catalogs;
 	MirrorTarget *targets;
 	List	   *rels;
@@ -461,6 +500,8 @@ SearchTargets(Oid relid, const SearchColumns *columns, int *ntargets)
 
 	AcceptInvalidationMessages();
 	check_kind(rel, columns);
+	if (columns->key_column == NULL && !has_column(rel, columns))
+		named.index = SearchNamedIndex(rel, columns->column);
 	check_privileges(rel, columns);
 	check_populated(rel);
 	SearchFindCatalogs(&catalogs);
@@ -475,6 +516,9 @@ SearchTargets(Oid relid, const SearchColumns *columns, int *ntargets)
 	foreach(cell, rels)
 		add_target(targets, ntargets, lfirst(cell), lfirst(cell) == rel, columns, &catalogs);
 	list_free(rels);
+	/* each target has its own reference */
+	if (named.index != NULL)
+		index_close(named.index, NoLock);
 	qsort(targets, *ntargets, sizeof(MirrorTarget), compare_oids);
 	return targets;
 }
@@ -516,5 +560,9 @@ void
 SearchCloseTargets(MirrorTarget *targets, int ntargets)
 {
 	for (int i = 0; i < ntargets; i++)
+	{
+		if (targets[i].index != NULL)
+			index_close(targets[i].index, NoLock);
 		table_close(targets[i].rel, NoLock);
+	}
 }

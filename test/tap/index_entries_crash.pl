@@ -45,6 +45,11 @@ sub both
 	same($node, 't', '', "$what: expression");
 	same($node, 't', 'WHERE id % 2 = 0', "$what: partial");
 	same($node, 't', '', "$what: arrays", q{tags <%> '{5,105,205}'});
+	my $called = sub { "SELECT count(*) || ' ' || md5(string_agg(s::text || ' ' || c::text, ',' ORDER BY s, c)) FROM ($_[0]) x (c, s)" };
+	is( $node->safe_psql('postgres', $called->(q{SELECT tid, score FROM gpuvec_topk('t', 't_p', '{5,105,205}', NULL, min_score => 0.1)})),
+		$node->safe_psql('postgres', 'SET enable_indexscan = off; SET enable_bitmapscan = off; ' .
+			$called->(q{SELECT ctid, braun_blanquet_similarity(of_text(body), '{5,105,205}') FROM t WHERE id % 2 = 0 AND of_text(body) && '{5,105,205}'})),
+		"$what: a function by the name of a partial index");
 	same($node, 't', '', "$what: vectors", q{terms <=> '{5:1,105:2,205:0.5}'});
 	same($node, 't', '', "$what: vectors of an expression", q{of_text(body)::idvec * (0.5 + id % 2) <#> '{5:1,105:-2,205:0.5}'});
 	return;

@@ -572,13 +572,15 @@ MirrorVisitVisible(MirrorVisibility *visibility, const uint64 *roots, uint64 n,
 	for (uint64 i = 0; i < n; i++)
 	{
 		uint64		filter_keys[GPUVEC_MAX_FILTERS + 1];
+		ItemPointerData root;
 		gpuvec_sparse value;
 		MemoryContext old;
 
 		if (!fetch_root(visibility, roots[i]))
 			continue;
+		ItemPointerSet(&root, gpuvec_tid_block(roots[i]), mirror_line_offset(gpuvec_tid_line(roots[i])));
 		old = MemoryContextSwitchTo(row);
-		if (slot_row(visibility, &value, filter_keys))
+		if (fetched_row(visibility, &root, &value, filter_keys))
 			visit(arg, &value);
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(row);

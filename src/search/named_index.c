@@ -21,7 +21,8 @@
 #include "access/genam.h"
 #include "access/relation.h"
 #include "access/sysattr.h"
-#include "catalog/partition.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
 #include "commands/defrem.h"
 #include "entries/entries.h"
 #include "miscadmin.h"
@@ -82,30 +83,12 @@ answers_to(Relation index, const char *name)
 	return !has_predicate(index) && strcmp(first_key(index), name) == 0;
 }
 
-/* True if an index is a partition of another one, or of one of its */
-static bool
-descends_from(Relation index, Relation ancestor)
-{
-	return index->rd_rel->relispartition &&
-		list_member_oid(get_partition_ancestors(RelationGetRelid(index)), RelationGetRelid(ancestor));
-}
-
-/* The same, for the index of a child in place of the named one */
-static int
-stands_for(Relation index, Relation named)
-{
-	if (descends_from(index, named))
-		return 2;
-	return !has_predicate(index) && !has_predicate(named) &&
-		strcmp(first_key(index), first_key(named)) == 0;
-}
-
 /*
- * The index of a relation that answers best to a name, or that stands best
- * for a named index; open, or NULL.  One that is valid is preferred.
+ * The index of a relation that answers best to a name; open, or NULL.  One
+ * that is valid is preferred.
  */
 static Relation
-find_index(Relation rel, const char *name, Relation named)
+find_index(Relation rel, const char *name)
 {
 	Oid			am = rel->rd_rel->relhasindex ? get_am_oid("gpuvec", true) : InvalidOid;
 	List	   *oids = OidIsValid(am) ? RelationGetIndexList(rel) : NIL;
@@ -116,30 +99,67 @@ find_index(Relation rel, const char *name, Relation named)
 	foreach(cell, oids)
 	{
 		Relation	index = open_keeper(lfirst_oid(cell), am);
-		int			fit;
+		int			fit = index == NULL ? 0 : answers_to(index, name);
 
-		if (index == NULL)
-			continue;
-		fit = named ? stands_for(index, named) : answers_to(index, name);
-		fit = fit == 0 ? 0 : fit * 2 + index->rd_index->indisvalid;
-		if (fit <= most)
+		if (fit > 0)
+			fit = fit * 2 + index->rd_index->indisvalid;
+		if (fit > most)
 		{
-			relation_close(index, AccessShareLock);
-			continue;
+			if (best != NULL)
+				relation_close(best, AccessShareLock);
+			best = index;
+			most = fit;
 		}
-		if (best != NULL)
-			relation_close(best, AccessShareLock);
-		best = index;
-		most = fit;
+		else if (index != NULL)
+			relation_close(index, AccessShareLock);
 	}
 	list_free(oids);
 	return best;
 }
 
-Relation
+SearchIndex *
 SearchNamedIndex(Relation rel, const char *name)
 {
-	return find_index(rel, name, NULL);
+	Relation	index = find_index(rel, name);
+	SearchIndex *named;
+	List	   *oids = NIL;
+	ListCell   *cell;
+
+	if (index == NULL)
+		return NULL;
+	named = palloc0_object(SearchIndex);
+	named->index = index;
+	named->key = has_predicate(index) ? NULL : first_key(index);
+	if (index->rd_rel->relkind == RELKIND_PARTITIONED_INDEX)
+		oids = find_all_inheritors(RelationGetRelid(index), NoLock, NULL);
+	named->partitions = palloc_array(Oid, Max(list_length(oids), 1));
+	foreach(cell, oids)
+		named->partitions[named->npartitions++] = lfirst_oid(cell);
+	qsort(named->partitions, named->npartitions, sizeof(Oid), oid_cmp);
+	list_free(oids);
+	return named;
+}
+
+/*
+ * The index of a child that stands for the named one; open, or NULL.  Of a
+ * partition it is the index's own partition.
+ */
+static Relation
+index_of_child(Relation rel, const SearchIndex *named)
+{
+	List	   *oids = RelationGetIndexList(rel);
+	Relation	index = NULL;
+	ListCell   *cell;
+
+	foreach(cell, oids)
+	{
+		Oid			oid = lfirst_oid(cell);
+
+		if (index == NULL && bsearch(&oid, named->partitions, named->npartitions, sizeof(Oid), oid_cmp))
+			index = try_relation_open(oid, AccessShareLock);
+	}
+	list_free(oids);
+	return index != NULL || named->key == NULL ? index : find_index(rel, named->key);
 }
 
 /*
@@ -166,20 +186,20 @@ check_usable(Relation index)
 }
 
 void
-SearchDescribeIndex(Relation rel, Relation named, MirrorTarget *target)
+SearchDescribeIndex(Relation rel, const SearchIndex *named, MirrorTarget *target)
 {
-	Relation	index = named;
+	Relation	index = named->index;
 
-	if (named->rd_index->indrelid != RelationGetRelid(rel))
-		index = find_index(rel, NULL, named);
-	else
+	if (index->rd_index->indrelid == RelationGetRelid(rel))
 		RelationIncrementReferenceCount(index);
+	else
+		index = index_of_child(rel, named);
 	if (index == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("table \"%s\" has no index like \"%s\"", RelationGetRelationName(rel),
-						RelationGetRelationName(named)),
-				 has_predicate(named) ? errhint("An index with a predicate is searched for its own table and its partitions only.") :
+						RelationGetRelationName(named->index)),
+				 named->key == NULL ? errhint("An index with a predicate is searched for its own table and its partitions only.") :
 				 errhint("Create one with the same first key.")));
 	check_usable(index);
 	MirrorDescribeIndex(rel, index, target);

@@ -13,17 +13,28 @@
 #include "mirror/describe/mirror.h"
 #include "utils/rel.h"
 
+/* What a function's column names in place of a column */
+typedef struct SearchIndex
+{
+	Relation	index;			/* open and locked */
+	char	   *key;			/* its first key, as it is shown; NULL: it has a
+								 * predicate */
+	Oid		   *partitions;		/* [npartitions] its partitions, at all levels;
+								 * ascending */
+	int			npartitions;
+} SearchIndex;
+
 /*
  * The index of an open relation with this name or first key, of those that
- * keep rows of their own; open and locked, or NULL
+ * keep rows of their own; palloc'd, or NULL
  */
-extern Relation SearchNamedIndex(Relation rel, const char *name);
+extern SearchIndex *SearchNamedIndex(Relation rel, const char *name);
 
 /*
  * Describe a relation by the named index, or by its own that stands for that
  * one.  The index is open then (target->index); its lock stays.
  */
-extern void SearchDescribeIndex(Relation rel, Relation named, MirrorTarget *target);
+extern void SearchDescribeIndex(Relation rel, const SearchIndex *named, MirrorTarget *target);
 
 /* The type of the sets or vectors that an index has */
 extern Oid	SearchIndexType(Relation index);

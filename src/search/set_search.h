@@ -23,8 +23,9 @@ typedef struct SearchColumns
 	bool		whole_rows;		/* of sets only: the function returns whole
 								 * rows */
 	const char *key_column;		/* of embedding tables; NULL: sets */
-	Relation	index;			/* what `column` names, if it is no column
-								 * (named_index.c); set by SearchTargets() */
+	const struct SearchIndex *index;	/* what `column` names, if it is no
+										 * column (named_index.h); set by
+										 * SearchTargets() */
 	List	  **foreign;		/* open foreign tables that can be asked are
 								 * added here; NULL: refuse them */
 } SearchColumns;

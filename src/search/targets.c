@@ -229,8 +229,9 @@ find_column(Relation rel, const SearchColumns *columns)
 
 	if (columns->index != NULL)
 	{
-		if (!takes_type(columns, SearchIndexType(columns->index)))
-			refuse_type(rel, columns, SearchIndexType(columns->index));
+		type = SearchIndexType(columns->index->index);
+		if (!takes_type(columns, type))
+			refuse_type(rel, columns, type);
 		return InvalidAttrNumber;
 	}
 	attnum = find_attribute(rel, columns->column, &type);
@@ -296,7 +297,7 @@ check_privileges(Relation rel, const SearchColumns *columns)
 	if (!allowed && columns->whole_rows)
 		allowed = pg_attribute_aclcheck_all(relid, user, ACL_SELECT, ACLMASK_ALL) == ACLCHECK_OK;
 	else if (!allowed && columns->index != NULL)
-		allowed = SearchIndexReadable(rel, columns->index);
+		allowed = SearchIndexReadable(rel, columns->index->index);
 	else if (!allowed)
 		allowed = pg_attribute_aclcheck(relid, attnum, user, ACL_SELECT) == ACLCHECK_OK &&
 			(key == InvalidAttrNumber ||
@@ -518,7 +519,7 @@ SearchTargets(Oid relid, const SearchColumns *given, int *ntargets)
 	list_free(rels);
 	/* each target has its own reference */
 	if (named.index != NULL)
-		index_close(named.index, NoLock);
+		index_close(named.index->index, NoLock);
 	qsort(targets, *ntargets, sizeof(MirrorTarget), compare_oids);
 	return targets;
 }

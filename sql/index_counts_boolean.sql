@@ -92,7 +92,15 @@ SET plan_cache_mode = force_generic_plan;
 SET enable_indexscan = off;
 SET enable_bitmapscan = off;
 PREPARE any_of (idset[], int) AS SELECT count(*) FROM docs WHERE tokens @> ANY ($1) AND price < $2;
-EXPLAIN (COSTS OFF) EXECUTE any_of (ARRAY['{3,12}']::idset[], 50);
+CREATE FUNCTION plan_lines(query text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE line text;
+BEGIN
+	-- servers from 18 on say what is disabled
+	FOR line IN EXECUTE query LOOP
+		IF line NOT LIKE '% Disabled: true' THEN RETURN NEXT line; END IF;
+	END LOOP;
+END $$;
+SELECT plan_lines('EXPLAIN (COSTS OFF) EXECUTE any_of (ARRAY[''{3,12}'']::idset[], 50)');
 EXECUTE any_of (ARRAY['{3,12}', '{4}']::idset[], 50);
 EXECUTE any_of (ARRAY['{4,12}', NULL]::idset[], 100);
 EXECUTE any_of (NULL, 100);

@@ -19,6 +19,7 @@
 #include "gpuvec.h"
 
 #include "access/genam.h"
+#include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/sysattr.h"
 #include "catalog/pg_class.h"

@@ -70,6 +70,7 @@ SELECT "The Key", "The Vector"::real[] = gpuvec_vector_axpy(-1, CASE "The Key" W
 SELECT * FROM gpuvec_gradient_rows('{5,-1,5,2}', '{{1,2},{3,4},{5,6},{7,8}}');
 SELECT * FROM gpuvec_gradient_rows('{}', '{}');
 SELECT * FROM gpuvec_gradient_rows('{1,2}', '{1,2,3}');
+SELECT count(*), md5(string_agg(r::text, '')) = md5('(1,"{' || repeat('1,', 65535) || '1}")') AS same FROM gpuvec_gradient_rows('{1}', array_fill(1::float8, '{65536}')) r;
 SELECT * FROM gpuvec_gradient_rows('{1}', array_fill(1::float8, '{65537}'));
 -- tables that cannot be the state of an optimizer
 CREATE TABLE wrong_state (key bigint, step bigint, m real[]);

@@ -58,6 +58,8 @@ CREATE FUNCTION thresholds(VARIADIC idset_threshold[]) RETURNS idset_threshold[]
 SELECT t, compare('tokens <<->> ANY (thresholds(' || t || '))') FROM unnest(ARRAY['(''{3,173}'', 0.6, ''jaccard''), (''{6,106}'', 0.6, ''jaccard'')', '(''{3,173}'', 0.6, ''jaccard''), (''{4,174}'', 0.3, ''jaccard''), (''{6,106}'', 0.9, ''jaccard'')',
 	'(''{3,173}'', 0.6, ''jaccard''), (''{6,106}'', 0.6, ''cosine''), (''{7,107}'', -1, ''hamming''), (''{1000}'', 1, ''containment'')', '(''{5,105,8}'', 0.9, ''tversky(1, 0)''), (''{5,105,8}'', 0.9, ''tversky(0, 1)''), (''{5,105,8}'', 0.9, ''tversky(1, 1)'')',
 	'(''{3,173}'', 0.9, ''jaccard''), (''{3,173}'', 0.2, ''jaccard'')', 'NULL, (NULL, 0.5, ''jaccard''), (''{5}'', NULL, ''dice'')', 'NULL, (''{3,173}'', 0.6, NULL)', '(''{5}'', 0.4, ''dice''), (''{5}'', 0, ''dice'')', '(''{}'', 0, ''hamming''), (''{5,105}'', 0, ''hamming'')', '(''{}'', 0.1, ''jaccard''), (''{5}'', 1, ''jaccard'')']) t;
+-- weights that are told apart by their power of ten alone
+SELECT compare('tokens <<->> ANY (thresholds((''{3,173}'', 0.2, ''tversky(5, 2)''), (''{3,173}'', 0.2, ''tversky(0.5, 0.2)'')))');
 -- equal thresholds are searched once, those of a measure in one request,
 -- wherever they are in the array
 CREATE FUNCTION requests_of(condition text) RETURNS numeric LANGUAGE plpgsql SET enable_seqscan = off AS $$

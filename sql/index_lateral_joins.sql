@@ -132,6 +132,16 @@ CREATE UNIQUE INDEX queries_n ON queries (n);
 ANALYZE queries;
 CREATE VIEW failing AS SELECT n FROM queries q, LATERAL (SELECT FROM docs d WHERE d.tenant = 1 + 1 / (q.n - 5) ORDER BY d.tokens <-> q.tokens LIMIT 1) x;
 CREATE VIEW failing_outer AS SELECT n FROM (SELECT *, 1 / (n - 5) AS i FROM queries WHERE 1 / (n - 5) < 5) q, LATERAL (SELECT FROM docs d WHERE d.tenant = q.tenant AND d.price <> q.n ORDER BY d.tokens <-> q.tokens LIMIT 1) x;
+-- two rows at once are read ahead, one is not
+CREATE FUNCTION reads_ahead(at_once int) RETURNS bool LANGUAGE plpgsql AS $$
+DECLARE
+	plan text;
+BEGIN
+	PERFORM set_config('gpuvec.join_rows', at_once::text, true);
+	EXECUTE 'EXPLAIN (FORMAT JSON) SELECT * FROM failing' INTO plan;
+	RETURN plan LIKE '%gpuvec read-ahead%';
+END $$;
+SELECT at_once, reads_ahead(at_once) FROM generate_series(1, 3) at_once;
 CREATE FUNCTION outcome(query text, at_once int) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	rows text;

@@ -102,6 +102,8 @@ ALTER TABLE docs ENABLE ROW LEVEL SECURITY;
 SET ROLE regress_gpuvec_thresholds;
 SET enable_seqscan = off;
 SELECT measure, uses(format('c <<->> (''{0:2,1:1}'', 0.9, %L) AND id > 0', measure), 'docs_c') AS by_index FROM unnest('{cosine,inner_product,jaccard}'::text[]) measure;
+-- a measure that is not there makes rows fail, but no plan
+SELECT uses($$c <<->> ('{0:2,1:1}', 0.9, 'braun_blanquet') AND id > 0$$, 'docs_c') AS by_index;
 SELECT count(*) FROM docs WHERE c <<->> ('{0:2,1:1}', 0.9, 'jaccard') AND id > 0;
 RESET enable_seqscan;
 RESET ROLE;

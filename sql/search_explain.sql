@@ -30,6 +30,10 @@ EXPLAIN (COSTS OFF) SELECT * FROM gpuvec_topk('docs', 'tokens', '{3,1002}', 5);
 EXPLAIN (COSTS OFF, VERBOSE) SELECT * FROM gpuvec_topk('docs', 'tokens', '{3,1002}', 5);
 CREATE TEMP TABLE few AS SELECT * FROM docs LIMIT 10;
 SELECT * FROM engine_lines('SELECT * FROM gpuvec_topk(''few'', ''tokens'', ''{3,1002}'', 5)');
+-- one row
+CREATE TABLE lone AS SELECT 1 AS id, '{3}'::idset AS tokens;
+SELECT * FROM engine_lines('SELECT * FROM gpuvec_topk(''lone'', ''tokens'', ''{3,1002}'', 5)');
+SELECT * FROM engine_lines('SELECT * FROM gpuvec_topk(''lone'', ''tokens'', ''{3,1002}'', 5)');
 -- index scans
 CREATE INDEX docs_tokens ON docs USING gpuvec (tokens);
 SET enable_seqscan = off; SET enable_sort = off;

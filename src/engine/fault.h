@@ -66,6 +66,7 @@
  *	 another-query		answers to searches of sets by an odd number of
  *						queries say that there was one query more
  *	 no-greeting		sessions that connect get no answer
+ *	 late-greeting:MS	they get it MS milliseconds later
  *	 protocol-version:N	the engine claims to speak protocol version N
  *
  *-------------------------------------------------------------------------

@@ -28,6 +28,13 @@ for my $count (q{SELECT count(*) FROM counted WHERE tokens && '{1,2,3}'}, q{SELE
 	is($node->safe_psql('postgres', "SET enable_seqscan = off; $count"), $node->safe_psql('postgres', "SET enable_indexscan = off; SET enable_bitmapscan = off; SET enable_indexonlyscan = off; $count"),
 		'no program: a right count');
 }
+# rows of a filter alone, and of null sets, which none of the other searches asks for
+for my $filtered ('SELECT count(id) FROM counted WHERE kind = 3', q{SELECT id FROM counted WHERE tokens IS NULL AND kind = 3 ORDER BY tokens <-> '{1}' LIMIT 3})
+{
+	($rc, $out, $err) = $node->psql('postgres', "SET enable_seqscan = off; SET enable_sort = off; $filtered");
+	is($out, $node->safe_psql('postgres', "SET enable_indexscan = off; SET enable_bitmapscan = off; $filtered"), 'no program: right rows of a filter');
+	like($err, qr/WARNING:  gpuvec searches without its engine/, 'no program: a warning of a filter');
+}
 ($rc, $out, $err) = $node->psql('postgres', q{SELECT gpuvec_prewarm('docs', 'tokens')});
 like($err, qr/the gpuvec engine is not available/, 'no program: prewarm fails');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM gpuvec_engine, gpuvec_mirrors'), '0', 'no program: empty views');

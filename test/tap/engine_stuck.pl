@@ -145,6 +145,15 @@ $node->append_conf('postgresql.conf', "gpuvec.greeting_patience = '3s'");
 	like($err, qr/it does not accept connections/, 'no greeting: done without the engine');
 	$node->stop;
 }
+
+# one that is late, within patience
+{
+	local $ENV{GPUVEC_ENGINE_FAULT} = 'late-greeting:2500';
+	$node->append_conf('postgresql.conf', "gpuvec.greeting_patience = '5min'");
+	$node->start;
+	is(best($node, 'a late greeting'), '', 'a late greeting: by the engine');
+	$node->stop;
+}
 $node->start;
 is(best($node, 'in the end'), '', 'in the end there is an engine');
 $node->stop;

@@ -266,6 +266,52 @@ test_fold_in(void)
 
 /* ---- the same bits ---- */
 
+/*
+ * Users are folded in by several threads as by one, each in its own row: rows
+ * of so many factors lie close together
+ */
+static void
+test_fold_in_bits(void)
+{
+	gpuvec_training_options options = {.factors = GPUVEC_ALS_LANES, .regularization = 0.1, .alpha = 1.5, .fold_in = true};
+	float	   *first = NULL;
+
+	for (int nthreads = 1; nthreads <= 4; nthreads += 3)
+	{
+		gpuvec_error error;
+		gpuvec_training *training = gpuvec_training_new(NULL, nthreads, &options, &error);
+		float	   *factors;
+		size_t		bytes;
+
+		for (int64_t item = 0; item < 40; item++)
+		{
+			float		elements[GPUVEC_ALS_LANES];
+
+			for (int k = 0; k < GPUVEC_ALS_LANES; k++)
+				elements[k] = (float) gpuvec_als_initial(7, GPUVEC_ALS_ITEMS, item, k, GPUVEC_ALS_LANES);
+			check(gpuvec_training_set(training, GPUVEC_ALS_ITEMS, 1, &item, elements, &error), "items come first");
+		}
+		/* so many that there is a slice for each thread */
+		for (int times = 0; times < 8; times++)
+		{
+			n = 0;
+			for (int i = 0; i < MOST; i++)
+				add(i % 3000, (i / 3000 * 13 + i % 7 + times * 5) % 40, (float) (1 + i * 37 % 1000) / 7);
+			check(gpuvec_training_add(training, n, users, items, weights, &error), "interactions are added");
+		}
+		check(gpuvec_training_prepare(training, NULL, &error) &&
+			  gpuvec_training_fold_in(training, NULL, &error), "users are folded in");
+		factors = factors_of(training, GPUVEC_ALS_USERS, GPUVEC_ALS_LANES);
+		bytes = (size_t) gpuvec_training_rows(training, GPUVEC_ALS_USERS) * GPUVEC_ALS_LANES * sizeof(float);
+		check(bytes > 0 && (first == NULL || memcmp(first, factors, bytes) == 0),
+			  "users that are folded in have the same bits for any number of threads");
+		free(first);
+		first = factors;
+		gpuvec_training_free(training);
+	}
+	free(first);
+}
+
 static void
 test_bits(void)
 {
@@ -727,6 +773,7 @@ main(void)
 	test_random();
 	test_fold_in();
 	test_bits();
+	test_fold_in_bits();
 	test_instruction_sets();
 	test_loss_by_hand();
 	test_checkerboard();

@@ -97,6 +97,8 @@ exec_engine(const char *fault, const char *const *arguments, const char *socket,
 		setenv("GPUVEC_ENGINE_FAULT", fault, 1);
 	else
 		unsetenv("GPUVEC_ENGINE_FAULT");
+	/* allocated memory has other bytes than 0 */
+	setenv("MALLOC_PERTURB_", "165", 1);
 	/* copies, for dup2 to the same number would leave close-on-exec set */
 	liveness_fd = fcntl(liveness_fd, F_DUPFD, 10);
 	dup2(log_fd, 2);

@@ -53,6 +53,7 @@ static device devices[NCHILDREN];
 /* The call that fails: counted down at each call of any device; 0: none */
 static int64_t failing;
 static int	failed_device;
+static bool lost = false;		/* does the device fail for good? */
 
 static device *
 device_of(gpuvec_vectors *vectors)
@@ -68,7 +69,9 @@ call(gpuvec_vectors *vectors, gpuvec_error *error)
 		__atomic_sub_fetch(&failing, 1, __ATOMIC_RELAXED) != 0)
 		return true;
 	failed_device = device_of(vectors)->number;
-	return gpuvec_fail(error, GPUVEC_SYSTEM_ERROR, NULL, NULL, "device %d fails", failed_device);
+	gpuvec_fail(error, GPUVEC_SYSTEM_ERROR, NULL, NULL, "device %d fails", failed_device);
+	error->fatal = lost;
+	return false;
 }
 
 static gpuvec_device_bank *
@@ -235,8 +238,13 @@ static bool
 device_reserve_shared(gpuvec_vectors *const *vectors, gpuvec_device_bank *const *banks, uint32_t n,
 					  uint32_t capacity, uint32_t *distance, gpuvec_error *error)
 {
-	return call(vectors[0], error) &&
-		device_of(vectors[0])->host->reserve_shared(vectors, banks, n, capacity, distance, error);
+	if (!call(vectors[0], error))
+	{
+		/* it is the error of all of them */
+		error->fatal = false;
+		return false;
+	}
+	return device_of(vectors[0])->host->reserve_shared(vectors, banks, n, capacity, distance, error);
 }
 
 static bool
@@ -675,6 +683,7 @@ test_failures(size_t copy_bytes, uint64_t at_once, bool share)
 		bool		ok;
 
 		failing = call;
+		lost = call % 2 == 0;
 		bank = shards->make(shards, WIDTH, GPUVEC_FLOAT32, &error);
 		ok = bank && shards->reserve(shards, bank, CAPACITY, &error) &&
 			put_slots(shards, bank, 0, CAPACITY, &error) && shards->flush(shards, bank, &error);
@@ -682,6 +691,8 @@ test_failures(size_t copy_bytes, uint64_t at_once, bool share)
 			shards->forget(bank);
 		if (ok)
 			ok = all_requests(shards, bank, &right, &error);
+		check(ok || error.device == (error.fatal ? failed_device + 1 : 0), "the engine says which device is lost");
+		lost = false;
 		check(ok == (failing > 0), "a failure is reported");
 		check(ok || error.message[7] == '0' + failed_device, "which one it is");
 		check(!ok || right, "right answers");

@@ -8,9 +8,20 @@
 #ifndef GPUVEC_UNIT_TEST_H
 #define GPUVEC_UNIT_TEST_H
 
+#include <malloc.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+
+/*
+ * Memory that is allocated has other bytes than 0, so that who forgets to set
+ * them is found out
+ */
+static void __attribute__((constructor))
+allocate_rubbish(void)
+{
+	mallopt(M_PERTURB, 0xA5);
+}
 
 static long passed;
 static long failed;

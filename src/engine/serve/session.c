@@ -109,6 +109,7 @@ greet(gpuvec_session *s)
 		hello.magic != GPUVEC_PROTOCOL_MAGIC)
 		return false;
 	gpuvec_fault_stick("no-greeting");
+	gpuvec_fault_sleep("late-greeting", NULL);
 	(void) gpuvec_fault("protocol-version", &version);
 	if (hello.version != (uint32_t) version)
 		return refuse_version(s, &frame, hello.version, version);

@@ -28,8 +28,7 @@ ask_child(void *task, uint64_t child, int thread)
 	(void) thread;
 	if (a->ask(a->arg, (uint32_t) child, &error))
 		return;
-	if (error.fatal)
-		error.device = (int) child + 1;
+	(void) gpuvec_shard_failed((uint32_t) child, &error);
 	pthread_mutex_lock(&a->mutex);
 	if (a->failed == UINT64_MAX || error.fatal > a->error.fatal ||
 		(child < a->failed && error.fatal == a->error.fatal))
@@ -49,11 +48,7 @@ gpuvec_shard_ask(shard_vectors *shards, shard_ask *ask, void *arg, bool beside, 
 	{
 		for (uint32_t child = 0; child < shards->n; child++)
 			if (!ask(arg, child, error))
-			{
-				if (error->fatal)
-					error->device = (int) child + 1;
-				return false;
-			}
+				return gpuvec_shard_failed(child, error);
 		return true;
 	}
 	pthread_mutex_init(&a.mutex, NULL);
@@ -87,8 +82,9 @@ gpuvec_shard_take(shard_vectors *shards)
 	return best;
 }
 
-void
-gpuvec_shard_give(shard_vectors *shards, uint32_t child)
+bool
+gpuvec_shard_give(shard_vectors *shards, uint32_t child, bool ok, gpuvec_error *error)
 {
 	__atomic_sub_fetch(&shards->children[child].requests, 1, __ATOMIC_RELAXED);
+	return ok || gpuvec_shard_failed(child, error);
 }

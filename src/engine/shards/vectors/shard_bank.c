@@ -39,6 +39,7 @@ gpuvec_shard_make(gpuvec_vectors *vectors, uint32_t width, gpuvec_storage storag
 		bank->children[i].bank = child->make(child, width, storage, error);
 		if (bank->children[i].bank == NULL)
 		{
+			(void) gpuvec_shard_failed(i, error);
 			gpuvec_shard_release(vectors, (gpuvec_device_bank *) bank);
 			return NULL;
 		}
@@ -214,7 +215,7 @@ make_banks(reserving *r, gpuvec_error *error)
 
 		r->banks[i] = child->make(child, bank->width, bank->storage, error);
 		if (r->banks[i] == NULL)
-			return false;
+			return gpuvec_shard_failed(i, error);
 	}
 	return true;
 }
@@ -302,7 +303,7 @@ gpuvec_shard_put(gpuvec_vectors *vectors, gpuvec_device_bank *device_bank, uint3
 
 		if (!child->put(child, bank->children[i].bank, bank->copies ? slot : slot / n, key, tid,
 						elements, error))
-			return false;
+			return gpuvec_shard_failed(i, error);
 	}
 	return true;
 }

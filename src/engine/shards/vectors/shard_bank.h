@@ -102,12 +102,21 @@ typedef bool shard_ask (void *arg, uint32_t child, gpuvec_error *error);
 extern bool gpuvec_shard_ask(shard_vectors *shards, shard_ask *ask, void *arg, bool beside,
 							 gpuvec_error *error);
 
+/* Note which child an error is of; returns false */
+static inline bool
+gpuvec_shard_failed(uint32_t child, gpuvec_error *error)
+{
+	if (error->fatal)
+		error->device = (int) child + 1;
+	return false;
+}
+
 /*
  * Take the child that has fewest requests under way; give it back after the
- * request
+ * request, whose result is returned
  */
 extern uint32_t gpuvec_shard_take(shard_vectors *shards);
-extern void gpuvec_shard_give(shard_vectors *shards, uint32_t child);
+extern bool gpuvec_shard_give(shard_vectors *shards, uint32_t child, bool ok, gpuvec_error *error);
 
 /* shard_split.c */
 

@@ -277,6 +277,5 @@ gpuvec_shard_gradient(gpuvec_vectors *vectors, gpuvec_device_bank *device_bank,
 	i = gpuvec_shard_take(shards);
 	child = shards->children[i].vectors;
 	ok = child->gradient(child, bank->children[i].bank, bags, gradient, most, n, body, error);
-	gpuvec_shard_give(shards, i);
-	return ok;
+	return gpuvec_shard_give(shards, i, ok, error);
 }

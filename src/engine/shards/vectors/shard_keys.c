@@ -84,7 +84,7 @@ enter_keys(shard_bank *bank, uint32_t i, const gpuvec_key_row *rows, uint64_t n,
 		__atomic_store_n(&bank->keys_known, false, __ATOMIC_RELEASE);
 		return true;
 	}
-	return child->map_keys(child, mine->bank, rows, n, error);
+	return child->map_keys(child, mine->bank, rows, n, error) || gpuvec_shard_failed(i, error);
 }
 
 /* Enter each key into the hash table of its child */
@@ -190,6 +190,5 @@ gpuvec_shard_find_keys(gpuvec_vectors *vectors, gpuvec_device_bank *device_bank,
 	i = gpuvec_shard_take(shards);
 	child = shards->children[i].vectors;
 	ok = child->find_keys(child, bank->children[i].bank, search, error);
-	gpuvec_shard_give(shards, i);
-	return ok;
+	return gpuvec_shard_give(shards, i, ok, error);
 }

@@ -82,8 +82,7 @@ search_copies(near_search *s, gpuvec_error *error)
 		return gpuvec_shard_ask(shards, answer_share, s, true, error);
 	i = gpuvec_shard_take(shards);
 	ok = answer_queries(s, i, 0, s->search->nqueries, error);
-	gpuvec_shard_give(shards, i);
-	return ok;
+	return gpuvec_shard_give(shards, i, ok, error);
 }
 
 /* ---- a spread bank ---- */

@@ -175,8 +175,7 @@ serve_anywhere(pool_request *r, gpuvec_error *error)
 		return gpuvec_shard_ask(shards, serve_share, r, true, error);
 	i = gpuvec_shard_take(shards);
 	ok = serve_bags(r, i, 0, r->bags.nbags, error);
-	gpuvec_shard_give(shards, i);
-	return ok;
+	return gpuvec_shard_give(shards, i, ok, error);
 }
 
 /* ---- an exchange of vectors ---- */

@@ -21,6 +21,7 @@
  * If the index makes sets of arrays, arrays that satisfy a key have sets that
  * satisfy the key of the sets.  Others may, too: null elements and the order
  * of elements make no difference there, and different ones may have one id.
+ * Only thresholds of arrays are those of their sets.
  *
  * Of vectors only the last one.  All of them rank.  One that the measure
  * refuses comes, too, so that the executor raises the error; with a query that
@@ -187,7 +188,7 @@ static void
 value_bound(Relation index, ScanKey key, Datum value, Bound *bound)
 {
 	bool		raise = (key->sk_flags & SK_SEARCHARRAY) == 0;
-	bool		makes = EntriesMakeSets(index);
+	bool		makes = EntriesMakeSets(index) && key->sk_strategy != GPUVEC_REACHES;
 
 	memset(bound, 0, sizeof(*bound));
 	bound->kind = BOUND_NOTHING;

@@ -105,12 +105,28 @@ SELECT c, message('SELECT count(*) FROM ' || c) FROM unnest(ARRAY['none WHERE in
 SELECT format('SELECT count(*) FROM none WHERE ints <%%> %L <= 0.5', q) AS constant FROM large \gset
 :constant;
 RESET enable_seqscan;
+-- nor an order by the distance from it, whatever the rows come from
+CREATE TABLE halves (id int, ints int[], price int) PARTITION BY RANGE (id);
+CREATE TABLE docs_h1 PARTITION OF halves FOR VALUES FROM (MINVALUE) TO (3000);
+CREATE TABLE docs_h2 PARTITION OF halves FOR VALUES FROM (3000) TO (MAXVALUE);
+INSERT INTO halves SELECT id, ints, price FROM docs WHERE id % 10 = 0;
+CREATE INDEX docs_halves ON halves USING gpuvec (ints, price);
+ANALYZE halves;
+CREATE TABLE ordered AS SELECT c FROM unnest(ARRAY['none ORDER BY ints <%> (SELECT q FROM large)', 'docs WHERE ints && ''{123456}'' ORDER BY ints <%> (SELECT q FROM large)', 'halves WHERE price = -1 ORDER BY ints <#> (SELECT q FROM large)', 'large, LATERAL (SELECT id FROM none ORDER BY ints <~> q LIMIT 3) x', 'large, LATERAL (SELECT id FROM halves WHERE price = -1 ORDER BY ints <~> q LIMIT 3) x',
+	'docs ORDER BY ints <%> (SELECT q FROM large)', 'docs WHERE ints && ''{7}'' ORDER BY ints <%> (SELECT q FROM large)', 'halves WHERE price < 50 ORDER BY ints <#> (SELECT q FROM large)', 'large, LATERAL (SELECT id FROM halves WHERE price < 50 ORDER BY ints <~> q LIMIT 3) x', 'large, LATERAL (SELECT id FROM docs ORDER BY ints <~> q LIMIT 3) x']) c;
+SET enable_sort = off;
+SELECT c, index_of('SELECT id FROM ' || c || ' LIMIT 2') <> 'none' AS by_index, message('SELECT id FROM ' || c || ' LIMIT 2') FROM ordered;
+SET enable_indexscan = off; SET enable_bitmapscan = off;
+SELECT c, message('SELECT id FROM ' || c || ' LIMIT 2') FROM ordered;
+RESET enable_sort; RESET enable_indexscan; RESET enable_bitmapscan;
 -- one that has more elements, but few different ones, is none
 CREATE TABLE few (id int, ints int[]);
-INSERT INTO few VALUES (1, '{7,-5,300}'), (2, '{7,-5,NULL}'), (3, '{300}'), (4, '{1}'), (5, NULL);
+INSERT INTO few VALUES (1, '{1}'), (2, '{300}'), (3, '{7,-5,NULL}'), (4, '{7,-5,300}'), (5, NULL);
 CREATE INDEX docs_few ON few USING gpuvec (ints);
 SET enable_seqscan = off;
-SELECT id, ints FROM few WHERE ints <%> (SELECT array_agg(CASE i % 3 WHEN 0 THEN 7 WHEN 1 THEN -5 ELSE 300 END) FROM generate_series(1, 70000) i) <= 0.5;
+SELECT id, ints FROM few WHERE ints <%> (SELECT array_agg(CASE i % 3 WHEN 0 THEN 7 WHEN 1 THEN -5 ELSE 300 END) FROM generate_series(1, 70000) i) <= 0.5 ORDER BY id;
+SELECT id, ints FROM few ORDER BY ints <%> (SELECT array_agg(CASE i % 3 WHEN 0 THEN 7 WHEN 1 THEN -5 ELSE 300 END) FROM generate_series(1, 140000) i) LIMIT 3;
+SELECT index_of('SELECT id FROM few ORDER BY ints <%> (SELECT q FROM large) LIMIT 3'), index_of('SELECT id FROM few WHERE ints <%> (SELECT q FROM large) <= 0.5');
 RESET enable_seqscan;
 
 -- joins

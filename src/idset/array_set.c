@@ -35,6 +35,17 @@ set_of_array(ArrayType *array, Oid collation)
 	return text_ids_finish(&ids);
 }
 
+IdSet *
+idset_try_array(ArrayType *array, Oid collation)
+{
+	TextIds		ids;
+
+	text_ids_init(&ids);
+	ids.lenient = true;
+	text_add_elements(&ids, array, collation, true);
+	return text_ids_finish(&ids);
+}
+
 /* idset_of_array(anyarray) */
 PG_FUNCTION_INFO_V1(idset_of_array);
 Datum
@@ -103,17 +114,14 @@ PG_FUNCTION_INFO_V1(idset_array_within);
 Datum
 idset_array_within(PG_FUNCTION_ARGS)
 {
-	ArrayType  *array = PG_GETARG_ARRAYTYPE_P(0);
+	IdSet	   *query = idset_try_array(PG_GETARG_ARRAYTYPE_P(0), PG_GET_COLLATION());
 	double		min_score = idset_threshold_within(PG_GETARG_FLOAT8(1), PG_GETARG_TEXT_PP(2));
-	IdSet	   *query;
 
-	if (ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array)) > GPUVEC_MAX_IDS)
+	if (query == NULL)
 	{
 		query = idset_alloc(0);
 		min_score = -get_float8_infinity();
 	}
-	else
-		query = set_of_array(array, PG_GET_COLLATION());
 	PG_RETURN_DATUM(threshold_reaching(fcinfo, PointerGetDatum(query), min_score));
 }
 

@@ -54,7 +54,6 @@
 #include "index/index_am.h"
 #include "index/key_bounds.h"
 #include "miscadmin.h"
-#include "utils/array.h"
 
 /* Most ids of sets whose union is searched for, those of several sets twice */
 #define MAX_UNITED		((Size) 1024 * 1024)
@@ -170,17 +169,17 @@ set_bound(StrategyNumber strategy, Datum value, Bound *bound)
 
 /*
  * The bound of an operator with an array, of an index that makes sets.  One
- * that may be too large for a set says nothing: the operator takes it.
+ * that is too large for a set says nothing: the operator takes it.
  */
 static void
 made_bound(Relation index, StrategyNumber strategy, Datum value, Bound *bound)
 {
-	ArrayType  *array = DatumGetArrayTypeP(value);
+	const struct varlena *set = GpuvecMadeQuery(index, value);
 
-	if (ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array)) > GPUVEC_MAX_IDS)
+	if (set == NULL)
 		bound->kind = BOUND_NONE;
 	else
-		set_bound(strategy, PointerGetDatum(EntriesValue(index, PointerGetDatum(array))), bound);
+		set_bound(strategy, PointerGetDatum(set), bound);
 }
 
 /* The bound of a value, which is not null, of a search key of an index */

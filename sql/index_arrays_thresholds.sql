@@ -18,10 +18,10 @@ BEGIN
 	RETURN name;
 END $$;
 -- the operator is that of the sets
-SELECT bool_and((a <<->> idset_threshold(idset_of_array(b), s, m)) = (idset_of_array(a) <<->> idset_threshold(idset_of_array(b), s, m))) AS defined, count(*)
+SELECT bool_and((a <<~>> idset_threshold(idset_of_array(b), s, m)) = (idset_of_array(a) <<->> idset_threshold(idset_of_array(b), s, m))) AS defined, count(*)
 	FROM (SELECT ARRAY(SELECT i * j % 11 - 3 FROM generate_series(1, i) j) a, ARRAY(SELECT i * j % 7 FROM generate_series(1, 9 - i) j) b FROM generate_series(1, 8) i) t, unnest('{0,0.3,-3,1}'::float8[]) s, unnest('{jaccard,cosine,hamming,intersection,"tversky(0.5, 0.1)"}'::text[]) m;
-SELECT '{a,b}'::text[] <<->> idset_threshold(idset_of_array('{b,a,NULL,b}'::text[]), 1, 'jaccard') AS same, '{a}'::text[] <<->> idset_threshold(NULL, 1) AS of_null, NULL::text[] <<->> idset_threshold('{}', 1) AS null_of, '{}'::text[] <<->> idset_threshold('{}', 0) AS empty, '{3,3,4}'::int[] <<->> ('{3,4}', 1, NULL) AS a_row;
-SELECT message($$SELECT '{a}'::text[] <<->> idset_threshold('{}', 1, 'nearness')$$), message($$SELECT '{a}'::text[] <<->> idset_threshold('{}', 'NaN')$$), message($$SELECT '{a}'::text[] <<->> '{a}'::text[]$$), message($$SELECT '{"(1,2)"}'::point[] <<->> idset_threshold('{}', 1)$$);
+SELECT '{a,b}'::text[] <<~>> idset_threshold(idset_of_array('{b,a,NULL,b}'::text[]), 1, 'jaccard') AS same, '{a}'::text[] <<~>> idset_threshold(NULL, 1) AS of_null, NULL::text[] <<~>> idset_threshold('{}', 1) AS null_of, '{}'::text[] <<~>> idset_threshold('{}', 0) AS empty, '{3,3,4}'::int[] <<~>> ('{3,4}', 1, NULL) AS a_row;
+SELECT message($$SELECT '{a}'::text[] <<~>> idset_threshold('{}', 1, 'nearness')$$), message($$SELECT '{a}'::text[] <<~>> idset_threshold('{}', 'NaN')$$), message($$SELECT '{a}'::text[] <<~>> '{a}'::text[]$$), message($$SELECT '{3}' <<~>> idset_threshold('{3}', 1)$$), message($$SELECT '{3}' <<->> idset_threshold('{3}', 1)$$) AS set, message($$SELECT '{"(1,2)"}'::point[] <<~>> idset_threshold('{}', 1)$$);
 SELECT idset_array_within('{7,9,NULL}'::int[], 0.5, 'jaccard'), idset_array_within('{7}'::int[], -2, 'intersection') AS common, idset_array_within('{7}'::int[], 'NaN', 'hamming') AS nan, idset_array_within(NULL::int[], 1, 'hamming') AS of_null, idset_array_within((SELECT array_agg(i) FROM generate_series(1, 65537) i), 0.5, 'jaccard') AS too_large;
 -- rows: nulls, duplicates, empty arrays, different elements with one id
 CREATE TABLE docs (id int, tags text[], ints int[], smalls int2[], bigs int8[], words varchar[], uuids uuid[], price int) WITH (autovacuum_enabled = off);
@@ -62,7 +62,7 @@ EXECUTE near('{"tag 3"}', 'NaN');
 EXECUTE near('{"tag 3"}', '-inf');
 RESET plan_cache_mode;
 -- not where it cannot help, or has other sets
-SELECT c, index_of('SELECT id FROM docs WHERE ' || c) FROM unnest(ARRAY['tags <%> ''{"tag 3"}'' >= 0.5', 'NOT tags <%> ''{"tag 3"}'' <= 0.5', 'tags <%> tags <= 0.5', 'tags <%> ''{"tag 3"}'' <= id', 'tags <%> ''{"tag 3"}'' <= random()', '(tags COLLATE "C") <%> ''{"tag 3"}'' <= 0.5', 'tags <%> (''{"tag 3"}'' COLLATE "C") <= 0.5', 'words::text[] <%> ''{"tag 3"}'' <= 0.5', 'tags <<->> idset_threshold(''{3}'', 0.5) IS NOT true', 'tags <%> ''{"tag 3"}'' <= 0.5', 'tags <<->> idset_threshold(''{3}'', 0.5)']) c;
+SELECT c, index_of('SELECT id FROM docs WHERE ' || c) FROM unnest(ARRAY['tags <%> ''{"tag 3"}'' >= 0.5', 'NOT tags <%> ''{"tag 3"}'' <= 0.5', 'tags <%> tags <= 0.5', 'tags <%> ''{"tag 3"}'' <= id', 'tags <%> ''{"tag 3"}'' <= random()', '(tags COLLATE "C") <%> ''{"tag 3"}'' <= 0.5', 'tags <%> (''{"tag 3"}'' COLLATE "C") <= 0.5', 'words::text[] <%> ''{"tag 3"}'' <= 0.5', 'tags <<~>> idset_threshold(''{3}'', 0.5) IS NOT true', 'tags <%> ''{"tag 3"}'' <= 0.5', 'tags <<~>> idset_threshold(''{3}'', 0.5)']) c;
 RESET enable_seqscan;
 
 -- the same rows by the index, by a bitmap and without
@@ -90,9 +90,9 @@ END $$;
 CREATE TABLE queries AS SELECT row_number() OVER () AS n, col, q FROM (VALUES ('tags', '{"tag 3","tag 40"}'), ('tags', '{}'), ('tags', '{NULL}'), ('tags', '{"tag 1",NULL}'), ('tags', '{"tag 1","tag 1","tag 2"}'), ('ints', '{-5,7,300}'), ('ints', '{7}'), ('smalls', '{-3,5,9}'), ('bigs', '{5,6,7}'), ('bigs', (SELECT format('{%s}', a) FROM same LIMIT 1)), ('bigs', (SELECT format('{%s,1}', b) FROM same LIMIT 1)), ('words', '{"tag 3","tag 40"}'), ('uuids', (SELECT uuids::text FROM docs WHERE cardinality(uuids) = 3 ORDER BY id LIMIT 1))) v(col, q);
 SELECT n, col, op, string_agg(same(format('%s %s %L %s %s', col, op, q, comparison, d)), ', ' ORDER BY comparison, d) AS rows
 	FROM queries, (VALUES ('<%>', 0.5), ('<%>', 0.75), ('<->', 0.6), ('<#>', -2), ('<~>', 3), ('<~>', 0)) v(op, d), unnest('{<,<=,=}'::text[]) comparison GROUP BY 1, 2, 3 ORDER BY 1, 3;
-SELECT n, col, m, string_agg(same(format('%s <<->> idset_threshold(idset_of_array(%L::%s), %s, %L)', col, q, format_type(atttypid, NULL), s, m)), ', ' ORDER BY s) AS rows
+SELECT n, col, m, string_agg(same(format('%s <<~>> idset_threshold(idset_of_array(%L::%s), %s, %L)', col, q, format_type(atttypid, NULL), s, m)), ', ' ORDER BY s) AS rows
 	FROM queries JOIN pg_attribute ON attrelid = 'docs'::regclass AND attname = col, (VALUES ('jaccard', 0.3), ('jaccard', 1), ('cosine', 0.6), ('intersection', 2), ('hamming', -3), ('containment', 1), ('tversky(0.2, 0.7)', 0.5)) v(m, s) GROUP BY 1, 2, 3 ORDER BY 1, 3;
-SELECT c, same(c) FROM unnest(ARRAY['1 - (tags <%> ''{"tag 3","tag 4"}'') >= 0.4 AND price < 50', 'coalesce(tags <%> ''{"tag 3","tag 4"}'', 1) <= 0.5', '100 * (ints <%> ''{7,-5}'')::numeric < 60', 'tags <-> ''{"tag 3"}'' < 0.9', 'tags <%> (SELECT tags FROM docs WHERE id = 601) <= 0.6', 'tags <<->> ANY (ARRAY[idset_threshold(idset_of_array(''{"tag 3"}''::text[]), 0.5, ''jaccard''), idset_threshold(idset_of_array(''{"tag 4","tag 5"}''::text[]), 2, ''intersection''), NULL])', 'tags && ''{"tag 3"}'' AND tags <%> ''{"tag 3","tag 9"}'' <= 0.7', '''{"tag 3","tag 9"}'' <%> tags <= 0.7']) c;
+SELECT c, same(c) FROM unnest(ARRAY['1 - (tags <%> ''{"tag 3","tag 4"}'') >= 0.4 AND price < 50', 'coalesce(tags <%> ''{"tag 3","tag 4"}'', 1) <= 0.5', '100 * (ints <%> ''{7,-5}'')::numeric < 60', 'tags <-> ''{"tag 3"}'' < 0.9', 'tags <%> (SELECT tags FROM docs WHERE id = 601) <= 0.6', 'tags <<~>> ANY (ARRAY[idset_threshold(idset_of_array(''{"tag 3"}''::text[]), 0.5, ''jaccard''), idset_threshold(idset_of_array(''{"tag 4","tag 5"}''::text[]), 2, ''intersection''), NULL])', 'tags && ''{"tag 3"}'' AND tags <%> ''{"tag 3","tag 9"}'' <= 0.7', '''{"tag 3","tag 9"}'' <%> tags <= 0.7']) c;
 SELECT same('tags <%> ''{"tag 3"}'' <= ''NaN'''), same('ints <~> ''{7}'' <= ''inf''');
 
 -- an index makes no statement fail: an array that is too large for a set
@@ -185,7 +185,7 @@ SELECT same('tags <%> ''{"tag 3",x}'' <= 0.4', 'cased'), sequential('SELECT coun
 CREATE INDEX docs_any_case ON cased USING gpuvec (tags COLLATE any_case);
 SELECT c.c, index_of('SELECT id FROM cased WHERE ' || c.c) FROM conditions c;
 SELECT same('tags COLLATE any_case <%> ''{"TAG 3",x}'' <= 0.4', 'cased') = CASE WHEN :'icu' THEN 'same: 100' ELSE 'same: 0' END AS any_case, same('tags <%> ''{"tag 3",x}'' <= 0.4', 'cased');
-SELECT compare('tags COLLATE any_case <<->> idset_threshold(idset_of_array(''{"TAG 3",x}''::text[] COLLATE any_case), 1)', 'cased') = CASE WHEN :'icu' THEN '100 by index' ELSE '0 by index' END AS any_case, compare('tags <<->> idset_threshold(idset_of_array(''{"tag 3",x}''::text[]), 1)', 'cased');
+SELECT compare('tags COLLATE any_case <<~>> idset_threshold(idset_of_array(''{"TAG 3",x}''::text[] COLLATE any_case), 1)', 'cased') = CASE WHEN :'icu' THEN '100 by index' ELSE '0 by index' END AS any_case, compare('tags <<~>> idset_threshold(idset_of_array(''{"tag 3",x}''::text[]), 1)', 'cased');
 
 -- row-level security: no row that a policy hides has its set made
 CREATE TABLE hidden (id int, owner name DEFAULT 'nobody', tags text[]);
@@ -200,7 +200,7 @@ CREATE POLICY own ON hidden USING (owner = current_user);
 SET ROLE regress_gpuvec_arrays;
 SET enable_seqscan = off;
 EXPLAIN (COSTS OFF) SELECT count(*) FROM hidden WHERE tags <%> '{"tag 3"}' <= 0.5;
-EXPLAIN (COSTS OFF) SELECT count(*) FROM hidden WHERE tags <<->> ('{3}', 0.5, 'jaccard');
+EXPLAIN (COSTS OFF) SELECT count(*) FROM hidden WHERE tags <<~>> ('{3}', 0.5, 'jaccard');
 SELECT count(*) FROM hidden WHERE tags <%> '{"tag 3"}' <= 0.5;
 RESET enable_seqscan;
 RESET ROLE;
@@ -219,21 +219,21 @@ DROP FUNCTION array_jaccard_distance(text[], text[]), idset_array_within(text[],
 -- counts without looking at rows: by thresholds, which sets of arrays decide
 VACUUM docs;
 CREATE FUNCTION reaching(words text[], score float8, measure text) RETURNS idset_threshold LANGUAGE sql IMMUTABLE AS 'SELECT public.idset_threshold(public.idset_of_array(words), score, measure)';
-CREATE TABLE counts AS SELECT n, c FROM unnest(ARRAY['tags <<->> reaching(''{"tag 3","tag 40"}'', 0.3, ''jaccard'')', 'tags <<->> reaching(''{"tag 3"}'', -2, ''hamming'')', 'tags <<->> reaching(''{}'', -1, ''hamming'')', 'tags <<->> reaching(''{}'', 1, ''jaccard'')', 'tags <<->> reaching(''{NULL}'', 0, ''jaccard'')', 'tags <<->> reaching(NULL, 0, ''jaccard'')', 'tags <<->> reaching(''{"tag 3","tag 40"}'', 0.3, ''jaccard'') AND price < 50',
-	'bigs <<->> idset_threshold(idset_of_array(ARRAY[(SELECT a FROM same LIMIT 1)]::int8[]), 1, ''containment'')', 'smalls <<->> (''{3,5}'', 1, ''intersection'')', 'tags <<->> reaching(''{"tag 3"}'', 0.3, ''jaccard'') AND tags <<->> reaching(''{"tag 4"}'', 0.3, ''jaccard'')', 'tags <<->> reaching(''{"tag 3"}'', 0.3, ''jaccard'') AND tags && ''{"tag 3"}''', 'tags <<->> ANY (ARRAY[reaching(''{"tag 3"}'', 0.3, ''jaccard'')])', 'tags && ''{"tag 3"}''', 'tags @> ''{"tag 3"}''', 'tags <%> ''{"tag 3","tag 40"}'' <= 0.7', '100 * (ints <%> ''{7,-5}'')::numeric < 60 OR ints <~> ''{300}'' < 2']) WITH ORDINALITY u(c, n);
+CREATE TABLE counts AS SELECT n, c FROM unnest(ARRAY['tags <<~>> reaching(''{"tag 3","tag 40"}'', 0.3, ''jaccard'')', 'tags <<~>> reaching(''{"tag 3"}'', -2, ''hamming'')', 'tags <<~>> reaching(''{}'', -1, ''hamming'')', 'tags <<~>> reaching(''{}'', 1, ''jaccard'')', 'tags <<~>> reaching(''{NULL}'', 0, ''jaccard'')', 'tags <<~>> reaching(NULL, 0, ''jaccard'')', 'tags <<~>> reaching(''{"tag 3","tag 40"}'', 0.3, ''jaccard'') AND price < 50',
+	'bigs <<~>> idset_threshold(idset_of_array(ARRAY[(SELECT a FROM same LIMIT 1)]::int8[]), 1, ''containment'')', 'smalls <<~>> (''{3,5}'', 1, ''intersection'')', 'tags <<~>> reaching(''{"tag 3"}'', 0.3, ''jaccard'') AND tags <<~>> reaching(''{"tag 4"}'', 0.3, ''jaccard'')', 'tags <<~>> reaching(''{"tag 3"}'', 0.3, ''jaccard'') AND tags && ''{"tag 3"}''', 'tags <<~>> ANY (ARRAY[reaching(''{"tag 3"}'', 0.3, ''jaccard'')])', 'tags && ''{"tag 3"}''', 'tags @> ''{"tag 3"}''', 'tags <%> ''{"tag 3","tag 40"}'' <= 0.7', '100 * (ints <%> ''{7,-5}'')::numeric < 60 OR ints <~> ''{300}'' < 2']) WITH ORDINALITY u(c, n);
 SELECT c, compare(c) FROM counts ORDER BY n;
-SELECT what, compare('tags <<->> reaching(''{"tag 3","tag 40"}'', 0.3, ''jaccard'') AND price < 50', 'docs', what) FROM unnest(ARRAY['count(*)', 'min(price) || '' '' || max(price)', 'count(id)']) what;
-SELECT compare('true', format('(SELECT price, count(*) AS n FROM docs WHERE tags <<->> reaching(%L, 0.3, %L) GROUP BY price) g', '{"tag 3"}', 'jaccard'), 'sum(n * price)');
+SELECT what, compare('tags <<~>> reaching(''{"tag 3","tag 40"}'', 0.3, ''jaccard'') AND price < 50', 'docs', what) FROM unnest(ARRAY['count(*)', 'min(price) || '' '' || max(price)', 'count(id)']) what;
+SELECT compare('true', format('(SELECT price, count(*) AS n FROM docs WHERE tags <<~>> reaching(%L, 0.3, %L) GROUP BY price) g', '{"tag 3"}', 'jaccard'), 'sum(n * price)');
 SET plan_cache_mode = force_generic_plan;
 SET enable_seqscan = off;
-PREPARE counted (text[], float8) AS SELECT count(*) FROM docs WHERE tags <<->> idset_threshold(idset_of_array($1), $2, 'jaccard');
+PREPARE counted (text[], float8) AS SELECT count(*) FROM docs WHERE tags <<~>> idset_threshold(idset_of_array($1), $2, 'jaccard');
 EXPLAIN (COSTS OFF) EXECUTE counted('{"tag 3","tag 40"}', 0.3);
 EXECUTE counted('{"tag 3","tag 40"}', 0.3);
 EXECUTE counted('{"tag 3","tag 3"}', 0.5);
 EXECUTE counted('{}', 0);
 EXECUTE counted(NULL, 0);
 RESET plan_cache_mode;
-SELECT q, (SELECT count(*) FROM docs WHERE words <<->> idset_threshold(idset_of_array(q), 0.5, 'jaccard')) FROM (SELECT ARRAY['tag 1', 'tag ' || i] AS q FROM generate_series(3, 5) i) s;
+SELECT q, (SELECT count(*) FROM docs WHERE words <<~>> idset_threshold(idset_of_array(q), 0.5, 'jaccard')) FROM (SELECT ARRAY['tag 1', 'tag ' || i] AS q FROM generate_series(3, 5) i) s;
 RESET enable_seqscan;
 -- rows of pages that are not all-visible, with own changes; and of other rows
 BEGIN;

@@ -125,7 +125,7 @@ idset_array_within(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(threshold_reaching(fcinfo, PointerGetDatum(query), min_score));
 }
 
-/* <<->> operator of an array */
+/* <<~>> operator */
 PG_FUNCTION_INFO_V1(array_reaches_threshold);
 Datum
 array_reaches_threshold(PG_FUNCTION_ARGS)

@@ -67,7 +67,7 @@ extern Datum threshold_reaching(FunctionCallInfo fcinfo, Datum query, double min
  */
 extern double idset_threshold_within(double distance, const text *measure);
 
-/* The right side of a call of an operator <<->>, its argument 1 */
+/* The right side of a call of <<->> or <<~>>, its argument 1 */
 extern const IdSetThreshold *idset_threshold_cached(FunctionCallInfo fcinfo);
 
 /*

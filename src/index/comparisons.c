@@ -20,7 +20,7 @@
  *
  * Arrays.  An index of arrays has their sets under its collation, and tags
  * <%> q compares those under its own.  The threshold is one of q's set
- * (idset_array_within).
+ * (idset_array_within), and the operator is <<~>>.
  *
  * A path whose parameters come from another table keeps a list of conditions
  * that it enforces.  From these the new ones are taken out again, or they
@@ -84,7 +84,7 @@ typedef struct Searched
 {
 	PlannerInfo *root;
 	IndexOptInfo *index;
-	Oid			operator;		/* <<->> */
+	Oid			operator;		/* <<->>, of arrays <<~>> */
 	Oid			type;			/* idset_threshold or idvec_threshold */
 	bool		vectors;		/* the latter */
 	bool		arrays;			/* the index makes sets of arrays */
@@ -103,7 +103,7 @@ static set_rel_pathlist_hook_type previous_hook = NULL;
 /* ---- making a condition ---- */
 
 /*
- * Find the operator <<->> of an index.  False: it is not one of ours, or has
+ * Find such an operator of an index.  False: it is not one of ours, or has
  * no such operator.
  */
 static bool

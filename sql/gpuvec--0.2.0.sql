@@ -1321,7 +1321,8 @@ COMMENT ON FUNCTION gpuvec_vec_topk_batch_rows(anyelement, name, idvec[], int8, 
 -- Arrays.  An index on a column of arrays keeps the sets of their elements,
 -- which distances are defined on.  Searches by the server's own operators are
 -- checked on the rows.  There is no <=> of two arrays: the extension rum has
--- an operator of this name.
+-- an operator of this name.  Nor is there <<->> of an array: a literal beside a
+-- threshold is a set.
 
 CREATE FUNCTION idset_of_array(anyarray) RETURNS idset
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
@@ -1363,6 +1364,20 @@ CREATE OPERATOR <~> (
 );
 COMMENT ON OPERATOR <~> (anyarray, anyarray) IS 'number of elements that only one of the arrays has';
 
+CREATE FUNCTION idset_array_within(query anyarray, max_distance float8, measure text) RETURNS idset_threshold
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idset_array_within(anyarray, float8, text) IS 'as idset_within, for an array; all arrays are found if it may be too large for a set';
+
+CREATE FUNCTION array_reaches_threshold(anyarray, idset_threshold) RETURNS bool
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION array_reaches_threshold(anyarray, idset_threshold) IS 'implementation of <<~>> operator';
+
+CREATE OPERATOR <<~>> (
+	LEFTARG = anyarray, RIGHTARG = idset_threshold, FUNCTION = array_reaches_threshold,
+	RESTRICT = matchingsel, JOIN = matchingjoinsel
+);
+COMMENT ON OPERATOR <<~>> (anyarray, idset_threshold) IS 'the set of elements has at least the score with the query';
+
 CREATE OPERATOR CLASS array_ops DEFAULT FOR TYPE anyarray USING gpuvec AS
 	OPERATOR 1 <-> FOR ORDER BY float_ops,
 	OPERATOR 2 <%> FOR ORDER BY float_ops,
@@ -1372,6 +1387,7 @@ CREATE OPERATOR CLASS array_ops DEFAULT FOR TYPE anyarray USING gpuvec AS
 	OPERATOR 7 pg_catalog.@>,
 	OPERATOR 8 pg_catalog.=,
 	OPERATOR 9 pg_catalog.<@,
+	OPERATOR 10 <<~>> (anyarray, idset_threshold),
 	FUNCTION 1 idset_of_array(anyarray),
 	STORAGE idset;
 COMMENT ON OPERATOR CLASS array_ops USING gpuvec IS 'distances of arrays, and searches for their elements';

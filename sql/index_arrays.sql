@@ -96,7 +96,17 @@ FETCH 2 FROM c;
 MOVE 1000 IN c;
 FETCH 1 FROM c;
 COMMIT;
--- a query of a row that is not reached makes no error
+-- a query of a row that is not reached makes no error, whatever functions its
+-- elements have
+CREATE FUNCTION circle_hash(circle) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT radius($1)::int';
+CREATE FUNCTION circle_hash(circle, int8) RETURNS int8 LANGUAGE plpgsql IMMUTABLE AS $$BEGIN IF radius($1) = 41 THEN RAISE 'no hash'; END IF; RETURN radius($1); END$$;
+CREATE OPERATOR CLASS circle_ops DEFAULT FOR TYPE circle USING hash AS OPERATOR 1 ~=, FUNCTION 1 circle_hash(circle), FUNCTION 2 circle_hash(circle, int8);
+CREATE TABLE circles AS SELECT i AS n, ARRAY[circle(point(0, 0), i)] AS c FROM generate_series(1, 40) i;
+CREATE INDEX docs_circles ON circles USING gpuvec (c);
+CREATE TABLE asked_circles AS SELECT n, ARRAY[circle(point(0, 0), n)] AS q FROM generate_series(1, 41) n;
+ANALYZE circles;
+SELECT count(*), max(n) FROM (SELECT a.n, d FROM (SELECT * FROM asked_circles ORDER BY n) a, LATERAL (SELECT c <#> q AS d FROM circles ORDER BY c <#> q LIMIT 2) x LIMIT 80) y;
+SELECT message('SELECT d FROM asked_circles, LATERAL (SELECT c <#> q AS d FROM circles ORDER BY c <#> q LIMIT 2) x');
 CREATE TABLE asked (n int, q int[]);
 INSERT INTO asked SELECT i, '{7}' FROM generate_series(1, 40) i UNION ALL SELECT 41, ARRAY(SELECT generate_series(1, 70000));
 SELECT count(*), max(n) FROM (SELECT n, d FROM (SELECT * FROM asked ORDER BY n) a, LATERAL (SELECT ints <#> q AS d FROM docs ORDER BY ints <#> q LIMIT 2) x LIMIT 80) y;

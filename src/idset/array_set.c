@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * array_set.c
- *	  Sets of the elements of arrays, and distances of arrays, which are those
- *	  of their sets.
+ *	  Sets of the elements of arrays, and distances and thresholds of arrays,
+ *	  which are those of their sets.
  *
  * An element of type int2 or int4 is the id with its 32 bits, so different
  * elements have different ids.  One of another type is the low half of what
@@ -17,7 +17,12 @@
  */
 #include "gpuvec.h"
 
+#include <math.h>
+
+#include "idset/idset_condition.h"
+#include "idset/idset_threshold.h"
 #include "idset/text_ids.h"
+#include "utils/float.h"
 
 /* The set of an array's elements, palloc'd; an error if they are too many */
 static IdSet *
@@ -30,6 +35,17 @@ set_of_array(ArrayType *array, Oid collation)
 	return text_ids_finish(&ids);
 }
 
+IdSet *
+idset_try_array(ArrayType *array, Oid collation)
+{
+	TextIds		ids;
+
+	text_ids_init(&ids);
+	ids.lenient = true;
+	text_add_elements(&ids, array, collation, true);
+	return text_ids_finish(&ids);
+}
+
 /* idset_of_array(anyarray) */
 PG_FUNCTION_INFO_V1(idset_of_array);
 Datum
@@ -38,7 +54,11 @@ idset_of_array(PG_FUNCTION_ARGS)
 	PG_RETURN_IDSET_P(set_of_array(PG_GETARG_ARRAYTYPE_P(0), PG_GET_COLLATION()));
 }
 
-/* array_..._distance(anyarray, anyarray): the distance of the sets of both */
+/*
+ * array_..._distance(anyarray, anyarray): the distance of the sets of both.
+ * own_... is its address as this library has it: another library may have a
+ * function of the name.
+ */
 #define ARRAY_DISTANCE(distance) \
 extern Datum idset_##distance(PG_FUNCTION_ARGS); \
 PG_FUNCTION_INFO_V1(array_##distance); \
@@ -49,9 +69,75 @@ array_##distance(PG_FUNCTION_ARGS) \
 	IdSet	   *b = set_of_array(PG_GETARG_ARRAYTYPE_P(1), PG_GET_COLLATION()); \
  \
 	return DirectFunctionCall2(idset_##distance, PointerGetDatum(a), PointerGetDatum(b)); \
+} \
+static Datum own_array_##distance(PG_FUNCTION_ARGS) __attribute__((alias("array_" #distance)))
+
+ARRAY_DISTANCE(braun_blanquet_distance);
+ARRAY_DISTANCE(jaccard_distance);
+ARRAY_DISTANCE(negative_intersection);
+ARRAY_DISTANCE(hamming_distance);
+
+bool
+idset_array_scored(PGFunction function, IdSetScored *scored)
+{
+	static const struct
+	{
+		PGFunction	function;
+		gpuvec_measure measure;
+	}			distances[] = {
+		{own_array_braun_blanquet_distance, GPUVEC_BRAUN_BLANQUET},
+		{own_array_jaccard_distance, GPUVEC_JACCARD},
+		{own_array_negative_intersection, GPUVEC_INTERSECTION},
+		{own_array_hamming_distance, GPUVEC_HAMMING}
+	};
+
+	for (int i = 0; i < lengthof(distances); i++)
+	{
+		if (function != distances[i].function)
+			continue;
+		*scored = idset_scored_by(distances[i].measure, true);
+		scored->arrays = true;
+		return true;
+	}
+	return false;
 }
 
-ARRAY_DISTANCE(braun_blanquet_distance)
-ARRAY_DISTANCE(jaccard_distance)
-ARRAY_DISTANCE(negative_intersection)
-ARRAY_DISTANCE(hamming_distance)
+/* ---- thresholds ---- */
+
+/*
+ * The threshold that sets of arrays reach which are at most this far from an
+ * array.  The planner makes it of a comparison that may never be evaluated, so
+ * an array that no set is made of is no error here: all arrays reach the
+ * threshold, and the comparison fails for the first one.
+ */
+PG_FUNCTION_INFO_V1(idset_array_within);
+Datum
+idset_array_within(PG_FUNCTION_ARGS)
+{
+	IdSet	   *query = idset_try_array(PG_GETARG_ARRAYTYPE_P(0), PG_GET_COLLATION());
+	double		min_score = idset_threshold_within(PG_GETARG_FLOAT8(1), PG_GETARG_TEXT_PP(2));
+
+	if (query == NULL)
+	{
+		query = idset_alloc(0);
+		min_score = -get_float8_infinity();
+	}
+	PG_RETURN_DATUM(threshold_reaching(fcinfo, PointerGetDatum(query), min_score));
+}
+
+/* <<~>> operator */
+PG_FUNCTION_INFO_V1(array_reaches_threshold);
+Datum
+array_reaches_threshold(PG_FUNCTION_ARGS)
+{
+	const IdSetThreshold *threshold = idset_threshold_cached(fcinfo);
+	IdSet	   *set;
+	bool		result;
+
+	if (threshold->query == NULL)
+		PG_RETURN_NULL();
+	set = set_of_array(PG_GETARG_ARRAYTYPE_P(0), PG_GET_COLLATION());
+	result = idset_threshold_reached(threshold, set);
+	pfree(set);
+	PG_RETURN_BOOL(result);
+}

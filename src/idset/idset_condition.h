@@ -46,7 +46,7 @@ typedef struct IdSetMeasure
 extern const IdSetMeasure idset_measures[]; /* [GPUVEC_N_MEASURES + 1] */
 extern const char *const idset_measure_names[]; /* [GPUVEC_N_MEASURES] */
 
-/* A function of two sets, or vectors, that returns a score or a distance */
+/* A function of two sets, vectors or arrays: a score or a distance */
 typedef struct IdSetScored
 {
 	uint32		sparse;			/* a measure of vectors, as in gpuvec_scoring;
@@ -55,6 +55,8 @@ typedef struct IdSetScored
 								 * query */
 	bool		distance;		/* the less, the more similar */
 	bool		negated;		/* a distance is a negated score, not 1 - score */
+	bool		arrays;			/* the arguments are arrays: it is of their
+								 * sets */
 	double		least;			/* no score, or distance, is less, */
 	double		most;			/* ... or more */
 } IdSetScored;
@@ -62,8 +64,9 @@ typedef struct IdSetScored
 /* What a C function returns; false if it is none of ours */
 typedef bool (*IdSetFindScored) (PGFunction function, IdSetScored *scored);
 
-/* The same of functions of sets */
+/* The same of functions of sets, and of arrays */
 extern bool idset_scored(PGFunction function, IdSetScored *scored);
+extern bool idset_array_scored(PGFunction function, IdSetScored *scored);
 
 /* The score, or the distance, of a measure of sets */
 extern IdSetScored idset_scored_by(gpuvec_measure measure, bool distance);
@@ -84,5 +87,6 @@ extern Oid	idset_own_function(Oid schema, const char *name, const Oid *types, in
 /* Functions that conditions are made of: see idset_condition.c */
 extern Datum idset_reaching(PG_FUNCTION_ARGS);
 extern Datum idset_within(PG_FUNCTION_ARGS);
+extern Datum idset_array_within(PG_FUNCTION_ARGS);
 
 #endif							/* GPUVEC_IDSET_CONDITION_H */

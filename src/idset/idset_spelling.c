@@ -410,6 +410,7 @@ take_score(Node *node, IdSetFindScored find, IdSetSpelling *spelling)
 	spelling->scored = scored;
 	spelling->sets[0] = linitial(args);
 	spelling->sets[1] = lsecond(args);
+	spelling->collation = exprInputCollation(node);
 	if (!scored.sparse && idset_measures[scored.measure].weighted)
 	{
 		spelling->weights[0] = lthird(args);

@@ -22,6 +22,7 @@ typedef struct IdSetSpelling
 {
 	IdSetScored scored;
 	Node	   *sets[2];		/* the arguments */
+	Oid			collation;		/* of the call: that of arrays' elements */
 	Node	   *weights[2];		/* of a measure that has them */
 	double		scale;
 	double		shift;

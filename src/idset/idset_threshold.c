@@ -69,9 +69,9 @@ result_desc(FunctionCallInfo fcinfo)
 }
 
 Datum
-threshold_reaching(FunctionCallInfo fcinfo, double min_score)
+threshold_reaching(FunctionCallInfo fcinfo, Datum query, double min_score)
 {
-	Datum		values[] = {PG_GETARG_DATUM(0), Float8GetDatum(min_score), PG_GETARG_DATUM(2)};
+	Datum		values[] = {query, Float8GetDatum(min_score), PG_GETARG_DATUM(2)};
 	bool		nulls[THRESHOLD_COLUMNS] = {false};
 
 	return HeapTupleGetDatum(heap_form_tuple(result_desc(fcinfo), values, nulls));
@@ -98,25 +98,26 @@ idset_reaching(PG_FUNCTION_ARGS)
 {
 	if (isnan(PG_GETARG_FLOAT8(1)))
 		PG_RETURN_NULL();
-	PG_RETURN_DATUM(threshold_reaching(fcinfo, PG_GETARG_FLOAT8(1)));
+	PG_RETURN_DATUM(threshold_reaching(fcinfo, PG_GETARG_DATUM(0), PG_GETARG_FLOAT8(1)));
 }
 
-/*
- * The threshold that sets reach which are at most this far from the query.
- * All distances are less than NaN.
- */
+double
+idset_threshold_within(double distance, const text *measure)
+{
+	gpuvec_scoring scoring;
+
+	idset_measure_by_name(text_to_cstring(measure), &scoring);
+	return isnan(distance) ? -get_float8_infinity() :
+		idset_score_within(idset_measures[scoring.measure].counts, distance);
+}
+
+/* The threshold that sets reach which are at most this far from the query */
 Datum
 idset_within(PG_FUNCTION_ARGS)
 {
-	double		distance = PG_GETARG_FLOAT8(1);
-	gpuvec_scoring scoring;
-
-	idset_measure_by_name(text_to_cstring(PG_GETARG_TEXT_PP(2)), &scoring);
-	if (isnan(distance))
-		PG_RETURN_DATUM(threshold_reaching(fcinfo, -get_float8_infinity()));
-	PG_RETURN_DATUM(threshold_reaching(fcinfo,
-									   idset_score_within(idset_measures[scoring.measure].counts,
-														  distance)));
+	PG_RETURN_DATUM(threshold_reaching(fcinfo, PG_GETARG_DATUM(0),
+									   idset_threshold_within(PG_GETARG_FLOAT8(1),
+															  PG_GETARG_TEXT_PP(2))));
 }
 
 /* Deform a threshold */
@@ -224,6 +225,16 @@ parse_right_side(HeapTupleHeader value)
 	return threshold;
 }
 
+const IdSetThreshold *
+idset_threshold_cached(FunctionCallInfo fcinfo)
+{
+	HeapTupleHeader value = PG_GETARG_HEAPTUPLEHEADER(1);
+	const IdSetThreshold *threshold = threshold_cached(fcinfo->flinfo, value, parse_right_side);
+
+	PG_FREE_IF_COPY(value, 1);
+	return threshold;
+}
+
 /* Number of ids of a set, without detoasting it */
 static uint32
 length_of(Datum set)
@@ -235,12 +246,10 @@ length_of(Datum set)
 Datum
 idset_reaches_threshold(PG_FUNCTION_ARGS)
 {
-	HeapTupleHeader value = PG_GETARG_HEAPTUPLEHEADER(1);
-	const IdSetThreshold *threshold = threshold_cached(fcinfo->flinfo, value, parse_right_side);
+	const IdSetThreshold *threshold = idset_threshold_cached(fcinfo);
 	IdSet	   *set;
 	bool		result;
 
-	PG_FREE_IF_COPY(value, 1);
 	if (threshold->query == NULL)
 		PG_RETURN_NULL();
 	if (!idset_threshold_possible(threshold, length_of(PG_GETARG_DATUM(0))))

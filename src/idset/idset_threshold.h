@@ -57,9 +57,18 @@ extern bool threshold_parts(HeapTupleHeader value, bool raise, ThresholdParts *p
 
 /*
  * The result of a function (query, number, measure) that returns a threshold:
- * with this score
+ * with this query and score
  */
-extern Datum threshold_reaching(FunctionCallInfo fcinfo, double min_score);
+extern Datum threshold_reaching(FunctionCallInfo fcinfo, Datum query, double min_score);
+
+/*
+ * The least score of sets that are at most this far by a measure; all
+ * distances are less than NaN
+ */
+extern double idset_threshold_within(double distance, const text *measure);
+
+/* The right side of a call of <<->> or <<~>>, its argument 1 */
+extern const IdSetThreshold *idset_threshold_cached(FunctionCallInfo fcinfo);
 
 /*
  * What parse() makes of a right side, in the current memory context.  It is

@@ -49,6 +49,7 @@ text_ids_init(TextIds *list)
 	list->size = FIRST_IDS;
 	list->ids = palloc_array(uint32, FIRST_IDS);
 	list->counts = NULL;
+	list->lenient = list->too_many = false;
 }
 
 /* The same, to count */
@@ -57,6 +58,17 @@ text_counts_init(TextIds *list)
 {
 	memset(list, 0, sizeof(*list));
 	list->counts = id_sums_make(CurrentMemoryContext);
+}
+
+/* Drop ids that are there twice; all of them if a lenient list has too many */
+static void
+drop_doubles(TextIds *list)
+{
+	list->n = idset_sort_distinct(list->ids, list->n);
+	if (list->n <= GPUVEC_MAX_IDS)
+		return;
+	list->too_many = true;
+	list->n = 0;
 }
 
 /* Make room in a full list */
@@ -70,6 +82,11 @@ make_room(TextIds *list)
 	{
 		list->size *= 2;
 		list->ids = repalloc(list->ids, list->size * sizeof(uint32));
+		return;
+	}
+	if (list->lenient)
+	{
+		drop_doubles(list);
 		return;
 	}
 	set = idset_from_ids(list->ids, list->n);
@@ -92,12 +109,15 @@ text_ids_add(TextIds *list, uint32 id)
 	list->ids[list->n++] = id;
 }
 
-/* The set of all ids; an error if it has too many */
 IdSet *
 text_ids_finish(TextIds *list)
 {
-	IdSet	   *set = idset_from_ids(list->ids, list->n);
+	IdSet	   *set = NULL;
 
+	if (list->lenient)
+		drop_doubles(list);
+	if (!list->too_many)
+		set = idset_from_ids(list->ids, list->n);
 	pfree(list->ids);
 	return set;
 }

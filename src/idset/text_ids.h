@@ -25,6 +25,8 @@ typedef struct TextIds
 	uint32		size;			/* ids that there is room for */
 	IdSums	   *counts;			/* not NULL: how often each id was added is
 								 * counted here, instead of all the above */
+	bool		lenient;		/* too many ids are no error, but noted: */
+	bool		too_many;
 } TextIds;
 
 /* An empty list, in the current memory context */
@@ -39,7 +41,10 @@ extern void text_counts_init(TextIds *list);
  */
 extern void text_ids_add(TextIds *list, uint32 id);
 
-/* The set of all ids; an error if it has too many */
+/*
+ * The set of all ids; an error if it has too many, or NULL if the list is
+ * lenient
+ */
 extern IdSet *text_ids_finish(TextIds *list);
 
 /*

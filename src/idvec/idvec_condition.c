@@ -107,7 +107,7 @@ idvec_scored(PGFunction function, IdSetScored *scored)
 		*scored = scored_by(functions[i].measure, functions[i].distance);
 		return true;
 	}
-	return idset_scored(function, scored);
+	return idset_scored(function, scored) || idset_array_scored(function, scored);
 }
 
 const char *
@@ -126,7 +126,8 @@ idvec_reaching(PG_FUNCTION_ARGS)
 {
 	double		score = PG_GETARG_FLOAT8(1);
 
-	PG_RETURN_DATUM(threshold_reaching(fcinfo, isnan(score) ? get_float8_infinity() : score));
+	PG_RETURN_DATUM(threshold_reaching(fcinfo, PG_GETARG_DATUM(0),
+									   isnan(score) ? get_float8_infinity() : score));
 }
 
 /*
@@ -140,6 +141,7 @@ idvec_within(PG_FUNCTION_ARGS)
 	const char *name = text_to_cstring(PG_GETARG_TEXT_PP(2));
 	bool		negated = pg_strcasecmp(name, idvec_condition_measure(GPUVEC_SPARSE_INNER_PRODUCT)) == 0;
 
-	PG_RETURN_DATUM(threshold_reaching(fcinfo, isnan(distance) ? -get_float8_infinity() :
+	PG_RETURN_DATUM(threshold_reaching(fcinfo, PG_GETARG_DATUM(0),
+									   isnan(distance) ? -get_float8_infinity() :
 									   idset_score_within(negated, distance)));
 }

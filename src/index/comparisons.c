@@ -18,6 +18,10 @@
  * 1 - (tokens <%> q) >= 0.5: then the limit is solved for the score
  * (idset_spelling.c).
  *
+ * Arrays.  An index of arrays has their sets under its collation, and tags
+ * <%> q compares those under its own.  The threshold is one of q's set
+ * (idset_array_within), and the operator is <<~>>.
+ *
  * A path whose parameters come from another table keeps a list of conditions
  * that it enforces.  From these the new ones are taken out again, or they
  * would be evaluated for each row.
@@ -36,7 +40,8 @@
  * planned, and good, a condition tokens <<->> threshold is taken as leakproof,
  * whether it was written so, or made of a comparison with functions that are
  * not: the executor evaluates these where it would without an index.  One by
- * Jaccard's measure of vectors is never good: it may fail.
+ * Jaccard's measure of vectors is never good: it may fail.  Nor is one of
+ * arrays: making a set calls functions of the elements' type.
  *
  *-------------------------------------------------------------------------
  */
@@ -48,6 +53,7 @@
 #include "catalog/pg_opfamily.h"
 #include "catalog/pg_type.h"
 #include "common/shortest_dec.h"
+#include "entries/entries.h"
 #include "idset/idset_condition.h"
 #include "idset/idset_spelling.h"
 #include "idset/idset_threshold.h"
@@ -78,9 +84,10 @@ typedef struct Searched
 {
 	PlannerInfo *root;
 	IndexOptInfo *index;
-	Oid			operator;		/* <<->> */
+	Oid			operator;		/* <<->>, of arrays <<~>> */
 	Oid			type;			/* idset_threshold or idvec_threshold */
 	bool		vectors;		/* the latter */
+	bool		arrays;			/* the index makes sets of arrays */
 	bool		found;			/* a condition was made */
 } Searched;
 
@@ -96,7 +103,7 @@ static set_rel_pathlist_hook_type previous_hook = NULL;
 /* ---- making a condition ---- */
 
 /*
- * Find the operator <<->> of an index.  False: it is not one of ours, or has
+ * Find such an operator of an index.  False: it is not one of ours, or has
  * no such operator.
  */
 static bool
@@ -119,6 +126,8 @@ find_operator(PlannerInfo *root, IndexOptInfo *index, Searched *searched)
 			searched->operator = amop->amopopr;
 			searched->type = amop->amoprighttype;
 			searched->vectors = RowTypeHasValues(amop->amoplefttype);
+			searched->arrays = OidIsValid(get_opfamily_proc(index->opfamily[0], amop->amoplefttype,
+															amop->amoplefttype, ENTRY_SET_PROC));
 		}
 	}
 	ReleaseCatCacheList(list);
@@ -155,9 +164,10 @@ measure_name(const IdSetSpelling *spelling, bool turned)
  * distance, is at least `limit`, or at most; NULL if it cannot be made
  */
 static Node *
-make_threshold(const Searched *searched, const IdSetScored *scored, const char *measure,
+make_threshold(const Searched *searched, const IdSetSpelling *spelling, const char *measure,
 			   Node *query, Node *limit)
 {
+	const IdSetScored *scored = &spelling->scored;
 	Oid			types[] = {searched->index->opcintype[0], FLOAT8OID, TEXTOID};
 	Oid			schema = get_func_namespace(get_opcode(searched->operator));
 	bool		within = scored->distance;
@@ -165,8 +175,8 @@ make_threshold(const Searched *searched, const IdSetScored *scored, const char *
 								 CStringGetTextDatum(measure), false, false);
 	Oid			function;
 
-	/* a known score, which estimates see */
-	if (within && IsA(limit, Const) && !((Const *) limit)->constisnull &&
+	/* a known score, which estimates of sets see */
+	if (within && !searched->arrays && IsA(limit, Const) && !((Const *) limit)->constisnull &&
 		!isnan(DatumGetFloat8(((Const *) limit)->constvalue)))
 	{
 		double		score = idset_score_within(scored->negated,
@@ -176,7 +186,10 @@ make_threshold(const Searched *searched, const IdSetScored *scored, const char *
 								   Float8GetDatum(score), false, FLOAT8PASSBYVAL);
 		within = false;
 	}
-	if (searched->vectors)
+	if (searched->arrays)
+		function = idset_own_function(schema, "idset_array_within", types, lengthof(types),
+									  idset_array_within);
+	else if (searched->vectors)
 		function = idset_own_function(schema, within ? "idvec_within" : "idvec_reaching", types,
 									  lengthof(types), within ? idvec_within : idvec_reaching);
 	else
@@ -187,6 +200,7 @@ make_threshold(const Searched *searched, const IdSetScored *scored, const char *
 	return eval_const_expressions(searched->root,
 								  (Node *) makeFuncExpr(function, searched->type,
 														list_make3(query, limit, text), InvalidOid,
+														searched->arrays ? spelling->collation :
 														DEFAULT_COLLATION_OID, COERCE_EXPLICIT_CALL));
 }
 
@@ -269,7 +283,7 @@ query_of_type(const Searched *searched, Node *query)
 	Oid			type = exprType(query);
 	Oid			function;
 
-	if (type == searched->index->opcintype[0])
+	if (type == searched->index->opcintype[0] || searched->arrays)
 		return query;
 	function = idset_own_function(get_func_namespace(get_opcode(searched->operator)), "idvec",
 								  &type, 1, idset_to_idvec);
@@ -277,6 +291,19 @@ query_of_type(const Searched *searched, Node *query)
 		return NULL;
 	return (Node *) makeFuncExpr(function, searched->index->opcintype[0], list_make1(query),
 								 InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
+}
+
+/*
+ * True if an index has the sets that a score is of.  Those of arrays depend on
+ * the collation.
+ */
+static bool
+has_sets(const Searched *searched, const IdSetSpelling *spelling)
+{
+	Oid			collation = searched->index->indexcollations[0];
+
+	return spelling->scored.arrays == searched->arrays &&
+		(!OidIsValid(collation) || !searched->arrays || spelling->collation == collation);
 }
 
 /*
@@ -294,7 +321,7 @@ condition_of_score(const Searched *searched, Node *score, Node *limit, int strat
 	int			column;
 
 	if (strategy == 0 || !idset_spelling(score, idvec_scored, &spelling) ||
-		!asks_for_similar(&spelling, strategy, limit))
+		!asks_for_similar(&spelling, strategy, limit) || !has_sets(searched, &spelling))
 		return NULL;
 	column = match_index_to_operand(spelling.sets[0], 0, index) ? 0 : 1;
 	measure = measure_name(&spelling, column == 0);
@@ -306,13 +333,13 @@ condition_of_score(const Searched *searched, Node *score, Node *limit, int strat
 	limit = solve_limit(searched, &spelling, limit);
 	if (query == NULL || limit == NULL)
 		return NULL;
-	threshold = make_threshold(searched, &spelling.scored, measure, query,
+	threshold = make_threshold(searched, &spelling, measure, query,
 							   eval_const_expressions(searched->root, limit));
 	if (threshold == NULL)
 		return NULL;
 	return (Node *) make_opclause(searched->operator, BOOLOID, false,
 								  (Expr *) spelling.sets[column], (Expr *) threshold, InvalidOid,
-								  InvalidOid);
+								  spelling.collation);
 }
 
 /*
@@ -394,7 +421,7 @@ is_good_threshold(const Searched *searched, const OpExpr *clause)
 	IdSetThreshold threshold;
 	IdVecThreshold of_vectors;
 
-	if (!is_opclause(clause) || clause->opno != searched->operator)
+	if (!is_opclause(clause) || clause->opno != searched->operator || searched->arrays)
 		return false;
 	value = lsecond(clause->args);
 	if (!IsA(value, Const) || value->constisnull || contain_leaked_vars(linitial(clause->args)))

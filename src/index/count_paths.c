@@ -70,8 +70,8 @@ static const CustomPathMethods path_methods = {
 /* Search keys of a path that have been looked at */
 typedef struct KeysSeen
 {
-	bool		arrays;			/* the first column has arrays: sets of them do
-								 * not decide */
+	bool		arrays;			/* the first column has arrays: sets of them
+								 * decide thresholds only */
 	int			of_set;			/* those of the first column, and .. */
 	bool		several;		/* .. a bound does not say all of them; then
 								 * as */
@@ -145,15 +145,15 @@ see_set(const IndexOptInfo *index, const IndexClause *clause, KeysSeen *seen)
 	int			strategy;
 	Oid			left;
 
-	if (seen->arrays)
-		return false;
 	if (clause->lossy)
-		return see_query(index, clause->rinfo, seen);
+		return !seen->arrays && see_query(index, clause->rinfo, seen);
 	if (!is_array && !IsA(condition, OpExpr))
 		return false;
 	get_op_opfamily_properties(is_array ? array->opno : comparison->opno, index->opfamily[0], false,
 							   &strategy, &left, &key.sk_subtype);
 	key.sk_strategy = (StrategyNumber) strategy;
+	if (seen->arrays && strategy != GPUVEC_REACHES)
+		return false;
 	see_key(&key, is_array ? array->args : comparison->args, seen);
 	return true;
 }

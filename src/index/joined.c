@@ -59,7 +59,7 @@ may_fail(Node *node, void *context)
 static bool
 keys_may_fail(const IndexScanState *scan)
 {
-	/* making a set may, of too many elements, for instance */
+	/* making a set may: it calls functions of the elements' type */
 	if (EntriesMakeSets(scan->iss_RelationDesc))
 		return true;
 	for (int i = 0; i < scan->iss_NumRuntimeKeys; i++)

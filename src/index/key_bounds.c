@@ -21,6 +21,7 @@
  * If the index makes sets of arrays, arrays that satisfy a key have sets that
  * satisfy the key of the sets.  Others may, too: null elements and the order
  * of elements make no difference there, and different ones may have one id.
+ * Only thresholds of arrays are those of their sets.
  *
  * Of vectors only the last one.  All of them rank.  One that the measure
  * refuses comes, too, so that the executor raises the error; with a query that
@@ -53,7 +54,6 @@
 #include "index/index_am.h"
 #include "index/key_bounds.h"
 #include "miscadmin.h"
-#include "utils/array.h"
 
 /* Most ids of sets whose union is searched for, those of several sets twice */
 #define MAX_UNITED		((Size) 1024 * 1024)
@@ -169,17 +169,17 @@ set_bound(StrategyNumber strategy, Datum value, Bound *bound)
 
 /*
  * The bound of an operator with an array, of an index that makes sets.  One
- * that may be too large for a set says nothing: the operator takes it.
+ * that is too large for a set says nothing: the operator takes it.
  */
 static void
 made_bound(Relation index, StrategyNumber strategy, Datum value, Bound *bound)
 {
-	ArrayType  *array = DatumGetArrayTypeP(value);
+	const struct varlena *set = GpuvecMadeQuery(index, value);
 
-	if (ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array)) > GPUVEC_MAX_IDS)
+	if (set == NULL)
 		bound->kind = BOUND_NONE;
 	else
-		set_bound(strategy, PointerGetDatum(EntriesValue(index, PointerGetDatum(array))), bound);
+		set_bound(strategy, PointerGetDatum(set), bound);
 }
 
 /* The bound of a value, which is not null, of a search key of an index */
@@ -187,7 +187,7 @@ static void
 value_bound(Relation index, ScanKey key, Datum value, Bound *bound)
 {
 	bool		raise = (key->sk_flags & SK_SEARCHARRAY) == 0;
-	bool		makes = EntriesMakeSets(index);
+	bool		makes = EntriesMakeSets(index) && key->sk_strategy != GPUVEC_REACHES;
 
 	memset(bound, 0, sizeof(*bound));
 	bound->kind = BOUND_NOTHING;

@@ -419,7 +419,7 @@ count_bounds(KeySearch *search, const Bounds *bounds, const List *queries,
 		(bounds->exact || search->estimate) && bounds->n + bounds->empty == 1)
 		return count_bound(search, bounds->empty ? &any : &bounds->bounds[0],
 						   filter->n > 0 ? filter : NULL, count);
-	/* sets that an index makes of arrays do not decide about these */
+	/* sets that an index makes of arrays do not decide about others */
 	if (EntriesMakeSets(search->scan->indexRelation))
 		return false;
 	any.min_score = -INFINITY;

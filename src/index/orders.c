@@ -161,11 +161,12 @@ distance_of(PlannerInfo *root, IndexOptInfo *index, const PathKey *key, Node *ex
 	if (spelling.has_fallback ? !spelling.fallback_last :
 		key->pk_nulls_first && !GpuvecIsNotNull(root, index->rel, spelling.sets[column]))
 		return NULL;
-	operator = distance_operator(index, &measure, exprType(spelling.sets[1 - column]));
+	operator = distance_operator(index, &measure, spelling.scored.arrays ? index->opcintype[0] :
+								 exprType(spelling.sets[1 - column]));
 	if (!OidIsValid(operator))
 		return NULL;
 	return make_opclause(operator, FLOAT8OID, false, (Expr *) spelling.sets[column],
-						 (Expr *) spelling.sets[1 - column], InvalidOid, InvalidOid);
+						 (Expr *) spelling.sets[1 - column], InvalidOid, spelling.collation);
 }
 
 /* A sort key like this one, but of a distance, ascending, nulls last */

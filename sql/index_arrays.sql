@@ -16,17 +16,17 @@ BEGIN
 	RETURN 'no error';
 EXCEPTION WHEN OTHERS THEN
 	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT, context = PG_EXCEPTION_CONTEXT;
-	RETURN concat_ws(' | ', SQLSTATE, SQLERRM, nullif(detail, ''), nullif(hint, ''), substring(context, 'making a set for index "\w+"'));
+	RETURN concat_ws(' | ', SQLSTATE, SQLERRM, nullif(concat_ws(' ', nullif(detail, ''), nullif(hint, '')), ''), substring(context, 'making a set for index "\w+"'));
 END $$;
 SELECT op, message(format('SELECT %L %s %L', '{1,2}', op, '{2,3}')) FROM unnest('{<->,<%>,<=>,<#>,<~>,&&,@>,=}'::text[]) op;
 SELECT op, message(format('SELECT %L::idset %s %L', '{1,2}', op, '{2,3}')) FROM unnest('{<->,<%>,<=>,<#>,<~>,&&,@>,=}'::text[]) op;
 -- rows: nulls, duplicates, orders of elements, different elements with one id
 CREATE TABLE docs (id int, tags text[], ints int[], smalls int2[], bigs int8[], words varchar[], uuids uuid[], price int);
-SELECT setseed(0.25);
+CREATE FUNCTION chance(i int, j int, kind int) RETURNS float8 LANGUAGE sql IMMUTABLE AS $$ SELECT (hashint4extended(i * 100 + j, kind) & 1048575) / 1048576::float8 $$;
 CREATE TABLE same AS SELECT min(i) AS a, max(i) AS b FROM generate_series(1, 200000) i GROUP BY hashint8extended(i, 0) & 4294967295 HAVING count(*) > 1;
 SELECT count(*) > 0 AS collisions FROM same;
 INSERT INTO docs SELECT i, CASE WHEN i % 41 > 0 THEN t END, ARRAY(SELECT hashtext(x) % 1000 FROM unnest(t) x), ARRAY(SELECT (hashtext(x) % 30)::int2 FROM unnest(t) x), ARRAY(SELECT (hashtext(x) % 20)::int8 FROM unnest(t) x) || CASE i % 6 WHEN 0 THEN (SELECT a FROM same LIMIT 1) WHEN 1 THEN (SELECT b FROM same LIMIT 1) END::int8, t, ARRAY(SELECT md5(x)::uuid FROM unnest(t) x), i % 100
-	FROM (SELECT i, ARRAY(SELECT CASE WHEN random() < 0.03 THEN NULL ELSE 'tag ' || (random() ^ 3 * 60)::int END FROM generate_series(1, (i * 7919 % 23) / 3) j WHERE i > 0) t FROM generate_series(1, 6000) i) s;
+	FROM (SELECT i, ARRAY(SELECT CASE WHEN chance(i, j, 1) < 0.03 THEN NULL ELSE 'tag ' || (chance(i, j, 2) ^ 3 * 60)::int END FROM generate_series(1, (i * 7919 % 23) / 3) j WHERE i > 0) t FROM generate_series(1, 6000) i) s;
 CREATE INDEX docs_tags ON docs USING gpuvec (tags, price);
 CREATE INDEX docs_ints ON docs USING gpuvec (ints);
 CREATE INDEX docs_smalls ON docs USING gpuvec (smalls);

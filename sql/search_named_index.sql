@@ -118,6 +118,7 @@ SELECT count(*) FROM gpuvec_topk('few', 'few_new', idset_trigrams('name'), 10);
 SELECT count(*) FROM gpuvec_topk('few', 'idset_trigrams(b)', idset_trigrams('name'), 10);
 -- what is refused
 SELECT count(*) FROM gpuvec_topk('names', 'nothing', '{1}', 10);
+SELECT gpuvec_prewarm('names', 'id', 'nothing');
 SELECT count(*) FROM gpuvec_topk('names', 'name', '{1}', 10);
 SELECT count(*) FROM gpuvec_topk('twice', 'names_trgm', '{1}', 10);
 CREATE TABLE vectors (id int, v idvec);

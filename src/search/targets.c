@@ -156,9 +156,12 @@ check_populated(Relation rel)
 			 errhint("Use the REFRESH MATERIALIZED VIEW command.")));
 }
 
-/* Find a column that is stored; returns its number and sets *type */
+/*
+ * Find a column that is stored; returns its number and sets *type.  In place
+ * of one of sets or vectors (`sets`) an index may be meant.
+ */
 static AttrNumber
-find_attribute(Relation rel, const char *column, Oid *type)
+find_attribute(Relation rel, const char *column, bool sets, Oid *type)
 {
 	AttrNumber	attnum = get_attnum(RelationGetRelid(rel), column);
 	Form_pg_attribute attribute;
@@ -168,7 +171,7 @@ find_attribute(Relation rel, const char *column, Oid *type)
 				(errcode(ERRCODE_UNDEFINED_COLUMN),
 				 errmsg("column \"%s\" of relation \"%s\" does not exist",
 						column, RelationGetRelationName(rel)),
-				 SearchHintIndex(rel)));
+				 sets ? SearchHintIndex(rel) : 0));
 	if (attnum < 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
@@ -234,7 +237,7 @@ find_column(Relation rel, const SearchColumns *columns)
 			refuse_type(rel, columns, type);
 		return InvalidAttrNumber;
 	}
-	attnum = find_attribute(rel, columns->column, &type);
+	attnum = find_attribute(rel, columns->column, columns->key_column == NULL, &type);
 	if (columns->key_column != NULL)
 	{
 		if (MirrorVectorTypeOf(type) == MIRROR_NO_VECTOR)
@@ -258,7 +261,7 @@ find_key_column(Relation rel, const SearchColumns *columns)
 
 	if (columns->key_column == NULL)
 		return InvalidAttrNumber;
-	attnum = find_attribute(rel, columns->key_column, &type);
+	attnum = find_attribute(rel, columns->key_column, false, &type);
 	if (!MirrorKeyType(type))
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),

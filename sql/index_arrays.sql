@@ -20,6 +20,19 @@ EXCEPTION WHEN OTHERS THEN
 END $$;
 SELECT op, message(format('SELECT %L %s %L', '{1,2}', op, '{2,3}')) FROM unnest('{<->,<%>,<=>,<#>,<~>,&&,@>,=}'::text[]) op;
 SELECT op, message(format('SELECT %L::idset %s %L', '{1,2}', op, '{2,3}')) FROM unnest('{<->,<%>,<=>,<#>,<~>,&&,@>,=}'::text[]) op;
+-- the set of a constant or parameter is kept, but a parameter may change
+CREATE FUNCTION in_turn() RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	said text = '';
+	q int[];
+BEGIN
+	FOR i IN 1..3 LOOP
+		q = ARRAY[i, 5];
+		said = concat_ws(' ', said, '{1,5}'::int[] <%> q, q <~> '{2,5}'::int[]);
+	END LOOP;
+	RETURN said;
+END $$;
+SELECT in_turn();
 -- rows: nulls, duplicates, orders of elements, different elements with one id
 CREATE TABLE docs (id int, tags text[], ints int[], smalls int2[], bigs int8[], words varchar[], uuids uuid[], price int);
 CREATE FUNCTION chance(i int, j int, kind int) RETURNS float8 LANGUAGE sql IMMUTABLE AS $$ SELECT (hashint4extended(i * 100 + j, kind) & 1048575) / 1048576::float8 $$;

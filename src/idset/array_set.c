@@ -54,6 +54,46 @@ idset_of_array(PG_FUNCTION_ARGS)
 	PG_RETURN_IDSET_P(set_of_array(PG_GETARG_ARRAYTYPE_P(0), PG_GET_COLLATION()));
 }
 
+/* The set of an argument that is the same for many rows */
+typedef struct ArgumentSet
+{
+	MemoryContext context;		/* of what follows */
+	ArrayType  *array;			/* NULL: there is none */
+	IdSet	   *set;
+} ArgumentSet;
+
+/*
+ * The set of an argument, an array.  That of a constant or a parameter is kept
+ * for the next row.  A parameter may change (expressions of PL/pgSQL), so it
+ * is compared.
+ */
+static IdSet *
+set_of_argument(FunctionCallInfo fcinfo, int argument)
+{
+	ArrayType  *array = PG_GETARG_ARRAYTYPE_P(argument);
+	FmgrInfo   *flinfo = fcinfo->flinfo;
+	ArgumentSet *kept;
+	MemoryContext old;
+
+	if (!get_fn_expr_arg_stable(flinfo, argument))
+		return set_of_array(array, PG_GET_COLLATION());
+	if (flinfo->fn_extra == NULL)
+		flinfo->fn_extra = MemoryContextAllocZero(flinfo->fn_mcxt, 2 * sizeof(ArgumentSet));
+	kept = (ArgumentSet *) flinfo->fn_extra + argument;
+	if (kept->array != NULL && VARSIZE(kept->array) == VARSIZE(array) &&
+		memcmp(kept->array, array, VARSIZE(array)) == 0)
+		return kept->set;
+	if (kept->context == NULL)
+		kept->context = AllocSetContextCreate(flinfo->fn_mcxt, "gpuvec array", ALLOCSET_SMALL_SIZES);
+	kept->array = NULL;			/* in case of an error below */
+	MemoryContextReset(kept->context);
+	old = MemoryContextSwitchTo(kept->context);
+	kept->set = set_of_array(array, PG_GET_COLLATION());
+	kept->array = memcpy(palloc(VARSIZE(array)), array, VARSIZE(array));
+	MemoryContextSwitchTo(old);
+	return kept->set;
+}
+
 /*
  * array_..._distance(anyarray, anyarray): the distance of the sets of both.
  * own_... is its address as this library has it: another library may have a
@@ -65,8 +105,8 @@ PG_FUNCTION_INFO_V1(array_##distance); \
 Datum \
 array_##distance(PG_FUNCTION_ARGS) \
 { \
-	IdSet	   *a = set_of_array(PG_GETARG_ARRAYTYPE_P(0), PG_GET_COLLATION()); \
-	IdSet	   *b = set_of_array(PG_GETARG_ARRAYTYPE_P(1), PG_GET_COLLATION()); \
+	IdSet	   *a = set_of_argument(fcinfo, 0); \
+	IdSet	   *b = set_of_argument(fcinfo, 1); \
  \
 	return DirectFunctionCall2(idset_##distance, PointerGetDatum(a), PointerGetDatum(b)); \
 } \

@@ -1321,8 +1321,8 @@ COMMENT ON FUNCTION gpuvec_vec_topk_batch_rows(anyelement, name, idvec[], int8, 
 -- Arrays.  An index on a column of arrays keeps the sets of their elements,
 -- which distances are defined on.  Searches by the server's own operators are
 -- checked on the rows.  There is no <=> of two arrays: the extension rum has
--- an operator of this name.  Nor is there <<->> of an array: a literal beside a
--- threshold is a set.
+-- an operator of this name.  Nor is there <<->> of an array: a literal beside
+-- a threshold is a set.
 
 CREATE FUNCTION idset_of_array(anyarray) RETURNS idset
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;

@@ -1,4 +1,4 @@
--- functions that search an index with an expression, or of arrays, by its name or its first key
+-- functions that search an index with an expression, or of arrays
 CREATE SCHEMA search_named_index;
 SET search_path = search_named_index, public;
 SET client_min_messages = warning;

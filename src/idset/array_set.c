@@ -17,10 +17,9 @@
  */
 #include "gpuvec.h"
 
-#include <math.h>
-
 #include "idset/idset_condition.h"
 #include "idset/idset_threshold.h"
+#include "idset/kept_argument.h"
 #include "idset/text_ids.h"
 #include "utils/float.h"
 
@@ -54,44 +53,23 @@ idset_of_array(PG_FUNCTION_ARGS)
 	PG_RETURN_IDSET_P(set_of_array(PG_GETARG_ARRAYTYPE_P(0), PG_GET_COLLATION()));
 }
 
-/* The set of an argument that is the same for many rows */
-typedef struct ArgumentSet
+/* The set of an array that is kept (kept_argument.h) */
+static void *
+make_set(FunctionCallInfo fcinfo, struct varlena *value)
 {
-	MemoryContext context;		/* of what follows */
-	ArrayType  *array;			/* NULL: there is none */
-	IdSet	   *set;
-} ArgumentSet;
+	return set_of_array((ArrayType *) value, PG_GET_COLLATION());
+}
 
 /*
  * The set of an argument, an array.  That of a constant or a parameter is kept
- * for the next row.  A parameter may change (expressions of PL/pgSQL), so it
- * is compared.
+ * from one row to the next.
  */
 static IdSet *
 set_of_argument(FunctionCallInfo fcinfo, int argument)
 {
-	ArrayType  *array = PG_GETARG_ARRAYTYPE_P(argument);
-	FmgrInfo   *flinfo = fcinfo->flinfo;
-	ArgumentSet *kept;
-	MemoryContext old;
-
-	if (!get_fn_expr_arg_stable(flinfo, argument))
-		return set_of_array(array, PG_GET_COLLATION());
-	if (flinfo->fn_extra == NULL)
-		flinfo->fn_extra = MemoryContextAllocZero(flinfo->fn_mcxt, 2 * sizeof(ArgumentSet));
-	kept = (ArgumentSet *) flinfo->fn_extra + argument;
-	if (kept->array != NULL && VARSIZE(kept->array) == VARSIZE(array) &&
-		memcmp(kept->array, array, VARSIZE(array)) == 0)
-		return kept->set;
-	if (kept->context == NULL)
-		kept->context = AllocSetContextCreate(flinfo->fn_mcxt, "gpuvec array", ALLOCSET_SMALL_SIZES);
-	kept->array = NULL;			/* in case of an error below */
-	MemoryContextReset(kept->context);
-	old = MemoryContextSwitchTo(kept->context);
-	kept->set = set_of_array(array, PG_GET_COLLATION());
-	kept->array = memcpy(palloc(VARSIZE(array)), array, VARSIZE(array));
-	MemoryContextSwitchTo(old);
-	return kept->set;
+	if (get_fn_expr_arg_stable(fcinfo->flinfo, argument))
+		return kept_argument(fcinfo, argument, make_set);
+	return set_of_array(PG_GETARG_ARRAYTYPE_P(argument), PG_GET_COLLATION());
 }
 
 /*
@@ -170,7 +148,7 @@ PG_FUNCTION_INFO_V1(array_reaches_threshold);
 Datum
 array_reaches_threshold(PG_FUNCTION_ARGS)
 {
-	const IdSetThreshold *threshold = idset_threshold_cached(fcinfo);
+	const IdSetThreshold *threshold = idset_threshold_argument(fcinfo);
 	IdSet	   *set;
 	bool		result;
 

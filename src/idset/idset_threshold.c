@@ -29,6 +29,7 @@
 #include "funcapi.h"
 #include "idset/idset_condition.h"
 #include "idset/idset_threshold.h"
+#include "idset/kept_argument.h"
 #include "utils/builtins.h"
 #include "utils/float.h"
 #include "utils/typcache.h"
@@ -46,15 +47,6 @@ enum
 	THRESHOLD_MEASURE,
 	THRESHOLD_COLUMNS
 };
-
-/* fn_extra: the last right side, parsed */
-typedef struct ThresholdCache
-{
-	MemoryContext context;		/* of value and threshold; reset for each new
-								 * value */
-	HeapTupleHeader value;		/* NULL: nothing is cached */
-	const void *threshold;
-} ThresholdCache;
 
 /* The type that a constructor returns */
 static TupleDesc
@@ -187,52 +179,20 @@ idset_threshold_parse(HeapTupleHeader value, IdSetThreshold *result, bool raise)
 	return true;
 }
 
-const void *
-threshold_cached(FmgrInfo *flinfo, HeapTupleHeader value, void *(*parse) (HeapTupleHeader value))
-{
-	ThresholdCache *cache = flinfo->fn_extra;
-	Size		size = HeapTupleHeaderGetDatumLength(value);
-	MemoryContext old;
-
-	if (cache == NULL)
-	{
-		cache = MemoryContextAllocZero(flinfo->fn_mcxt, sizeof(ThresholdCache));
-		cache->context = AllocSetContextCreate(flinfo->fn_mcxt, "gpuvec threshold",
-											   ALLOCSET_SMALL_SIZES);
-		flinfo->fn_extra = cache;
-	}
-	if (cache->value != NULL && HeapTupleHeaderGetDatumLength(cache->value) == size &&
-		memcmp(cache->value, value, size) == 0)
-		return cache->threshold;
-
-	cache->value = NULL;		/* in case of an error below */
-	MemoryContextReset(cache->context);
-	old = MemoryContextSwitchTo(cache->context);
-	value = memcpy(palloc(size), value, size);
-	cache->threshold = parse(value);
-	cache->value = value;
-	MemoryContextSwitchTo(old);
-	return cache->threshold;
-}
-
 /* Parse the right side of the operator */
 static void *
-parse_right_side(HeapTupleHeader value)
+parse_right_side(FunctionCallInfo fcinfo, struct varlena *value)
 {
 	IdSetThreshold *threshold = palloc_object(IdSetThreshold);
 
-	idset_threshold_parse(value, threshold, true);
+	idset_threshold_parse((HeapTupleHeader) value, threshold, true);
 	return threshold;
 }
 
 const IdSetThreshold *
-idset_threshold_cached(FunctionCallInfo fcinfo)
+idset_threshold_argument(FunctionCallInfo fcinfo)
 {
-	HeapTupleHeader value = PG_GETARG_HEAPTUPLEHEADER(1);
-	const IdSetThreshold *threshold = threshold_cached(fcinfo->flinfo, value, parse_right_side);
-
-	PG_FREE_IF_COPY(value, 1);
-	return threshold;
+	return kept_argument(fcinfo, 1, parse_right_side);
 }
 
 /* Number of ids of a set, without detoasting it */
@@ -246,7 +206,7 @@ length_of(Datum set)
 Datum
 idset_reaches_threshold(PG_FUNCTION_ARGS)
 {
-	const IdSetThreshold *threshold = idset_threshold_cached(fcinfo);
+	const IdSetThreshold *threshold = idset_threshold_argument(fcinfo);
 	IdSet	   *set;
 	bool		result;
 

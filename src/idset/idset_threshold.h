@@ -67,15 +67,11 @@ extern Datum threshold_reaching(FunctionCallInfo fcinfo, Datum query, double min
  */
 extern double idset_threshold_within(double distance, const text *measure);
 
-/* The right side of a call of <<->> or <<~>>, its argument 1 */
-extern const IdSetThreshold *idset_threshold_cached(FunctionCallInfo fcinfo);
-
 /*
- * What parse() makes of a right side, in the current memory context.  It is
- * kept for the calls with the same value that follow.
+ * The right side of a call of <<->> or <<~>>, its argument 1.  It is parsed
+ * once for the calls with the same value that follow.
  */
-extern const void *threshold_cached(FmgrInfo *flinfo, HeapTupleHeader value,
-									void *(*parse) (HeapTupleHeader value));
+extern const IdSetThreshold *idset_threshold_argument(FunctionCallInfo fcinfo);
 
 /* True if a set of `len` ids can reach the least score */
 static inline bool

@@ -60,13 +60,18 @@ text_counts_init(TextIds *list)
 	list->counts = id_sums_make(CurrentMemoryContext);
 }
 
-/* Drop ids that are there twice; all of them if a lenient list has too many */
+/*
+ * Drop ids that are there twice.  If there are too many others: an error, or
+ * all are dropped, if the list is lenient.
+ */
 static void
 drop_doubles(TextIds *list)
 {
 	list->n = idset_sort_distinct(list->ids, list->n);
 	if (list->n <= GPUVEC_MAX_IDS)
 		return;
+	if (!list->lenient)
+		(void) idset_from_ids(list->ids, list->n);	/* the error */
 	list->too_many = true;
 	list->n = 0;
 }
@@ -75,24 +80,14 @@ drop_doubles(TextIds *list)
 static void
 make_room(TextIds *list)
 {
-	IdSet	   *set;
-
 	CHECK_FOR_INTERRUPTS();
-	if (list->size < MOST_IDS)
-	{
-		list->size *= 2;
-		list->ids = repalloc(list->ids, list->size * sizeof(uint32));
-		return;
-	}
-	if (list->lenient)
+	if (list->size == MOST_IDS)
 	{
 		drop_doubles(list);
 		return;
 	}
-	set = idset_from_ids(list->ids, list->n);
-	list->n = idset_count(set);
-	idset_copy_ids(set, 0, list->n, list->ids);
-	pfree(set);
+	list->size *= 2;
+	list->ids = repalloc(list->ids, list->size * sizeof(uint32));
 }
 
 /* Add an id */

@@ -12,6 +12,7 @@
 #include "gpuvec.h"
 
 #include "idset/idset_threshold.h"
+#include "idset/kept_argument.h"
 #include "idvec/idvec_threshold.h"
 
 PG_FUNCTION_INFO_V1(idvec_reaches_threshold);
@@ -46,11 +47,11 @@ idvec_threshold_parse(HeapTupleHeader value, IdVecThreshold *result, bool raise)
 
 /* Parse the right side of the operator */
 static void *
-parse_right_side(HeapTupleHeader value)
+parse_right_side(FunctionCallInfo fcinfo, struct varlena *value)
 {
 	IdVecThreshold *threshold = palloc_object(IdVecThreshold);
 
-	idvec_threshold_parse(value, threshold, true);
+	idvec_threshold_parse((HeapTupleHeader) value, threshold, true);
 	return threshold;
 }
 
@@ -58,15 +59,13 @@ parse_right_side(HeapTupleHeader value)
 Datum
 idvec_reaches_threshold(PG_FUNCTION_ARGS)
 {
-	HeapTupleHeader value = PG_GETARG_HEAPTUPLEHEADER(1);
-	const IdVecThreshold *threshold = threshold_cached(fcinfo->flinfo, value, parse_right_side);
+	const IdVecThreshold *threshold = kept_argument(fcinfo, 1, parse_right_side);
 	gpuvec_sparse_measure measure = gpuvec_scoring_sparse(threshold->scoring);
 	gpuvec_sparse row;
 	gpuvec_sparse query;
 	IdVec	   *vector;
 	bool		result;
 
-	PG_FREE_IF_COPY(value, 1);
 	if (threshold->query == NULL)
 		PG_RETURN_NULL();
 	vector = PG_GETARG_IDVEC_P(0);

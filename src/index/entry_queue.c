@@ -10,8 +10,8 @@
  *	 - before the transaction commits or is prepared: no other session sees
  *	   the rows before that, and each row commits with its entry;
  *	 - before a query of this transaction begins that writes or has parallel
- *	   workers, before each index scan, and before a function searches what the
- *	   index has: these see the rows.
+ *	   workers, before each index scan, and before a function searches what
+ *	   the index has: these see the rows.
  *
  * A row is handed over to the feed after its entry was written: who reads the
  * page instead finds the entry.

@@ -34,7 +34,7 @@
 #define GPUVEC_CONTAINS			7	/* @> */
 #define GPUVEC_EQUALS			8	/* = */
 #define GPUVEC_CONTAINED		9	/* <@ */
-#define GPUVEC_REACHES			10	/* <<->> or <<~>>; right: idset_threshold */
+#define GPUVEC_REACHES			10	/* <<->>, <<~>>: idset_threshold */
 #define GPUVEC_FIRST_FILTER		11
 #define GPUVEC_FILTER_LESS		11	/* < */
 #define GPUVEC_FILTER_AT_MOST	12	/* <= */

@@ -22,6 +22,7 @@
 #include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/sysattr.h"
+#include "catalog/index.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "commands/defrem.h"
@@ -33,6 +34,7 @@
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
+#include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 
 /*
@@ -58,79 +60,76 @@ has_predicate(Relation index)
 	return !heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL);
 }
 
-/*
- * Open an index of the list of a relation's, if it keeps rows of its own;
- * NULL: it does not
- */
+/* Open an index if it keeps rows of its own; NULL: it does not */
 static Relation
-open_keeper(Oid oid, Oid am)
+open_keeper(Oid oid)
 {
 	Relation	index = try_relation_open(oid, AccessShareLock);
 
 	if (index == NULL)
 		return NULL;
-	if (index->rd_rel->relam == am && index->rd_index->indislive && EntriesKept(index))
+	if (index->rd_rel->relam == get_am_oid("gpuvec", true) && index->rd_index->indislive && EntriesKept(index))
 		return index;
 	relation_close(index, AccessShareLock);
 	return NULL;
 }
 
-/* How well an index answers to a name: 2 by its own, 1 by its key, 0: not */
-static int
-answers_to(Relation index, const char *name)
+/* The index of a relation that has this name; open, or NULL */
+static Relation
+index_by_name(Relation rel, const char *name)
 {
-	if (strcmp(RelationGetRelationName(index), name) == 0)
-		return 2;
-	return !has_predicate(index) && strcmp(first_key(index), name) == 0;
+	Oid			oid = get_relname_relid(name, RelationGetNamespace(rel));
+
+	if (!OidIsValid(oid) || IndexGetRelation(oid, true) != RelationGetRelid(rel))
+		return NULL;
+	return open_keeper(oid);
 }
 
 /*
- * The index of a relation that answers best to a name; open, or NULL.  One
- * that is valid is preferred.
+ * An index of a relation with this first key, and without a predicate; open,
+ * or NULL.  One that is valid is preferred.
  */
 static Relation
-find_index(Relation rel, const char *name)
+index_by_key(Relation rel, const char *key)
 {
-	Oid			am = rel->rd_rel->relhasindex ? get_am_oid("gpuvec", true) : InvalidOid;
-	List	   *oids = OidIsValid(am) ? RelationGetIndexList(rel) : NIL;
-	Relation	best = NULL;
-	int			most = 0;
+	List	   *oids = RelationGetIndexList(rel);
+	Relation	found = NULL;
 	ListCell   *cell;
 
 	foreach(cell, oids)
 	{
-		Relation	index = open_keeper(lfirst_oid(cell), am);
-		int			fit = index == NULL ? 0 : answers_to(index, name);
+		Relation	index = open_keeper(lfirst_oid(cell));
 
-		if (fit > 0)
-			fit = fit * 2 + index->rd_index->indisvalid;
-		if (fit > most)
+		if (index == NULL)
+			continue;
+		if ((found == NULL || !found->rd_index->indisvalid) && !has_predicate(index) &&
+			strcmp(first_key(index), key) == 0)
 		{
-			if (best != NULL)
-				relation_close(best, AccessShareLock);
-			best = index;
-			most = fit;
+			if (found != NULL)
+				relation_close(found, AccessShareLock);
+			found = index;
 		}
-		else if (index != NULL)
+		else
 			relation_close(index, AccessShareLock);
 	}
 	list_free(oids);
-	return best;
+	return found;
 }
 
 SearchIndex *
 SearchNamedIndex(Relation rel, const char *name)
 {
-	Relation	index = find_index(rel, name);
+	Relation	index = index_by_name(rel, name);
 	SearchIndex *named;
 	List	   *oids = NIL;
 	ListCell   *cell;
 
 	if (index == NULL)
+		index = index_by_key(rel, name);
+	if (index == NULL)
 		return NULL;
 	named = palloc0_object(SearchIndex);
 	named->index = index;
-	named->key = has_predicate(index) ? NULL : first_key(index);
 	if (index->rd_rel->relkind == RELKIND_PARTITIONED_INDEX)
 		oids = find_all_inheritors(RelationGetRelid(index), NoLock, NULL);
 	named->partitions = palloc_array(Oid, Max(list_length(oids), 1));
@@ -160,7 +159,9 @@ index_of_child(Relation rel, const SearchIndex *named)
 			index = try_relation_open(oid, AccessShareLock);
 	}
 	list_free(oids);
-	return index != NULL || named->key == NULL ? index : find_index(rel, named->key);
+	if (index == NULL && !has_predicate(named->index))
+		index = index_by_key(rel, first_key(named->index));
+	return index;
 }
 
 /*
@@ -200,7 +201,7 @@ SearchDescribeIndex(Relation rel, const SearchIndex *named, MirrorTarget *target
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("table \"%s\" has no index like \"%s\"", RelationGetRelationName(rel),
 						RelationGetRelationName(named->index)),
-				 named->key == NULL ? errhint("An index with a predicate is searched for its own table and its partitions only.") :
+				 has_predicate(named->index) ? errhint("An index with a predicate is searched for its own table and its partitions only.") :
 				 errhint("Create one with the same first key.")));
 	check_usable(index);
 	MirrorDescribeIndex(rel, index, target);
@@ -255,13 +256,11 @@ SearchIndexReadable(Relation rel, Relation index)
 int
 SearchHintIndex(Relation rel)
 {
-	Oid			am = rel->rd_rel->relhasindex ? get_am_oid("gpuvec", true) : InvalidOid;
-	List	   *oids = OidIsValid(am) ? RelationGetIndexList(rel) : NIL;
 	ListCell   *cell;
 
-	foreach(cell, oids)
+	foreach(cell, RelationGetIndexList(rel))
 	{
-		Relation	index = open_keeper(lfirst_oid(cell), am);
+		Relation	index = open_keeper(lfirst_oid(cell));
 
 		if (index != NULL)
 			return errhint("The index \"%s\" has %s; its name can stand in place of a column.",

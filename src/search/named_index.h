@@ -17,8 +17,6 @@
 typedef struct SearchIndex
 {
 	Relation	index;			/* open and locked */
-	char	   *key;			/* its first key, as it is shown; NULL: it has a
-								 * predicate */
 	Oid		   *partitions;		/* [npartitions] its partitions, at all levels;
 								 * ascending */
 	int			npartitions;

@@ -482,7 +482,7 @@ has_column(Relation rel, const SearchColumns *columns)
 {
 	AttrNumber	attnum = get_attnum(RelationGetRelid(rel), columns->column);
 
-	return attnum > 0 && takes_type(columns, get_atttype(RelationGetRelid(rel), attnum));
+	return attnum > 0 && takes_type(columns, TupleDescAttr(RelationGetDescr(rel), attnum - 1)->atttypid);
 }
 
 /*

@@ -28,7 +28,7 @@ for my $count (q{SELECT count(*) FROM counted WHERE tokens && '{1,2,3}'}, q{SELE
 	is($node->safe_psql('postgres', "SET enable_seqscan = off; $count"), $node->safe_psql('postgres', "SET enable_indexscan = off; SET enable_bitmapscan = off; SET enable_indexonlyscan = off; $count"),
 		'no program: a right count');
 }
-# rows of a filter alone, and of null sets, which none of the other searches asks for
+# rows of a filter alone, and of null sets: no other search asks for these
 for my $filtered ('SELECT count(id) FROM counted WHERE kind = 3', q{SELECT id FROM counted WHERE tokens IS NULL AND kind = 3 ORDER BY tokens <-> '{1}' LIMIT 3})
 {
 	($rc, $out, $err) = $node->psql('postgres', "SET enable_seqscan = off; SET enable_sort = off; $filtered");

@@ -1,5 +1,5 @@
-# Indexes with expressions and predicates, on vectors and arrays: crashes, standbys,
-# prepared transactions, builds beside writers.
+# Indexes with expressions and predicates, on vectors and arrays: crashes,
+# standbys, prepared transactions, builds beside writers.
 use strict;
 use warnings;
 

@@ -1298,9 +1298,13 @@ bury_some(gpuvec_backend *shards, const gpuvec_view *view, table *t)
 static size_t
 allocated(void)
 {
+#if __GLIBC_PREREQ(2, 33)
 	struct mallinfo2 now = mallinfo2();
+#else
+	struct mallinfo now = mallinfo();
+#endif
 
-	return now.uordblks + now.hblkhd;
+	return (size_t) now.uordblks + (size_t) now.hblkhd;
 }
 
 /*

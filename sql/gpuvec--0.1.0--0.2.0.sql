@@ -495,6 +495,10 @@ CREATE OPERATOR <<~>> (
 );
 COMMENT ON OPERATOR <<~>> (anyarray, idset_threshold) IS 'the set of elements has at least the score with the query';
 
+CREATE FUNCTION gpuvec_array_query(internal, int2, oid) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION gpuvec_array_query(internal, int2, oid) IS 'index support: the set that an operator''s right side is searched for by';
+
 CREATE OPERATOR CLASS array_ops DEFAULT FOR TYPE anyarray USING gpuvec AS
 	OPERATOR 1 <-> FOR ORDER BY float_ops,
 	OPERATOR 2 <%> FOR ORDER BY float_ops,
@@ -506,6 +510,7 @@ CREATE OPERATOR CLASS array_ops DEFAULT FOR TYPE anyarray USING gpuvec AS
 	OPERATOR 9 pg_catalog.<@,
 	OPERATOR 10 <<~>> (anyarray, idset_threshold),
 	FUNCTION 1 idset_of_array(anyarray),
+	FUNCTION 2 gpuvec_array_query(internal, int2, oid),
 	STORAGE idset;
 COMMENT ON OPERATOR CLASS array_ops USING gpuvec IS 'distances of arrays, and searches for their elements';
 COMMENT ON OPERATOR FAMILY array_ops USING gpuvec IS 'distances of arrays';

@@ -15,6 +15,7 @@
 
 #include "postgres.h"
 
+#include "access/skey.h"
 #include "storage/block.h"
 #include "storage/itemptr.h"
 #include "utils/rel.h"
@@ -46,19 +47,27 @@ typedef struct IndexEntry
 } IndexEntry;
 
 /*
- * The support function of an operator class that makes a set of a value of the
- * first column, as the index keeps it.  Others have none.
+ * Support functions of an operator class whose index keeps a set of each value
+ * of the first column.  Others have none.  One makes the set of a value.  The
+ * other makes that of the right side of an operator: its arguments are the
+ * value (internal), the strategy (int2) and the type of the right side (oid;
+ * 0 or a pseudotype if it is that of the column).  It returns the address of
+ * an idset, palloc'd (internal); null: the operator may be true for any row.
  */
 #define ENTRY_SET_PROC		1
+#define ENTRY_QUERY_PROC	2
 
 /*
  * entry_value.c.  Does an index make sets of the values of its first column?
  * What it keeps of a value: such a set, or the value itself, not toasted;
- * palloc'd, or the value.  The same of a row; errors name the index.
+ * palloc'd, or the value.  The same of a row; errors name the index.  The set
+ * of the right side of a key, which may be an element of the key's array, as
+ * ENTRY_QUERY_PROC makes it.
  */
 extern bool EntriesMakeSets(Relation index);
 extern struct varlena *EntriesValue(Relation index, Datum value);
 extern struct varlena *EntriesRowValue(Relation index, Datum value);
+extern struct varlena *EntriesQuery(Relation index, const ScanKeyData *key, Datum value);
 
 /*
  * True if the index keeps entries: it has an expression or a predicate, or

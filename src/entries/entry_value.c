@@ -4,8 +4,8 @@
  *	  What an index keeps of a value of its first column: the value, or a set
  *	  that its operator class makes of it.
  *
- * The function that makes sets is one of this extension: only a superuser can
- * make operator classes.  It may call functions of the elements' type.  Who
+ * The functions that make sets are of this extension: only a superuser can
+ * make operator classes.  They may call functions of the elements' type.  Who
  * writes a row has its set made, and who searches that of a query.
  *
  *-------------------------------------------------------------------------
@@ -50,4 +50,15 @@ EntriesRowValue(Relation index, Datum value)
 	stored = EntriesValue(index, value);
 	error_context_stack = callback.previous;
 	return stored;
+}
+
+struct varlena *
+EntriesQuery(Relation index, const ScanKeyData *key, Datum value)
+{
+	Datum		set = FunctionCall3Coll(index_getprocinfo(index, 1, ENTRY_QUERY_PROC),
+										index->rd_indcollation[0], value,
+										Int16GetDatum(key->sk_strategy),
+										ObjectIdGetDatum(key->sk_subtype));
+
+	return (struct varlena *) DatumGetPointer(set);
 }

@@ -17,6 +17,7 @@
  */
 #include "gpuvec.h"
 
+#include "catalog/pg_type.h"
 #include "idset/idset_condition.h"
 #include "idset/idset_threshold.h"
 #include "idset/kept_argument.h"
@@ -34,8 +35,9 @@ set_of_array(ArrayType *array, Oid collation)
 	return text_ids_finish(&ids);
 }
 
-IdSet *
-idset_try_array(ArrayType *array, Oid collation)
+/* The same; NULL if they are too many */
+static IdSet *
+try_array(ArrayType *array, Oid collation)
 {
 	TextIds		ids;
 
@@ -51,6 +53,18 @@ Datum
 idset_of_array(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_IDSET_P(set_of_array(PG_GETARG_ARRAYTYPE_P(0), PG_GET_COLLATION()));
+}
+
+/*
+ * gpuvec_array_query(internal, int2, oid): the set of an array on the right
+ * side of an operator (ENTRY_QUERY_PROC).  The server's operators take more
+ * elements than a set.
+ */
+PG_FUNCTION_INFO_V1(gpuvec_array_query);
+Datum
+gpuvec_array_query(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_POINTER(try_array(PG_GETARG_ARRAYTYPE_P(0), PG_GET_COLLATION()));
 }
 
 /* The set of an array that is kept (kept_argument.h) */
@@ -114,7 +128,7 @@ idset_array_scored(PGFunction function, IdSetScored *scored)
 		if (function != distances[i].function)
 			continue;
 		*scored = idset_scored_by(distances[i].measure, true);
-		scored->arrays = true;
+		scored->made = ANYARRAYOID;
 		return true;
 	}
 	return false;
@@ -132,7 +146,7 @@ PG_FUNCTION_INFO_V1(idset_array_within);
 Datum
 idset_array_within(PG_FUNCTION_ARGS)
 {
-	IdSet	   *query = idset_try_array(PG_GETARG_ARRAYTYPE_P(0), PG_GET_COLLATION());
+	IdSet	   *query = try_array(PG_GETARG_ARRAYTYPE_P(0), PG_GET_COLLATION());
 	double		min_score = idset_threshold_within(PG_GETARG_FLOAT8(1), PG_GETARG_TEXT_PP(2));
 
 	if (query == NULL)

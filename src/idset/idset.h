@@ -150,12 +150,6 @@ extern void idset_sort(uint32 *ids, uint32 n);
 /* Sort ids[], drop duplicates, and return the number of those left */
 extern uint32 idset_sort_distinct(uint32 *ids, uint32 n);
 
-/*
- * array_set.c: the set of an array's elements; NULL if they are too many, of
- * which other functions make an error
- */
-extern IdSet *idset_try_array(struct ArrayType *array, Oid collation);
-
 /* The number as an id; an error if it is out of range */
 extern uint32 idset_check_id(int64 number);
 

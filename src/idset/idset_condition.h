@@ -46,7 +46,10 @@ typedef struct IdSetMeasure
 extern const IdSetMeasure idset_measures[]; /* [GPUVEC_N_MEASURES + 1] */
 extern const char *const idset_measure_names[]; /* [GPUVEC_N_MEASURES] */
 
-/* A function of two sets, vectors or arrays: a score or a distance */
+/*
+ * A function of two sets, vectors, or values that sets are made of: a score or
+ * a distance
+ */
 typedef struct IdSetScored
 {
 	uint32		sparse;			/* a measure of vectors, as in gpuvec_scoring;
@@ -55,8 +58,8 @@ typedef struct IdSetScored
 								 * query */
 	bool		distance;		/* the less, the more similar */
 	bool		negated;		/* a distance is a negated score, not 1 - score */
-	bool		arrays;			/* the arguments are arrays: it is of their
-								 * sets */
+	Oid			made;			/* the sets are made of arguments of this type
+								 * (ANYARRAYOID: of any arrays); or InvalidOid */
 	double		least;			/* no score, or distance, is less, */
 	double		most;			/* ... or more */
 } IdSetScored;

@@ -18,7 +18,7 @@
  * 1 - (tokens <%> q) >= 0.5: then the limit is solved for the score
  * (idset_spelling.c).
  *
- * Arrays.  An index of arrays has their sets under its collation, and tags
+ * Made sets.  An index of arrays has their sets under its collation, and tags
  * <%> q compares those under its own.  The threshold is one of q's set
  * (idset_array_within), and the operator is <<~>>.
  *
@@ -87,7 +87,7 @@ typedef struct Searched
 	Oid			operator;		/* <<->>, of arrays <<~>> */
 	Oid			type;			/* idset_threshold or idvec_threshold */
 	bool		vectors;		/* the latter */
-	bool		arrays;			/* the index makes sets of arrays */
+	Oid			made;			/* sets are made of this type; or InvalidOid */
 	bool		found;			/* a condition was made */
 } Searched;
 
@@ -126,8 +126,9 @@ find_operator(PlannerInfo *root, IndexOptInfo *index, Searched *searched)
 			searched->operator = amop->amopopr;
 			searched->type = amop->amoprighttype;
 			searched->vectors = RowTypeHasValues(amop->amoplefttype);
-			searched->arrays = OidIsValid(get_opfamily_proc(index->opfamily[0], amop->amoplefttype,
-															amop->amoplefttype, ENTRY_SET_PROC));
+			if (OidIsValid(get_opfamily_proc(index->opfamily[0], amop->amoplefttype,
+											 amop->amoplefttype, ENTRY_SET_PROC)))
+				searched->made = amop->amoplefttype;
 		}
 	}
 	ReleaseCatCacheList(list);
@@ -160,6 +161,28 @@ measure_name(const IdSetSpelling *spelling, bool turned)
 }
 
 /*
+ * The function that makes the threshold of a distance of values that sets are
+ * made of; or InvalidOid
+ */
+static Oid
+made_within(const Searched *searched, Oid schema, const Oid *types, int n)
+{
+	static const struct
+	{
+		Oid			type;
+		const char *name;
+		PGFunction	function;
+	}			functions[] = {
+		{ANYARRAYOID, "idset_array_within", idset_array_within}
+	};
+
+	for (int i = 0; i < lengthof(functions); i++)
+		if (functions[i].type == searched->made)
+			return idset_own_function(schema, functions[i].name, types, n, functions[i].function);
+	return InvalidOid;
+}
+
+/*
  * The threshold that sets reach for which the score of a query, or the
  * distance, is at least `limit`, or at most; NULL if it cannot be made
  */
@@ -176,7 +199,7 @@ make_threshold(const Searched *searched, const IdSetSpelling *spelling, const ch
 	Oid			function;
 
 	/* a known score, which estimates of sets see */
-	if (within && !searched->arrays && IsA(limit, Const) && !((Const *) limit)->constisnull &&
+	if (within && !OidIsValid(searched->made) && IsA(limit, Const) && !((Const *) limit)->constisnull &&
 		!isnan(DatumGetFloat8(((Const *) limit)->constvalue)))
 	{
 		double		score = idset_score_within(scored->negated,
@@ -186,9 +209,8 @@ make_threshold(const Searched *searched, const IdSetSpelling *spelling, const ch
 								   Float8GetDatum(score), false, FLOAT8PASSBYVAL);
 		within = false;
 	}
-	if (searched->arrays)
-		function = idset_own_function(schema, "idset_array_within", types, lengthof(types),
-									  idset_array_within);
+	if (OidIsValid(searched->made))
+		function = made_within(searched, schema, types, lengthof(types));
 	else if (searched->vectors)
 		function = idset_own_function(schema, within ? "idvec_within" : "idvec_reaching", types,
 									  lengthof(types), within ? idvec_within : idvec_reaching);
@@ -200,7 +222,7 @@ make_threshold(const Searched *searched, const IdSetSpelling *spelling, const ch
 	return eval_const_expressions(searched->root,
 								  (Node *) makeFuncExpr(function, searched->type,
 														list_make3(query, limit, text), InvalidOid,
-														searched->arrays ? spelling->collation :
+														OidIsValid(searched->made) ? spelling->collation :
 														DEFAULT_COLLATION_OID, COERCE_EXPLICIT_CALL));
 }
 
@@ -283,7 +305,7 @@ query_of_type(const Searched *searched, Node *query)
 	Oid			type = exprType(query);
 	Oid			function;
 
-	if (type == searched->index->opcintype[0] || searched->arrays)
+	if (type == searched->index->opcintype[0] || OidIsValid(searched->made))
 		return query;
 	function = idset_own_function(get_func_namespace(get_opcode(searched->operator)), "idvec",
 								  &type, 1, idset_to_idvec);
@@ -294,16 +316,16 @@ query_of_type(const Searched *searched, Node *query)
 }
 
 /*
- * True if an index has the sets that a score is of.  Those of arrays depend on
- * the collation.
+ * True if an index has the sets that a score is of.  Those that are made of
+ * values depend on the collation.
  */
 static bool
 has_sets(const Searched *searched, const IdSetSpelling *spelling)
 {
 	Oid			collation = searched->index->indexcollations[0];
 
-	return spelling->scored.arrays == searched->arrays &&
-		(!OidIsValid(collation) || !searched->arrays || spelling->collation == collation);
+	return spelling->scored.made == searched->made &&
+		(!OidIsValid(collation) || !OidIsValid(searched->made) || spelling->collation == collation);
 }
 
 /*
@@ -421,7 +443,7 @@ is_good_threshold(const Searched *searched, const OpExpr *clause)
 	IdSetThreshold threshold;
 	IdVecThreshold of_vectors;
 
-	if (!is_opclause(clause) || clause->opno != searched->operator || searched->arrays)
+	if (!is_opclause(clause) || clause->opno != searched->operator || OidIsValid(searched->made))
 		return false;
 	value = lsecond(clause->args);
 	if (!IsA(value, Const) || value->constisnull || contain_leaked_vars(linitial(clause->args)))

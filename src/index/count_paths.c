@@ -70,7 +70,7 @@ static const CustomPathMethods path_methods = {
 /* Search keys of a path that have been looked at */
 typedef struct KeysSeen
 {
-	bool		arrays;			/* the first column has arrays: sets of them
+	bool		makes;			/* sets are made of the first column: they
 								 * decide thresholds only */
 	int			of_set;			/* those of the first column, and .. */
 	bool		several;		/* .. a bound does not say all of them; then
@@ -146,13 +146,13 @@ see_set(const IndexOptInfo *index, const IndexClause *clause, KeysSeen *seen)
 	Oid			left;
 
 	if (clause->lossy)
-		return !seen->arrays && see_query(index, clause->rinfo, seen);
+		return !seen->makes && see_query(index, clause->rinfo, seen);
 	if (!is_array && !IsA(condition, OpExpr))
 		return false;
 	get_op_opfamily_properties(is_array ? array->opno : comparison->opno, index->opfamily[0], false,
 							   &strategy, &left, &key.sk_subtype);
 	key.sk_strategy = (StrategyNumber) strategy;
-	if (seen->arrays && strategy != GPUVEC_REACHES)
+	if (seen->makes && strategy != GPUVEC_REACHES)
 		return false;
 	see_key(&key, is_array ? array->args : comparison->args, seen);
 	return true;
@@ -207,7 +207,7 @@ see_conditions(const IndexPath *path, KeysSeen *seen)
 	ListCell   *cell;
 
 	memset(seen, 0, sizeof(*seen));
-	seen->arrays = EntriesMakeSets(rel);
+	seen->makes = EntriesMakeSets(rel);
 	FilterDescribe(rel->rd_indextuple, &filters);
 	index_close(rel, NoLock);
 	foreach(cell, index->indrestrictinfo)

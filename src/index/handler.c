@@ -288,20 +288,22 @@ class_complete(Form_pg_opclass form, uint32 seen)
 	return false;
 }
 
-/* True if a function that makes sets has the type of what is kept */
+/* True if functions that make sets have the types that indexes expect */
 static bool
-set_proc_valid(Form_pg_opclass form)
+set_procs_valid(Form_pg_opclass form)
 {
-	Oid			function = get_opfamily_proc(form->opcfamily, form->opcintype, form->opcintype, ENTRY_SET_PROC);
+	Oid			set = get_opfamily_proc(form->opcfamily, form->opcintype, form->opcintype, ENTRY_SET_PROC);
+	Oid			query = get_opfamily_proc(form->opcfamily, form->opcintype, form->opcintype, ENTRY_QUERY_PROC);
+	bool		makes = OidIsValid(form->opckeytype);
 
-	if (OidIsValid(function) == OidIsValid(form->opckeytype) &&
-		(!OidIsValid(function) ||
-		 (idset_is_type(form->opckeytype) && get_func_rettype(function) == form->opckeytype)))
+	if (OidIsValid(set) == makes && OidIsValid(query) == makes &&
+		(!makes || (idset_is_type(form->opckeytype) && get_func_rettype(set) == form->opckeytype &&
+					check_amproc_signature(query, INTERNALOID, true, 3, 3, INTERNALOID, INT2OID, OIDOID))))
 		return true;
 	ereport(INFO,
 			(errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
-			 errmsg("operator class \"%s\" of access method %s has another storage type than its function %d returns",
-					NameStr(form->opcname), "gpuvec", ENTRY_SET_PROC)));
+			 errmsg("operator class \"%s\" of access method %s has not the functions %d and %d that its storage type needs",
+					NameStr(form->opcname), "gpuvec", ENTRY_SET_PROC, ENTRY_QUERY_PROC)));
 	return false;
 }
 
@@ -331,7 +333,7 @@ gpuvec_validate(Oid opclass)
 		else if (amop->amoplefttype == form->opcintype)
 			seen |= 1u << amop->amopstrategy;
 	}
-	ok = class_complete(form, seen) && set_proc_valid(form) && ok;
+	ok = class_complete(form, seen) && set_procs_valid(form) && ok;
 	ReleaseCatCacheList(list);
 	ReleaseSysCache(family_tuple);
 	ReleaseSysCache(class_tuple);
@@ -390,7 +392,7 @@ gpuvec_handler(PG_FUNCTION_ARGS)
 	static const IndexAmRoutine am = {
 		.type = T_IndexAmRoutine,
 		.amstrategies = GPUVEC_N_STRATEGIES,
-		.amsupport = ENTRY_SET_PROC,
+		.amsupport = ENTRY_QUERY_PROC,
 		.amcanorderbyop = true,
 		.amcanmulticol = true,
 		.amoptionalkey = true,

@@ -64,15 +64,13 @@ GpuvecSameValue(const struct varlena *a, const struct varlena *b)
 /*
  * strategies.c: the scoring that a distance strategy is of, of two sets or
  * with weights (false: it has none); are the values of an index's first column
- * vectors; the set that an index makes of a query, or NULL if it has too many
- * ids for one; what a scan of an index with this key orders by, in the current
+ * vectors; what a scan of an index with this key orders by, in the current
  * memory context; is an index of this access method; is a node of a plan an
  * ordered scan of one; the elements of a key's array, palloc'd; the table of a
  * scan, and the mirror that it asks
  */
 extern bool GpuvecStrategyScoring(StrategyNumber strategy, bool weights, gpuvec_scoring *scoring);
 extern bool GpuvecHasValues(Relation index);
-extern struct varlena *GpuvecMadeQuery(Relation index, Datum value);
 extern void GpuvecReadOrder(Relation index, const ScanKeyData *key, GpuvecOrder *order);
 extern bool GpuvecIsOurs(Relation index);
 extern bool GpuvecIsOrderedScan(const PlanState *node);

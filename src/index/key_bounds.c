@@ -168,18 +168,19 @@ set_bound(StrategyNumber strategy, Datum value, Bound *bound)
 }
 
 /*
- * The bound of an operator with an array, of an index that makes sets.  One
- * that is too large for a set says nothing: the operator takes it.
+ * The bound of an operator of an index that makes sets.  A right side that no
+ * set is made of, such as an array with too many elements for one, says
+ * nothing.
  */
 static void
-made_bound(Relation index, StrategyNumber strategy, Datum value, Bound *bound)
+made_bound(Relation index, const ScanKeyData *key, Datum value, Bound *bound)
 {
-	const struct varlena *set = GpuvecMadeQuery(index, value);
+	const struct varlena *set = EntriesQuery(index, key, value);
 
 	if (set == NULL)
 		bound->kind = BOUND_NONE;
 	else
-		set_bound(strategy, PointerGetDatum(set), bound);
+		set_bound(key->sk_strategy, PointerGetDatum(set), bound);
 }
 
 /* The bound of a value, which is not null, of a search key of an index */
@@ -193,7 +194,7 @@ value_bound(Relation index, ScanKey key, Datum value, Bound *bound)
 	bound->kind = BOUND_NOTHING;
 	bound->exact = key->sk_strategy != GPUVEC_CONTAINED && !makes;
 	if (makes)
-		made_bound(index, key->sk_strategy, value, bound);
+		made_bound(index, key, value, bound);
 	else if (key->sk_strategy == GPUVEC_REACHES && GpuvecHasValues(index))
 		vector_bound(value, raise, bound);
 	else if (key->sk_strategy == GPUVEC_REACHES)

@@ -161,7 +161,7 @@ distance_of(PlannerInfo *root, IndexOptInfo *index, const PathKey *key, Node *ex
 	if (spelling.has_fallback ? !spelling.fallback_last :
 		key->pk_nulls_first && !GpuvecIsNotNull(root, index->rel, spelling.sets[column]))
 		return NULL;
-	operator = distance_operator(index, &measure, spelling.scored.arrays ? index->opcintype[0] :
+	operator = distance_operator(index, &measure, OidIsValid(spelling.scored.made) ? index->opcintype[0] :
 								 exprType(spelling.sets[1 - column]));
 	if (!OidIsValid(operator))
 		return NULL;

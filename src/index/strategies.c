@@ -56,16 +56,6 @@ GpuvecHasValues(Relation index)
 	return RowTypeHasValues(index->rd_opcintype[0]);
 }
 
-struct varlena *
-GpuvecMadeQuery(Relation index, Datum value)
-{
-	ArrayType  *array = DatumGetArrayTypeP(value);
-
-	if (ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array)) > GPUVEC_MAX_IDS)
-		return (struct varlena *) idset_try_array(array, index->rd_indcollation[0]);
-	return EntriesValue(index, PointerGetDatum(array));
-}
-
 /*
  * A strategy does not tell the measure: <#> is of two sets, of two vectors, or
  * of a set and a vector, which is another type than that of the column
@@ -83,7 +73,7 @@ GpuvecReadOrder(Relation index, const ScanKeyData *key, GpuvecOrder *order)
 		elog(ERROR, "strategy %d is not one of vectors", key->sk_strategy);
 	if (key->sk_flags & SK_ISNULL)
 		return;
-	order->value = EntriesMakeSets(index) ? GpuvecMadeQuery(index, key->sk_argument) :
+	order->value = EntriesMakeSets(index) ? EntriesQuery(index, key, key->sk_argument) :
 		PG_DETOAST_DATUM_COPY(key->sk_argument);
 	/* the executor raises the error, if it comes to a row */
 	if (order->value == NULL)

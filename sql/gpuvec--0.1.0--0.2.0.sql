@@ -515,6 +515,85 @@ CREATE OPERATOR CLASS array_ops DEFAULT FOR TYPE anyarray USING gpuvec AS
 COMMENT ON OPERATOR CLASS array_ops USING gpuvec IS 'distances of arrays, and searches for their elements';
 COMMENT ON OPERATOR FAMILY array_ops USING gpuvec IS 'distances of arrays';
 
+-- Arrays in jsonb, of strings and numbers: the same.  Other values are refused
+-- by an index.
+
+CREATE FUNCTION idset_of_jsonb(jsonb) RETURNS idset
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idset_of_jsonb(jsonb) IS 'the strings and numbers of a jsonb array: hashes; without nulls';
+
+CREATE FUNCTION jsonb_braun_blanquet_distance(jsonb, jsonb) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION jsonb_braun_blanquet_distance(jsonb, jsonb) IS 'implementation of <-> operator';
+
+CREATE OPERATOR <-> (
+	LEFTARG = jsonb, RIGHTARG = jsonb, FUNCTION = jsonb_braun_blanquet_distance, COMMUTATOR = <->
+);
+COMMENT ON OPERATOR <-> (jsonb, jsonb) IS 'Braun-Blanquet distance of the sets of elements';
+
+CREATE FUNCTION jsonb_jaccard_distance(jsonb, jsonb) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION jsonb_jaccard_distance(jsonb, jsonb) IS 'implementation of <%> operator';
+
+CREATE OPERATOR <%> (
+	LEFTARG = jsonb, RIGHTARG = jsonb, FUNCTION = jsonb_jaccard_distance, COMMUTATOR = <%>
+);
+COMMENT ON OPERATOR <%> (jsonb, jsonb) IS 'Jaccard distance of the sets of elements';
+
+CREATE FUNCTION jsonb_negative_intersection(jsonb, jsonb) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION jsonb_negative_intersection(jsonb, jsonb) IS 'implementation of <#> operator';
+
+CREATE OPERATOR <#> (
+	LEFTARG = jsonb, RIGHTARG = jsonb, FUNCTION = jsonb_negative_intersection, COMMUTATOR = <#>
+);
+COMMENT ON OPERATOR <#> (jsonb, jsonb) IS 'negated number of common elements';
+
+CREATE FUNCTION jsonb_hamming_distance(jsonb, jsonb) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION jsonb_hamming_distance(jsonb, jsonb) IS 'implementation of <~> operator';
+
+CREATE OPERATOR <~> (
+	LEFTARG = jsonb, RIGHTARG = jsonb, FUNCTION = jsonb_hamming_distance, COMMUTATOR = <~>
+);
+COMMENT ON OPERATOR <~> (jsonb, jsonb) IS 'number of elements that only one of the arrays has';
+
+CREATE FUNCTION idset_jsonb_within(query jsonb, max_distance float8, measure text) RETURNS idset_threshold
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idset_jsonb_within(jsonb, float8, text) IS 'as idset_within, for an array in jsonb; all are found if it may have no set';
+
+CREATE FUNCTION jsonb_reaches_threshold(jsonb, idset_threshold) RETURNS bool
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION jsonb_reaches_threshold(jsonb, idset_threshold) IS 'implementation of <<~>> operator';
+
+CREATE OPERATOR <<~>> (
+	LEFTARG = jsonb, RIGHTARG = idset_threshold, FUNCTION = jsonb_reaches_threshold,
+	RESTRICT = matchingsel, JOIN = matchingjoinsel
+);
+COMMENT ON OPERATOR <<~>> (jsonb, idset_threshold) IS 'the set of elements has at least the score with the query';
+
+CREATE FUNCTION gpuvec_jsonb_query(internal, int2, oid) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION gpuvec_jsonb_query(internal, int2, oid) IS 'index support: the set that an operator''s right side is searched for by';
+
+CREATE OPERATOR CLASS jsonb_ops DEFAULT FOR TYPE jsonb USING gpuvec AS
+	OPERATOR 1 <-> FOR ORDER BY float_ops,
+	OPERATOR 2 <%> FOR ORDER BY float_ops,
+	OPERATOR 4 <#> FOR ORDER BY float_ops,
+	OPERATOR 5 <~> FOR ORDER BY float_ops,
+	OPERATOR 6 pg_catalog.?| (jsonb, text[]),
+	OPERATOR 7 pg_catalog.@>,
+	OPERATOR 7 pg_catalog.? (jsonb, text),
+	OPERATOR 7 pg_catalog.?& (jsonb, text[]),
+	OPERATOR 8 pg_catalog.=,
+	OPERATOR 9 pg_catalog.<@,
+	OPERATOR 10 <<~>> (jsonb, idset_threshold),
+	FUNCTION 1 idset_of_jsonb(jsonb),
+	FUNCTION 2 gpuvec_jsonb_query(internal, int2, oid),
+	STORAGE idset;
+COMMENT ON OPERATOR CLASS jsonb_ops USING gpuvec IS 'distances of arrays in jsonb, and searches for their elements';
+COMMENT ON OPERATOR FAMILY jsonb_ops USING gpuvec IS 'distances of arrays in jsonb';
+
 CREATE FUNCTION gpuvec_overlaps_support(internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
 COMMENT ON FUNCTION gpuvec_overlaps_support(internal) IS 'planner support of gpuvec_overlaps';

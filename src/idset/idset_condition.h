@@ -59,7 +59,7 @@ typedef struct IdSetScored
 	bool		distance;		/* the less, the more similar */
 	bool		negated;		/* a distance is a negated score, not 1 - score */
 	Oid			made;			/* the sets are made of arguments of this type
-								 * (ANYARRAYOID: of any arrays); or InvalidOid */
+								 * (ANYARRAYOID: any arrays); or InvalidOid */
 	double		least;			/* no score, or distance, is less, */
 	double		most;			/* ... or more */
 } IdSetScored;
@@ -67,9 +67,9 @@ typedef struct IdSetScored
 /* What a C function returns; false if it is none of ours */
 typedef bool (*IdSetFindScored) (PGFunction function, IdSetScored *scored);
 
-/* The same of functions of sets, and of arrays */
+/* The same of functions of sets, and of values that sets are made of */
 extern bool idset_scored(PGFunction function, IdSetScored *scored);
-extern bool idset_array_scored(PGFunction function, IdSetScored *scored);
+extern bool idset_made_scored(PGFunction function, IdSetScored *scored);
 
 /* The score, or the distance, of a measure of sets */
 extern IdSetScored idset_scored_by(gpuvec_measure measure, bool distance);
@@ -91,5 +91,6 @@ extern Oid	idset_own_function(Oid schema, const char *name, const Oid *types, in
 extern Datum idset_reaching(PG_FUNCTION_ARGS);
 extern Datum idset_within(PG_FUNCTION_ARGS);
 extern Datum idset_array_within(PG_FUNCTION_ARGS);
+extern Datum idset_jsonb_within(PG_FUNCTION_ARGS);
 
 #endif							/* GPUVEC_IDSET_CONDITION_H */

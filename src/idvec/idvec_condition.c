@@ -107,7 +107,7 @@ idvec_scored(PGFunction function, IdSetScored *scored)
 		*scored = scored_by(functions[i].measure, functions[i].distance);
 		return true;
 	}
-	return idset_scored(function, scored) || idset_array_scored(function, scored);
+	return idset_scored(function, scored) || idset_made_scored(function, scored);
 }
 
 const char *

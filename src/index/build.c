@@ -121,8 +121,8 @@ check_columns(Relation index, const FilterColumns *filters)
 	if (FilterKindOf(index->rd_opcintype[0]) != FILTER_UNKNOWN)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("the first column of an index of access method \"%s\" must be of type %s or %s, or an array", "gpuvec",
-						"idset", "idvec"),
+				 errmsg("the first column of an index of access method \"%s\" must be of type %s, %s or %s, or an array", "gpuvec",
+						"idset", "idvec", "jsonb"),
 				 errdetail("The first column has the type %s.",
 						   format_type_be(index->rd_opcintype[0]))));
 	if (n - 1 > GPUVEC_MAX_FILTERS)
@@ -153,7 +153,8 @@ check_elements(Relation heap, Relation index, const IndexInfo *info)
 	type = attnum != 0 ? TupleDescAttr(RelationGetDescr(heap), attnum - 1)->atttypid :
 		exprType(linitial(info->ii_Expressions));
 	type = get_base_element_type(type);
-	(void) EntriesValue(index, PointerGetDatum(construct_empty_array(type)));
+	if (OidIsValid(type))
+		(void) EntriesValue(index, PointerGetDatum(construct_empty_array(type)));
 }
 
 /* Refuse definitions that scans cannot serve */

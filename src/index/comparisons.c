@@ -173,7 +173,8 @@ made_within(const Searched *searched, Oid schema, const Oid *types, int n)
 		const char *name;
 		PGFunction	function;
 	}			functions[] = {
-		{ANYARRAYOID, "idset_array_within", idset_array_within}
+		{ANYARRAYOID, "idset_array_within", idset_array_within},
+		{JSONBOID, "idset_jsonb_within", idset_jsonb_within}
 	};
 
 	for (int i = 0; i < lengthof(functions); i++)

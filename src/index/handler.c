@@ -7,8 +7,8 @@
  * mirror of the column can return the table's rows in the order of a
  * distance, or the rows with certain ids.  An index with an expression or a
  * predicate keeps its rows (entries.c), as no session that only reads may
- * compute them.  So does one that makes sets of its values, of arrays
- * (entry_value.c).  Scans search the mirror (scan.c, key_search.c).
+ * compute them.  So does one that makes sets of its values, of arrays and
+ * jsonb (entry_value.c).  Scans search the mirror (scan.c, key_search.c).
  * Insertions hand rows over to the mirror, and vacuum those that are gone, in
  * shared memory (feed.c, gone.c): neither needs the engine.
  *
@@ -222,14 +222,21 @@ distance_fits(Form_pg_amop amop)
 		opfamily_can_sort_type(amop->amopsortfamily, FLOAT8OID);
 }
 
-/* True if a search operator of sets has the right type on its right side */
+/*
+ * True if a search operator of sets has the right type on its right side.
+ * Those of jsonb have strings, too (jsonb_set.c).
+ */
 static bool
 set_search_fits(Form_pg_amop amop)
 {
+	bool		contains = amop->amopstrategy == GPUVEC_CONTAINS;
+
 	if (amop->amopstrategy == GPUVEC_REACHES)
 		return type_is_rowtype(amop->amoprighttype);
+	if (amop->amoplefttype == JSONBOID && amop->amoprighttype == TEXTARRAYOID)
+		return contains || amop->amopstrategy == GPUVEC_OVERLAPS;
 	return amop->amoplefttype == amop->amoprighttype ||
-		(amop->amopstrategy == GPUVEC_CONTAINS && amop->amoprighttype == INT8OID);
+		(contains && amop->amoprighttype == (amop->amoplefttype == JSONBOID ? TEXTOID : INT8OID));
 }
 
 /*

@@ -18,10 +18,10 @@
  *						from the empty set: hamming >= 0, with the query '{}'.
  *		tokens <<->> t	t names the measure and the bound
  *
- * If the index makes sets of arrays, arrays that satisfy a key have sets that
+ * If the index makes sets of values, values that satisfy a key have sets that
  * satisfy the key of the sets.  Others may, too: null elements and the order
  * of elements make no difference there, and different ones may have one id.
- * Only thresholds of arrays are those of their sets.
+ * Only thresholds of such values are those of their sets.
  *
  * Of vectors only the last one.  All of them rank.  One that the measure
  * refuses comes, too, so that the executor raises the error; with a query that

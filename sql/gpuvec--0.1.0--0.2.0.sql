@@ -594,6 +594,47 @@ CREATE OPERATOR CLASS jsonb_ops DEFAULT FOR TYPE jsonb USING gpuvec AS
 COMMENT ON OPERATOR CLASS jsonb_ops USING gpuvec IS 'distances of arrays in jsonb, and searches for their elements';
 COMMENT ON OPERATOR FAMILY jsonb_ops USING gpuvec IS 'distances of arrays in jsonb';
 
+-- Texts: the same by their trigrams.  Operators have names of their own, since
+-- literals are texts where there is such an operator.
+
+CREATE FUNCTION trgm_jaccard_distance(text, text) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION trgm_jaccard_distance(text, text) IS 'implementation of <%~> operator';
+
+CREATE OPERATOR <%~> (
+	LEFTARG = text, RIGHTARG = text, FUNCTION = trgm_jaccard_distance, COMMUTATOR = <%~>
+);
+COMMENT ON OPERATOR <%~> (text, text) IS 'Jaccard distance of the sets of trigrams';
+
+CREATE FUNCTION idset_trgm_within(query text, max_distance float8, measure text) RETURNS idset_threshold
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idset_trgm_within(text, float8, text) IS 'as idset_within, for the trigrams of a text; all texts are found if it may have too many';
+
+CREATE FUNCTION trgm_reaches_threshold(text, idset_threshold) RETURNS bool
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION trgm_reaches_threshold(text, idset_threshold) IS 'implementation of <<~>> operator';
+
+CREATE OPERATOR <<~>> (
+	LEFTARG = text, RIGHTARG = idset_threshold, FUNCTION = trgm_reaches_threshold,
+	RESTRICT = matchingsel, JOIN = matchingjoinsel
+);
+COMMENT ON OPERATOR <<~>> (text, idset_threshold) IS 'the set of trigrams has at least the score with the query';
+
+CREATE FUNCTION gpuvec_trgm_query(internal, int2, oid) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION gpuvec_trgm_query(internal, int2, oid) IS 'index support: the set that an operator''s right side is searched for by';
+
+CREATE OPERATOR CLASS gpuvec_trgm_ops FOR TYPE text USING gpuvec AS
+	OPERATOR 2 <%~> FOR ORDER BY float_ops,
+	OPERATOR 8 pg_catalog.=,
+	OPERATOR 10 <<~>> (text, idset_threshold),
+	OPERATOR 17 pg_catalog.~~,
+	FUNCTION 1 idset_trigrams(text),
+	FUNCTION 2 gpuvec_trgm_query(internal, int2, oid),
+	STORAGE idset;
+COMMENT ON OPERATOR CLASS gpuvec_trgm_ops USING gpuvec IS 'distances of texts by their trigrams, = and LIKE';
+COMMENT ON OPERATOR FAMILY gpuvec_trgm_ops USING gpuvec IS 'distances of texts by their trigrams';
+
 CREATE FUNCTION gpuvec_overlaps_support(internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
 COMMENT ON FUNCTION gpuvec_overlaps_support(internal) IS 'planner support of gpuvec_overlaps';

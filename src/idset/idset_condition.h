@@ -92,5 +92,6 @@ extern Datum idset_reaching(PG_FUNCTION_ARGS);
 extern Datum idset_within(PG_FUNCTION_ARGS);
 extern Datum idset_array_within(PG_FUNCTION_ARGS);
 extern Datum idset_jsonb_within(PG_FUNCTION_ARGS);
+extern Datum idset_trgm_within(PG_FUNCTION_ARGS);
 
 #endif							/* GPUVEC_IDSET_CONDITION_H */

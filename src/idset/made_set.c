@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * made_set.c
- *	  Distances and thresholds of values that sets are made of, arrays and
- *	  jsonb: they are those of the sets.
+ *	  Distances and thresholds of values that sets are made of, arrays,
+ *	  jsonb and texts: they are those of the sets.
  *
  *-------------------------------------------------------------------------
  */
@@ -123,6 +123,9 @@ MADE_DISTANCE(jsonb, jaccard_distance);
 MADE_DISTANCE(jsonb, negative_intersection);
 MADE_DISTANCE(jsonb, hamming_distance);
 
+MADE_THRESHOLDS(trgm);
+MADE_DISTANCE(trgm, jaccard_distance);
+
 bool
 idset_made_scored(PGFunction function, IdSetScored *scored)
 {
@@ -139,7 +142,8 @@ idset_made_scored(PGFunction function, IdSetScored *scored)
 		{own_jsonb_braun_blanquet_distance, JSONBOID, GPUVEC_BRAUN_BLANQUET},
 		{own_jsonb_jaccard_distance, JSONBOID, GPUVEC_JACCARD},
 		{own_jsonb_negative_intersection, JSONBOID, GPUVEC_INTERSECTION},
-		{own_jsonb_hamming_distance, JSONBOID, GPUVEC_HAMMING}
+		{own_jsonb_hamming_distance, JSONBOID, GPUVEC_HAMMING},
+		{own_trgm_jaccard_distance, TEXTOID, GPUVEC_JACCARD}
 	};
 
 	for (int i = 0; i < lengthof(distances); i++)

@@ -173,6 +173,12 @@ is_word_char(const char *p)
 	return GpuvecIsWordChar(p);
 }
 
+char *
+text_lower(const char *word, int len)
+{
+	return GpuvecLower(word, len);
+}
+
 /* Append a word in lower case.  `plain`: it is so already. */
 static void
 append_lower(StringInfo out, const char *word, int len, bool plain)
@@ -184,19 +190,19 @@ append_lower(StringInfo out, const char *word, int len, bool plain)
 		appendBinaryStringInfo(out, word, len);
 		return;
 	}
-	lower = GpuvecLower(word, len);
+	lower = text_lower(word, len);
 	appendStringInfoString(out, lower);
 	pfree(lower);
 }
 
-/* Append the next word, in lower case; false if there is none */
-bool
-text_next_word(TextReader *reader, StringInfo out)
+/* The next word, or NULL; `plain`: it is in lower case */
+static const char *
+find_word(TextReader *reader, bool *plain)
 {
 	const char *p = reader->next;
 	const char *word;
-	bool		plain = true;
 
+	*plain = true;
 	for (uint64 i = 1; p < reader->end && !is_word_char(p); i++)
 	{
 		GPUVEC_STEP(i);
@@ -206,12 +212,30 @@ text_next_word(TextReader *reader, StringInfo out)
 	for (uint64 i = 1; p < reader->end && is_word_char(p); i++)
 	{
 		GPUVEC_STEP(i);
-		plain = plain && !IS_HIGHBIT_SET(*p) && !(*p >= 'A' && *p <= 'Z');
+		*plain = *plain && !IS_HIGHBIT_SET(*p) && !(*p >= 'A' && *p <= 'Z');
 		p += text_char_bytes(p, reader->end);
 	}
 	reader->next = p;
-	if (p == word)
+	return p == word ? NULL : word;
+}
+
+const char *
+text_find_word(TextReader *reader)
+{
+	bool		plain;
+
+	return find_word(reader, &plain);
+}
+
+/* Append the next word, in lower case; false if there is none */
+bool
+text_next_word(TextReader *reader, StringInfo out)
+{
+	bool		plain;
+	const char *word = find_word(reader, &plain);
+
+	if (word == NULL)
 		return false;
-	append_lower(out, word, (int) (p - word), plain);
+	append_lower(out, word, (int) (reader->next - word), plain);
 	return true;
 }

@@ -67,8 +67,14 @@ typedef struct TextReader
 /* Begin to read the words of a text */
 extern void text_reader_init(TextReader *reader, const text *document);
 
+/* The next word, as it is written, which ends at reader->next; or NULL */
+extern const char *text_find_word(TextReader *reader);
+
 /* Append the next word, in lower case; false if there is none */
 extern bool text_next_word(TextReader *reader, StringInfo out);
+
+/* Characters in lower case, as words are lowered; palloc'd, ends with a NUL */
+extern char *text_lower(const char *word, int len);
 
 /* Bytes of the character at p, which must be before `end` */
 extern int	text_char_bytes(const char *p, const char *end);
@@ -84,6 +90,9 @@ extern void text_add_words(TextIds *list, Oid config, const text *document);
 extern void text_add_trigrams(TextIds *list, const text *document);
 extern void text_add_shingles(TextIds *list, const text *document, int n);
 extern void text_add_ngrams(TextIds *list, const text *document, int n);
+
+/* Add the trigrams of characters in succession, and no others */
+extern void text_add_run_trigrams(TextIds *list, const char *run, const char *end);
 
 /* Fail unless an array has at most one dimension, and no null elements */
 extern void text_check_array(ArrayType *array, const char *what);

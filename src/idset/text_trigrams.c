@@ -24,6 +24,7 @@
  */
 #include "gpuvec.h"
 
+#include "idset/made_set.h"
 #include "idset/text_ids.h"
 #include "port/pg_crc32c.h"
 
@@ -51,20 +52,19 @@ trigram_id(const char *trigram, int n)
 	return crc < FIRST_LONG_ID ? ~crc : crc;
 }
 
-/* Add the trigrams of a word that has its blanks */
-static void
-add_word_trigrams(TextIds *ids, const char *word, const char *end)
+void
+text_add_run_trigrams(TextIds *list, const char *run, const char *end)
 {
-	const char *first = word;
-	const char *second = first + 1; /* both are blanks */
-	const char *third = second + 1;
+	const char *first = run;
+	const char *second = first < end ? first + text_char_bytes(first, end) : end;
+	const char *third = second < end ? second + text_char_bytes(second, end) : end;
 
 	for (uint64 i = 0; third < end; i++)
 	{
 		const char *next = third + text_char_bytes(third, end);
 
 		GPUVEC_STEP(i);
-		text_ids_add(ids, trigram_id(first, (int) (next - first)));
+		text_ids_add(list, trigram_id(first, (int) (next - first)));
 		first = second;
 		second = third;
 		third = next;
@@ -84,18 +84,25 @@ text_add_trigrams(TextIds *list, const text *document)
 	{
 		GPUVEC_STEP(i);
 		appendStringInfoChar(&word, ' ');
-		add_word_trigrams(list, word.data, word.data + word.len);
+		text_add_run_trigrams(list, word.data, word.data + word.len);
 		word.len = 2;
 	}
+}
+
+IdSet *
+idset_make_of_trgm(struct varlena *value, Oid collation, bool lenient)
+{
+	TextIds		ids;
+
+	text_ids_init(&ids);
+	ids.lenient = lenient;
+	text_add_trigrams(&ids, (const text *) value);
+	return text_ids_finish(&ids);
 }
 
 /* idset_trigrams(text) */
 Datum
 idset_trigrams(PG_FUNCTION_ARGS)
 {
-	TextIds		ids;
-
-	text_ids_init(&ids);
-	text_add_trigrams(&ids, PG_GETARG_TEXT_PP(0));
-	PG_RETURN_IDSET_P(text_ids_finish(&ids));
+	PG_RETURN_IDSET_P(idset_make_of_trgm(PG_GETARG_VARLENA_PP(0), PG_GET_COLLATION(), false));
 }

@@ -118,13 +118,15 @@ check_columns(Relation index, const FilterColumns *filters)
 {
 	int			n = IndexRelationGetNumberOfKeyAttributes(index);
 
-	if (FilterKindOf(index->rd_opcintype[0]) != FILTER_UNKNOWN)
+	if (FilterKindOf(index->rd_opcintype[0]) != FILTER_UNKNOWN && !EntriesMakeSets(index))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("the first column of an index of access method \"%s\" must be of type %s, %s or %s, or an array", "gpuvec",
 						"idset", "idvec", "jsonb"),
 				 errdetail("The first column has the type %s.",
-						   format_type_be(index->rd_opcintype[0]))));
+						   format_type_be(index->rd_opcintype[0])),
+				 index->rd_opcintype[0] != TEXTOID ? 0 :
+				 errhint("Name the operator class: (column %s).", "gpuvec_trgm_ops")));
 	if (n - 1 > GPUVEC_MAX_FILTERS)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),

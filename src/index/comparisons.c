@@ -174,7 +174,8 @@ made_within(const Searched *searched, Oid schema, const Oid *types, int n)
 		PGFunction	function;
 	}			functions[] = {
 		{ANYARRAYOID, "idset_array_within", idset_array_within},
-		{JSONBOID, "idset_jsonb_within", idset_jsonb_within}
+		{JSONBOID, "idset_jsonb_within", idset_jsonb_within},
+		{TEXTOID, "idset_trgm_within", idset_trgm_within}
 	};
 
 	for (int i = 0; i < lengthof(functions); i++)

@@ -251,9 +251,32 @@ clause_queries(PlannerInfo *root, const IndexClause *clause)
 	return queries;
 }
 
+/*
+ * True if a clause is known to say nothing of sets: LIKE with a pattern that no
+ * trigram is found in
+ */
+static bool
+says_nothing(const IndexOptInfo *info, const IndexClause *clause)
+{
+	const OpExpr *comparison = (const OpExpr *) linitial_node(RestrictInfo, clause->indexquals)->clause;
+	const Const *pattern;
+	Datum		set;
+
+	if (clause->indexcol > 0 || !IsA(comparison, OpExpr) ||
+		get_op_opfamily_strategy(comparison->opno, info->opfamily[0]) != GPUVEC_LIKE)
+		return false;
+	pattern = lsecond(comparison->args);
+	if (!IsA(pattern, Const) || pattern->constisnull)
+		return false;
+	set = DirectFunctionCall3Coll(gpuvec_trgm_query, info->indexcollations[0], pattern->constvalue,
+								  Int16GetDatum(GPUVEC_LIKE), ObjectIdGetDatum(TEXTOID));
+	return DatumGetPointer(set) == NULL;
+}
+
 /* What the clauses of a path let the engine do */
 typedef struct Clauses
 {
+	List	   *telling;		/* those that say something, of IndexClause */
 	bool		searched;		/* it finds rows by one of them */
 	bool		set;			/* one is of the set, and left to the executor
 								 * while rows are ranked */
@@ -273,6 +296,9 @@ look_at_clauses(PlannerInfo *root, const IndexPath *path)
 		const IndexClause *clause = lfirst(cell);
 		bool		searched = clause_is_searched(path->indexinfo, clause);
 
+		if (says_nothing(path->indexinfo, clause))
+			continue;
+		found.telling = lappend(found.telling, lfirst(cell));
 		found.searched |= searched;
 		found.filter |= clause->indexcol > 0;
 		if (clause->indexcol > 0 || IsA(clause->rinfo->clause, NullTest))
@@ -356,14 +382,14 @@ gpuvec_costestimate(PlannerInfo *root, IndexPath *path, double loop_count,
 	bool		ordered = path->indexorderbys != NIL;
 	Clauses		found = look_at_clauses(root, path);
 	List	   *predicate = add_predicate_to_index_quals(info, NIL);
-	List	   *clauses = add_predicate_to_index_quals(info, get_quals_from_indexclauses(path->indexclauses));
+	List	   *clauses = add_predicate_to_index_quals(info, get_quals_from_indexclauses(found.telling));
 	Selectivity indexed = clauselist_selectivity(root, predicate, info->rel->relid, JOIN_INNER, NULL);
 	double		rows = Max(indexed * info->rel->tuples, 1.0);
 
 	*correlation = 0.0;
 	*pages = 1.0;
 	*startup_cost = 0;
-	*selectivity = path->indexclauses == NIL ? indexed :
+	*selectivity = found.telling == NIL ? indexed :
 		clauselist_selectivity(root, clauses, info->rel->relid, JOIN_INNER, NULL);
 	if (!found.searched && !ordered)	/* all rows, in no order */
 		*startup_cost += disable_cost;

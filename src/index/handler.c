@@ -239,6 +239,13 @@ set_search_fits(Form_pg_amop amop)
 		(contains && amop->amoprighttype == (amop->amoplefttype == JSONBOID ? TEXTOID : INT8OID));
 }
 
+/* True if indexes with an operator class of a family keep sets of a type's values */
+static bool
+makes_sets(Oid family, Oid type)
+{
+	return OidIsValid(get_opfamily_proc(family, type, type, ENTRY_SET_PROC));
+}
+
 /*
  * The same for a search operator.  Those of filter columns may have two types
  * of one kind.
@@ -250,10 +257,10 @@ search_fits(Form_pg_amop amop)
 
 	if (amop->amoppurpose != AMOP_SEARCH || get_op_rettype(amop->amopopr) != BOOLOID)
 		return false;
-	if (amop->amopstrategy >= GPUVEC_FIRST_FILTER)
+	if (amop->amopstrategy >= GPUVEC_FIRST_FILTER && amop->amopstrategy <= GPUVEC_FILTER_GREATER)
 		return kind != FILTER_UNKNOWN && FilterKindOf(amop->amoprighttype) == kind &&
 			(amop->amoplefttype == amop->amoprighttype || FilterKinds[kind].mixed);
-	return kind == FILTER_UNKNOWN && set_search_fits(amop);
+	return (kind == FILTER_UNKNOWN || makes_sets(amop->amopfamily, amop->amoplefttype)) && set_search_fits(amop);
 }
 
 /* True if scans understand an operator of a family */
@@ -282,7 +289,7 @@ operator_valid(Form_pg_amop amop, const char *family)
 static bool
 class_complete(Form_pg_opclass form, uint32 seen)
 {
-	bool		filter = FilterKindOf(form->opcintype) != FILTER_UNKNOWN;
+	bool		filter = FilterKindOf(form->opcintype) != FILTER_UNKNOWN && !OidIsValid(form->opckeytype);
 	uint32		wanted = filter ? 1u << GPUVEC_FILTER_EQUAL :
 		(1u << (GPUVEC_LAST_DISTANCE + 1)) - (1u << GPUVEC_FIRST_DISTANCE);
 

@@ -41,7 +41,9 @@
 #define GPUVEC_FILTER_EQUAL		13	/* = */
 #define GPUVEC_FILTER_AT_LEAST	14	/* >= */
 #define GPUVEC_FILTER_GREATER	15	/* > */
-#define GPUVEC_N_STRATEGIES		15
+#define GPUVEC_RANKS			16	/* <&>, <&~>: idset_ranking */
+#define GPUVEC_LIKE				17	/* LIKE */
+#define GPUVEC_N_STRATEGIES		17
 
 /* What an ordered scan orders by: the distance from a query */
 typedef struct GpuvecOrder
@@ -77,6 +79,9 @@ extern bool GpuvecIsOrderedScan(const PlanState *node);
 extern int	GpuvecKeyElements(const ScanKeyData *key, Datum **elements, bool **isnull);
 extern Relation GpuvecScanHeap(IndexScanDesc scan);
 extern void GpuvecDescribe(IndexScanDesc scan, MirrorTarget *target);
+
+/* trgm_query.c: see ENTRY_QUERY_PROC */
+extern Datum gpuvec_trgm_query(PG_FUNCTION_ARGS);
 
 /* build.c */
 extern IndexBuildResult *gpuvec_build(Relation heap, Relation index, IndexInfo *info);

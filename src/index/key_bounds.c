@@ -149,6 +149,7 @@ set_bound(StrategyNumber strategy, Datum value, Bound *bound)
 			bound->scoring.measure = GPUVEC_INTERSECTION;
 			break;
 		case GPUVEC_CONTAINS:
+		case GPUVEC_LIKE:
 			bound->kind = empty ? BOUND_NONE : BOUND_CONTAINS;
 			bound->scoring.measure = GPUVEC_CONTAINMENT;
 			break;

@@ -435,6 +435,30 @@ CREATE FUNCTION gpuvec_vec_topk_batch_rows(
 	SUPPORT gpuvec_topk_support;
 COMMENT ON FUNCTION gpuvec_vec_topk_batch_rows(anyelement, name, idvec[], int8, text, float8, tid[])
 	IS 'the k most similar rows for each vector of an array, as whole rows';
+-- Orders by any measure.  An array has an operator of another name, as a
+-- literal beside a ranking is a set.
+
+CREATE TYPE idset_ranking AS (query idset, measure text);
+COMMENT ON TYPE idset_ranking IS 'a query and the measure to rank sets by';
+COMMENT ON COLUMN idset_ranking.query IS 'the set to compare with';
+COMMENT ON COLUMN idset_ranking.measure IS 'name of the measure';
+
+CREATE FUNCTION idset_ranking(query idset, measure text DEFAULT 'braun_blanquet') RETURNS idset_ranking
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION idset_ranking(idset, text) IS 'the right side of the operators <&> and <&~>';
+
+CREATE FUNCTION idset_negative_score(idset, idset_ranking) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION idset_negative_score(idset, idset_ranking) IS 'implementation of <&> operator';
+
+CREATE OPERATOR <&> (
+	LEFTARG = idset, RIGHTARG = idset_ranking, FUNCTION = idset_negative_score
+);
+COMMENT ON OPERATOR <&> (idset, idset_ranking) IS 'negated score with the query';
+
+ALTER OPERATOR FAMILY idset_ops USING gpuvec ADD
+	OPERATOR 16 <&> (idset, idset_ranking) FOR ORDER BY float_ops;
+
 -- Arrays.  An index on a column of arrays keeps the sets of their elements,
 -- which distances are defined on.  Searches by the server's own operators are
 -- checked on the rows.  There is no <=> of two arrays: the extension rum has
@@ -499,6 +523,15 @@ CREATE FUNCTION gpuvec_array_query(internal, int2, oid) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION gpuvec_array_query(internal, int2, oid) IS 'index support: the set that an operator''s right side is searched for by';
 
+CREATE FUNCTION array_negative_score(anyarray, idset_ranking) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION array_negative_score(anyarray, idset_ranking) IS 'implementation of <&~> operator';
+
+CREATE OPERATOR <&~> (
+	LEFTARG = anyarray, RIGHTARG = idset_ranking, FUNCTION = array_negative_score
+);
+COMMENT ON OPERATOR <&~> (anyarray, idset_ranking) IS 'negated score of the set of elements with the query';
+
 CREATE OPERATOR CLASS array_ops DEFAULT FOR TYPE anyarray USING gpuvec AS
 	OPERATOR 1 <-> FOR ORDER BY float_ops,
 	OPERATOR 2 <%> FOR ORDER BY float_ops,
@@ -509,6 +542,7 @@ CREATE OPERATOR CLASS array_ops DEFAULT FOR TYPE anyarray USING gpuvec AS
 	OPERATOR 8 pg_catalog.=,
 	OPERATOR 9 pg_catalog.<@,
 	OPERATOR 10 <<~>> (anyarray, idset_threshold),
+	OPERATOR 16 <&~> (anyarray, idset_ranking) FOR ORDER BY float_ops,
 	FUNCTION 1 idset_of_array(anyarray),
 	FUNCTION 2 gpuvec_array_query(internal, int2, oid),
 	STORAGE idset;
@@ -572,6 +606,15 @@ CREATE OPERATOR <<~>> (
 );
 COMMENT ON OPERATOR <<~>> (jsonb, idset_threshold) IS 'the set of elements has at least the score with the query';
 
+CREATE FUNCTION jsonb_negative_score(jsonb, idset_ranking) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION jsonb_negative_score(jsonb, idset_ranking) IS 'implementation of <&~> operator';
+
+CREATE OPERATOR <&~> (
+	LEFTARG = jsonb, RIGHTARG = idset_ranking, FUNCTION = jsonb_negative_score
+);
+COMMENT ON OPERATOR <&~> (jsonb, idset_ranking) IS 'negated score of the set of elements with the query';
+
 CREATE FUNCTION gpuvec_jsonb_query(internal, int2, oid) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION gpuvec_jsonb_query(internal, int2, oid) IS 'index support: the set that an operator''s right side is searched for by';
@@ -588,6 +631,7 @@ CREATE OPERATOR CLASS jsonb_ops DEFAULT FOR TYPE jsonb USING gpuvec AS
 	OPERATOR 8 pg_catalog.=,
 	OPERATOR 9 pg_catalog.<@,
 	OPERATOR 10 <<~>> (jsonb, idset_threshold),
+	OPERATOR 16 <&~> (jsonb, idset_ranking) FOR ORDER BY float_ops,
 	FUNCTION 1 idset_of_jsonb(jsonb),
 	FUNCTION 2 gpuvec_jsonb_query(internal, int2, oid),
 	STORAGE idset;
@@ -620,6 +664,15 @@ CREATE OPERATOR <<~>> (
 );
 COMMENT ON OPERATOR <<~>> (text, idset_threshold) IS 'the set of trigrams has at least the score with the query';
 
+CREATE FUNCTION trgm_negative_score(text, idset_ranking) RETURNS float8
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION trgm_negative_score(text, idset_ranking) IS 'implementation of <&~> operator';
+
+CREATE OPERATOR <&~> (
+	LEFTARG = text, RIGHTARG = idset_ranking, FUNCTION = trgm_negative_score
+);
+COMMENT ON OPERATOR <&~> (text, idset_ranking) IS 'negated score of the set of trigrams with the query';
+
 CREATE FUNCTION gpuvec_trgm_query(internal, int2, oid) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION gpuvec_trgm_query(internal, int2, oid) IS 'index support: the set that an operator''s right side is searched for by';
@@ -628,6 +681,7 @@ CREATE OPERATOR CLASS gpuvec_trgm_ops FOR TYPE text USING gpuvec AS
 	OPERATOR 2 <%~> FOR ORDER BY float_ops,
 	OPERATOR 8 pg_catalog.=,
 	OPERATOR 10 <<~>> (text, idset_threshold),
+	OPERATOR 16 <&~> (text, idset_ranking) FOR ORDER BY float_ops,
 	OPERATOR 17 pg_catalog.~~,
 	FUNCTION 1 idset_trigrams(text),
 	FUNCTION 2 gpuvec_trgm_query(internal, int2, oid),

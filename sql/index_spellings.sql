@@ -273,10 +273,10 @@ BEGIN
 END $$;
 SELECT sorts(sort) AS by_index, sort FROM unnest(ARRAY['1 - (tokens <%> ''{5,105}'') DESC NULLS LAST', '1.0 - (''{5,105}'' <=> tokens) DESC NULLS LAST', 'jaccard_similarity(tokens, ''{5,105}'') DESC NULLS LAST',
 	'braun_blanquet_similarity(''{5,105}'', tokens) DESC NULLS LAST', 'dice_similarity(tokens, ''{5,105}'') DESC NULLS LAST', 'containment_similarity(''{5,105}'', tokens) DESC NULLS LAST', '-(tokens <#> ''{5,105}'') DESC NULLS LAST',
-	'1 - jaccard_similarity(tokens, ''{5,105}'')', '100 * (tokens <~> ''{5,105}'')', '(tokens <%> ''{5,105}'')::real', 'coalesce(jaccard_similarity(tokens, ''{5,105}''), 0) DESC', 'coalesce(tokens <-> ''{5,105}'', 1)']) sort;
+	'cosine_similarity(tokens, ''{5,105}'') DESC NULLS LAST', 'containment_similarity(tokens, ''{5,105}'') DESC NULLS LAST', 'overlap_similarity(tokens, ''{5,105}'') DESC NULLS LAST', '1 - jaccard_similarity(tokens, ''{5,105}'')', '100 * (tokens <~> ''{5,105}'')', '(tokens <%> ''{5,105}'')::real', 'coalesce(jaccard_similarity(tokens, ''{5,105}''), 0) DESC', 'coalesce(tokens <-> ''{5,105}'', 1)']) sort;
 -- not where nulls would come first, what is farthest, or another order
 SELECT sorts(sort) AS by_index, sort FROM unnest(ARRAY['1 - (tokens <%> ''{5,105}'') DESC', 'jaccard_similarity(tokens, ''{5,105}'') DESC', 'jaccard_similarity(tokens, ''{5,105}'')', '1 - (tokens <%> ''{5,105}'')',
-	'cosine_similarity(tokens, ''{5,105}'') DESC NULLS LAST', 'containment_similarity(tokens, ''{5,105}'') DESC NULLS LAST', 'overlap_similarity(tokens, ''{5,105}'') DESC NULLS LAST', 'coalesce(jaccard_similarity(tokens, ''{5,105}''), 0.1) DESC',
+	'coalesce(jaccard_similarity(tokens, ''{5,105}''), 0.1) DESC',
 	'coalesce(tokens <-> ''{5,105}'', 0.5)', '(jaccard_similarity(tokens, ''{5,105}'')::numeric / 3)::float8 DESC NULLS LAST', 'tokens <%> ''{5,105}'' NULLS FIRST']) sort;
 SELECT sorts('jaccard_similarity(tokens, ''{5,105}'') DESC', condition) AS by_index, condition FROM unnest(ARRAY['tokens IS NOT NULL', 'tokens <> ''{}''', 'jaccard_similarity(tokens, ''{5}'') > 0.1', 'id > 0', 'tokens IS NULL OR id > 0']) condition;
 -- the values of all rows in this order, nulls and empty sets among them

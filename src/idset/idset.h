@@ -185,7 +185,7 @@ extern Datum idset_out(PG_FUNCTION_ARGS);
 extern Datum idset_add_id(PG_FUNCTION_ARGS);
 
 /*
- * Operator functions and the constructor of thresholds: the planner
+ * Operator functions and constructors of thresholds and rankings: the planner
  * recognizes them by address
  */
 extern Datum idset_cardinality(PG_FUNCTION_ARGS);
@@ -198,5 +198,6 @@ extern Datum idset_contained(PG_FUNCTION_ARGS);
 extern Datum idset_id_contained(PG_FUNCTION_ARGS);
 extern Datum idset_reaches_threshold(PG_FUNCTION_ARGS);
 extern Datum idset_threshold(PG_FUNCTION_ARGS);
+extern Datum idset_ranking(PG_FUNCTION_ARGS);
 
 #endif							/* GPUVEC_IDSET_H */

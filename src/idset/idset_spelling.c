@@ -44,6 +44,7 @@
 #include "access/stratnum.h"
 #include "access/transam.h"
 #include "catalog/pg_type.h"
+#include "common/shortest_dec.h"
 #include "idset/idset.h"
 #include "idset/idset_spelling.h"
 #include "nodes/nodeFuncs.h"
@@ -420,6 +421,25 @@ take_score(Node *node, IdSetFindScored find, IdSetSpelling *spelling)
 	spelling->keeps_order = true;
 	spelling->most = Max(-scored.least, scored.most);
 	return true;
+}
+
+const char *
+idset_spelling_measure(const IdSetSpelling *spelling, bool turned)
+{
+	const IdSetMeasure *measure = &idset_measures[spelling->scored.measure];
+	const Const *alpha = (const Const *) spelling->weights[turned ? 1 : 0];
+	const Const *beta = (const Const *) spelling->weights[turned ? 0 : 1];
+	char		shortest[2][DOUBLE_SHORTEST_DECIMAL_LEN];
+
+	if (!measure->weighted)
+		return turned && !measure->symmetric ? measure->turned :
+			idset_measure_names[spelling->scored.measure];
+	if (!IsA(alpha, Const) || !IsA(beta, Const) || alpha->constisnull || beta->constisnull ||
+		!gpuvec_tversky_valid(DatumGetFloat8(alpha->constvalue), DatumGetFloat8(beta->constvalue)))
+		return NULL;
+	double_to_shortest_decimal_buf(DatumGetFloat8(alpha->constvalue), shortest[0]);
+	double_to_shortest_decimal_buf(DatumGetFloat8(beta->constvalue), shortest[1]);
+	return psprintf("tversky(%s, %s)", shortest[0], shortest[1]);
 }
 
 /* The same as idset_spelling(), for an expression of at most `depth` steps */

@@ -42,6 +42,13 @@ typedef struct IdSetSpelling
  */
 extern bool idset_spelling(Node *node, IdSetFindScored find, IdSetSpelling *spelling);
 
+/*
+ * The name of the measure of a score or a distance of sets, whose query is the
+ * second argument if it is `turned`.  NULL: it has none, or weights that are
+ * not known; if they are bad, the executor reports it.
+ */
+extern const char *idset_spelling_measure(const IdSetSpelling *spelling, bool turned);
+
 /* True if a larger value says that sets are more similar */
 static inline bool
 idset_spelling_rises(const IdSetSpelling *spelling)

@@ -48,15 +48,17 @@ enum
 	THRESHOLD_COLUMNS
 };
 
-/* The type that a constructor returns */
+/* Types of these columns: the query may be a set or a vector */
+static const Oid threshold_types[THRESHOLD_COLUMNS] = {InvalidOid, FLOAT8OID, TEXTOID};
+
+/* The type that a constructor returns, which has n columns */
 static TupleDesc
-result_desc(FunctionCallInfo fcinfo)
+result_desc(FunctionCallInfo fcinfo, int n)
 {
 	TupleDesc	desc;
 
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE ||
-		desc->natts != THRESHOLD_COLUMNS)
-		elog(ERROR, "return type must be a threshold");
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE || desc->natts != n)
+		elog(ERROR, "return type must have %d columns", n);
 	return BlessTupleDesc(desc);
 }
 
@@ -66,22 +68,29 @@ threshold_reaching(FunctionCallInfo fcinfo, Datum query, double min_score)
 	Datum		values[] = {query, Float8GetDatum(min_score), PG_GETARG_DATUM(2)};
 	bool		nulls[THRESHOLD_COLUMNS] = {false};
 
-	return HeapTupleGetDatum(heap_form_tuple(result_desc(fcinfo), values, nulls));
+	return HeapTupleGetDatum(heap_form_tuple(result_desc(fcinfo, THRESHOLD_COLUMNS), values, nulls));
 }
 
-/* Constructor: makes a row of its arguments, as idvec_threshold() does */
 Datum
-idset_threshold(PG_FUNCTION_ARGS)
+threshold_row(FunctionCallInfo fcinfo)
 {
-	Datum		values[THRESHOLD_COLUMNS];
-	bool		nulls[THRESHOLD_COLUMNS];
+	int			n = PG_NARGS();
+	Datum	   *values = palloc_array(Datum, n);
+	bool	   *nulls = palloc_array(bool, n);
 
-	for (int i = 0; i < THRESHOLD_COLUMNS; i++)
+	for (int i = 0; i < n; i++)
 	{
 		values[i] = PG_GETARG_DATUM(i);
 		nulls[i] = PG_ARGISNULL(i);
 	}
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(result_desc(fcinfo), values, nulls)));
+	return HeapTupleGetDatum(heap_form_tuple(result_desc(fcinfo, n), values, nulls));
+}
+
+/* Constructor, also of idvec_threshold */
+Datum
+idset_threshold(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_DATUM(threshold_row(fcinfo));
 }
 
 /* The same for a score that nothing reaches if it is NaN: then null */
@@ -112,17 +121,17 @@ idset_within(PG_FUNCTION_ARGS)
 															  PG_GETARG_TEXT_PP(2))));
 }
 
-/* Deform a threshold */
-static void
-deform_threshold(HeapTupleHeader value, Datum *values, bool *nulls)
+void
+threshold_deform(HeapTupleHeader value, const Oid *types, int n, Datum *values, bool *nulls)
 {
 	TupleDesc	desc = lookup_rowtype_tupdesc(HeapTupleHeaderGetTypeId(value),
 											  HeapTupleHeaderGetTypMod(value));
 	HeapTupleData tuple;
+	bool		fits = desc->natts == n;
 
-	if (desc->natts != THRESHOLD_COLUMNS ||
-		TupleDescAttr(desc, THRESHOLD_MIN_SCORE)->atttypid != FLOAT8OID ||
-		TupleDescAttr(desc, THRESHOLD_MEASURE)->atttypid != TEXTOID)
+	for (int i = 0; fits && i < n; i++)
+		fits = !OidIsValid(types[i]) || TupleDescAttr(desc, i)->atttypid == types[i];
+	if (!fits)
 		elog(ERROR, "type %s has been altered", format_type_be(HeapTupleHeaderGetTypeId(value)));
 	tuple.t_len = HeapTupleHeaderGetDatumLength(value);
 	ItemPointerSetInvalid(&tuple.t_self);
@@ -139,7 +148,7 @@ threshold_parts(HeapTupleHeader value, bool raise, ThresholdParts *parts)
 	bool		nulls[THRESHOLD_COLUMNS];
 
 	memset(parts, 0, sizeof(*parts));
-	deform_threshold(value, values, nulls);
+	threshold_deform(value, threshold_types, THRESHOLD_COLUMNS, values, nulls);
 	if (!nulls[THRESHOLD_MEASURE])
 		parts->measure = TextDatumGetCString(values[THRESHOLD_MEASURE]);
 	parts->isnull = nulls[THRESHOLD_QUERY] || nulls[THRESHOLD_MIN_SCORE];
@@ -156,6 +165,15 @@ threshold_parts(HeapTupleHeader value, bool raise, ThresholdParts *parts)
 	return false;
 }
 
+bool
+threshold_measure(const char *name, bool raise, gpuvec_scoring *scoring)
+{
+	if (!raise)
+		return idset_find_measure(name, scoring);
+	idset_measure_by_name(name, scoring);
+	return true;
+}
+
 /* Parse a value.  If a part is invalid: an error if `raise`, else false. */
 bool
 idset_threshold_parse(HeapTupleHeader value, IdSetThreshold *result, bool raise)
@@ -165,13 +183,8 @@ idset_threshold_parse(HeapTupleHeader value, IdSetThreshold *result, bool raise)
 	memset(result, 0, sizeof(*result));
 	if (!threshold_parts(value, raise, &parts))
 		return false;
-	if (parts.measure != NULL)
-	{
-		if (raise)
-			idset_measure_by_name(parts.measure, &result->scoring);
-		else if (!idset_find_measure(parts.measure, &result->scoring))
-			return false;
-	}
+	if (parts.measure != NULL && !threshold_measure(parts.measure, raise, &result->scoring))
+		return false;
 	if (parts.isnull)
 		return true;
 	result->min_score = parts.min_score;

@@ -4,6 +4,7 @@
  *	  The right side of the operator <<->>: query, least score, measure.
  *
  * Thresholds of vectors (idvec/idvec_threshold.c) are rows of the same kind.
+ * Rankings (idset_ranking.c) are rows of a query and a measure.
  *
  *-------------------------------------------------------------------------
  */
@@ -54,6 +55,17 @@ typedef struct ThresholdParts
  * `raise` an error.
  */
 extern bool threshold_parts(HeapTupleHeader value, bool raise, ThresholdParts *parts);
+
+/*
+ * For rows of other kinds, too: take a row apart whose columns have these
+ * types (InvalidOid: any); the result of a function that makes a row of its
+ * arguments; find a measure by name: if there is none, an error if `raise`,
+ * else false
+ */
+extern void threshold_deform(HeapTupleHeader value, const Oid *types, int n, Datum *values,
+							 bool *nulls);
+extern Datum threshold_row(FunctionCallInfo fcinfo);
+extern bool threshold_measure(const char *name, bool raise, gpuvec_scoring *scoring);
 
 /*
  * The result of a function (query, number, measure) that returns a threshold:

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * made_set.c
- *	  Distances and thresholds of values that sets are made of, arrays,
- *	  jsonb and texts: they are those of the sets.
+ *	  Distances, thresholds and rankings of values that sets are made of,
+ *	  arrays, jsonb and texts: they are those of the sets.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,6 +10,7 @@
 
 #include "catalog/pg_type.h"
 #include "idset/idset_condition.h"
+#include "idset/idset_ranking.h"
 #include "idset/idset_threshold.h"
 #include "idset/kept_argument.h"
 #include "idset/made_set.h"
@@ -65,14 +66,30 @@ reaches(FunctionCallInfo fcinfo, IdSetMaker make)
 	PG_RETURN_BOOL(result);
 }
 
+/* <&~> operator */
+static Datum
+negative_score(FunctionCallInfo fcinfo, IdSetMaker make)
+{
+	const IdSetRanking *ranking = idset_ranking_argument(fcinfo);
+	IdSet	   *set;
+	double		result;
+
+	if (ranking->query == NULL)
+		PG_RETURN_NULL();
+	set = make(PG_GETARG_VARLENA_P(0), PG_GET_COLLATION(), false);
+	result = idset_ranking_distance(ranking, set);
+	pfree(set);
+	PG_RETURN_FLOAT8(result);
+}
+
 /* ---- SQL functions ---- */
 
 /*
  * Of a kind of values: the maker of sets that are kept (kept_argument.h),
  * idset_..._within(query, distance, measure), ..._reaches_threshold(value,
- * threshold)
+ * threshold), ..._negative_score(value, ranking)
  */
-#define MADE_THRESHOLDS(kind) \
+#define MADE_OPERATORS(kind) \
 static void * \
 keep_##kind(FunctionCallInfo fcinfo, struct varlena *value) \
 { \
@@ -90,7 +107,13 @@ kind##_reaches_threshold(PG_FUNCTION_ARGS) \
 { \
 	return reaches(fcinfo, idset_make_of_##kind); \
 } \
-extern Datum kind##_reaches_threshold(PG_FUNCTION_ARGS)
+PG_FUNCTION_INFO_V1(kind##_negative_score); \
+Datum \
+kind##_negative_score(PG_FUNCTION_ARGS) \
+{ \
+	return negative_score(fcinfo, idset_make_of_##kind); \
+} \
+extern Datum kind##_negative_score(PG_FUNCTION_ARGS)
 
 /*
  * ..._distance(value, value): the distance of the sets of both.  own_... is
@@ -111,19 +134,19 @@ kind##_##distance(PG_FUNCTION_ARGS) \
 static Datum own_##kind##_##distance(PG_FUNCTION_ARGS) \
 	__attribute__((alias(#kind "_" #distance)))
 
-MADE_THRESHOLDS(array);
+MADE_OPERATORS(array);
 MADE_DISTANCE(array, braun_blanquet_distance);
 MADE_DISTANCE(array, jaccard_distance);
 MADE_DISTANCE(array, negative_intersection);
 MADE_DISTANCE(array, hamming_distance);
 
-MADE_THRESHOLDS(jsonb);
+MADE_OPERATORS(jsonb);
 MADE_DISTANCE(jsonb, braun_blanquet_distance);
 MADE_DISTANCE(jsonb, jaccard_distance);
 MADE_DISTANCE(jsonb, negative_intersection);
 MADE_DISTANCE(jsonb, hamming_distance);
 
-MADE_THRESHOLDS(trgm);
+MADE_OPERATORS(trgm);
 MADE_DISTANCE(trgm, jaccard_distance);
 
 bool

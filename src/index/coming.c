@@ -9,10 +9,11 @@
  * at (joined.c), and the first rows of all their queries are asked for in one
  * request, when the first of these queries is needed.
  *
- * Only a query may take the answer that is the same: value and conditions.
- * (The measure is that of the scan's operator.)  It is looked for among those
- * that are left, in order, since not every row brings a rescan.  A query that
- * is not there is asked alone.
+ * Only a query may take the answer that is the same: value, measure and
+ * conditions.  It is looked for among those that are left, in order, since not
+ * every row brings a rescan.  A query that is not there is asked alone.  A
+ * request has one measure, that of the first row to come, as rows mostly have
+ * the same.  (Where the right side names it, it may be another for each row.)
  *
  * An answer may be old when it is taken.  But rescans have one snapshot.  A
  * mirror that was as fresh as the snapshot needs had every row that it sees,
@@ -73,7 +74,10 @@ KnnComingAdd(IndexScanDesc scan, ScanKey keys, ScanKey orderbys)
 		memcpy(scan->keyData, keys, scan->numberOfKeys * sizeof(ScanKeyData));
 	memcpy(scan->orderByData, orderbys, scan->numberOfOrderBys * sizeof(ScanKeyData));
 	KnnReadKeys(scan, conditions, &order);
-	if (order.value != NULL && !order.refused && !MirrorWantsNulls(&conditions->filter))
+	if (coming->n == 0)
+		coming->scoring = order.scoring;
+	if (order.value != NULL && !order.refused && !MirrorWantsNulls(&conditions->filter) &&
+		GpuvecSameScoring(&order.scoring, &coming->scoring))
 		KnnMakeQuery(&order, conditions, &coming->queries[coming->n++]);
 	MemoryContextSwitchTo(old);
 	return true;
@@ -120,7 +124,7 @@ KnnComingTake(KnnState *state)
 	KnnComing  *coming = &state->coming;
 	uint32		next = coming->next;
 
-	if (state->wire.resumes)
+	if (state->wire.resumes || !GpuvecSameScoring(&state->order.scoring, &coming->scoring))
 		return false;
 	while (next < coming->n && !same_query(&coming->queries[next], &state->wire))
 		next++;

@@ -48,11 +48,9 @@
 #include "gpuvec.h"
 
 #include "access/htup_details.h"
-#include "catalog/pg_amop.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_opfamily.h"
 #include "catalog/pg_type.h"
-#include "common/shortest_dec.h"
 #include "entries/entries.h"
 #include "idset/idset_condition.h"
 #include "idset/idset_spelling.h"
@@ -72,9 +70,7 @@
 #include "optimizer/restrictinfo.h"
 #include "parser/parse_coerce.h"
 #include "utils/builtins.h"
-#include "utils/catcache.h"
 #include "utils/lsyscache.h"
-#include "utils/syscache.h"
 
 /* That of numeric */
 #define NUMERIC_BTREE_FAMILY	1988
@@ -109,55 +105,27 @@ static set_rel_pathlist_hook_type previous_hook = NULL;
 static bool
 find_operator(PlannerInfo *root, IndexOptInfo *index, Searched *searched)
 {
-	CatCList   *list;
+	Oid			type = index->opcintype[0];
 
 	memset(searched, 0, sizeof(*searched));
 	searched->root = root;
 	searched->index = index;
 	if (!GpuvecIsOurIndex(index))
 		return false;
-	list = SearchSysCacheList1(AMOPSTRATEGY, ObjectIdGetDatum(index->opfamily[0]));
-	for (int i = 0; i < list->n_members; i++)
-	{
-		Form_pg_amop amop = (Form_pg_amop) GETSTRUCT(&list->members[i]->tuple);
-
-		if (amop->amopstrategy == GPUVEC_REACHES && amop->amoplefttype == index->opcintype[0])
-		{
-			searched->operator = amop->amopopr;
-			searched->type = amop->amoprighttype;
-			searched->vectors = RowTypeHasValues(amop->amoplefttype);
-			if (OidIsValid(get_opfamily_proc(index->opfamily[0], amop->amoplefttype,
-											 amop->amoplefttype, ENTRY_SET_PROC)))
-				searched->made = amop->amoplefttype;
-		}
-	}
-	ReleaseCatCacheList(list);
+	searched->operator = GpuvecFindOperator(index, GPUVEC_REACHES, &searched->type);
+	searched->vectors = RowTypeHasValues(type);
+	if (OidIsValid(get_opfamily_proc(index->opfamily[0], type, type, ENTRY_SET_PROC)))
+		searched->made = type;
 	return OidIsValid(searched->operator);
 }
 
-/*
- * The name of the measure of a call; NULL if it is not known.  If the weights
- * are bad, the executor reports it.
- */
+/* The name of the measure of a call; NULL if it is not known */
 static const char *
 measure_name(const IdSetSpelling *spelling, bool turned)
 {
-	const IdSetMeasure *measure = &idset_measures[spelling->scored.measure];
-	const Const *alpha = (const Const *) spelling->weights[turned ? 1 : 0];
-	const Const *beta = (const Const *) spelling->weights[turned ? 0 : 1];
-	char		shortest[2][DOUBLE_SHORTEST_DECIMAL_LEN];
-
 	if (spelling->scored.sparse)
 		return idvec_condition_measure((gpuvec_sparse_measure) (spelling->scored.sparse - 1));
-	if (!measure->weighted)
-		return turned && !measure->symmetric ? measure->turned :
-			idset_measure_names[spelling->scored.measure];
-	if (!IsA(alpha, Const) || !IsA(beta, Const) || alpha->constisnull || beta->constisnull ||
-		!gpuvec_tversky_valid(DatumGetFloat8(alpha->constvalue), DatumGetFloat8(beta->constvalue)))
-		return NULL;
-	double_to_shortest_decimal_buf(DatumGetFloat8(alpha->constvalue), shortest[0]);
-	double_to_shortest_decimal_buf(DatumGetFloat8(beta->constvalue), shortest[1]);
-	return psprintf("tversky(%s, %s)", shortest[0], shortest[1]);
+	return idset_spelling_measure(spelling, turned);
 }
 
 /*

@@ -50,8 +50,8 @@ static void
 make_row(const gpuvec_hit *hit, const GpuvecOrder *order, KeyedRow *row)
 {
 	row->root = hit_root(hit);
-	row->distance = GpuvecRankDistance(&order->scoring, row_score(hit, order));
-	row->ranks = GpuvecRanks(&order->scoring, row->distance);
+	row->distance = GpuvecRankDistance(order, row_score(hit, order));
+	row->ranks = GpuvecRanks(order, row->distance, gpuvec_hit_common(hit->place));
 }
 
 /* Make the row of a hit whose set is null: it comes behind all others */

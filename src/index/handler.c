@@ -214,11 +214,13 @@ gpuvec_vacuumcleanup(IndexVacuumInfo *info, IndexBulkDeleteResult *stats)
 static bool
 distance_fits(Form_pg_amop amop)
 {
-	return amop->amoppurpose == AMOP_ORDER &&
-		(amop->amoplefttype == amop->amoprighttype ||
-		 (amop->amopstrategy == GPUVEC_INNER_PRODUCT &&
-		  (idvec_is_type(amop->amoplefttype) || idvec_is_type(amop->amoprighttype)))) &&
-		get_op_rettype(amop->amopopr) == FLOAT8OID &&
+	bool		types = amop->amoplefttype == amop->amoprighttype ||
+		(amop->amopstrategy == GPUVEC_INNER_PRODUCT &&
+		 (idvec_is_type(amop->amoplefttype) || idvec_is_type(amop->amoprighttype)));
+
+	if (amop->amopstrategy == GPUVEC_RANKS)
+		types = type_is_rowtype(amop->amoprighttype) && !RowTypeHasValues(amop->amoplefttype);
+	return amop->amoppurpose == AMOP_ORDER && types && get_op_rettype(amop->amopopr) == FLOAT8OID &&
 		opfamily_can_sort_type(amop->amopsortfamily, FLOAT8OID);
 }
 
@@ -273,7 +275,7 @@ operator_valid(Form_pg_amop amop, const char *family)
 	op_input_types(amop->amopopr, &left, &right);
 	if (left == amop->amoplefttype && right == amop->amoprighttype &&
 		amop->amopstrategy >= GPUVEC_FIRST_DISTANCE && amop->amopstrategy <= GPUVEC_N_STRATEGIES &&
-		(amop->amopstrategy <= GPUVEC_LAST_DISTANCE ? distance_fits(amop) : search_fits(amop)))
+		(GpuvecStrategyOrders(amop->amopstrategy) ? distance_fits(amop) : search_fits(amop)))
 		return true;
 	ereport(INFO,
 			(errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
@@ -291,7 +293,7 @@ class_complete(Form_pg_opclass form, uint32 seen)
 {
 	bool		filter = FilterKindOf(form->opcintype) != FILTER_UNKNOWN && !OidIsValid(form->opckeytype);
 	uint32		wanted = filter ? 1u << GPUVEC_FILTER_EQUAL :
-		(1u << (GPUVEC_LAST_DISTANCE + 1)) - (1u << GPUVEC_FIRST_DISTANCE);
+		(1u << (GPUVEC_LAST_DISTANCE + 1)) - (1u << GPUVEC_FIRST_DISTANCE) + (1u << GPUVEC_RANKS);
 
 	if ((seen & wanted) != 0)
 		return true;

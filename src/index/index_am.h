@@ -22,7 +22,8 @@
 
 /*
  * Strategies of the operator class idset_ops: distance operators, then search
- * operators; then those of the operator classes for filter columns.  idvec_ops
+ * operators; then those of the operator classes for filter columns; and one of
+ * idset_ops again, a distance whose right side names the measure.  idvec_ops
  * has three of the distance operators.
  */
 #define GPUVEC_FIRST_DISTANCE	1
@@ -45,16 +46,34 @@
 #define GPUVEC_LIKE				17	/* LIKE */
 #define GPUVEC_N_STRATEGIES		17
 
+/* True for the strategies that order */
+static inline bool
+GpuvecStrategyOrders(StrategyNumber strategy)
+{
+	return strategy <= GPUVEC_LAST_DISTANCE || strategy == GPUVEC_RANKS;
+}
+
 /* What an ordered scan orders by: the distance from a query */
 typedef struct GpuvecOrder
 {
 	gpuvec_scoring scoring;
+	bool		by_score;		/* the distance is the negated score, by any
+								 * measure */
 	const struct varlena *value;	/* the query, a set or a vector; NULL: every
 									 * distance is null */
 	gpuvec_sparse vector;		/* its ids and values; point into it */
-	bool		refused;		/* the measure does not take it: the engine is
-								 * not asked */
+	bool		refused;		/* the operator fails of it: the engine is not
+								 * asked */
 } GpuvecOrder;
+
+/* True if two scorings are the same */
+static inline bool
+GpuvecSameScoring(const gpuvec_scoring *a, const gpuvec_scoring *b)
+{
+	return a->measure == b->measure && a->sparse == b->sparse &&
+		(a->measure != GPUVEC_TVERSKY ||
+		 memcmp(&a->tversky, &b->tversky, sizeof(gpuvec_tversky)) == 0);
+}
 
 /* True if two queries of one type, which are not toasted, are the same */
 static inline bool
@@ -65,13 +84,16 @@ GpuvecSameValue(const struct varlena *a, const struct varlena *b)
 
 /*
  * strategies.c: the scoring that a distance strategy is of, of two sets or
- * with weights (false: it has none); are the values of an index's first column
+ * with weights (false: it has none); the operator that an index has for a
+ * strategy, and the type of its right side (if there are several, any of them;
+ * InvalidOid: it has none); are the values of an index's first column
  * vectors; what a scan of an index with this key orders by, in the current
  * memory context; is an index of this access method; is a node of a plan an
  * ordered scan of one; the elements of a key's array, palloc'd; the table of a
  * scan, and the mirror that it asks
  */
 extern bool GpuvecStrategyScoring(StrategyNumber strategy, bool weights, gpuvec_scoring *scoring);
+extern Oid	GpuvecFindOperator(const IndexOptInfo *index, StrategyNumber strategy, Oid *right);
 extern bool GpuvecHasValues(Relation index);
 extern void GpuvecReadOrder(Relation index, const ScanKeyData *key, GpuvecOrder *order);
 extern bool GpuvecIsOurs(Relation index);
@@ -111,14 +133,16 @@ extern bool gpuvec_gettuple(IndexScanDesc scan, ScanDirection direction);
 extern void gpuvec_endscan(IndexScanDesc scan);
 
 /*
- * scan_query.c: a number that sorts like the distance of a row with this
- * score; true if rows with different scores may have the same; true if a row
- * with this number ranks.  Of measures of vectors, the greatest score of rows
+ * scan_query.c: true if sets with different scores may have the same distance,
+ * by the operator of the measure, and in an order; a number that sorts like
+ * the distance of a row with this score; true if a row with this number and so
+ * many common ids ranks.  Of measures of vectors, the greatest score of rows
  * that do not rank.
  */
-extern double GpuvecRankDistance(const gpuvec_scoring *scoring, double score);
 extern bool GpuvecDistanceRounds(const gpuvec_scoring *scoring);
-extern bool GpuvecRanks(const gpuvec_scoring *scoring, double distance);
+extern bool GpuvecOrderRounds(const GpuvecOrder *order);
+extern double GpuvecRankDistance(const GpuvecOrder *order, double score);
+extern bool GpuvecRanks(const GpuvecOrder *order, double distance, uint32 common);
 extern double GpuvecFloor(const gpuvec_scoring *scoring);
 
 /* key_search.c: the rows that may satisfy the search keys */

@@ -102,11 +102,10 @@ find_value(ValueSource *source, int64 root, gpuvec_sparse *value)
 void
 GpuvecPlaceRow(const GpuvecOrder *order, const gpuvec_sparse *value, KeyedRow *row)
 {
-	double		score = idvec_score(&order->scoring, &order->vector, value,
-									idset_span_common(order->vector.ids, value->ids));
+	uint32		common = idset_span_common(order->vector.ids, value->ids);
 
-	row->distance = GpuvecRankDistance(&order->scoring, score);
-	row->ranks = GpuvecRanks(&order->scoring, row->distance);
+	row->distance = GpuvecRankDistance(order, idvec_score(&order->scoring, &order->vector, value, common));
+	row->ranks = GpuvecRanks(order, row->distance, common);
 }
 
 /* Make the row of a root, with its distance.  False: there is none. */

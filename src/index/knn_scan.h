@@ -42,6 +42,7 @@ typedef struct KnnComing
 {
 	MemoryContext context;		/* has the queries and their answers */
 	MirrorQuery *queries;		/* [capacity]; [n] of them, in order */
+	gpuvec_scoring scoring;		/* of all of them */
 	uint32		capacity;
 	uint32		n;
 	uint32		next;			/* those before are taken, or will not come */

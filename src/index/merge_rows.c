@@ -253,8 +253,8 @@ known_distance(const MergeRows *rows, const MirrorPartitions *partitions, int ta
 
 	if (!MirrorPartitionsCut(partitions, 0, &score, &from))
 		return INFINITY;
-	distance = GpuvecRankDistance(&rows->order.scoring, score);
-	return target < from && !GpuvecDistanceRounds(&rows->order.scoring) ?
+	distance = GpuvecRankDistance(&rows->order, score);
+	return target < from && !GpuvecOrderRounds(&rows->order) ?
 		nextafter(distance, INFINITY) : distance;
 }
 
@@ -266,7 +266,7 @@ static void
 note_rows(MergeRows *rows, MergeMember *member, const MirrorQuery *query, double known)
 {
 	member->known = query->nhits < rows->k ? known :
-		GpuvecRankDistance(&rows->order.scoring, query->hits[query->nhits - 1].score);
+		GpuvecRankDistance(&rows->order, query->hits[query->nhits - 1].score);
 	member->hits = MemoryContextAllocHuge(rows->context, Max(query->nhits, 1) * sizeof(MirrorHit));
 	memcpy(member->hits, query->hits, query->nhits * sizeof(MirrorHit));
 	member->nhits = query->nhits;
@@ -448,7 +448,7 @@ listed_bound(const MergeRows *rows, const MergeMember *member)
 	if (!member->listed)
 		return -INFINITY;
 	return member->next == member->nhits ? member->known :
-		GpuvecRankDistance(&rows->order.scoring, member->hits[member->next].score);
+		GpuvecRankDistance(&rows->order, member->hits[member->next].score);
 }
 
 double
@@ -494,8 +494,7 @@ is_same_query(const MergeRows *rows, IndexScanDesc scan, const KnnState *state)
 {
 	const GpuvecOrder *mine = &state->order;
 
-	return rows->order.value != NULL && rows->order.scoring.measure == mine->scoring.measure &&
-		rows->order.scoring.sparse == mine->scoring.sparse &&
+	return rows->order.value != NULL && GpuvecSameScoring(&rows->order.scoring, &mine->scoring) &&
 		rows->append->ps.state->es_snapshot == scan->xs_snapshot &&
 		GpuvecSameValue(rows->order.value, mine->value);
 }

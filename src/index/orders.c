@@ -26,6 +26,16 @@
  * of measures of vectors only the inner product, whose distance is the negated
  * score.
  *
+ * Other scores.  Those of sets that none of these distances orders, cosine's
+ * among them, are ordered by tokens <&> idset_ranking(q, 'overlap'), made here
+ * with the measure's name.  That is the negated score, and the one function of
+ * core/measure.h that computes it also computes what was written: nothing is
+ * rounded in one and not in the other.  If the query is the second argument,
+ * containment is tversky(0, 1), i / b by one division of exact numbers too,
+ * and tversky has its weights exchanged: they are multiplied, and two products
+ * added, as before, in either order.  The name has a weight by the shortest
+ * decimal that reads as the same float8.  Weights must be known, and good.
+ *
  * Nulls.  The index returns null sets last.  DESC has nulls first, unless it
  * says NULLS LAST.  So the column must be known not to be null: by its
  * definition, or by a condition; or coalesce() has a value for null that no
@@ -58,6 +68,7 @@
 #include "optimizer/planner.h"
 #include "optimizer/restrictinfo.h"
 #include "parser/parsetree.h"
+#include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
@@ -142,6 +153,40 @@ distance_operator(const IndexOptInfo *index, const gpuvec_scoring *measure, Oid 
 	return InvalidOid;
 }
 
+/*
+ * The distance from an index's column by the measure of a score, as it is:
+ * <&>.  NULL: there is none.
+ */
+static Expr *
+negative_score(PlannerInfo *root, const IndexOptInfo *index, const IdSetSpelling *spelling, int column)
+{
+	Oid			types[] = {index->opcintype[0], TEXTOID};
+	const IdSetScored *scored = &spelling->scored;
+	const char *measure;
+	Node	   *text;
+	Node	   *ranking;
+	Oid			type;
+	Oid			operator;
+	Oid			function;
+
+	if (scored->sparse || scored->distance)
+		return NULL;
+	measure = idset_spelling_measure(spelling, column == 0);
+	operator = GpuvecFindOperator(index, GPUVEC_RANKS, &type);
+	if (measure == NULL || !OidIsValid(operator))
+		return NULL;
+	function = idset_own_function(get_func_namespace(get_opcode(operator)), "idset_ranking", types,
+								  lengthof(types), idset_ranking);
+	if (!OidIsValid(function) || get_func_rettype(function) != type)
+		return NULL;
+	text = (Node *) makeConst(TEXTOID, -1, DEFAULT_COLLATION_OID, -1, CStringGetTextDatum(measure),
+							  false, false);
+	ranking = (Node *) makeFuncExpr(function, type, list_make2(spelling->sets[1 - column], text), InvalidOid,
+								 DEFAULT_COLLATION_OID, COERCE_EXPLICIT_CALL);
+	return make_opclause(operator, FLOAT8OID, false, (Expr *) spelling->sets[column],
+						 (Expr *) eval_const_expressions(root, ranking), InvalidOid, InvalidOid);
+}
+
 /* The distance whose order is that of a sort key's expression; or NULL */
 static Expr *
 distance_of(PlannerInfo *root, IndexOptInfo *index, const PathKey *key, Node *expr)
@@ -155,12 +200,13 @@ distance_of(PlannerInfo *root, IndexOptInfo *index, const PathKey *key, Node *ex
 		idset_spelling_rises(&spelling) == GpuvecIsAscending(key))
 		return NULL;
 	column = match_index_to_operand(spelling.sets[0], 0, index) ? 0 : 1;
-	if (!match_index_to_operand(spelling.sets[column], 0, index) ||
-		!sorting_measure(&spelling.scored, column == 1, &measure))
+	if (!match_index_to_operand(spelling.sets[column], 0, index))
 		return NULL;
 	if (spelling.has_fallback ? !spelling.fallback_last :
 		key->pk_nulls_first && !GpuvecIsNotNull(root, index->rel, spelling.sets[column]))
 		return NULL;
+	if (!sorting_measure(&spelling.scored, column == 1, &measure))
+		return negative_score(root, index, &spelling, column);
 	operator = distance_operator(index, &measure, OidIsValid(spelling.scored.made) ? index->opcintype[0] :
 								 exprType(spelling.sets[1 - column]));
 	if (!OidIsValid(operator))

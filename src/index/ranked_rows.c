@@ -89,7 +89,7 @@ static bool
 same_group(const KnnState *state, const KnnRow *a, const KnnRow *b)
 {
 	return a->distance == b->distance &&
-		(GpuvecDistanceRounds(&state->order.scoring) ||
+		(GpuvecOrderRounds(&state->order) ||
 		 tid_number_block(a->root) == tid_number_block(b->root));
 }
 
@@ -97,7 +97,7 @@ same_group(const KnnState *state, const KnnRow *a, const KnnRow *b)
 static bool
 may_grow(const KnnState *state, const KnnRow *row)
 {
-	if (GpuvecDistanceRounds(&state->order.scoring))
+	if (GpuvecOrderRounds(&state->order))
 		return row->distance >= state->known;
 	return same_group(state, row, &state->rows[state->nrows - 1]);
 }
@@ -109,7 +109,7 @@ finish_groups(KnnState *state)
 	uint64		n = state->nrows;
 
 	state->nsorted = 0;
-	if (!GpuvecDistanceRounds(&state->order.scoring) && state->search.roots)
+	if (!GpuvecOrderRounds(&state->order) && state->search.roots)
 		state->nsorted = n;
 	else if (!state->complete)
 		while (n > 0 && may_grow(state, &state->rows[n - 1]))
@@ -162,7 +162,7 @@ find_batch(IndexScanDesc scan, KnnState *state)
 		return false;
 	}
 	state->known = state->wire.nhits < search->k ? INFINITY :
-		GpuvecRankDistance(&state->order.scoring, state->wire.hits[state->wire.nhits - 1].score);
+		GpuvecRankDistance(&state->order, state->wire.hits[state->wire.nhits - 1].score);
 	search->k = Min(search->k * GPUVEC_BATCH_GROWTH, GPUVEC_MAX_K);
 	return true;
 }
@@ -202,7 +202,7 @@ KnnNextBatch(IndexScanDesc scan, KnnState *state)
 		const MirrorHit *hit = &state->wire.hits[i];
 		KnnRow	   *row = &state->rows[state->nrows++];
 
-		row->distance = GpuvecRankDistance(&state->order.scoring, hit->score);
+		row->distance = GpuvecRankDistance(&state->order, hit->score);
 		row->root = hit_root(hit);
 		row->version = !state->search.roots;
 	}

@@ -42,9 +42,9 @@ KnnMakeQuery(const GpuvecOrder *order, const GpuvecConditions *conditions, Mirro
  * be equal though the scores are not.
  */
 double
-GpuvecRankDistance(const gpuvec_scoring *scoring, double score)
+GpuvecRankDistance(const GpuvecOrder *order, double score)
 {
-	return GpuvecDistanceRounds(scoring) ? 1.0 - score : -score;
+	return GpuvecOrderRounds(order) ? 1.0 - score : -score;
 }
 
 bool
@@ -55,15 +55,24 @@ GpuvecDistanceRounds(const gpuvec_scoring *scoring)
 	return scoring->measure == GPUVEC_COSINE;
 }
 
+bool
+GpuvecOrderRounds(const GpuvecOrder *order)
+{
+	return !order->by_score && GpuvecDistanceRounds(&order->scoring);
+}
+
 /*
- * A row ranks if it comes before all rows without a common id.  By hamming all
- * rank.  With weights, rows that share ids may have the distance of those that
- * share none, or a greater one.
+ * A row ranks if it has a common id, even if its score is 0, as tversky's with
+ * huge weights may be.  By hamming all rank.  Of vectors, rows that share ids
+ * may have the distance of those that share none, or a greater one: it must be
+ * less.
  */
 bool
-GpuvecRanks(const gpuvec_scoring *scoring, double distance)
+GpuvecRanks(const GpuvecOrder *order, double distance, uint32 common)
 {
-	return gpuvec_ranks_disjoint(scoring->measure) || distance < GpuvecRankDistance(scoring, 0);
+	if (order->scoring.sparse)
+		return distance < GpuvecRankDistance(order, 0);
+	return common > 0 || gpuvec_ranks_disjoint(order->scoring.measure);
 }
 
 /* 1 - s is less than 1 if s is more than half of the step below 1 */

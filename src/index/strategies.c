@@ -12,12 +12,16 @@
 
 #include "access/relscan.h"
 #include "access/table.h"
+#include "catalog/pg_amop.h"
 #include "entries/entries.h"
+#include "idset/idset_ranking.h"
 #include "index/index_am.h"
 #include "index/knn_scan.h"
 #include "mirror/describe/row_value.h"
 #include "utils/array.h"
+#include "utils/catcache.h"
 #include "utils/lsyscache.h"
+#include "utils/syscache.h"
 
 /* The measure of two sets that a distance strategy is of */
 static gpuvec_measure
@@ -50,6 +54,25 @@ GpuvecStrategyScoring(StrategyNumber strategy, bool weights, gpuvec_scoring *sco
 	return true;
 }
 
+Oid
+GpuvecFindOperator(const IndexOptInfo *index, StrategyNumber strategy, Oid *right)
+{
+	CatCList   *list = SearchSysCacheList1(AMOPSTRATEGY, ObjectIdGetDatum(index->opfamily[0]));
+	Oid			found = InvalidOid;
+
+	for (int i = 0; i < list->n_members; i++)
+	{
+		Form_pg_amop amop = (Form_pg_amop) GETSTRUCT(&list->members[i]->tuple);
+
+		if (amop->amopstrategy != strategy || amop->amoplefttype != index->opcintype[0])
+			continue;
+		found = amop->amopopr;
+		*right = amop->amoprighttype;
+	}
+	ReleaseCatCacheList(list);
+	return found;
+}
+
 bool
 GpuvecHasValues(Relation index)
 {
@@ -57,30 +80,62 @@ GpuvecHasValues(Relation index)
 }
 
 /*
- * A strategy does not tell the measure: <#> is of two sets, of two vectors, or
- * of a set and a vector, which is another type than that of the column
+ * Read the value of an idset_ranking.  False: there is no such measure.  A
+ * part of it may be null.
+ */
+static bool
+read_ranking(Datum value, GpuvecOrder *order)
+{
+	IdSetRanking ranking;
+	HeapTupleHeader row = (HeapTupleHeader) PG_DETOAST_DATUM_COPY(value);
+
+	if (!idset_ranking_parse(row, &ranking, false))
+		return false;
+	order->scoring = ranking.scoring;
+	order->value = (const struct varlena *) ranking.query;
+	return true;
+}
+
+/* The query that a distance operator has on its right side */
+static const struct varlena *
+read_value(Relation index, const ScanKeyData *key)
+{
+	return EntriesMakeSets(index) ? EntriesQuery(index, key, key->sk_argument) :
+		PG_DETOAST_DATUM_COPY(key->sk_argument);
+}
+
+/*
+ * A strategy does not tell the measure.  <#> is of two sets, of two vectors,
+ * or of a set and a vector, which is another type than that of the column.
+ * The right side of <&> names it.
  */
 void
 GpuvecReadOrder(Relation index, const ScanKeyData *key, GpuvecOrder *order)
 {
-	bool		mixed = OidIsValid(key->sk_subtype) && key->sk_subtype != index->rd_opcintype[0];
+	bool		by_score = key->sk_strategy == GPUVEC_RANKS;
+	bool		mixed = !by_score && OidIsValid(key->sk_subtype) && key->sk_subtype != index->rd_opcintype[0];
 	bool		values = GpuvecHasValues(index);
 	bool		weights = mixed || values;
 	bool		is_set = mixed == values;
 
 	memset(order, 0, sizeof(*order));
-	if (!GpuvecStrategyScoring(key->sk_strategy, weights, &order->scoring))
+	order->by_score = by_score;
+	if (!by_score && !GpuvecStrategyScoring(key->sk_strategy, weights, &order->scoring))
 		elog(ERROR, "strategy %d is not one of vectors", key->sk_strategy);
 	if (key->sk_flags & SK_ISNULL)
 		return;
-	order->value = EntriesMakeSets(index) ? EntriesQuery(index, key, key->sk_argument) :
-		PG_DETOAST_DATUM_COPY(key->sk_argument);
-	/* the executor raises the error, if it comes to a row */
-	if (order->value == NULL)
+	if (by_score)
+		order->refused = !read_ranking(key->sk_argument, order);
+	else
 	{
-		order->value = (const struct varlena *) idset_alloc(0);
-		order->refused = true;
+		order->value = read_value(index, key);
+		order->refused = order->value == NULL;
 	}
+	/* the executor raises the error, if it comes to a row */
+	if (order->refused)
+		order->value = (const struct varlena *) idset_alloc(0);
+	if (order->value == NULL)
+		return;
 	order->vector = is_set ? idvec_sparse_of_set((const IdSet *) order->value) :
 		idvec_sparse((const IdVec *) order->value);
 	order->refused |= weights && idvec_refuses(&order->scoring, &order->vector);

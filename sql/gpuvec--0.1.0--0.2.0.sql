@@ -656,22 +656,22 @@ COMMENT ON FUNCTION idset_trgm_within(text, float8, text) IS 'as idset_within, f
 
 CREATE FUNCTION trgm_reaches_threshold(text, idset_threshold) RETURNS bool
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100;
-COMMENT ON FUNCTION trgm_reaches_threshold(text, idset_threshold) IS 'implementation of <<~>> operator';
+COMMENT ON FUNCTION trgm_reaches_threshold(text, idset_threshold) IS 'implementation of <<%~>> operator';
 
-CREATE OPERATOR <<~>> (
+CREATE OPERATOR <<%~>> (
 	LEFTARG = text, RIGHTARG = idset_threshold, FUNCTION = trgm_reaches_threshold,
 	RESTRICT = matchingsel, JOIN = matchingjoinsel
 );
-COMMENT ON OPERATOR <<~>> (text, idset_threshold) IS 'the set of trigrams has at least the score with the query';
+COMMENT ON OPERATOR <<%~>> (text, idset_threshold) IS 'the set of trigrams has at least the score with the query';
 
 CREATE FUNCTION trgm_negative_score(text, idset_ranking) RETURNS float8
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 100;
-COMMENT ON FUNCTION trgm_negative_score(text, idset_ranking) IS 'implementation of <&~> operator';
+COMMENT ON FUNCTION trgm_negative_score(text, idset_ranking) IS 'implementation of <&%~> operator';
 
-CREATE OPERATOR <&~> (
+CREATE OPERATOR <&%~> (
 	LEFTARG = text, RIGHTARG = idset_ranking, FUNCTION = trgm_negative_score
 );
-COMMENT ON OPERATOR <&~> (text, idset_ranking) IS 'negated score of the set of trigrams with the query';
+COMMENT ON OPERATOR <&%~> (text, idset_ranking) IS 'negated score of the set of trigrams with the query';
 
 CREATE FUNCTION gpuvec_trgm_query(internal, int2, oid) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
@@ -680,8 +680,8 @@ COMMENT ON FUNCTION gpuvec_trgm_query(internal, int2, oid) IS 'index support: th
 CREATE OPERATOR CLASS gpuvec_trgm_ops FOR TYPE text USING gpuvec AS
 	OPERATOR 2 <%~> FOR ORDER BY float_ops,
 	OPERATOR 8 pg_catalog.=,
-	OPERATOR 10 <<~>> (text, idset_threshold),
-	OPERATOR 16 <&~> (text, idset_ranking) FOR ORDER BY float_ops,
+	OPERATOR 10 <<%~>> (text, idset_threshold),
+	OPERATOR 16 <&%~> (text, idset_ranking) FOR ORDER BY float_ops,
 	OPERATOR 17 pg_catalog.~~,
 	FUNCTION 1 idset_trigrams(text),
 	FUNCTION 2 gpuvec_trgm_query(internal, int2, oid),

@@ -9,7 +9,7 @@ SET client_encoding = 'UTF8';
 SET client_min_messages = error;
 -- the distance is that of the sets of trigrams
 SELECT 'word' <%~> 'two words' AS distance, '' <%~> '' AS empty, 'abc' <%~> NULL AS nothing, 'Größe'::varchar <%~> 'GRÖSSE' AS "varchar";
-SELECT 'abc' <<~>> idset_threshold(idset_trigrams('abcd'), 0.5, 'jaccard') AS reaches, 'abc' <<~>> idset_threshold(idset_trigrams('abcd'), 0.7, 'jaccard') AS misses;
+SELECT 'abc' <<%~>> idset_threshold(idset_trigrams('abcd'), 0.5, 'jaccard') AS reaches, 'abc' <<%~>> idset_threshold(idset_trigrams('abcd'), 0.7, 'jaccard') AS misses;
 SELECT idset_trgm_within('abcd', 0.5, 'jaccard') = idset_within(idset_trigrams('abcd'), 0.5, 'jaccard') AS within;
 SELECT amvalidate(oid) FROM pg_opclass WHERE opcname = 'gpuvec_trgm_ops';
 -- texts: near duplicates, capitals that are lowered in several ways, nulls, wildcards
@@ -50,10 +50,11 @@ END $$;
 -- orders
 SELECT q, compared(format('SELECT d FROM (SELECT name <%%~> %L AS d FROM names ORDER BY 1 LIMIT 50) s', q)) FROM unnest('{berlin,"KÖLN foo",σας,"",東京都,123}'::text[]) q;
 SELECT compared('SELECT code <%~> ''foobar'' AS d FROM names ORDER BY 1 LIMIT 30') AS "varchar", compared('SELECT name <%~> ''foobar'' AS d FROM names WHERE price < 5 ORDER BY 1 LIMIT 30') AS filtered, compared('SELECT 1 - (name <%~> ''foobar'') AS d FROM names WHERE name IS NOT NULL ORDER BY 1 DESC LIMIT 30') AS turned;
+SELECT m, compared(format('SELECT d FROM (SELECT name <&%%~> idset_ranking(idset_trigrams(''foo bar''), %L) AS d FROM names WHERE name <> '''' ORDER BY 1 LIMIT 50) s', m)) FROM unnest('{containment,overlap,"tversky(0.9, 0.1)",cosine}'::text[]) m;
 -- thresholds, comparisons
-SELECT c, compared(format('SELECT id FROM names WHERE %s ORDER BY id', c)) FROM unnest(ARRAY['name <%~> ''berlin'' <= 0.5', '1 - (name <%~> ''Köln'') > 0.4', 'name <<~>> idset_threshold(idset_trigrams(''foobar''), 0.5, ''jaccard'')', 'name <<~>> idset_threshold(idset_trigrams(''foobar''), 1, ''containment'') AND price > 50', 'code <%~> ''50%'' < 0.6']) c;
-EXPLAIN (COSTS OFF) SELECT count(*) FROM names WHERE name <<~>> idset_threshold(idset_trigrams('foobar'), 0.5, 'jaccard');
-SELECT (SELECT count(*) FROM names WHERE name <<~>> idset_threshold(idset_trigrams('foobar'), 0.5, 'jaccard')) = (SELECT count(*) FROM names WHERE jaccard_similarity(idset_trigrams(name), idset_trigrams('foobar')) >= 0.5) AS counted;
+SELECT c, compared(format('SELECT id FROM names WHERE %s ORDER BY id', c)) FROM unnest(ARRAY['name <%~> ''berlin'' <= 0.5', '1 - (name <%~> ''Köln'') > 0.4', 'name <<%~>> idset_threshold(idset_trigrams(''foobar''), 0.5, ''jaccard'')', 'name <<%~>> idset_threshold(idset_trigrams(''foobar''), 1, ''containment'') AND price > 50', 'code <%~> ''50%'' < 0.6']) c;
+EXPLAIN (COSTS OFF) SELECT count(*) FROM names WHERE name <<%~>> idset_threshold(idset_trigrams('foobar'), 0.5, 'jaccard');
+SELECT (SELECT count(*) FROM names WHERE name <<%~>> idset_threshold(idset_trigrams('foobar'), 0.5, 'jaccard')) = (SELECT count(*) FROM names WHERE jaccard_similarity(idset_trigrams(name), idset_trigrams('foobar')) >= 0.5) AS counted;
 -- = and LIKE: every piece of some names between wildcards, and whole names
 SELECT compared(format('SELECT id FROM names WHERE name = %L ORDER BY id', name)) AS same, count(*) FROM (SELECT name FROM names WHERE id % 400 = 7) s GROUP BY 1 ORDER BY 1;
 CREATE FUNCTION escaped(t text) RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT regexp_replace(t, '([\\%_])', '\\\1', 'g') $$;

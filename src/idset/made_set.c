@@ -50,7 +50,7 @@ within(FunctionCallInfo fcinfo, IdSetMaker make)
 	return threshold_reaching(fcinfo, PointerGetDatum(query), min_score);
 }
 
-/* <<~>> operator */
+/* <<~>> and <<%~>> operators */
 static Datum
 reaches(FunctionCallInfo fcinfo, IdSetMaker make)
 {
@@ -66,7 +66,7 @@ reaches(FunctionCallInfo fcinfo, IdSetMaker make)
 	PG_RETURN_BOOL(result);
 }
 
-/* <&~> operator */
+/* <&~> and <&%~> operators */
 static Datum
 negative_score(FunctionCallInfo fcinfo, IdSetMaker make)
 {

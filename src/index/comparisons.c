@@ -80,7 +80,7 @@ typedef struct Searched
 {
 	PlannerInfo *root;
 	IndexOptInfo *index;
-	Oid			operator;		/* <<->>, of arrays <<~>> */
+	Oid			operator;		/* <<->>, <<~>> or <<%~>> */
 	Oid			type;			/* idset_threshold or idvec_threshold */
 	bool		vectors;		/* the latter */
 	Oid			made;			/* sets are made of this type; or InvalidOid */

@@ -35,14 +35,14 @@
 #define GPUVEC_CONTAINS			7	/* @> */
 #define GPUVEC_EQUALS			8	/* = */
 #define GPUVEC_CONTAINED		9	/* <@ */
-#define GPUVEC_REACHES			10	/* <<->>, <<~>>: idset_threshold */
+#define GPUVEC_REACHES			10	/* <<->>, <<~>>, <<%~>>: a threshold */
 #define GPUVEC_FIRST_FILTER		11
 #define GPUVEC_FILTER_LESS		11	/* < */
 #define GPUVEC_FILTER_AT_MOST	12	/* <= */
 #define GPUVEC_FILTER_EQUAL		13	/* = */
 #define GPUVEC_FILTER_AT_LEAST	14	/* >= */
 #define GPUVEC_FILTER_GREATER	15	/* > */
-#define GPUVEC_RANKS			16	/* <&>, <&~>: idset_ranking */
+#define GPUVEC_RANKS			16	/* <&>, <&~>, <&%~>: a ranking */
 #define GPUVEC_LIKE				17	/* LIKE */
 #define GPUVEC_N_STRATEGIES		17
 

@@ -111,6 +111,23 @@ SELECT string_agg(chr(19968 + i % 20000) || chr(19968 + i / 200), '') AS long FR
 INSERT INTO names (id, name) VALUES (-1, :'long');
 SELECT count(*) FROM names WHERE name = :'long' OR name LIKE :'long' || '%';
 SELECT count(*) FROM names WHERE name LIKE '%' || :'long' || '%';
+-- only the first column is a set of trigrams
+CREATE FUNCTION message(statement text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE detail text; hint text;
+BEGIN
+	EXECUTE statement;
+	RETURN 'no error';
+EXCEPTION WHEN OTHERS THEN
+	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+	RETURN concat_ws(' | ', SQLSTATE, SQLERRM, detail, hint);
+END $$;
+CREATE TABLE names_places (name text, city text COLLATE "C", zip char(5), tokens idset);
+INSERT INTO names_places SELECT 'name ' || i, 'Berlin ' || i, i % 100, ARRAY[i % 7]::idset FROM generate_series(1, 500) i;
+SELECT message('CREATE INDEX names_places_city ON names_places USING gpuvec (tokens, city gpuvec_trgm_ops)') AS after_sets, message('CREATE INDEX ON names_places USING gpuvec (name gpuvec_trgm_ops, city, name gpuvec_trgm_ops)') AS after_trigrams;
+SELECT compared('SELECT name FROM names_places WHERE tokens @> 3 AND city LIKE ''Berlin 1%'' ORDER BY name') AS first_letters;
+SELECT message('CREATE INDEX ON names_places USING gpuvec (zip)') AS blanks;
+CREATE INDEX names_places_zip ON names_places USING gpuvec ((zip::text) gpuvec_trgm_ops, city);
+SELECT compared('SELECT name FROM names_places WHERE zip::text = ''42'' AND city < ''Berlin 3'' ORDER BY name') AS zip;
 -- search functions take the index
 SELECT score FROM gpuvec_topk('names', 'name', idset_trigrams('berlin'), 3, 'jaccard') ORDER BY rank;
 \c :"before"

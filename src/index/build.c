@@ -125,8 +125,10 @@ check_columns(Relation index, const FilterColumns *filters)
 						"idset", "idvec", "jsonb"),
 				 errdetail("The first column has the type %s.",
 						   format_type_be(index->rd_opcintype[0])),
-				 index->rd_opcintype[0] != TEXTOID ? 0 :
-				 errhint("Name the operator class: (column %s).", "gpuvec_trgm_ops")));
+				 index->rd_opcintype[0] == TEXTOID ?
+				 errhint("Name the operator class: (column %s).", "gpuvec_trgm_ops") :
+				 index->rd_opcintype[0] == BPCHAROID ?
+				 errhint("Cast it, and name the operator class: ((column::text) %s).", "gpuvec_trgm_ops") : 0));
 	if (n - 1 > GPUVEC_MAX_FILTERS)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
@@ -138,6 +140,14 @@ check_columns(Relation index, const FilterColumns *filters)
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					 errmsg("access method \"%s\" cannot filter by type %s", "gpuvec",
 							format_type_be(filters->columns[i].type))));
+	/* their operators do not compare values (conditions.c) */
+	for (int i = 2; i <= n; i++)
+		if (OidIsValid(index_getprocid(index, i, ENTRY_SET_PROC)))
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("access method \"%s\" cannot filter by sets that are made of a column", "gpuvec"),
+					 errdetail("Column %d of the index has an operator class that is for the first column only.", i),
+					 errhint("Leave the operator class out there, or create another index.")));
 }
 
 /*

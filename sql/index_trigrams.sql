@@ -124,7 +124,7 @@ END $$;
 CREATE TABLE names_places (name text, city text COLLATE "C", zip char(5), tokens idset);
 INSERT INTO names_places SELECT 'name ' || i, 'Berlin ' || i, i % 100, ARRAY[i % 7]::idset FROM generate_series(1, 500) i;
 SELECT message('CREATE INDEX names_places_city ON names_places USING gpuvec (tokens, city gpuvec_trgm_ops)') AS after_sets, message('CREATE INDEX ON names_places USING gpuvec (name gpuvec_trgm_ops, city, name gpuvec_trgm_ops)') AS after_trigrams;
-SELECT compared('SELECT name FROM names_places WHERE tokens @> 3 AND city LIKE ''Berlin 1%'' ORDER BY name') AS first_letters;
+SELECT compared('SELECT name FROM names_places WHERE tokens @> 3 AND city LIKE ''_erlin 1%'' ORDER BY name') AS first_letters;
 SELECT message('CREATE INDEX ON names_places USING gpuvec (zip)') AS blanks;
 CREATE INDEX names_places_zip ON names_places USING gpuvec ((zip::text) gpuvec_trgm_ops, city);
 SELECT compared('SELECT name FROM names_places WHERE zip::text = ''42'' AND city < ''Berlin 3'' ORDER BY name') AS zip;

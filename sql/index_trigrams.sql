@@ -126,6 +126,8 @@ INSERT INTO names_places SELECT 'name ' || i, 'Berlin ' || i, i % 100, ARRAY[i %
 SELECT message('CREATE INDEX names_places_city ON names_places USING gpuvec (tokens, city gpuvec_trgm_ops)') AS after_sets, message('CREATE INDEX ON names_places USING gpuvec (name gpuvec_trgm_ops, city, name gpuvec_trgm_ops)') AS after_trigrams;
 SELECT compared('SELECT name FROM names_places WHERE tokens @> 3 AND city LIKE ''_erlin 1%'' ORDER BY name') AS first_letters;
 SELECT message('CREATE INDEX ON names_places USING gpuvec (zip)') AS blanks;
+CREATE TABLE names_lists (list jsonb, words text[]);
+SELECT message('SELECT gpuvec_topk(''names_places'', ''name'', ''{1}'')') AS no_index_of_trigrams, message('SELECT gpuvec_topk(''names_lists'', ''list'', ''{1}'')') AS of_jsonb, message('SELECT gpuvec_topk(''names_lists'', ''words'', ''{1}'')') AS of_array;
 CREATE INDEX names_places_zip ON names_places USING gpuvec ((zip::text) gpuvec_trgm_ops, city);
 SELECT compared('SELECT name FROM names_places WHERE zip::text = ''42'' AND city < ''Berlin 3'' ORDER BY name') AS zip;
 -- search functions take the index

@@ -188,12 +188,26 @@ find_attribute(Relation rel, const char *column, bool sets, Oid *type)
 	return attnum;
 }
 
+/* What to do about a column that has no sets */
+static const char *
+sets_hint(Oid type)
+{
+	Oid			element = get_base_element_type(type);
+
+	type = getBaseType(type);
+	if (RowTypeHasValues(type))
+		return "gpuvec_vec_topk searches it, and ORDER BY with one of the operators <#>, <=> and <%> does.";
+	if (type == TEXTOID || type == VARCHAROID)
+		return "An index USING gpuvec (column gpuvec_trgm_ops) has the sets of its trigrams.";
+	if (type == JSONBOID || element == TEXTOID || element == VARCHAROID)
+		return "An index USING gpuvec (column) has the sets of its elements.";
+	return "Convert it with ALTER TABLE ... ALTER COLUMN ... TYPE idset USING column::idset, or add a generated column.";
+}
+
 /* Fail: a column has neither sets, nor vectors that the function takes */
 static void
 refuse_type(Relation rel, const SearchColumns *columns, Oid type)
 {
-	const char *hint = "Convert it with ALTER TABLE ... ALTER COLUMN ... TYPE idset USING column::idset, or add a generated column.";
-
 	if (columns->vectors)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
@@ -202,14 +216,12 @@ refuse_type(Relation rel, const SearchColumns *columns, Oid type)
 						"idvec", format_type_be(columns->idset_type)),
 				 errhint("A generated column can have its sets or vectors."),
 				 columns->index == NULL ? SearchHintIndex(rel) : 0));
-	if (RowTypeHasValues(type))
-		hint = "gpuvec_vec_topk searches it, and ORDER BY with one of the operators <#>, <=> and <%> does.";
 	ereport(ERROR,
 			(errcode(ERRCODE_DATATYPE_MISMATCH),
 			 errmsg("column \"%s\" of relation \"%s\" is of type %s, not %s",
 					columns->column, RelationGetRelationName(rel), format_type_be(type),
 					format_type_be(columns->idset_type)),
-			 errhint("%s", hint),
+			 errhint("%s", sets_hint(type)),
 			 columns->index == NULL && !RowTypeHasValues(type) ? SearchHintIndex(rel) : 0));
 }
 

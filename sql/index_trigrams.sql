@@ -132,5 +132,22 @@ CREATE INDEX names_places_zip ON names_places USING gpuvec ((zip::text) gpuvec_t
 SELECT compared('SELECT name FROM names_places WHERE zip::text = ''42'' AND city < ''Berlin 3'' ORDER BY name') AS zip;
 -- search functions take the index
 SELECT score FROM gpuvec_topk('names', 'name', idset_trigrams('berlin'), 3, 'jaccard') ORDER BY rank;
+-- a locale that gives J a dot before some letters that combine, if the server has it
+SELECT current_setting('server_version_num')::int >= 150000 AND EXISTS (SELECT FROM pg_collation WHERE collprovider = 'i') AS lithuanian \gset
+\c :"before"
+SET client_min_messages = error;
+DROP DATABASE :"unicode";
+\if :lithuanian
+CREATE DATABASE :"unicode" TEMPLATE template0 ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C.UTF-8' LOCALE_PROVIDER icu ICU_LOCALE 'lt';
+\else
+CREATE DATABASE :"unicode" TEMPLATE template0 ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C.UTF-8';
+\endif
+\c :"unicode"
+SET client_min_messages = error;
+CREATE EXTENSION gpuvec;
+CREATE TABLE dotted AS SELECT U&'abxyJ\2DE0zwcd' AS name UNION ALL SELECT 'other ' || i FROM generate_series(1, 200) i;
+CREATE INDEX ON dotted USING gpuvec (name gpuvec_trgm_ops);
+SET enable_seqscan = off;
+SELECT count(*) FROM dotted WHERE name LIKE U&'%xyJ\2DE0zw%';
 \c :"before"
 DROP DATABASE :"unicode";

@@ -17,7 +17,8 @@
  * end of a word, and so are letters before a combining accent in some
  * languages.  So of such a word only those trigrams count whose characters
  * are lowered in one way wherever they stand: ASCII but I, and characters that
- * are not changed, without combining accents.
+ * are not changed, without combining accents.  J may get a dot, in Lithuanian,
+ * if another combining character follows, so no trigram has both.
  *
  * This is so where LIKE compares bytes: under deterministic collations.
  *
@@ -89,6 +90,8 @@ add_partial_word(TextIds *ids, const char *word, const char *end, bool begins, b
 			end_run(ids, &run);
 		else if (ends && word + len == end)
 			appendStringInfoChar(&run, ' ');
+		else if (*word == 'J' && word + len < end && IS_HIGHBIT_SET(word[len]))
+			end_run(ids, &run);
 		word += len;
 	}
 	end_run(ids, &run);

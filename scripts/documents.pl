@@ -265,7 +265,7 @@ my $internal = q{(prorettype IN ('internal'::regtype, 'cstring'::regtype, 'index
 # sections of functions: title, condition on the name
 my @sections = (
 	[ 'Search', q{proname ~ '^gpuvec_((vec_)?topk|overlaps$)' OR proname NOT LIKE 'idvec%'
-		AND proname ~ '_similarity$|^(intersection|union|difference)_count$|^hamming_distance$|^idset_threshold$'} ],
+		AND proname ~ '_similarity$|^(intersection|union|difference)_count$|^hamming_distance$|^idset_(threshold|ranking)$'} ],
 	[ 'Sets', q{proname LIKE 'idset%' OR proname IN ('unnest', 'bit', 'varbit') OR p.oid = to_regprocedure('cardinality(idset)')} ],
 	[ 'Sparse vectors', q{proname LIKE 'idvec%' OR proname IN ('cardinality', 'gpuvec_sparsevec_casts')} ],
 	[ 'Embedding tables', q{proname ~ '^gpuvec_(gather|pool|nearest|bags|weighted|sum|ensure|apply)'} ],

@@ -33,7 +33,7 @@ INSERT INTO extreme_values VALUES ('key_column', 'name', $$'id'$$, '{}'),
 	(NULL, 'boolean', 'true', '{}'), (NULL, 'bytea', $$'\x01'$$, '{}'), (NULL, 'bit varying', $$B'1'$$, '{}'), (NULL, 'json', $$'[1]'$$, '{}'),
 	(NULL, 'jsonb', $$'[1]'$$, '{}'), (NULL, 'text[]', $$'{a,b}'$$, '{}'), (NULL, 'anyarray', $$'{1}'::int[]$$, '{}'),
 	(NULL, 'regconfig', $$'simple'$$, '{}'), (NULL, 'oid', '1', '{0,4294967295}'), (NULL, 'idset_query', $$'1'$$, '{}'),
-	(NULL, 'idset_threshold', $$idset_threshold('{1}', 0.5)$$, '{}'), (NULL, 'idvec_threshold', $$idvec_threshold('{1:0.5}', 0.5)$$, '{}'), (NULL, 'idvec', $$'{1:0.5}'$$, '{"{}","{0:-1}","{1:1e-45,2:3.4e38}","{4294967295:3.4e38}"}'),
+	(NULL, 'idset_threshold', $$idset_threshold('{1}', 0.5)$$, '{}'), (NULL, 'idset_ranking', $$idset_ranking('{1}', 'tversky(1, 1e308)')$$, '{}'), (NULL, 'idvec_threshold', $$idvec_threshold('{1:0.5}', 0.5)$$, '{}'), (NULL, 'idvec', $$'{1:0.5}'$$, '{"{}","{0:-1}","{1:1e-45,2:3.4e38}","{4294967295:3.4e38}"}'),
 	(NULL, 'idvec[]', $$'{"{1:0.5}"}'$$, '{"{}","{NULL}","{\"{1:1e-45,4294967295:-3.4e38}\"}"}');
 -- a call for each extreme of each argument, and for all arguments at their last extreme
 CREATE TABLE extreme_calls AS

@@ -16,6 +16,9 @@ struct pair
 	const char *truth;
 };
 
+/* The right side of this one names a measure */
+#define RANKING "<&>"
+
 /* Distances; by other weights than the query's, what makes these */
 static const struct distance
 {
@@ -28,6 +31,8 @@ static const struct distance
 	{{"<#>", "idset_negative_intersection"}, ""},
 	{{"<~>", "idset_hamming_distance"}, ""},
 	{{"<#>", "idset_negative_inner_product"}, "stress.weights"},
+	{{RANKING, "idset_negative_score"}, ""},
+	{{RANKING, "idset_negative_score"}, ""},
 };
 
 /* The same of vectors */
@@ -182,6 +187,8 @@ nearest_rows(struct worker *w, const struct table *t, const char *q, struct pair
 
 	if (distance->weights[0])
 		q = say(w, "%s(%s)", distance->weights, q);
+	if (strcmp(op->answer, RANKING) == 0)
+		q = say(w, "idset_ranking(%s, '%s')", q, any_of(w, measures));
 	return (struct pair) {
 		say(w, "SELECT 0 AS grp, (%s %s %s)::text AS key, " IDENTITY " AS id FROM %s t WHERE %s ORDER BY %s %s %s LIMIT %d%s",
 			t->expression, op->answer, q, t->name, filter.answer, t->expression, op->answer, q, limit, tail),

@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 #define MAX_NODES		200
-#define MAX_SCRATCH		2000
+#define MAX_SCRATCH		20000
 #define STATEMENT_BYTES 2000
 #define N_KEEPERS		2
 

@@ -80,6 +80,11 @@ SELECT measure, string_agg(DISTINCT same(format('tokens <&> (%L, %L)', q, measur
 -- beside conditions: many rows, few, none; by filter columns and by the set itself
 SELECT c, string_agg(DISTINCT same(format('tokens <&> (%L, %L)', '{5,105,305,1,2}', measure), 'docs WHERE ' || c, rows), ', ') FROM measures, unnest('{10,1000000}'::int[]) rows,
 	unnest(ARRAY['price < 50', 'price = 7', 'price = -1', 'price IN (3, 4) AND id > 0', 'tokens && ''{5,400}''', 'tokens @> ''{5}'' AND price < 9', 'tokens && ''{5,2}'' AND price BETWEEN 3 AND 60', 'tokens IS NULL', 'tokens IS NOT NULL AND price > 90', 'tokens <<->> (''{5,105}'', 0.3, ''overlap'')', 'id % 50 = 7']) c GROUP BY c ORDER BY c COLLATE "C";
+-- rows that pass are few, and all ranked: those of score 0 come by their tids, whether they share ids or not, and once
+CREATE TABLE many AS SELECT i AS id, i % 100 AS kind, s AS tokens FROM generate_series(1, 130000) i JOIN (SELECT k, (SELECT idset_agg(100 * k + 10 + j) | 5 FROM generate_series(1, 30) j) AS s FROM generate_series(0, 1) k) two ON k = i / 100 % 2 ORDER BY i;
+CREATE INDEX docs_many ON many USING gpuvec (tokens, kind);
+ANALYZE many;
+SELECT measure, same(format('tokens <&> (%L, %L)', '{7,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31}', measure), 'many WHERE kind = 3 AND tokens && ''{5}''') FROM unnest('{"tversky(1e305, 1e308)",overlap}'::text[]) measure;
 -- parts that are null: all rows are equal
 SELECT r, same('tokens <&> ' || r), same('tokens <&> ' || r, 'docs WHERE price < 3', 2) FROM unnest(ARRAY['(NULL, ''dice'')', '(''{5}'', NULL)', 'idset_ranking(NULL, NULL)']) r;
 -- own changes, and a cursor beside others

@@ -144,13 +144,16 @@ gpuvec_endscan(IndexScanDesc scan)
 
 /*
  * Go on with rows that were found, behind the last one that was returned.  If
- * all rows that pass were ranked, only null sets are left.
+ * all rows that pass are ranked, those that share an id and have score 0 are
+ * among those that share none, and only null sets are left then.
  */
 static void
 go_on_keyed(KnnState *state)
 {
 	for (uint64 i = 0; state->disjoint && i < state->nkeyed; i++)
 		state->keyed[i].ranks |= state->keyed[i].distance != INFINITY;
+	if (state->disjoint && state->nkeyed > 1)
+		qsort(state->keyed, state->nkeyed, sizeof(KeyedRow), GpuvecCompareKeyed);
 	state->next = 0;
 	while (state->next < state->nkeyed && !KnnComesNext(state, &state->keyed[state->next]))
 		state->next++;

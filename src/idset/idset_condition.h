@@ -34,6 +34,8 @@ typedef struct IdSetMeasure
 	bool		counts;			/* a score is a number of ids, and its
 								 * distance the negated one; others are at
 								 * most 1, and their distances 1 - score */
+	bool		divided;		/* score and distance are one division each,
+								 * of numbers of ids */
 	bool		weighted;		/* functions have weights as third and fourth
 								 * argument */
 	bool		symmetric;		/* both sets count alike */
@@ -75,10 +77,17 @@ extern bool idset_made_scored(PGFunction function, IdSetScored *scored);
 extern IdSetScored idset_scored_by(gpuvec_measure measure, bool distance);
 
 /*
- * A score that all sets reach that are at most this far from the query.  Some
- * that are a little farther may reach it.
+ * A score that all sets reach, or vectors, that are at most this far from the
+ * query.  Some that are a little farther may reach it.
  */
 extern double idset_score_within(bool negated, double distance);
+
+/*
+ * The same of sets, by the distance of this measure.  No others reach it if
+ * this decides.
+ */
+extern double idset_least_score(gpuvec_measure measure, double distance);
+extern bool idset_least_score_decides(gpuvec_measure measure);
 
 /*
  * A function of a schema whose arguments have these types and whose function

@@ -249,11 +249,11 @@ OWN_FUNCTION(hamming_distance);
 
 const IdSetMeasure idset_measures[] = {
 	[GPUVEC_BRAUN_BLANQUET] = {
-		own_braun_blanquet_similarity, {own_idset_braun_blanquet_distance}, .symmetric = true,
+		own_braun_blanquet_similarity, {own_idset_braun_blanquet_distance}, .divided = true, .symmetric = true,
 		.sorts = IDSET_SORTS_ALL, .sorts_like = GPUVEC_BRAUN_BLANQUET
 	},
 	[GPUVEC_JACCARD] = {
-		own_jaccard_similarity, {own_idset_jaccard_distance}, .symmetric = true,
+		own_jaccard_similarity, {own_idset_jaccard_distance}, .divided = true, .symmetric = true,
 		.sorts = IDSET_SORTS_ALL, .sorts_like = GPUVEC_JACCARD
 	},
 	/* different scores may have one distance */

@@ -109,7 +109,7 @@ idset_threshold_within(double distance, const text *measure)
 
 	idset_measure_by_name(text_to_cstring(measure), &scoring);
 	return isnan(distance) ? -get_float8_infinity() :
-		idset_score_within(idset_measures[scoring.measure].counts, distance);
+		idset_least_score(scoring.measure, distance);
 }
 
 /* The threshold that sets reach which are at most this far from the query */

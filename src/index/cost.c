@@ -252,8 +252,8 @@ clause_queries(PlannerInfo *root, const IndexClause *clause)
 }
 
 /*
- * True if a clause is known to say nothing of sets: LIKE with a pattern that no
- * trigram is found in
+ * True if a clause is known to say nothing of sets: LIKE with a pattern that
+ * no trigram is found in
  */
 static bool
 says_nothing(const IndexOptInfo *info, const IndexClause *clause)

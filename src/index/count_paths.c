@@ -36,6 +36,7 @@
 #include "gpuvec.h"
 
 #include "entries/entries.h"
+#include "index/comparison_keys.h"
 #include "index/count.h"
 #include "index/index_paths.h"
 #include "index/knn_scan.h"
@@ -233,6 +234,46 @@ decides(const IndexPath *path)
 	return see_conditions(path, &seen);
 }
 
+/* True if a bound does not say all of the conditions */
+static bool
+is_several(const IndexPath *path)
+{
+	KeysSeen	seen;
+
+	return see_conditions(path, &seen) && seen.several;
+}
+
+/*
+ * Let the indexes of a table have search keys in place of the comparisons that
+ * they say all of.  Returns what they had.
+ */
+static List *
+exchange_conditions(PlannerInfo *root, const RelOptInfo *rel)
+{
+	List	   *before = NIL;
+	ListCell   *cell;
+
+	foreach(cell, rel->indexlist)
+	{
+		IndexOptInfo *index = lfirst(cell);
+
+		before = lappend(before, index->indrestrictinfo);
+		index->indrestrictinfo = GpuvecSameConditions(root, index);
+	}
+	return before;
+}
+
+/* Undo this */
+static void
+restore_conditions(const RelOptInfo *rel, const List *before)
+{
+	const ListCell *cell;
+	const ListCell *had;
+
+	forboth(cell, rel->indexlist, had, before)
+		((IndexOptInfo *) lfirst(cell))->indrestrictinfo = lfirst(had);
+}
+
 /* The argument of has_columns() */
 typedef struct GroupTest
 {
@@ -283,15 +324,14 @@ typedef struct Scans
  */
 static void
 add_cost(PlannerInfo *root, const RelOptInfo *rel, const IndexPath *index, const Path *scan,
-		 const CountAsked *asked, Scans *scans)
+		 const CountAsked *asked, bool several, Scans *scans)
 {
 	double		found = index->indexselectivity * rel->tuples;
 	Cost		begin = IndexPathBegin(rel, index);
 	double		unseen = 1 - Min(Max(rel->allvisfrac, 0), 1);
 	double		operators = COUNT_OPERATORS * (1 + list_length(asked->columns));
-	KeysSeen	seen;
 
-	if (see_conditions(index, &seen) && seen.several)
+	if (several)
 		scans->cost += GpuvecReadCost(root, index->indexinfo);
 	scans->cost += begin + found * operators * cpu_operator_cost +
 		unseen * Max(scan->total_cost - begin, 0);
@@ -330,7 +370,9 @@ add_scans(PlannerInfo *root, RelOptInfo *rel, const CountAsked *asked, List *col
 {
 	GroupTest	test = {asked, columns};
 	const RangeTblEntry *entry = planner_rt_fetch(rel->relid, root);
+	List	   *written;
 	IndexPath  *index;
+	bool		several;
 	Path	   *scan;
 
 	if (IS_DUMMY_REL(rel))
@@ -351,13 +393,16 @@ add_scans(PlannerInfo *root, RelOptInfo *rel, const CountAsked *asked, List *col
 		}
 		return true;
 	}
+	written = exchange_conditions(root, rel);
 	index = IndexPathFind(root, rel, columns != NIL ? has_columns : NULL, &test, decides);
+	several = index != NULL && is_several(index);
+	restore_conditions(rel, written);
 	if (index == NULL)
 		return false;
 	scan = (Path *) create_bitmap_heap_path(root, rel, (Path *) index, NULL, 1.0, 0);
 	scan->pathtarget = columns_target(root, columns);
 	scans->paths = lappend(scans->paths, scan);
-	add_cost(root, rel, index, scan, asked, scans);
+	add_cost(root, rel, index, scan, asked, several, scans);
 	return true;
 }
 

@@ -241,7 +241,7 @@ set_search_fits(Form_pg_amop amop)
 		(contains && amop->amoprighttype == (amop->amoplefttype == JSONBOID ? TEXTOID : INT8OID));
 }
 
-/* True if indexes with an operator class of a family keep sets of a type's values */
+/* True if a family's operator class for a type makes sets of its values */
 static bool
 makes_sets(Oid family, Oid type)
 {

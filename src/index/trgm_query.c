@@ -72,7 +72,7 @@ end_run(TextIds *ids, StringInfo run)
 	resetStringInfo(run);
 }
 
-/* Add the trigrams of a part of a word: of its begin, or its end, or neither */
+/* Add the trigrams of a part of a word, which may begin it, or end it */
 static void
 add_partial_word(TextIds *ids, const char *word, const char *end, bool begins, bool ends)
 {

@@ -50,6 +50,13 @@ DECLARE
 BEGIN
 	RETURN CASE WHEN split_part(node, ' ', 1) = seq THEN node ELSE format('WRONG: %s, not %s', node, seq) END;
 END $$;
+CREATE FUNCTION plan_lines(query text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE line text;
+BEGIN
+	FOR line IN EXECUTE query LOOP
+		IF line NOT LIKE '% Disabled: true' THEN RETURN NEXT line; END IF;
+	END LOOP;
+END $$;
 -- by the index: a score or a distance as it is; limits at fractions and beside them
 SELECT c, compared(c) FROM unnest(ARRAY['tokens <%> ''{1,2,3,4}'' <= 0.5', 'tokens <%> ''{1,2,3,4}'' < 0.5', '0.5 >= tokens <%> ''{1,2,3,4}''', '0.5 > (''{1,2,3,4}'' <%> tokens)', 'tokens <%> ''{1,2,3}'' <= 0.3333333333333333', 'tokens <%> ''{1,2,3}'' <= 0.33333333333333', 'tokens <%> ''{1,2,3}'' < 0.33333333333334', 'tokens <-> ''{1,2,3,4}'' <= 0.3', 'tokens <-> ''{1,2,3,4,5,6,7}'' <= 0.3', 'tokens <-> ''{1,2,3,4,5,6,7}'' < 0.3',
 	'tokens <#> ''{1,2,3,100}'' <= -3', 'tokens <#> ''{1,2,3,100}'' < -3', 'tokens <~> ''{1,2,3,100}'' <= 3', 'tokens <~> ''{1,2,3,100}'' < 3', 'hamming_distance(tokens, ''{1,2,3,100}'') < 3', 'intersection_count(tokens, ''{1,2,3,100}'') > 2', 'jaccard_similarity(tokens, ''{1,2,3}'') >= 0.6', 'jaccard_similarity(tokens, ''{1,2,3}'') > 0.6', 'jaccard_similarity(tokens, ''{1,2,3}'') > 0.6::real', 'cosine_similarity(tokens, ''{1,2,3}'') >= 0.7', 'containment_similarity(tokens, ''{1,2,3}'') > 0.5', 'containment_similarity(''{1,2,3}'', tokens) > 0.5', 'tversky_similarity(''{1,2,3}'', tokens, 0.3, 0.8) >= 0.75', 'overlap_similarity(tokens, ''{1,2,11}'') > 0.9', 'jaccard_similarity(tokens, ''{1,2,3}'') >= 0.6 AND price < 10', 'coalesce(jaccard_similarity(tokens, ''{1,2,3}''), 0) > 0.5', 'jaccard_similarity(tokens, ''{1,2,3}'') > 1', 'tokens <%> ''{1,2,3}'' < 0']) c;
@@ -68,7 +75,7 @@ SET enable_bitmapscan = off;
 SET enable_indexscan = off;
 PREPARE at_most (float8) AS SELECT count(*) FROM docs WHERE tokens <%> '{1,2,3}' <= $1;
 PREPARE less (float8) AS SELECT count(*) FROM docs WHERE tokens <%> '{1,2,3}' < $1;
-EXPLAIN (COSTS OFF) EXECUTE at_most (0.3333333333333333);
+SELECT plan_lines('EXPLAIN (COSTS OFF) EXECUTE at_most (0.3333333333333333)');
 EXECUTE at_most (0.3333333333333333);
 EXECUTE at_most (0.33333333333333);
 EXECUTE at_most ('NaN');

@@ -73,6 +73,7 @@
 
 #include <math.h>
 
+#include "access/detoast.h"
 #include "access/table.h"
 #include "catalog/pg_class.h"
 #include "entries/entries.h"
@@ -251,6 +252,9 @@ clause_queries(PlannerInfo *root, const IndexClause *clause)
 	return queries;
 }
 
+/* Bytes of a pattern that is looked at while a statement is planned */
+#define MOST_PATTERN		1000
+
 /*
  * True if a clause is known to say nothing of sets: LIKE with a pattern that
  * no trigram is found in
@@ -266,7 +270,8 @@ says_nothing(const IndexOptInfo *info, const IndexClause *clause)
 		get_op_opfamily_strategy(comparison->opno, info->opfamily[0]) != GPUVEC_LIKE)
 		return false;
 	pattern = lsecond(comparison->args);
-	if (!IsA(pattern, Const) || pattern->constisnull)
+	if (!IsA(pattern, Const) || pattern->constisnull ||
+		toast_raw_datum_size(pattern->constvalue) > MOST_PATTERN)
 		return false;
 	set = DirectFunctionCall3Coll(gpuvec_trgm_query, info->indexcollations[0], pattern->constvalue,
 								  Int16GetDatum(GPUVEC_LIKE), ObjectIdGetDatum(TEXTOID));

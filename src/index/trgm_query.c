@@ -90,6 +90,7 @@ add_partial_word(TextIds *ids, const char *word, const char *end, bool begins, b
 			end_run(ids, &run);
 		else if (ends && word + len == end)
 			appendStringInfoChar(&run, ' ');
+		/* Lithuanian has a dot between J and some letters that combine */
 		else if (*word == 'J' && word + len < end && IS_HIGHBIT_SET(word[len]))
 			end_run(ids, &run);
 		word += len;

@@ -1566,10 +1566,11 @@ CREATE OPERATOR CLASS gpuvec_trgm_ops FOR TYPE text USING gpuvec AS
 	OPERATOR 10 <<%~>> (text, idset_threshold),
 	OPERATOR 16 <&%~> (text, idset_ranking) FOR ORDER BY float_ops,
 	OPERATOR 17 pg_catalog.~~,
+	OPERATOR 18 pg_catalog.~~*,
 	FUNCTION 1 idset_trigrams(text),
 	FUNCTION 2 gpuvec_trgm_query(internal, int2, oid),
 	STORAGE idset;
-COMMENT ON OPERATOR CLASS gpuvec_trgm_ops USING gpuvec IS 'distances of texts by their trigrams, = and LIKE';
+COMMENT ON OPERATOR CLASS gpuvec_trgm_ops USING gpuvec IS 'distances of texts by their trigrams, =, LIKE and ILIKE';
 COMMENT ON OPERATOR FAMILY gpuvec_trgm_ops USING gpuvec IS 'distances of texts by their trigrams';
 
 CREATE FUNCTION gpuvec_overlaps_support(internal) RETURNS internal

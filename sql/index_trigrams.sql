@@ -61,13 +61,13 @@ CREATE FUNCTION escaped(t text) RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT
 CREATE TABLE patterns AS SELECT DISTINCT CASE k % 7 WHEN 0 THEN '%' || p || '%' WHEN 1 THEN p || '%' WHEN 2 THEN '%' || p WHEN 3 THEN '_' || p || '_' WHEN 4 THEN p WHEN 5 THEN '%' || replace(p, ' ', '%') || '%' ELSE '%' || overlay(p PLACING '_' FROM 1 + length(p) / 2 FOR 1) || '%' END AS pattern
 	FROM (SELECT k, escaped(substr(name, CASE k % 7 WHEN 1 THEN 1 ELSE from_at END, CASE WHEN k % 7 IN (2, 4) THEN 1000 ELSE len END)) AS p
 		FROM (SELECT name, k, 1 + (chance(id, k, 3) * length(name))::int AS from_at, 3 + (chance(id, k, 4) * 10)::int AS len FROM names, generate_series(0, 6) k WHERE id % 40 = 3 AND length(name) > 6) s) t WHERE p <> '';
-CREATE FUNCTION pattern_differs(pattern text) RETURNS bool LANGUAGE plpgsql AS $$
+CREATE FUNCTION pattern_differs(pattern text, operator text DEFAULT 'LIKE') RETURNS bool LANGUAGE plpgsql AS $$
 DECLARE found int[]; expected int[];
 BEGIN
 	SET LOCAL enable_bitmapscan = off; SET LOCAL enable_indexscan = off;
-	EXECUTE 'SELECT array_agg(id ORDER BY id) FROM names WHERE name LIKE $1' INTO expected USING pattern;
+	EXECUTE format('SELECT array_agg(id ORDER BY id) FROM names WHERE name %s $1', operator) INTO expected USING pattern;
 	SET LOCAL enable_bitmapscan = on; SET LOCAL enable_indexscan = on; SET LOCAL enable_seqscan = off;
-	EXECUTE 'SELECT array_agg(id ORDER BY id) FROM names WHERE name LIKE $1' INTO found USING pattern;
+	EXECUTE format('SELECT array_agg(id ORDER BY id) FROM names WHERE name %s $1', operator) INTO found USING pattern;
 	SET LOCAL enable_seqscan = on;
 	RETURN found IS DISTINCT FROM expected;
 END $$;
@@ -75,6 +75,10 @@ SELECT count(*) > 1000 AS many, count(*) FILTER (WHERE pattern_differs(pattern))
 SELECT p, substring(compared(format('SELECT id FROM names WHERE name LIKE %L ORDER BY id', p)), '\w+$') FROM unnest(ARRAY['%berlin%', '%\%%', '%x\_y%', '%\\%', '%', '', 'ΣΑ%', '%ΣΑΣ%', '%ΑΣ', '%JÀ%', '%ab', 'foo%bar', '%oo b%', '%Ilse%', '%lse%', '%é%', 'a', '%ber\lin%', 'berlin', '%berlin']) p;
 SELECT p, compared(format('SELECT id FROM names WHERE name LIKE %L ESCAPE ''!'' ORDER BY id', p)) FROM unnest(ARRAY['%50!%%', '%x!_y%']) p;
 SELECT compared('SELECT id FROM names WHERE name LIKE ANY (''{%berlin%,%KÖLN%}'') ORDER BY id') AS "any", compared('SELECT id FROM names WHERE name = ANY ((SELECT array_agg(name) FROM names WHERE id < 20)::text[]) ORDER BY id') AS equal_any, compared('SELECT id FROM names WHERE code LIKE ''%FOO%'' AND name LIKE ''%foo%'' ORDER BY id') AS two;
+-- ILIKE: the same patterns, also in capitals and small letters
+SELECT count(*) > 2000 AS many, count(*) FILTER (WHERE pattern_differs(pattern, 'ILIKE')) AS differ, string_agg(pattern, ' ') FILTER (WHERE pattern_differs(pattern, 'ILIKE')) AS which FROM (SELECT pattern FROM patterns UNION SELECT upper(pattern) FROM patterns WHERE length(pattern) % 2 = 0 UNION SELECT lower(pattern) FROM patterns WHERE length(pattern) % 3 = 0) s;
+SELECT p, substring(compared(format('SELECT id FROM names WHERE name ILIKE %L ORDER BY id', p)), '\w+$') FROM unnest(ARRAY['%BERLIN%', '%kelvin%', '%KELVIN%', '%elv' || U&'\0130' || 'n%', '%köl%', '%Foo%Bar', '%ilse%', '%ILSE%', 'x\_Y%', '%be\Rl%', '', '%50\%%']) p;
+SELECT used_index('SELECT id FROM names WHERE name ILIKE ''%bERl%''') AS by_index, compared('SELECT id FROM names WHERE name ILIKE ANY (''{%BERL%,%foo%}'') ORDER BY id') AS "any";
 -- a pattern without a trigram is no search
 SET enable_seqscan = off;
 EXPLAIN (COSTS OFF) SELECT id FROM names WHERE name LIKE '%ab%' AND price = 3;

@@ -256,25 +256,28 @@ clause_queries(PlannerInfo *root, const IndexClause *clause)
 #define MOST_PATTERN		1000
 
 /*
- * True if a clause is known to say nothing of sets: LIKE with a pattern that
- * no trigram is found in
+ * True if a clause is known to say nothing of sets: LIKE or ILIKE with a
+ * pattern that no trigram is found in
  */
 static bool
 says_nothing(const IndexOptInfo *info, const IndexClause *clause)
 {
 	const OpExpr *comparison = (const OpExpr *) linitial_node(RestrictInfo, clause->indexquals)->clause;
 	const Const *pattern;
+	int			strategy;
 	Datum		set;
 
-	if (clause->indexcol > 0 || !IsA(comparison, OpExpr) ||
-		get_op_opfamily_strategy(comparison->opno, info->opfamily[0]) != GPUVEC_LIKE)
+	if (clause->indexcol > 0 || !IsA(comparison, OpExpr))
+		return false;
+	strategy = get_op_opfamily_strategy(comparison->opno, info->opfamily[0]);
+	if (strategy != GPUVEC_LIKE && strategy != GPUVEC_ILIKE)
 		return false;
 	pattern = lsecond(comparison->args);
 	if (!IsA(pattern, Const) || pattern->constisnull ||
 		toast_raw_datum_size(pattern->constvalue) > MOST_PATTERN)
 		return false;
 	set = DirectFunctionCall3Coll(gpuvec_trgm_query, info->indexcollations[0], pattern->constvalue,
-								  Int16GetDatum(GPUVEC_LIKE), ObjectIdGetDatum(TEXTOID));
+								  Int16GetDatum(strategy), ObjectIdGetDatum(TEXTOID));
 	return DatumGetPointer(set) == NULL;
 }
 

@@ -44,7 +44,8 @@
 #define GPUVEC_FILTER_GREATER	15	/* > */
 #define GPUVEC_RANKS			16	/* <&>, <&~>, <&%~>: a ranking */
 #define GPUVEC_LIKE				17	/* LIKE */
-#define GPUVEC_N_STRATEGIES		17
+#define GPUVEC_ILIKE			18	/* ILIKE */
+#define GPUVEC_N_STRATEGIES		18
 
 /* True for the strategies that order */
 static inline bool

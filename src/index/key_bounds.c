@@ -150,6 +150,7 @@ set_bound(StrategyNumber strategy, Datum value, Bound *bound)
 			break;
 		case GPUVEC_CONTAINS:
 		case GPUVEC_LIKE:
+		case GPUVEC_ILIKE:
 			bound->kind = empty ? BOUND_NONE : BOUND_CONTAINS;
 			bound->scoring.measure = GPUVEC_CONTAINMENT;
 			break;

@@ -4,7 +4,7 @@
  *	  The sets by which an index of texts' trigrams is searched.
  *
  * Equal texts have the same trigrams.  A text that matches a pattern of LIKE
- * has those that are found in the pattern here.
+ * or ILIKE has those that are found in the pattern here.
  *
  * A pattern is literal parts with wildcards between them.  A text that matches
  * it has each part somewhere.  What stands before a part is not known, unless
@@ -22,10 +22,18 @@
  *
  * This is so where LIKE compares bytes: under deterministic collations.
  *
+ * ILIKE lowers text and pattern as wholes, under its collation.  So only ASCII
+ * counts, without I, and everything else is a wildcard.  All capitals that are
+ * lowered to such a letter are in ASCII, too, but for two: a dotted I is
+ * lowered to i, and a Kelvin sign to k.  So i and k count only if words are
+ * lowered like this.  And only the database's own collation will do, as words
+ * are lowered by it.
+ *
  *-------------------------------------------------------------------------
  */
 #include "gpuvec.h"
 
+#include "catalog/pg_collation.h"
 #include "idset/made_set.h"
 #include "idset/text_ids.h"
 #include "index/index_am.h"
@@ -137,9 +145,47 @@ end_part(TextIds *ids, StringInfo part, bool at_begin, bool at_end)
 	pfree(literal);
 }
 
-/* Add the trigrams that each text has which matches a pattern */
+/* Which characters of a pattern of ILIKE count */
+typedef struct AnyCase
+{
+	bool		i;				/* the letter i does */
+	bool		k;
+} AnyCase;
+
+/* Find out how words are lowered */
 static void
-add_pattern_trigrams(TextIds *ids, const text *pattern)
+init_any_case(AnyCase *any_case)
+{
+	bool		utf8 = GetDatabaseEncoding() == PG_UTF8;
+
+	any_case->i = utf8 && *text_lower("\xc4\xb0", 2) == 'i';
+	any_case->k = utf8 && *text_lower("\xe2\x84\xaa", 3) == 'k';
+}
+
+/* True if a character of a pattern of ILIKE counts */
+static bool
+counts_in_any_case(const AnyCase *any_case, char c)
+{
+	switch (c)
+	{
+		case 'I':
+			return false;
+		case 'i':
+			return any_case->i;
+		case 'K':
+		case 'k':
+			return any_case->k;
+		default:
+			return !IS_HIGHBIT_SET(c);
+	}
+}
+
+/*
+ * Add the trigrams that each text has which matches a pattern, of LIKE if
+ * any_case is NULL
+ */
+static void
+add_pattern_trigrams(TextIds *ids, const text *pattern, const AnyCase *any_case)
 {
 	const char *p = VARDATA_ANY(pattern);
 	const char *end = p + VARSIZE_ANY_EXHDR(pattern);
@@ -149,20 +195,20 @@ add_pattern_trigrams(TextIds *ids, const text *pattern)
 	initStringInfo(&part);
 	for (uint64 i = 0; p < end; i++)
 	{
+		bool		wildcard = *p == '%' || *p == '_';
 		int			len;
 
 		GPUVEC_STEP(i);
-		if (*p == '%' || *p == '_')
-		{
-			end_part(ids, &part, at_begin, false);
-			at_begin = false;
-			p++;
-			continue;
-		}
 		if (*p == '\\' && p + 1 < end)
 			p++;
 		len = text_char_bytes(p, end);
-		appendBinaryStringInfo(&part, p, len);
+		if (wildcard || (any_case != NULL && !counts_in_any_case(any_case, *p)))
+		{
+			end_part(ids, &part, at_begin, false);
+			at_begin = false;
+		}
+		else
+			appendBinaryStringInfo(&part, p, len);
 		p += len;
 	}
 	end_part(ids, &part, at_begin, true);
@@ -179,19 +225,21 @@ gpuvec_trgm_query(PG_FUNCTION_ARGS)
 {
 	struct varlena *value = PG_GETARG_VARLENA_P(0);
 	StrategyNumber strategy = (StrategyNumber) PG_GETARG_INT16(1);
+	bool		pattern = strategy == GPUVEC_LIKE || strategy == GPUVEC_ILIKE;
+	AnyCase		any_case;
 	TextIds		ids;
 	IdSet	   *set;
 
-	if (strategy != GPUVEC_EQUALS && strategy != GPUVEC_LIKE)
-		PG_RETURN_POINTER(idset_make_of_trgm(value, PG_GET_COLLATION(), true));
 	/* other texts may be equal, or match */
-	if (!get_collation_isdeterministic(PG_GET_COLLATION()))
+	if ((strategy == GPUVEC_ILIKE && PG_GET_COLLATION() != DEFAULT_COLLATION_OID) ||
+		((pattern || strategy == GPUVEC_EQUALS) && !get_collation_isdeterministic(PG_GET_COLLATION())))
 		PG_RETURN_POINTER(NULL);
-	if (strategy == GPUVEC_EQUALS)
+	if (!pattern)
 		PG_RETURN_POINTER(idset_make_of_trgm(value, PG_GET_COLLATION(), true));
 	text_ids_init(&ids);
 	ids.lenient = true;
-	add_pattern_trigrams(&ids, (const text *) value);
+	init_any_case(&any_case);
+	add_pattern_trigrams(&ids, (const text *) value, strategy == GPUVEC_ILIKE ? &any_case : NULL);
 	set = text_ids_finish(&ids);
 	PG_RETURN_POINTER(set == NULL || idset_count(set) == 0 ? NULL : set);
 }

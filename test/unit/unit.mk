@@ -15,7 +15,7 @@
 srcdir ?= .
 WITH_CUDA ?= auto
 EXTVERSION ?= 0.2.0
-UNIT_TESTS = control_group pool measure sparse method stage numbers topk weights match filter shards overlaps embed vectors shard_vectors als neighbors page_rows
+UNIT_TESTS = control_group pool measure sparse method stage numbers topk weights match filter shards overlaps embed vectors shard_vectors als neighbors page_rows choose
 
 check:
 

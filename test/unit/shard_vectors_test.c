@@ -563,6 +563,21 @@ all_keys_found(gpuvec_vectors *shards, gpuvec_device_bank *bank)
 	return true;
 }
 
+/* A search for no keys finds them all */
+static bool
+no_keys_found(gpuvec_vectors *shards, gpuvec_device_bank *bank)
+{
+	int64_t		key = 0;
+	uint32_t	slot = 0;
+	uint32_t	proven = 1;
+	gpuvec_error error;
+	gpuvec_key_search search = {
+		.keys = &key, .nkeys = 0, .proven = &proven, .nblocks = 1, .slots = &slot
+	};
+
+	return shards->find_keys(shards, bank, &search, &error) && slot == 0;
+}
+
 /* A key that belongs to the first device */
 static int64_t
 first_devices_key(int64_t after)
@@ -591,6 +606,7 @@ test_keys(void)
 		check(find_key(shards, bank, 7) == 7, "a key");
 		check(find_key(shards, bank, -7) == GPUVEC_NO_SLOT, "no such key");
 		check(all_keys_found(shards, bank), "many keys");
+		check(no_keys_found(shards, bank), "no keys");
 		check(shards->key_limit(bank) >= CAPACITY, "room for all keys");
 
 		/* as if all keys had one hash */

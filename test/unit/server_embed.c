@@ -1862,6 +1862,8 @@ test_embed_violations(void)
 	BAD_NEAREST(h->width = UINT32_MAX, "far too wide");
 	BAD_NEAREST(h->nexcluded = UINT64_MAX, "excluded keys that overflow");
 	BAD_NEAREST(((int64_t *) (h + 1))[0] = 7, "excluded keys not in order");
+	BAD_NEAREST((h->nverdicts = h->nexcluded = 2, ((uint64_t *) (h + 1))[0] = 4, ((uint64_t *) (h + 1))[1] = 2),
+				"verdicts not in order");
 
 	/* the same, with two of the keys as the list of the query: offsets first */
 #define BAD_LIST(first, last, key, what) \

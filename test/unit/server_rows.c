@@ -1168,6 +1168,32 @@ keep_new(client *c, fed_table *t, int n)
 	return state;
 }
 
+/* Rows that a slower session sends once more take nothing from those kept */
+static void
+rows_kept_late(void)
+{
+	engine		e = engine_start(NULL, plain);
+	client		c = client_open(&e);
+	client		d = client_open(&e);
+	fed_table	t = fed_table_new(100, 10);
+	gpuvec_state state;
+	uint64_t	first;
+
+	check(load_table(&c, &t), "load");
+	begin_refresh(&d, &t);
+	first = t.number;
+	(void) keep_new(&c, &t, 5);
+	state = keep_rows(&c, &t, first, first + 3);
+	check(state.kept_from == first && state.kept == first + 5, "the later rows are still kept");
+	commit_pages(&d, &t, first);
+	apply_kept(&c, &t, first);
+	check(model_check_random(&c, &t.mirror, &small), "a search");
+	fed_table_free(&t);
+	client_close(&c);
+	client_close(&d);
+	engine_stop(&e);
+}
+
 /* Rows that are kept for one mirror do not keep out those for another */
 static void
 rows_kept_for_two(void)
@@ -1237,6 +1263,7 @@ test_rows_kept(void)
 	rows_kept(NULL, 300);
 	rows_kept("kept-bytes:400", 300);
 	rows_kept_in_vain();
+	rows_kept_late();
 	rows_kept_for_two();
 	rows_kept_dropped();
 }

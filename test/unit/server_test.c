@@ -2862,6 +2862,42 @@ test_seats(void)
 	engine_stop(&e);
 }
 
+/*
+ * Whoever keeps its seat may take its time to read answers, of which there
+ * are more than its socket takes
+ */
+static void
+test_slow_reader(void)
+{
+	engine		e = engine_start("unread:0", plain);
+	client		c = client_open(&e);
+	model		m = model_new(100, 400, &small);
+	model_query queries[8];
+	buffer		b = {0};
+	uint64_t	bytes = 0;
+
+	m.key.private_id = 7;
+	check(model_load(&c, &m), "a private mirror");
+	for (int i = 0; i < 8; i++)
+	{
+		queries[i] = random_query(&small);
+		queries[i].wire.k = 1000;
+	}
+	search_request(&b, &m.key, 0, GPUVEC_JACCARD, queries, 8);
+	for (int i = 0; i < 40; i++)
+		check(client_send(&c, GPUVEC_MSG_SEARCH, b.data, b.length), "a search");
+	usleep(200000);
+	for (int i = 0; i < 40 && check(client_read(&c) && c.frame.type == GPUVEC_MSG_RESULT, "its answer"); i++)
+		bytes += c.frame.length;
+	check(bytes > 1000000, "answers are long");
+	for (int i = 0; i < 8; i++)
+		free(queries[i].ids);
+	free(b.data);
+	model_free(&m);
+	client_close(&c);
+	engine_stop(&e);
+}
+
 /* Let a process have no more descriptors than it has now */
 static void
 allow_no_more_files(const engine *e)
@@ -3335,6 +3371,7 @@ static const struct
 	{"embed_memory", test_embed_memory},
 	{"als_memory", test_als_memory},
 	{"seats", test_seats},
+	{"slow_reader", test_slow_reader},
 	{"shortage", test_shortage},
 	{"pulse", test_pulse},
 	{"ends", test_ends},

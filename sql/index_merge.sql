@@ -86,6 +86,13 @@ CREATE INDEX ON hashed USING gpuvec (tokens);
 SELECT * FROM wrong('hashed', '{1,130}');
 SELECT * FROM wrong('(SELECT *, tableoid, ctid FROM parts WHERE id IN (1, 7)) p', '{1,129,10000}');
 SELECT * FROM wrong('(SELECT *, tableoid, ctid FROM parts WHERE id < 3) p', '{1,129}');
+-- a partition without the index, whose rows come in no order
+CREATE TABLE partly (id int, n int, tokens idset) PARTITION BY LIST (id);
+SELECT format('CREATE TABLE partly_%s PARTITION OF partly FOR VALUES IN (%1$s)', i) FROM generate_series(0, 2) i \gexec
+INSERT INTO partly SELECT n % 3, n, tokens FROM some_rows(1, 600);
+CREATE INDEX ON partly_0 USING gpuvec (tokens);
+CREATE INDEX ON partly_2 USING gpuvec (tokens);
+SELECT same($$SELECT tokens <-> '{1,11,21,41}' FROM partly ORDER BY tokens <-> '{1,11,21,41}' LIMIT 30$$, false);
 -- conditions that most rows fail, and that none passes; more rows are asked
 -- for
 SELECT * FROM wrong('(SELECT *, tableoid, ctid FROM parts WHERE n % 50 = 7) p', '{1,10,1000}');

@@ -267,6 +267,19 @@ becomes(sub { listed($node) }, $oid{docs}, 'a materialized view without data: it
 is(resident($node), $oid{docs}, 'a materialized view without data: it is not loaded');
 is(says($node, ':  gpuvec autoprewarm (?!loaded 1 mirror)', $from), 0, 'a materialized view without data: the log says nothing');
 
+# no free background worker: nothing is loaded, and nothing is forgotten
+my $workers = $node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE backend_type IN ('gpuvec supervisor', 'gpuvec autoprewarm leader', 'logical replication launcher')});
+$node->append_conf('postgresql.conf', "max_worker_processes = $workers");
+$from = log_size($node);
+$node->restart;
+becomes(sub { says($node, 'autoprewarm waits for a free background worker', $from) }, 1, 'no free worker: the log says so');
+sleep 7;
+is(resident($node), '', 'no free worker: nothing is loaded');
+is(listed($node), $oid{docs}, 'no free worker: the list stays');
+$node->append_conf('postgresql.conf', 'max_worker_processes = 8');
+$node->restart;
+becomes(sub { resident($node) }, $oid{docs}, 'a free worker: the mirror is loaded');
+
 # off: nothing is loaded, and the list is left alone
 $node->append_conf('postgresql.conf', 'gpuvec.autoprewarm = off');
 $node->restart;

@@ -16,10 +16,11 @@ $node->safe_psql('postgres', q{
 	CREATE TABLE long_vectors_1 PARTITION OF long_vectors FOR VALUES FROM (0) TO (500);
 	CREATE TABLE long_vectors_2 PARTITION OF long_vectors FOR VALUES FROM (500) TO (1000);
 	INSERT INTO long_vectors SELECT i, ARRAY[i] FROM generate_series(0, 999) i;
+	CREATE TABLE long_ragged AS SELECT i AS key, array_fill(1::real, ARRAY[i]) AS embedding FROM generate_series(1, 2) i;
 	CREATE TABLE long_sets AS SELECT i AS id, ARRAY[i % 10]::idset AS s FROM generate_series(1, 100) i;
 });
 
-# 15 looks for each loop over 1,000,000 elements, 4 for 300,000
+# 15 looks for each loop over 1,000,000 elements, 4 for 300,000, 46 for 3,000,000
 for my $case (
 	[15 * 3, q{SELECT small::idset FROM long_inputs}],
 	[15 * 3, q{SELECT narrow::idset FROM long_inputs}],
@@ -64,6 +65,7 @@ for my $case (
 	[300000, q{SELECT gpuvec_pool('long_vectors', 'key', 'embedding', keys, 'concat') FROM long_keys}],
 	[300000, q{SELECT count(*) FROM long_keys, gpuvec_pool_batch('long_vectors', 'key', 'embedding', keys, hotness => 1)}],
 	[4 * 3, q{SELECT count(*) FROM long_keys, gpuvec_gather('long_vectors', 'key', 'embedding', nulls)}],
+	[46 * 2, q{SELECT count(*) FROM gpuvec_gather('long_ragged', 'key', 'embedding', array_fill(NULL::int8, ARRAY[3000000]) || '{1,2}'::int8[])}],
 	[1000, q{SELECT count(*) FROM long_keys, gpuvec_pool_grad('long_vectors', 'key', 'embedding', keys, '{1}')}],
 	[300000, q{SELECT gpuvec_pool_grad_weights('long_vectors', 'key', 'embedding', keys, '{1}') FROM long_keys}],
 	[1000, q{SELECT count(*) FROM long_keys, gpuvec_gradient_rows(keys, ones)}],

@@ -38,6 +38,16 @@ for my $filtered ('SELECT count(id) FROM counted WHERE kind = 3', q{SELECT id FR
 ($rc, $out, $err) = $node->psql('postgres', q{SELECT gpuvec_prewarm('docs', 'tokens')});
 like($err, qr/the gpuvec engine is not available/, 'no program: prewarm fails');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM gpuvec_engine, gpuvec_mirrors'), '0', 'no program: empty views');
+
+# a line of the engine's log that is read in two pieces, behind another
+my $talker = PostgreSQL::Test::Utils::tempdir() . '/engine';
+append_to_file($talker, qq{#!$^X\nsyswrite STDERR, 'LOG: ' . 'a' x 1500 . "\\nLOG: " . 'b' x 1500 . "end\\n";\n});
+chmod(0700, $talker);
+$node->append_conf('postgresql.conf', "gpuvec.engine_program = '$talker'");
+$node->reload;
+my $line = '';
+wait_for(sub { ($line) = slurp_file($node->logfile) =~ /gpuvec engine: (b*end)$/m; $line }, 'the line');
+is($line, 'b' x 1500 . 'end', 'a line in two pieces is logged as one');
 $node->append_conf('postgresql.conf', "gpuvec.engine_program = '$ENV{GPUVEC_ENGINE_PROGRAM}'");
 $node->reload;
 wait_for(sub { $node->safe_psql('postgres', 'SELECT count(*) FROM gpuvec_engine') eq '1' }, 'the engine');

@@ -48,5 +48,29 @@ ask($holder, 'SELECT pg_advisory_unlock(1)');
 is(ask($session, q{\echo}), join("\n", map { $_ . '|{' . (20 + $_) . ',3}|{' . (20 + $_) . ",2}|$_" } 1 .. 20), 'the answer');
 unlike($session->{stderr}, qr/ERROR/, 'no error');
 $_->quit for $session, $holder, $old_snapshot;
+
+# The engine dies between two groups: the map that was read before says nothing of what the next engine has loaded since
+$node->restart;
+$node->safe_psql('postgres', 'CREATE TABLE c (id int, v real[]); INSERT INTO c SELECT i, ARRAY[i, 4] FROM generate_series(1, 30) i');
+$node->safe_psql('postgres', 'VACUUM c');
+# of many loads, so that the next engine begins with lower numbers
+$node->safe_psql('postgres', "SELECT gpuvec_evict('c'), gpuvec_prewarm('c', 'id', 'v')") for 1 .. 10;
+$holder = $node->background_psql('postgres');
+ask($holder, 'SELECT pg_advisory_lock(1)');
+$session = $node->background_psql('postgres', on_error_stop => 0);
+ask($session, 'SET enable_hashagg = off; SET client_min_messages = error');
+$session->query_until(qr/started/, q{\echo started
+SELECT g, gpuvec_sum_agg('c', 'id', 'v', 20 + g), pause(g) FROM generate_series(1, 20) g GROUP BY g ORDER BY g;
+});
+$node->poll_query_until('postgres', "SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted");
+my $engine = engine_pid($node);
+kill 'KILL', $engine;
+wait_for(sub { engine_pid($node) =~ /^(?!$engine$)\d+$/ }, 'another engine');
+# (a row that is gone, for whoever begins now: so the map counts, and not the newest transaction of the page)
+$node->safe_psql('postgres', 'INSERT INTO c SELECT i, ARRAY[i, 4] FROM generate_series(31, 60) i; DELETE FROM c WHERE id = 1');
+$node->safe_psql('postgres', "SELECT gpuvec_prewarm('c', 'id', 'v')");
+ask($holder, 'SELECT pg_advisory_unlock(1)');
+is(ask($session, q{\echo}), join("\n", map { $_ . '|{' . ($_ <= 10 ? 20 + $_ . ',4' : '0,0') . "}|$_" } 1 .. 20), 'the answer of two engines');
+$_->quit for $session, $holder;
 $node->stop;
 done_testing();

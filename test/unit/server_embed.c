@@ -1418,6 +1418,31 @@ test_embed_gram(void)
 	engine_stop(&e);
 }
 
+/* Four sessions that see all rows ask for a Gram matrix at once */
+static void
+ask_together(const engine *e, const vector_model *m)
+{
+	client		c[4];
+	uint8_t		map[2048];
+	gpuvec_gram_head head = {.key = m->key, .known = UINT64_MAX - 1, .map_bytes = sizeof(map)};
+	buffer		b = {0};
+
+	memset(map, 255, sizeof(map));
+	buffer_add(&b, &head, sizeof(head));
+	buffer_add(&b, map, sizeof(map));
+	for (int i = 0; i < 4; i++)
+		c[i] = client_open(e);
+	for (int i = 0; i < 4; i++)
+		check(client_send(&c[i], GPUVEC_MSG_GRAM, b.data, b.length), "four ask");
+	for (int i = 0; i < 4; i++)
+	{
+		check(client_read(&c[i]) && c[i].frame.type == GPUVEC_MSG_EMBEDDING_ANSWER &&
+			  c[i].frame.length > 512 * 512 * sizeof(double), "each has the matrix");
+		client_close(&c[i]);
+	}
+	free(b.data);
+}
+
 /*
  * A Gram matrix that is kept is charged, until rows are published; one that
  * does not fit is made, but not kept
@@ -1439,6 +1464,7 @@ test_embed_gram_charged(void)
 		see_rows(&m, true);
 		check(load(&c, &m), "load");
 		before = client_engine_info(&c).memory_used;
+		ask_together(&e, &m);
 		for (int round = 0; round < 2; round++)
 		{
 			check(check_gram(&c, &m), "a Gram matrix");

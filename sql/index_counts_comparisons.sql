@@ -57,14 +57,16 @@ BEGIN
 		IF line NOT LIKE '% Disabled: true' THEN RETURN NEXT line; END IF;
 	END LOOP;
 END $$;
--- by the index: a score or a distance as it is; limits at fractions and beside them
+-- by the index: a score or a distance as it is; limits at fractions and beside
+-- them
 SELECT c, compared(c) FROM unnest(ARRAY['tokens <%> ''{1,2,3,4}'' <= 0.5', 'tokens <%> ''{1,2,3,4}'' < 0.5', '0.5 >= tokens <%> ''{1,2,3,4}''', '0.5 > (''{1,2,3,4}'' <%> tokens)', 'tokens <%> ''{1,2,3}'' <= 0.3333333333333333', 'tokens <%> ''{1,2,3}'' <= 0.33333333333333', 'tokens <%> ''{1,2,3}'' < 0.33333333333334', 'tokens <-> ''{1,2,3,4}'' <= 0.3', 'tokens <-> ''{1,2,3,4,5,6,7}'' <= 0.3', 'tokens <-> ''{1,2,3,4,5,6,7}'' < 0.3',
 	'tokens <#> ''{1,2,3,100}'' <= -3', 'tokens <#> ''{1,2,3,100}'' < -3', 'tokens <~> ''{1,2,3,100}'' <= 3', 'tokens <~> ''{1,2,3,100}'' < 3', 'hamming_distance(tokens, ''{1,2,3,100}'') < 3', 'intersection_count(tokens, ''{1,2,3,100}'') > 2', 'jaccard_similarity(tokens, ''{1,2,3}'') >= 0.6', 'jaccard_similarity(tokens, ''{1,2,3}'') > 0.6', 'jaccard_similarity(tokens, ''{1,2,3}'') > 0.6::real', 'cosine_similarity(tokens, ''{1,2,3}'') >= 0.7', 'containment_similarity(tokens, ''{1,2,3}'') > 0.5', 'containment_similarity(''{1,2,3}'', tokens) > 0.5', 'tversky_similarity(''{1,2,3}'', tokens, 0.3, 0.8) >= 0.75', 'overlap_similarity(tokens, ''{1,2,11}'') > 0.9', 'jaccard_similarity(tokens, ''{1,2,3}'') >= 0.6 AND price < 10', 'coalesce(jaccard_similarity(tokens, ''{1,2,3}''), 0) > 0.5', 'jaccard_similarity(tokens, ''{1,2,3}'') > 1', 'tokens <%> ''{1,2,3}'' < 0']) c;
 SELECT c, compared(c) FROM unnest(ARRAY['tags <%> ''{1,2,3,4}'' <= 0.5', 'tags <%> ''{1,2,3,4}'' < 0.5', 'tags <~> ''{1,2}'' < 4', 'name <%~> ''1 2 3 4'' < 0.5', 'name <%~> ''1 2 3 4'' <= 0.33333333333333']) c;
 SELECT c, compared(c, 'parts') FROM unnest(ARRAY['tokens <%> ''{1,2,3,4}'' < 0.5', 'jaccard_similarity(tokens, ''{1,2,3}'') > 0.6']) c;
 SELECT counted('SELECT string_agg(format(''%s: %s'', price, n), '', '' ORDER BY price) FROM (SELECT price, count(*) AS n FROM docs WHERE tokens <%> ''{1,2,3,4}'' < 0.5 AND price BETWEEN 3 AND 5 GROUP BY price) s') AS "group";
 EXPLAIN (COSTS OFF) SELECT count(*) FROM docs WHERE tokens <%> '{1,2,3}' < 0.33333333333334;
--- rows are looked at: distances that are rounded, equality, arithmetic, limits that are not known
+-- rows are looked at: distances that are rounded, equality, arithmetic, limits
+-- that are not known
 SELECT c, compared(c) FROM unnest(ARRAY['tokens <=> ''{1,2,3}'' <= 0.3', 'tokens <=> ''{1,2,3}'' <= 0.133974596215', 'tokens <%> ''{1,2,3}'' = 0', 'jaccard_similarity(tokens, ''{1,2,3}'') = 0.6', '1 - (tokens <%> ''{1,2,3}'') >= 0.6', 'jaccard_similarity(tokens, ''{1,2,3}'') > (SELECT 0.6)', 'tokens <%> ''{1,2,3}'' <= 0.5 OR price = 3', 'NOT tokens <%> ''{1,2,3}'' <= 0.5']) c;
 -- what is said by two of them is not one bound
 SELECT c, compared(c) FROM unnest(ARRAY['tokens <%> ''{1,2,3}'' <= 0.5 AND tokens <%> ''{1,2,100}'' < 0.9', 'tokens <%> ''{1,2,3}'' <= 0.5 AND tokens && ''{5}''']) c;

@@ -1,4 +1,5 @@
--- Orders by any measure: tokens <&> idset_ranking(query, measure), of arrays <&~>
+-- Orders by any measure: tokens <&> idset_ranking(query, measure), of arrays
+-- <&~>
 CREATE SCHEMA index_ranking;
 SET search_path = index_ranking, public;
 SET client_min_messages = error;
@@ -52,8 +53,8 @@ VACUUM ANALYZE docs;
 EXPLAIN (COSTS OFF) SELECT id FROM docs ORDER BY tokens <&> ('{5,105,305}', 'overlap') LIMIT 5;
 EXPLAIN (COSTS OFF) SELECT id FROM docs WHERE price < 50 ORDER BY tokens <&> idset_ranking('{5,105,305}', 'tversky(0, 1)') LIMIT 5;
 
--- What an index returns, against a sort: the scores in the order in which the rows come, and which rows have them.  Of the
--- last score any rows may come.
+-- What an index returns, against a sort: the scores in the order in which the
+-- rows come, and which rows have them.  Of the last score any rows may come.
 CREATE FUNCTION answer(sort text, source text, rows int, by_index bool, OUT plan text, OUT scores text, OUT places text) LANGUAGE plpgsql AS $$
 DECLARE query text := format('SELECT ctid, tableoid, %s AS score FROM %s ORDER BY %s LIMIT %s', regexp_replace(sort, '( ASC| DESC)?( NULLS \w+)?$', ''), source, sort, rows);
 BEGIN
@@ -74,13 +75,16 @@ BEGIN
 END $$;
 CREATE TABLE measures AS SELECT * FROM unnest('{braun_blanquet,jaccard,cosine,dice,overlap,containment,intersection,hamming,kulczynski,"tversky(0.7, 0.3)","tversky(0, 1)","tversky(1, 0)","tversky(0.333333333333333333, 1e-7)","tversky(1e-300, 1e-300)","tversky(1e305, 1e308)"}'::text[]) WITH ORDINALITY m(measure, n);
 CREATE TABLE queries AS SELECT * FROM unnest('{"{5,105,305,1,2}","{5}","{0,1,2,3,20,21,22,100,300,301,100001,4294967295}","{}","{77777}"}'::idset[]) WITH ORDINALITY q(q, n);
--- huge weights: rows that share ids with the query have score 0, as those that share none
+-- huge weights: rows that share ids with the query have score 0, as those that
+-- share none
 SELECT count(*) > 0 AS shared, count(DISTINCT tokens <&> ('{5,105,305,1,2}', 'tversky(1e305, 1e308)')) AS scores FROM docs WHERE tokens && '{5,105,305,1,2}' AND tokens <&> ('{5,105,305,1,2}', 'tversky(1e305, 1e308)') = 0;
 SELECT measure, string_agg(DISTINCT same(format('tokens <&> (%L, %L)', q, measure), 'docs', rows), ', ') FROM measures, queries, unnest('{1,150,1000000}'::int[]) rows GROUP BY measure ORDER BY measure COLLATE "C";
--- beside conditions: many rows, few, none; by filter columns and by the set itself
+-- beside conditions: many rows, few, none; by filter columns and by the set
+-- itself
 SELECT c, string_agg(DISTINCT same(format('tokens <&> (%L, %L)', '{5,105,305,1,2}', measure), 'docs WHERE ' || c, rows), ', ') FROM measures, unnest('{10,1000000}'::int[]) rows,
 	unnest(ARRAY['price < 50', 'price = 7', 'price = -1', 'price IN (3, 4) AND id > 0', 'tokens && ''{5,400}''', 'tokens @> ''{5}'' AND price < 9', 'tokens && ''{5,2}'' AND price BETWEEN 3 AND 60', 'tokens IS NULL', 'tokens IS NOT NULL AND price > 90', 'tokens <<->> (''{5,105}'', 0.3, ''overlap'')', 'id % 50 = 7']) c GROUP BY c ORDER BY c COLLATE "C";
--- rows that pass are few, and all ranked: those of score 0 come by their tids, whether they share ids or not, and once
+-- rows that pass are few, and all ranked: those of score 0 come by their tids,
+-- whether they share ids or not, and once
 CREATE TABLE many AS SELECT i AS id, i % 100 AS kind, s AS tokens FROM generate_series(1, 130000) i JOIN (SELECT k, (SELECT idset_agg(100 * k + 10 + j) | 5 FROM generate_series(1, 30) j) AS s FROM generate_series(0, 1) k) two ON k = i / 100 % 2 ORDER BY i;
 CREATE INDEX docs_many ON many USING gpuvec (tokens, kind);
 ANALYZE many;
@@ -124,7 +128,8 @@ RESET plan_cache_mode;
 RESET enable_seqscan;
 RESET enable_sort;
 
--- An index makes no statement fail, and has an error that there is without it: where there is a row
+-- An index makes no statement fail, and has an error that there is without it:
+-- where there is a row
 CREATE TABLE none (id int, tokens idset, price int);
 CREATE INDEX docs_none ON none USING gpuvec (tokens, price);
 CREATE TABLE nulls AS SELECT i AS id, NULL::idset AS tokens FROM generate_series(1, 10) i;
@@ -202,7 +207,8 @@ SELECT s, string_agg(DISTINCT same(format(s, q), c, rows), ', ') FROM queries, u
 		'tversky_similarity(%L, tokens, 0.7, 0.3) DESC NULLS LAST', 'tversky_similarity(tokens, %L, 0.7, 0.3) DESC NULLS LAST', 'tversky_similarity(%L, tokens, 0.333333333333333333, 1e-7) DESC NULLS LAST', 'tversky_similarity(tokens, %L, 3e200, 0) DESC NULLS LAST', 'tversky_similarity(tokens, %L, 1e305, 1e308) DESC NULLS LAST',
 		'1 - overlap_similarity(tokens, %L)', '(100 * kulczynski_similarity(tokens, %L))::real DESC NULLS LAST', 'coalesce(containment_similarity(tokens, %L), 0) DESC', 'coalesce(tversky_similarity(%L, tokens, 2, 1), -1) DESC', '1.5 - coalesce(cosine_similarity(tokens, %L), 0) ASC']) s GROUP BY s ORDER BY s COLLATE "C";
 SELECT same('overlap_similarity(tokens, ''{5,105}'') DESC', 'docs WHERE tokens IS NOT NULL'), same('tversky_similarity(tokens, (SELECT q FROM queries WHERE n = 1), 0.25, 2) DESC NULLS LAST');
--- not where nulls would come first, what is farthest, the weights are not known or bad, or the value has not the order of scores
+-- not where nulls would come first, what is farthest, the weights are not
+-- known or bad, or the value has not the order of scores
 CREATE FUNCTION ordered(sort text) RETURNS bool LANGUAGE plpgsql SET enable_seqscan = off SET enable_sort = off AS $$
 DECLARE plan text;
 BEGIN

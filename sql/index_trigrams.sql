@@ -12,7 +12,8 @@ SELECT 'word' <%~> 'two words' AS distance, '' <%~> '' AS empty, 'abc' <%~> NULL
 SELECT 'abc' <<%~>> idset_threshold(idset_trigrams('abcd'), 0.5, 'jaccard') AS reaches, 'abc' <<%~>> idset_threshold(idset_trigrams('abcd'), 0.7, 'jaccard') AS misses;
 SELECT idset_trgm_within('abcd', 0.5, 'jaccard') = idset_within(idset_trigrams('abcd'), 0.5, 'jaccard') AS within;
 SELECT amvalidate(oid) FROM pg_opclass WHERE opcname = 'gpuvec_trgm_ops';
--- texts: near duplicates, capitals that are lowered in several ways, nulls, wildcards
+-- texts: near duplicates, capitals that are lowered in several ways, nulls,
+-- wildcards
 CREATE TABLE names (id int, name text, code varchar, price int);
 CREATE FUNCTION chance(i int, j int, kind int) RETURNS float8 LANGUAGE sql IMMUTABLE AS $$ SELECT (hashint4extended(i * 100 + j, kind) & 1048575) / 1048576::float8 $$;
 CREATE TABLE parts AS SELECT row_number() OVER () AS n, part FROM unnest(ARRAY['a', 'ab', 'I', 'Ilse', 'i', 'Berlin', 'berlin', 'Köln', 'KÖLN', 'Straße', '50%', 'x_y', '\', '.', '-', ' ', 'ΣΑΣ', 'σας', 'σΑσ', 'İ', 'ı', 'é', 'e' || U&'\0301', 'J' || U&'\0300', U&'\212A' || 'elvin', 'Kelvin', '東京', '都', 'O''Neil', '123', 'foo', 'FOOBAR', 'bar', ' ', ' ', ' ']) part;
@@ -96,7 +97,8 @@ EXECUTE like_p ('%e%');
 RESET plan_cache_mode;
 RESET enable_seqscan;
 SELECT count(*) FILTER (WHERE name LIKE '%berlin%') AS berlin, count(*) FILTER (WHERE name LIKE '%e%') AS e FROM names;
--- another collation than the index's, and one under which other texts are equal
+-- another collation than the index's, and one under which other texts are
+-- equal
 CREATE COLLATION other FROM "C";
 SET enable_seqscan = off;
 SELECT used_index('SELECT id FROM names WHERE name COLLATE other LIKE ''%berlin%''') AS like, used_index('SELECT id FROM names WHERE name COLLATE other <%~> ''berlin'' < 0.5') AS distance;
@@ -136,7 +138,8 @@ CREATE INDEX names_places_zip ON names_places USING gpuvec ((zip::text) gpuvec_t
 SELECT compared('SELECT name FROM names_places WHERE zip::text = ''42'' AND city < ''Berlin 3'' ORDER BY name') AS zip;
 -- search functions take the index
 SELECT score FROM gpuvec_topk('names', 'name', idset_trigrams('berlin'), 3, 'jaccard') ORDER BY rank;
--- a locale that gives J a dot before some letters that combine, if the server has it
+-- a locale that gives J a dot before some letters that combine, if the server
+-- has it
 SELECT current_setting('server_version_num')::int >= 150000 AND EXISTS (SELECT FROM pg_collation WHERE collprovider = 'i') AS lithuanian \gset
 \c :"before"
 SET client_min_messages = error;

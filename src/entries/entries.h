@@ -58,12 +58,14 @@ typedef struct IndexEntry
 #define ENTRY_QUERY_PROC	2
 
 /*
- * entry_value.c.  Does an index make sets of the values of its first column?
+ * entry_value.c.  Does a family's operator class for a type make sets of its
+ * values?  Does an index make sets of the values of its first column?
  * What it keeps of a value: such a set, or the value itself, not toasted;
  * palloc'd, or the value.  The same of a row; errors name the index.  The set
  * of the right side of a key, which may be an element of the key's array, as
  * ENTRY_QUERY_PROC makes it.
  */
+extern bool EntriesClassMakesSets(Oid family, Oid type);
 extern bool EntriesMakeSets(Relation index);
 extern struct varlena *EntriesValue(Relation index, Datum value);
 extern struct varlena *EntriesRowValue(Relation index, Datum value);

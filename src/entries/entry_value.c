@@ -15,6 +15,13 @@
 #include "access/genam.h"
 #include "entries/entries.h"
 #include "fmgr.h"
+#include "utils/lsyscache.h"
+
+bool
+EntriesClassMakesSets(Oid family, Oid type)
+{
+	return OidIsValid(get_opfamily_proc(family, type, type, ENTRY_SET_PROC));
+}
 
 bool
 EntriesMakeSets(Relation index)

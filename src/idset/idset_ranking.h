@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * idset_ranking.h
- *	  The right side of the operators <&> and <&~>: query and measure.
+ *	  The right side of the operators <&>, <&~> and <&%~>: query and measure.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,7 +29,7 @@ typedef struct IdSetRanking
 extern bool idset_ranking_parse(HeapTupleHeader value, IdSetRanking *result, bool raise);
 
 /*
- * The right side of a call of <&> or <&~>, its argument 1.  It is parsed once
+ * The right side of a call of one of them, its argument 1.  It is parsed once
  * for the calls with the same value that follow.
  */
 extern const IdSetRanking *idset_ranking_argument(FunctionCallInfo fcinfo);

@@ -80,8 +80,8 @@ extern Datum threshold_reaching(FunctionCallInfo fcinfo, Datum query, double min
 extern double idset_threshold_within(double distance, const text *measure);
 
 /*
- * The right side of a call of <<->> or <<~>>, its argument 1.  It is parsed
- * once for the calls with the same value that follow.
+ * The right side of a call of <<->>, <<~>> or <<%~>>, its argument 1.  It is
+ * parsed once for the calls with the same value that follow.
  */
 extern const IdSetThreshold *idset_threshold_argument(FunctionCallInfo fcinfo);
 

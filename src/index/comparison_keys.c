@@ -63,7 +63,7 @@ GpuvecFindSearched(PlannerInfo *root, IndexOptInfo *index, GpuvecSearched *searc
 		return false;
 	searched->operator = GpuvecFindOperator(index, GPUVEC_REACHES, &searched->type);
 	searched->vectors = RowTypeHasValues(type);
-	if (OidIsValid(get_opfamily_proc(index->opfamily[0], type, type, ENTRY_SET_PROC)))
+	if (EntriesClassMakesSets(index->opfamily[0], type))
 		searched->made = type;
 	return OidIsValid(searched->operator);
 }

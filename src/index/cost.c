@@ -141,8 +141,7 @@ cost_without_mirror(const RelOptInfo *rel, double rows, bool ordered)
 static bool
 makes_sets(const IndexOptInfo *info)
 {
-	return OidIsValid(get_opfamily_proc(info->opfamily[0], info->opcintype[0], info->opcintype[0],
-										ENTRY_SET_PROC));
+	return EntriesClassMakesSets(info->opfamily[0], info->opcintype[0]);
 }
 
 /* Find the costs of the mirror that an index scan would use */

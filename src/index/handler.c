@@ -7,8 +7,8 @@
  * mirror of the column can return the table's rows in the order of a
  * distance, or the rows with certain ids.  An index with an expression or a
  * predicate keeps its rows (entries.c), as no session that only reads may
- * compute them.  So does one that makes sets of its values, of arrays and
- * jsonb (entry_value.c).  Scans search the mirror (scan.c, key_search.c).
+ * compute them.  So does one that makes sets of its values, of arrays, jsonb
+ * and texts (entry_value.c).  Scans search the mirror (scan.c, key_search.c).
  * Insertions hand rows over to the mirror, and vacuum those that are gone, in
  * shared memory (feed.c, gone.c): neither needs the engine.
  *
@@ -235,17 +235,12 @@ set_search_fits(Form_pg_amop amop)
 
 	if (amop->amopstrategy == GPUVEC_REACHES)
 		return type_is_rowtype(amop->amoprighttype);
+	if (amop->amopstrategy == GPUVEC_LIKE || amop->amopstrategy == GPUVEC_ILIKE)
+		return amop->amoplefttype == TEXTOID && amop->amoprighttype == TEXTOID;
 	if (amop->amoplefttype == JSONBOID && amop->amoprighttype == TEXTARRAYOID)
 		return contains || amop->amopstrategy == GPUVEC_OVERLAPS;
 	return amop->amoplefttype == amop->amoprighttype ||
 		(contains && amop->amoprighttype == (amop->amoplefttype == JSONBOID ? TEXTOID : INT8OID));
-}
-
-/* True if a family's operator class for a type makes sets of its values */
-static bool
-makes_sets(Oid family, Oid type)
-{
-	return OidIsValid(get_opfamily_proc(family, type, type, ENTRY_SET_PROC));
 }
 
 /*
@@ -262,7 +257,8 @@ search_fits(Form_pg_amop amop)
 	if (amop->amopstrategy >= GPUVEC_FIRST_FILTER && amop->amopstrategy <= GPUVEC_FILTER_GREATER)
 		return kind != FILTER_UNKNOWN && FilterKindOf(amop->amoprighttype) == kind &&
 			(amop->amoplefttype == amop->amoprighttype || FilterKinds[kind].mixed);
-	return (kind == FILTER_UNKNOWN || makes_sets(amop->amopfamily, amop->amoplefttype)) && set_search_fits(amop);
+	return (kind == FILTER_UNKNOWN || EntriesClassMakesSets(amop->amopfamily, amop->amoplefttype)) &&
+		set_search_fits(amop);
 }
 
 /* True if scans understand an operator of a family */

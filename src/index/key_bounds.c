@@ -207,16 +207,6 @@ value_bound(Relation index, ScanKey key, Datum value, Bound *bound)
 		set_bound(key->sk_strategy, value, bound);
 }
 
-bool
-GpuvecSameMeasure(const Bound *a, const Bound *b)
-{
-	const gpuvec_tversky *x = &a->scoring.tversky;
-	const gpuvec_tversky *y = &b->scoring.tversky;
-
-	return a->scoring.measure == b->scoring.measure && a->scoring.sparse == b->scoring.sparse &&
-		x->alpha == y->alpha && x->beta == y->beta && x->one == y->one;
-}
-
 /* qsort comparator: by what is searched for, and by the measure first */
 static int
 compare_bounds(const void *x, const void *y)

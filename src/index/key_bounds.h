@@ -61,7 +61,4 @@ typedef struct Bounds
  */
 extern void GpuvecChooseBounds(IndexScanDesc scan, Bounds *best);
 
-/* True if a bound is of the same measure */
-extern bool GpuvecSameMeasure(const Bound *a, const Bound *b);
-
 #endif							/* GPUVEC_KEY_BOUNDS_H */

@@ -249,7 +249,7 @@ bounds_of_request(const KeySearch *search, const Bound *bounds, uint32 n)
 	Size		bytes = 0;
 	uint32		taken = 0;
 
-	while (taken < Min(n, MOST_QUERIES) && GpuvecSameMeasure(&bounds[0], &bounds[taken]))
+	while (taken < Min(n, MOST_QUERIES) && GpuvecSameScoring(&bounds[0].scoring, &bounds[taken].scoring))
 	{
 		bytes += VARSIZE(bounds[taken].value) + each;
 		if (taken > 0 && bytes > MOST_BYTES)

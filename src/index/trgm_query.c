@@ -238,7 +238,8 @@ gpuvec_trgm_query(PG_FUNCTION_ARGS)
 		PG_RETURN_POINTER(idset_make_of_trgm(value, PG_GET_COLLATION(), true));
 	text_ids_init(&ids);
 	ids.lenient = true;
-	init_any_case(&any_case);
+	if (strategy == GPUVEC_ILIKE)
+		init_any_case(&any_case);
 	add_pattern_trigrams(&ids, (const text *) value, strategy == GPUVEC_ILIKE ? &any_case : NULL);
 	set = text_ids_finish(&ids);
 	PG_RETURN_POINTER(set == NULL || idset_count(set) == 0 ? NULL : set);

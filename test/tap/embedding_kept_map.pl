@@ -49,7 +49,8 @@ is(ask($session, q{\echo}), join("\n", map { $_ . '|{' . (20 + $_) . ',3}|{' . (
 unlike($session->{stderr}, qr/ERROR/, 'no error');
 $_->quit for $session, $holder, $old_snapshot;
 
-# The engine dies between two groups: the map that was read before says nothing of what the next engine has loaded since
+# The engine dies between two groups: the map that was read before says
+# nothing of what the next engine has loaded since
 $node->restart;
 $node->safe_psql('postgres', 'CREATE TABLE c (id int, v real[]); INSERT INTO c SELECT i, ARRAY[i, 4] FROM generate_series(1, 30) i');
 $node->safe_psql('postgres', 'VACUUM c');
@@ -66,7 +67,8 @@ $node->poll_query_until('postgres', "SELECT count(*) > 0 FROM pg_locks WHERE loc
 my $engine = engine_pid($node);
 kill 'KILL', $engine;
 wait_for(sub { engine_pid($node) =~ /^(?!$engine$)\d+$/ }, 'another engine');
-# (a row that is gone, for whoever begins now: so the map counts, and not the newest transaction of the page)
+# (a row that is gone, for whoever begins now: so the map counts, and not the
+# newest transaction of the page)
 $node->safe_psql('postgres', 'INSERT INTO c SELECT i, ARRAY[i, 4] FROM generate_series(31, 60) i; DELETE FROM c WHERE id = 1');
 $node->safe_psql('postgres', "SELECT gpuvec_prewarm('c', 'id', 'v')");
 ask($holder, 'SELECT pg_advisory_unlock(1)');

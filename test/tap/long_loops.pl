@@ -20,7 +20,8 @@ $node->safe_psql('postgres', q{
 	CREATE TABLE long_sets AS SELECT i AS id, ARRAY[i % 10]::idset AS s FROM generate_series(1, 100) i;
 });
 
-# 15 looks for each loop over 1,000,000 elements, 4 for 300,000, 46 for 3,000,000
+# 15 looks for each loop over 1,000,000 elements, 4 for 300,000,
+# 46 for 3,000,000
 for my $case (
 	[15 * 3, q{SELECT small::idset FROM long_inputs}],
 	[15 * 3, q{SELECT narrow::idset FROM long_inputs}],
